@@ -1,0 +1,48 @@
+# make demo    install, train a small model on the embedded corpus, translate its test set, print BLEU and samples
+# make test    install, run the fast tests
+# make check   lint, types and fast tests
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt
+
+.PHONY: demo test test-slow lint types check corpus wheel clean
+
+demo: $(VENV)/installed
+	rm -rf runs/demo
+	$(BIN)/translate train demo --run runs/demo
+	$(BIN)/translate eval runs/demo --samples 10
+
+test: $(VENV)/installed-for-tests
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: $(VENV)/installed-for-tests
+	$(BIN)/pytest -m slow
+
+lint: $(VENV)/installed-for-tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed-for-tests
+	$(BIN)/mypy
+
+check: lint types test
+
+corpus:
+	$(PYTHON) data/generate.py
+
+wheel: $(VENV)/installed
+	$(BIN)/pip wheel --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable .
+	touch $@
+
+$(VENV)/installed-for-tests: $(VENV)/installed
+	$(INSTALL) --editable '.[test,tensorboard]'
+	touch $@

@@ -1,0 +1,94 @@
+"""Every shipped preset loads, opens with its command, and says what its comment and its paper say."""
+
+from pathlib import Path
+
+import pytest
+
+from translate.config import HubCorpus, TextCorpus, find_config, load_config, preset_names
+from translate.config.presets import presets_directory
+
+
+def test_the_presets() -> None:
+    assert preset_names() == ["demo", "multi30k", "multi30k-en-de", "multi30k-local", "transformer-base"]
+    for name in ("demo", "demo.yaml"):
+        assert find_config(name) == presets_directory() / "demo.yaml"
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_a_preset_is_complete_and_opens_with_its_command(preset: str) -> None:
+    config = load_config(preset).config
+    assert config.name == preset
+    assert config.data.train and config.data.validation and config.data.test
+    lines = (presets_directory() / f"{preset}.yaml").read_text(encoding="utf-8").splitlines()
+    opening = lines[: next(index for index, line in enumerate(lines) if not line.startswith("#"))]
+    (command,) = (line for line in opening if line.startswith("#     "))
+    assert command.removeprefix("#     ").split()[:3] == ["translate", "train", preset]
+
+
+def test_a_file_of_that_name_goes_before_the_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_config("demo.yaml") == presets_directory() / "demo.yaml"
+    Path("demo.yaml").touch()
+    Path("multi30k").mkdir()
+    assert find_config("demo.yaml") == Path("demo.yaml")
+    assert find_config("multi30k") == presets_directory() / "multi30k.yaml"
+
+
+def test_demo_finds_the_corpus_beside_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "configs/demo.yaml").write_bytes(find_config("demo").read_bytes())
+    for part in ("train", "validation", "test"):
+        for language in ("de", "en"):
+            (tmp_path / f"data/{part}.{language}").touch()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    data = load_config("../configs/demo.yaml", require_files=True).config.data
+    folder = tmp_path.resolve() / "data"
+    assert data.train == (TextCorpus(source=folder / "train.de", target=folder / "train.en"),)
+    assert data.test == {"test": TextCorpus(source=folder / "test.de", target=folder / "test.en")}
+
+
+def test_the_other_direction_swaps_languages_and_columns_only() -> None:
+    forward, back = load_config("multi30k").config, load_config("multi30k-en-de").config
+    assert (forward.data.source_language, forward.data.target_language) == ("de", "en")
+    assert (back.data.source_language, back.data.target_language) == ("en", "de")
+    corpora = [*forward.data.train, forward.data.validation, *forward.data.test.values()]
+    swapped = [*back.data.train, back.data.validation, *back.data.test.values()]
+    assert len(corpora) == 3
+    for corpus, other in zip(corpora, swapped, strict=True):
+        assert isinstance(corpus, HubCorpus)
+        assert (corpus.source_column, corpus.target_column) == ("de", "en")
+        assert other == corpus.model_copy(update={"source_column": "en", "target_column": "de"})
+    assert (back.model, back.training, back.tokenizer) == (forward.model, forward.training, forward.tokenizer)
+
+
+def test_local_multi30k_is_found_in_the_folder_given(tmp_path: Path) -> None:
+    for part in ("train", "val", "test_2016_flickr"):
+        for language in ("de", "en"):
+            (tmp_path / f"{part}.{language}").touch()
+    data = load_config("multi30k-local", [f"data.root={tmp_path}"], require_files=True).config.data
+    folder = tmp_path.resolve()
+    assert data.validation == TextCorpus(source=folder / "val.de", target=folder / "val.en")
+    test = TextCorpus(source=folder / "test_2016_flickr.de", target=folder / "test_2016_flickr.en")
+    assert data.test == {"test_2016_flickr": test}
+
+
+def test_transformer_base_is_the_papers() -> None:
+    """Vaswani et al. 2017: table 3 (base), sections 5.1 (batches, vocabulary), 5.3, 5.4, 6.1 (search)."""
+    config = load_config("transformer-base").config
+    model, training, decoding = config.model, config.training, config.decoding
+    assert (model.num_encoder_layers, model.num_decoder_layers, model.d_model, model.num_heads) == (6, 6, 512, 8)
+    assert (model.d_ff, model.dropout, model.norm, model.positions) == (2048, 0.1, "post", "sinusoidal")
+    assert (training.optimizer, training.adam_beta1, training.adam_beta2, training.adam_epsilon) == (
+        "adam",
+        0.9,
+        0.98,
+        1e-9,
+    )
+    assert (training.schedule, training.warmup_steps, training.max_steps) == ("noam", 4000, 100_000)
+    assert training.label_smoothing == 0.1
+    assert 24_000 <= training.batch_tokens * training.accumulate_batches <= 26_000
+    assert (decoding.beam_size, decoding.length_penalty) == (4, 0.6)
+    assert (decoding.max_length_factor, decoding.max_length_constant) == (1.0, 50)
+    assert (config.tokenizer.vocab_size, config.tokenizer.vocabulary) == (37_000, "joint")

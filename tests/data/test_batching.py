@@ -1,0 +1,229 @@
+"""Batches, filters and epochs, on ids that can be counted by hand; and the share of padding on Multi30k."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from translate.config import DataConfig, TextCorpus, TokenizerConfig
+from translate.data.batching import EncodedPair, batch_by_tokens, collate, collate_sources, order_by_length
+from translate.data.corpora import ParallelCorpus, read_corpus
+from translate.data.epochs import Epoch, TrainingBatches
+from translate.data.filtering import filter_pairs
+from translate.data.tokenizer import Tokenizers
+from translate.data.tokenizer_training import prepare_tokenizers, train_tokenizer
+from translate.errors import InputError
+
+MULTI30K = Path(__file__).resolve().parents[3] / "shared" / "multi30k"
+
+
+@pytest.fixture(scope="module")
+def letters() -> Tokenizers:
+    """A vocabulary in which `a b c` is three tokens: each letter with the space before it."""
+    tokenizer = train_tokenizer(["a b c"] * 3, TokenizerConfig(vocab_size=11, byte_fallback=False))
+    return Tokenizers(tokenizer, tokenizer, "joint")
+
+
+def words(count: int) -> str:
+    return " ".join("abc"[number % 3] for number in range(count))
+
+
+def corpus(lengths: list[tuple[int, int]], *, name: str = "news", weight: float = 1.0) -> ParallelCorpus:
+    return ParallelCorpus(name, [words(s) for s, _ in lengths], [words(t) for _, t in lengths], weight)
+
+
+def make(
+    corpora: list[ParallelCorpus], tokenizers: Tokenizers, *, batch_tokens: int = 29, seed: int = 1,
+    sampling: float | None = None, limits: DataConfig | None = None,
+) -> TrainingBatches:  # fmt: skip
+    return TrainingBatches(
+        corpora, tokenizers, limits=limits or DataConfig(), subword_sampling=sampling,
+        batch_tokens=batch_tokens, seed=seed, num_threads=1,
+    )  # fmt: skip
+
+
+def seen(epoch: Epoch) -> list[int]:
+    return sorted(index for batch in epoch.batches() for index in batch.indices)
+
+
+# Tensors
+
+
+def test_collate() -> None:
+    batch = collate([EncodedPair([11, 13], [17]), EncodedPair([19], [23, 29, 31])], [7, 5])
+    assert batch.source_ids.tolist() == [[11, 13, 3], [19, 3, 0]]
+    assert batch.target_input_ids.tolist() == [[2, 17, 0, 0], [2, 23, 29, 31]]
+    assert batch.target_output_ids.tolist() == [[17, 3, 0, 0], [23, 29, 31, 3]]
+    assert batch.source_ids.dtype == batch.target_input_ids.dtype == batch.target_output_ids.dtype == torch.int64
+    assert batch.indices == (7, 5)
+    assert (batch.num_source_tokens, batch.num_target_tokens) == (5, 6)
+    moved = batch.to("meta")
+    assert {tensor.device.type for tensor in moved[:3]} == {"meta"}
+    assert moved.indices == (7, 5)
+
+
+def test_collate_sources() -> None:
+    assert collate_sources([[], [11, 13]]).tolist() == [[3, 0, 0], [11, 13, 3]]
+
+
+def test_batch_by_tokens() -> None:
+    # By hand, at most 12: two of 5 and 4 are 10 wide, a third would be 15; two of 6 are 12; 13 stands alone.
+    assert batch_by_tokens([5, 4, 6, 6, 13, 1], order=[1, 0, 2, 3, 4, 5], max_tokens=12) == [[1, 0], [2, 3], [4], [5]]
+    # The wider side counts: targets of 7 forbid what sources of 3 would allow.
+    assert batch_by_tokens([3, 3, 3], [2, 7, 2], order=[2, 1, 0], max_tokens=13) == [[2], [1], [0]]
+    assert batch_by_tokens([3, 3, 3], [2, 4, 2], order=[2, 1, 0], max_tokens=12) == [[2, 1, 0]]
+    assert batch_by_tokens([], order=[], max_tokens=12) == []
+
+
+def test_order_by_length_keeps_alike_together_and_shuffles_ties() -> None:
+    sources, targets = np.array([2, 3, 2, 5, 2, 2, 3]), np.array([2, 1, 2, 5, 2, 2, 1])
+    orders = [order_by_length(sources, targets, generator=np.random.default_rng(seed)).tolist() for seed in range(29)]
+    for order in orders:
+        assert sorted(order) == list(range(7))
+        assert [sources[item] for item in order] in ([2, 2, 2, 2, 3, 3, 5], [5, 3, 3, 2, 2, 2, 2])
+    assert len({tuple(order) for order in orders}) > 13
+
+
+# Filtering
+
+
+def test_each_pair_is_counted_under_the_first_rule_it_breaks() -> None:
+    limits = DataConfig(max_source_tokens=7, max_target_tokens=11, max_length_ratio=3.0)
+    #                  ok  ok  no source  no target  both none  long source  long target  both long  unequal  unequal
+    sources = np.array([7, 2, 0, 5, 0, 8, 7, 8, 7, 1])
+    targets = np.array([11, 6, 5, 0, 0, 7, 12, 12, 2, 4])
+    kept, report = filter_pairs(sources, targets, limits=limits, name="news")
+    assert kept.tolist() == [0, 1]
+    assert report.lines() == [
+        "news: 2 of 10 pairs kept",
+        "  2 left out: empty source",
+        "  1 left out: empty target",
+        "  2 left out: source over data.max_source_tokens = 7",
+        "  1 left out: target over data.max_target_tokens = 11",
+        "  2 left out: lengths over data.max_length_ratio = 3.0",
+    ]
+    without_ratio = limits.model_copy(update={"max_length_ratio": None})
+    assert filter_pairs(sources, targets, limits=without_ratio, name="news").kept.tolist() == [0, 1, 8, 9]
+
+
+# Epochs
+
+
+LENGTHS = [(s, t) for s in range(1, 9) for t in (s, s + 1, s + 2)]
+
+
+def test_an_epoch_sees_each_pair_once_within_the_limit(letters: Tokenizers) -> None:
+    batches = make([corpus(LENGTHS)], letters)
+    epoch = batches.epoch(0)
+    assert seen(epoch) == list(range(24))
+    assert batches.num_pairs == 24
+    for batch in epoch.batches():
+        assert batch.source_ids.numel() <= 29 and batch.target_input_ids.numel() <= 29
+        for row, index in enumerate(batch.indices):
+            assert (batch.source_ids[row] != 0).sum() == LENGTHS[index][0] + 1
+            assert (batch.target_output_ids[row] != 0).sum() == LENGTHS[index][1] + 1
+
+
+def test_an_epoch_is_a_function_of_seed_and_number(letters: Tokenizers) -> None:
+    for sampling in (None, 0.3):
+        one, two = (make([corpus(LENGTHS, weight=1.5)], letters, sampling=sampling) for _ in range(2))
+        two.epoch(5)  # what was asked for before does not matter
+        expected = list(one.epoch(3).batches())
+        for start in (0, 2):
+            again = list(two.epoch(3).batches(start))
+            assert len(again) == len(expected) - start
+            for left, right in zip(again, expected[start:], strict=True):
+                assert left.indices == right.indices
+                assert torch.equal(left.source_ids, right.source_ids)
+                assert torch.equal(left.target_output_ids, right.target_output_ids)
+        assert one.epoch(3).plan != one.epoch(4).plan
+        other_seed = make([corpus(LENGTHS, weight=1.5)], letters, sampling=sampling, seed=2)
+        assert one.epoch(3).plan != other_seed.epoch(3).plan
+
+
+def test_weights(letters: Tokenizers) -> None:
+    pairs = [(2, 2)] * 10
+    batches = make([corpus(pairs, weight=2.0), corpus(pairs, weight=0.5), corpus(pairs, weight=1.3)], letters)
+    halves = set()
+    for number in range(7):
+        indices = seen(batches.epoch(number))
+        assert indices[:20] == sorted([*range(10), *range(10)])
+        half = [index for index in indices if 10 <= index < 20]
+        assert len(half) == len(set(half)) == 5
+        halves.add(tuple(half))
+        assert len([index for index in indices if index >= 20]) == 13
+    assert len(halves) > 3
+    rare = make([corpus(pairs, weight=0.001)], letters)
+    assert len(seen(rare.epoch(0))) == 1  # an epoch is never empty
+
+
+def test_padding_is_counted(letters: Tokenizers) -> None:
+    # One batch of both pairs. Source 3 + 5 tokens in 2 x 5; target 4 + 6 in 2 x 6; the specials counted.
+    padding = make([corpus([(2, 3), (4, 5)])], letters).epoch(0).padding
+    assert padding == (8, 10, 2, 2)
+    assert padding.share == 4 / 22
+
+
+def test_filtered_pairs_are_reported_by_corpus_and_never_seen(letters: Tokenizers) -> None:
+    batches = make([corpus([(1, 1), (0, 1)], name="a"), corpus([(3, 0), (2, 2)], name="b")], letters)
+    assert [line for report in batches.filter_reports for line in report.lines()] == [
+        "a: 1 of 2 pairs kept",
+        "  1 left out: empty source",
+        "b: 1 of 2 pairs kept",
+        "  1 left out: empty target",
+    ]
+    assert seen(batches.epoch(0)) == [0, 3]
+
+
+def test_nothing_left_is_an_error(letters: Tokenizers) -> None:
+    with pytest.raises(InputError) as caught:
+        make([corpus([(0, 1)])], letters)
+    assert str(caught.value) == (
+        "data.train: no sentence pair is left to train on\nnews: 0 of 1 pairs kept\n  1 left out: empty source"
+    )
+
+
+def test_a_pair_longer_than_a_batch_is_an_error(letters: Tokenizers) -> None:
+    assert len(make([corpus([(28, 28)])], letters).epoch(0)) == 1  # 28 and one special symbol are just 29
+    with pytest.raises(InputError) as caught:
+        make([corpus([(2, 2)], name="a"), corpus([(3, 3), (23, 29)], name="b")], letters)
+    assert str(caught.value) == (
+        "training.batch_tokens = 29: the target of pair 2 of b has 30 tokens with its special symbol;"
+        " raise training.batch_tokens to at least that, or lower data.max_target_tokens = 256"
+    )
+
+
+def test_sampled_segmentations_change_by_epoch_and_keep_the_limits() -> None:
+    lines = ["abc cab bca abc bca", "cab abc"]
+    config = TokenizerConfig(vocab_size=14, byte_fallback=False)
+    tokenizer = train_tokenizer(["a b c abc cab bca"] * 3, config)
+    both = Tokenizers(tokenizer, tokenizer, "joint")
+    usual = [len(tokenizer.encode(line)) for line in lines]
+    limits = DataConfig(max_source_tokens=usual[0], max_target_tokens=256)
+    batches = make([ParallelCorpus("a", lines, lines, 1.0)], both, sampling=0.5, batch_tokens=97, limits=limits)
+    targets, num_resegmented = set(), 0
+    for number in range(23):
+        epoch = batches.epoch(number)
+        num_resegmented += epoch.num_resegmented
+        for batch in epoch.batches():
+            for row, index in enumerate(batch.indices):
+                source, target = batch.source_ids[row].tolist(), batch.target_output_ids[row].tolist()
+                assert tokenizer.decode(source) == tokenizer.decode(target) == lines[index]
+                assert sum(token != 0 for token in source) <= usual[0] + 1
+                targets.add(tuple(target))
+    assert len(targets) > 7
+    assert num_resegmented > 0
+
+
+@pytest.mark.skipif(not MULTI30K.is_dir(), reason=f"Multi30k is not at {MULTI30K}")
+def test_multi30k_has_little_padding_and_is_planned_fast() -> None:
+    train = read_corpus(TextCorpus(source=MULTI30K / "train.de", target=MULTI30K / "train.en"), key="data.train.0")
+    tokenizers = prepare_tokenizers(TokenizerConfig(vocab_size=8000), train.sources, train.targets)
+    batches = make([train], tokenizers, batch_tokens=2500)
+    started = time.perf_counter()
+    epoch = batches.epoch(0)
+    assert time.perf_counter() - started < 1.0  # about 0.03 s; wide of it, for a busy machine
+    assert seen(epoch) == list(range(29000))
+    assert epoch.padding.share < 0.04  # measured: 0.023

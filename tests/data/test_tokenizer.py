@@ -1,0 +1,294 @@
+"""Tokenizers: text comes back, draws are pure functions of the seed, and limits named in errors are exact."""
+
+import math
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import sentencepiece
+
+from translate.config import TokenizerConfig
+from translate.data.tokenizer import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Tokenizer,
+    Tokenizers,
+    load_tokenizers,
+    read_tokenizer,
+)
+from translate.data.tokenizer_training import prepare_tokenizers, train_tokenizer
+from translate.errors import InputError
+
+GERMAN = [
+    "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
+    "Mehrere Männer mit Schutzhelmen bedienen ein Antriebsradsystem.",
+    "Ein kleines Mädchen klettert in ein Spielhaus aus Holz.",
+    "Ein Mann in einem blauen Hemd steht auf einer Leiter und putzt ein Fenster.",
+    "Zwei Männer stehen am Herd und bereiten Essen zu.",
+]
+ENGLISH = [
+    "Two young, White males are outside near many bushes.",
+    "Several men in hard hats are operating a giant pulley system.",
+    "A little girl climbing into a wooden playhouse.",
+    "A man in a blue shirt is standing on a ladder cleaning a window.",
+    "Two men are at the stove preparing food.",
+]
+
+
+def settings(**changes: object) -> TokenizerConfig:
+    return TokenizerConfig.model_validate({"vocab_size": 331, **changes})
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return train_tokenizer(GERMAN, settings(type=request.param))
+
+
+# Encoding and decoding
+
+
+def test_text_comes_back(tokenizer: Tokenizer) -> None:
+    assert tokenizer.vocab_size == 331
+    for text in [*GERMAN, "Ein 🦄 läuft", "<pad> <s> </s> <unk>", "ÄÖÜ 中文"]:
+        ids = tokenizer.encode(text)
+        assert tokenizer.decode(ids) == text
+        assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID} & set(ids)  # special symbols written in a text are text
+    assert tokenizer.encode("") == tokenizer.encode(" \u3000\n") == []
+    assert tokenizer.decode([]) == ""
+
+
+def test_decoding_leaves_out_special_symbols(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("Ein Mann")
+    assert tokenizer.decode([PAD_ID, BOS_ID, *ids, EOS_ID, PAD_ID, PAD_ID]) == "Ein Mann"
+    assert "".join(tokenizer.pieces(ids)) == "▁Ein▁Mann"
+    assert tokenizer.pieces([PAD_ID, UNK_ID, BOS_ID, EOS_ID]) == ["<pad>", "<unk>", "<s>", "</s>"]
+
+
+def test_lines_are_encoded_as_one_by_one(tokenizer: Tokenizer) -> None:
+    expected = [tokenizer.encode(line) for line in GERMAN]
+    assert tokenizer.encode_lines(GERMAN, num_threads=1) == tokenizer.encode_lines(GERMAN, num_threads=3) == expected
+    assert tokenizer.encode_lines([], num_threads=2) == []
+
+
+def test_unknown_characters_are_counted_without_byte_fallback() -> None:
+    plain = train_tokenizer(["ab ba abab"], settings(byte_fallback=False, vocab_size=8))
+    ids = plain.encode("ab é ab ü")
+    assert plain.num_unknown(ids) == ids.count(UNK_ID) == 2
+    assert plain.decode(ids) == "ab  ⁇  ab  ⁇ "
+
+
+@pytest.mark.parametrize(
+    ("normalization", "text", "comes_back"),
+    [
+        ("nmt_nfkc", "ﬁne\u00a0Ⅳ", "fine IV"),
+        ("nmt_nfkc_cf", "Ein MANN", "ein mann"),
+        ("identity", "ﬁne\u00a0Ⅳ", "ﬁne\u00a0Ⅳ"),
+    ],
+)
+def test_normalization(normalization: str, text: str, comes_back: str) -> None:
+    tokenizer = train_tokenizer(GERMAN, settings(normalization=normalization))
+    assert tokenizer.decode(tokenizer.encode(text)) == comes_back
+
+
+# Subword sampling
+
+
+def test_samples_depend_on_the_arguments_alone(tokenizer: Tokenizer) -> None:
+    def draw(seed: int) -> list[list[int]]:
+        return tokenizer.sample_lines(GERMAN, amount=0.3, seed=seed)
+
+    first = draw(7)
+    assert draw(11) != first
+    # Disturb every generator that there is: this thread's, the global seed, other threads', other draws.
+    sentencepiece.set_random_generator_seed(13)
+    other = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model_bytes)
+    other.encode(ENGLISH * 17, enable_sampling=True, alpha=0.5, nbest_size=-1)
+    other.encode(ENGLISH * 17, enable_sampling=True, alpha=0.5, nbest_size=-1, num_threads=3)
+    tokenizer.sample_lines(ENGLISH, amount=0.1, seed=7)
+    tokenizer.encode_lines(ENGLISH, num_threads=2)
+    assert draw(7) == first
+    assert [tokenizer.decode(ids) for ids in first] == GERMAN
+    assert first != tokenizer.encode_lines(GERMAN, num_threads=1)
+
+
+def test_samples_are_the_same_in_another_process(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    (tmp_path / "m.model").write_bytes(tokenizer.model_bytes)
+    program = (
+        "import sys; from pathlib import Path; from translate.data.tokenizer import read_tokenizer;"
+        "print(read_tokenizer(Path(sys.argv[1])).sample_lines(sys.argv[2:], amount=0.3, seed=7))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "m.model"), *GERMAN],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).resolve().parents[2],
+    ).stdout
+    assert printed.strip() == str(tokenizer.sample_lines(GERMAN, amount=0.3, seed=7))
+
+
+def test_the_amount_of_sampling_matters() -> None:
+    bpe = train_tokenizer(GERMAN, settings(type="bpe", vocab_size=500))
+    lengths = [
+        sum(map(len, bpe.sample_lines(GERMAN * 29, amount=amount, seed=1))) for amount in (0.001, 0.2, 0.6, 0.999)
+    ]
+    assert lengths == sorted(lengths) and len(set(lengths)) == 4
+
+
+@pytest.mark.parametrize("options", [{}, {"byte_fallback": False, "character_coverage": 0.98}])
+def test_without_randomness_the_draw_is_the_usual_segmentation(options: dict[str, object]) -> None:
+    lines = [*GERMAN, "Ein 🦄🦄 läuft  weg", "", "中文 ab"]
+    bpe = train_tokenizer(GERMAN, settings(**{"type": "bpe", **options}))
+    unigram = train_tokenizer(GERMAN, settings(**{"type": "unigram", **options, "vocab_size": 67 if options else 331}))
+    assert bpe.sample_lines(lines, amount=1e-12, seed=1) == bpe.encode_lines(lines, num_threads=1)
+    assert unigram.sample_lines(lines, amount=1e5, seed=1) == unigram.encode_lines(lines, num_threads=1)
+
+
+def test_draws_are_distributed_as_sentencepiece_draws(tokenizer: Tokenizer) -> None:
+    # The independent program is SentencePiece's own sampler, which cannot be seeded across processes.
+    num_draws, amount = 5003, 0.3
+    lines = ["Männer"] * num_draws
+    own = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model_bytes)
+    expected = Counter(map(tuple, own.encode(lines, enable_sampling=True, alpha=amount, nbest_size=-1)))
+    found = Counter(map(tuple, tokenizer.sample_lines(lines, amount=amount, seed=3)))
+    assert len(expected) > 5
+    for ids in expected | found:
+        # Five standard deviations of the difference of two counts.
+        assert abs(expected[ids] - found[ids]) <= 5 * math.sqrt(expected[ids] + found[ids] + 1), tokenizer.pieces(ids)
+
+
+# Training
+
+
+@pytest.mark.parametrize("type_", ["bpe", "unigram"])
+def test_training_is_deterministic_and_quiet(type_: str, capfd: pytest.CaptureFixture[str]) -> None:
+    config = settings(type=type_)
+    models = {train_tokenizer(iter(GERMAN), config).model_bytes for _ in range(3)}
+    assert len(models) == 1
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("type_", ["bpe", "unigram"])
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_the_vocabulary_sizes_named_in_errors_are_exact(type_: str, byte_fallback: bool) -> None:
+    def size_named(asked: int) -> int:
+        with pytest.raises(InputError, match=rf"^tokenizer.vocab_size = {asked} is too ") as caught:
+            train_tokenizer(GERMAN, settings(type=type_, vocab_size=asked, byte_fallback=byte_fallback))
+        named = re.search(r": (\d+) is the (smallest|largest) that works", str(caught.value))
+        assert named is not None, caught.value
+        return int(named[1])
+
+    smallest, largest = size_named(8), size_named(5000)
+    # By hand: four special symbols, the word boundary ▁, 256 bytes, and each character once.
+    characters = len(set("".join(GERMAN)) - {" "})
+    assert smallest == 4 + 1 + 256 * byte_fallback + characters
+    for size in (smallest, largest):
+        trained = train_tokenizer(GERMAN, settings(type=type_, vocab_size=size, byte_fallback=byte_fallback))
+        assert trained.vocab_size == size
+    assert size_named(smallest - 1) == smallest
+    assert size_named(largest + 1) == largest
+
+
+def test_errors_of_training_name_the_side() -> None:
+    config = settings(vocabulary="separate", vocab_size=5000)
+    with pytest.raises(InputError) as caught:
+        prepare_tokenizers(config, GERMAN, ENGLISH)
+    assert re.fullmatch(
+        r"tokenizer\.vocab_size = 5000 is too large for the source side of the training text:"
+        r" \d+ is the largest that works with type bpe",
+        str(caught.value),
+    )
+    for nothing in ([], ["", "  "]):
+        with pytest.raises(
+            InputError, match="^tokenizer: the training text is empty, and a tokenizer cannot be trained"
+        ):
+            train_tokenizer(nothing, settings())
+
+
+def test_character_coverage_has_a_lower_limit() -> None:
+    with pytest.raises(InputError, match=r"^tokenizer\.character_coverage = 0\.9: SentencePiece takes 0\.98 to 1$"):
+        train_tokenizer(GERMAN, settings(character_coverage=0.9))
+
+
+def test_long_lines_take_part_in_training() -> None:
+    long_line = " ".join(GERMAN) + " " + "q " * 5003  # over 4192 bytes, which SentencePiece leaves out by default
+    tokenizer = train_tokenizer([long_line, *GERMAN], settings())
+    assert tokenizer.pieces(tokenizer.encode("q")) in (["▁q"], ["▁", "q"])
+
+
+def test_max_training_lines_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained_on: list[list[str]] = []
+
+    def train(lines: Sequence[str], config: TokenizerConfig, *, text_name: str) -> Tokenizer:
+        trained_on.append(list(lines))
+        return train_tokenizer(GERMAN, settings())
+
+    monkeypatch.setattr("translate.data.tokenizer_training.train_tokenizer", train)
+    source, target = [f"s{number}" for number in range(7)], [f"t{number}" for number in range(3)]
+    prepare_tokenizers(settings(max_training_lines=3), source, target)
+    prepare_tokenizers(settings(max_training_lines=3, vocabulary="separate"), source, target)
+    # By hand: floor(0 · 7/3), floor(1 · 7/3), floor(2 · 7/3)
+    assert trained_on == [["s0", "s2", "s4", *target], ["s0", "s2", "s4"], target]
+
+
+# Files
+
+
+def test_joint_and_separate_are_saved_and_loaded(tmp_path: Path) -> None:
+    for vocabulary, names in (("joint", ["joint.model"]), ("separate", ["source.model", "target.model"])):
+        made = prepare_tokenizers(settings(vocabulary=vocabulary), GERMAN, ENGLISH)
+        assert (made.source is made.target) == (vocabulary == "joint")
+        directory = tmp_path / vocabulary
+        directory.mkdir()
+        made.save(directory)
+        assert sorted(path.name for path in directory.iterdir()) == names
+        loaded = load_tokenizers(directory)
+        assert loaded.vocabulary == vocabulary
+        assert loaded.source.encode(GERMAN[0]) == made.source.encode(GERMAN[0])
+        assert loaded.target.encode(ENGLISH[0]) == made.target.encode(ENGLISH[0])
+    (tmp_path / "separate" / "target.model").unlink()
+    with pytest.raises(InputError, match=r"target\.model: the SentencePiece model cannot be read \(No such file"):
+        load_tokenizers(tmp_path / "separate")
+    (tmp_path / "joint" / "source.model").touch()
+    with pytest.raises(InputError, match=r"joint: has joint\.model beside source\.model or target\.model"):
+        load_tokenizers(tmp_path / "joint")
+    with pytest.raises(
+        InputError, match=r": has no tokenizer: neither joint\.model nor source\.model and target"
+    ):
+        load_tokenizers(tmp_path)
+
+
+def test_ready_models_are_used_as_they_are(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.model", tmp_path / "b.model"
+    source.write_bytes(train_tokenizer(GERMAN, settings(vocab_size=337)).model_bytes)
+    target.write_bytes(train_tokenizer(ENGLISH, settings(vocab_size=347)).model_bytes)
+    both = prepare_tokenizers(settings(vocabulary="separate", source_model=source, target_model=target), [], [])
+    assert (both.source.vocab_size, both.target.vocab_size, both.vocabulary) == (337, 347, "separate")
+    joint = prepare_tokenizers(settings(source_model=source), [], [])
+    assert joint.source is joint.target and joint.source.vocab_size == 337
+    assert isinstance(joint, Tokenizers)
+
+
+def test_models_that_do_not_serve(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    text = tmp_path / "text"
+    text.write_text("\n".join(GERMAN), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(input=str(text), model_prefix=str(foreign), vocab_size=60, minloglevel=2)
+    with pytest.raises(InputError) as caught:
+        read_tokenizer(tmp_path / "foreign.model")
+    assert str(caught.value) == (
+        f"{foreign}.model: has the special ids pad -1, unk 0, bos 1, eos 2 (-1: none), but pad 0, unk 1, bos 2, eos 3"
+        " are needed: train it with spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
+    )
+    whole = (tmp_path / "foreign.model").read_bytes()
+    for damaged in (b"garbage", whole[: len(whole) // 2]):
+        with pytest.raises(InputError, match=rf"^x\.model: is no SentencePiece model \({len(damaged)} bytes\)$"):
+            Tokenizer(damaged, name="x.model")
+    with pytest.raises(InputError, match=r"^x\.model: is empty, and so no SentencePiece model$"):
+        Tokenizer(b"", name="x.model")

@@ -1,0 +1,164 @@
+"""Attention: the notebooks' numbers by hand, and torch.nn.MultiheadAttention as the independent program."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from translate.model.attention import KeyValue, MultiHeadAttention, scaled_dot_product_attention
+from translate.model.positions import Relation
+
+BATCH, HEADS, QUERY, KEY, D_MODEL = 2, 3, 5, 7, 33  # head_dim = 11
+
+KEYS = torch.tensor([[10.0, 0, 0], [0, 10, 0], [0, 0, 10], [0, 0, 10]])
+VALUES = torch.tensor([[1.0, 0, 1], [10, 0, 2], [100, 5, 0], [1000, 6, 0]])
+
+
+@pytest.mark.parametrize(
+    ("query", "expected", "expected_weights"),
+    [
+        ([0.0, 10, 0], [10.0, 0, 2], [0.0, 1, 0, 0]),  # the second key
+        ([0.0, 0, 10], [550.0, 5.5, 0], [0.0, 0, 0.5, 0.5]),  # two equal keys: the mean of their values
+        ([10.0, 10, 0], [5.5, 0, 1.5], [0.5, 0.5, 0, 0]),  # two keys by halves
+    ],
+)
+def test_the_notebooks_queries_find_their_values(
+    query: list[float], expected: list[float], expected_weights: list[float]
+) -> None:
+    # By hand: scores are 0 or 100 / sqrt(3) = 57.7, and exp(-57.7) is nothing in fp32.
+    attended = scaled_dot_product_attention(torch.tensor([query]), KEYS, VALUES)
+    torch.testing.assert_close(attended.output, torch.tensor([expected]))
+    torch.testing.assert_close(attended.weights, torch.tensor([expected_weights]))
+
+
+def test_all_queries_at_once_give_what_each_gives_alone() -> None:
+    queries = torch.tensor([[0.0, 0, 10], [0, 10, 0], [10, 10, 0]])
+    attended = scaled_dot_product_attention(queries, KEYS, VALUES)
+    torch.testing.assert_close(attended.output, torch.tensor([[550.0, 5.5, 0], [10, 0, 2], [5.5, 0, 1.5]]))
+
+
+def test_scores_are_divided_by_the_root_of_the_head_dimension() -> None:
+    # By hand: the products are 4 · ln 3 and 0, sqrt(4) = 2: weights e^(2 ln 3) : 1 = 9 : 1.
+    query = torch.tensor([[math.log(3.0)] * 4])
+    attended = scaled_dot_product_attention(query, torch.tensor([[1.0] * 4, [0.0] * 4]), torch.tensor([[10.0], [20.0]]))
+    torch.testing.assert_close(attended.weights, torch.tensor([[0.9, 0.1]]))
+    torch.testing.assert_close(attended.output, torch.tensor([[11.0]]))
+
+
+def test_rows_sum_to_one_and_invisible_cells_are_exactly_zero() -> None:
+    query, key, value = torch.randn(BATCH, QUERY, 11), torch.randn(BATCH, KEY, 11), torch.randn(BATCH, KEY, 13)
+    visible = torch.rand(BATCH, QUERY, KEY) < 0.5
+    visible[..., 0] = True
+    assert 0 < (~visible).sum() < visible.numel()
+    attended = scaled_dot_product_attention(query, key, value, visible=visible)
+    assert attended.output.shape == (BATCH, QUERY, 13)
+    torch.testing.assert_close(attended.weights.sum(dim=-1), torch.ones(BATCH, QUERY))
+    assert (attended.weights[~visible] == 0.0).all()
+    assert (attended.weights[visible] > 0.0).all()
+
+
+def test_a_bias_is_added_to_the_scores() -> None:
+    # By hand: equal scores and a bias of ln 4 on the first of two keys: 4 : 1.
+    attended = scaled_dot_product_attention(
+        torch.zeros(1, 3), torch.zeros(2, 3), torch.tensor([[5.0], [0.0]]), bias=torch.tensor([[math.log(4.0), 0.0]])
+    )
+    torch.testing.assert_close(attended.weights, torch.tensor([[0.8, 0.2]]))
+    torch.testing.assert_close(attended.output, torch.tensor([[4.0]]))
+
+
+def test_dropout_acts_on_the_weights_and_the_weights_returned_are_those_before_it() -> None:
+    attended = scaled_dot_product_attention(torch.zeros(1, 3), torch.zeros(2, 3), VALUES[:2], dropout=lambda w: 2 * w)
+    torch.testing.assert_close(attended.weights, torch.tensor([[0.5, 0.5]]))
+    torch.testing.assert_close(attended.output, torch.tensor([[11.0, 0, 3]]))
+
+
+def attention_and_reference() -> tuple[MultiHeadAttention, nn.MultiheadAttention]:
+    """Ours and torch's, with the same random weights, in fp64."""
+    ours = MultiHeadAttention(d_model=D_MODEL, num_heads=HEADS).double()
+    reference = nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True, dtype=torch.float64)
+    with torch.no_grad():
+        for mine, theirs in parameter_pairs(ours, reference):
+            mine.normal_()
+            theirs.copy_(mine)
+    return ours, reference
+
+
+def parameter_pairs(ours: MultiHeadAttention, reference: nn.MultiheadAttention) -> list[tuple[Tensor, Tensor]]:
+    return [
+        (ours.input_projection.weight, reference.in_proj_weight),
+        (ours.input_projection.bias, reference.in_proj_bias),
+        (ours.output_projection.weight, reference.out_proj.weight),
+        (ours.output_projection.bias, reference.out_proj.bias),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["self", "cross"])
+def test_outputs_weights_and_gradients_are_those_of_torch(kind: str) -> None:
+    ours, reference = attention_and_reference()
+    hidden = torch.randn(BATCH, QUERY, D_MODEL, dtype=torch.float64, requires_grad=True)
+    memory = torch.randn(BATCH, KEY, D_MODEL, dtype=torch.float64, requires_grad=True) if kind == "cross" else None
+    inputs = [hidden] if memory is None else [hidden, memory]
+    keys = QUERY if memory is None else KEY
+    real = torch.ones(BATCH, keys, dtype=torch.bool)
+    real[1, 3:] = False
+    no_peek = torch.ones(QUERY, keys, dtype=torch.bool).tril() if memory is None else real.new_ones(QUERY, keys)
+
+    seen: list[Tensor] = []
+    ours.weights_dropout.register_forward_hook(lambda module, args, output: seen.append(args[0]))
+    output = ours(hidden, memory, visible=real[:, None, None, :] & no_peek)
+    looked_at = hidden if memory is None else memory
+    expected, expected_weights = reference(
+        hidden, looked_at, looked_at, key_padding_mask=~real, attn_mask=~no_peek, average_attn_weights=False
+    )
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
+    assert len(seen) == 1
+    torch.testing.assert_close(seen[0], expected_weights, rtol=0, atol=1e-12)
+
+    direction = torch.randn_like(output)
+    mine, theirs = zip(*parameter_pairs(ours, reference), strict=True)
+    gradients = torch.autograd.grad(output, [*mine, *inputs], direction)
+    expected_gradients = torch.autograd.grad(expected, [*theirs, *inputs], direction)
+    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+        assert gradient.abs().max() > 1e-3
+        torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-11)
+
+
+def test_cross_attention_does_not_turn_by_positions_but_self_attention_adds_the_bias() -> None:
+    attention, _ = attention_and_reference()
+    hidden = torch.randn(BATCH, QUERY, D_MODEL, dtype=torch.float64)
+    relation = Relation(bias=torch.randn(HEADS, QUERY, QUERY, dtype=torch.float64))
+    assert not torch.allclose(attention(hidden), attention(hidden, relation=relation))
+
+
+def test_a_hook_on_the_weights_changes_what_the_model_uses() -> None:
+    """All weight on key 0 (a hook may return it): the output is the projection of key 0's value."""
+    attention, _ = attention_and_reference()
+    hidden = torch.randn(BATCH, QUERY, D_MODEL, dtype=torch.float64)
+
+    def look_at_the_first(module: nn.Module, args: tuple[Tensor], output: Tensor) -> Tensor:
+        weights = torch.zeros_like(output)
+        weights[..., 0] = 1.0
+        return weights
+
+    attention.weights_dropout.register_forward_hook(look_at_the_first)
+    value = attention.input_projection(hidden)[:, 0, 2 * D_MODEL :]
+    expected = attention.output_projection(value)[:, None].expand(BATCH, QUERY, D_MODEL)
+    torch.testing.assert_close(attention(hidden), expected)
+
+
+def test_fused_and_separate_projections_are_the_same() -> None:
+    attention, _ = attention_and_reference()
+    hidden = torch.randn(BATCH, QUERY, D_MODEL, dtype=torch.float64)
+    query, key_value = attention.project_query_key_value(hidden, relation=Relation())
+    assert query.shape == (BATCH, HEADS, QUERY, 11)
+    torch.testing.assert_close(attention.project_query(hidden), query)
+    separate = attention.project_key_value(hidden)
+    assert isinstance(separate, KeyValue)
+    torch.testing.assert_close(separate.key, key_value.key)
+    torch.testing.assert_close(separate.value, key_value.value)
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(ValueError, match=r"^num_heads = 5 must divide d_model = 33$"):
+        MultiHeadAttention(d_model=33, num_heads=5)

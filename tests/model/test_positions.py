@@ -1,0 +1,244 @@
+"""Positions against the formulas: Python's math and complex numbers, and exact integer arithmetic for T5's buckets."""
+
+import cmath
+import math
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from translate.config import ModelConfig
+from translate.model import Transformer
+from translate.model.positions import (
+    LearnedPositions,
+    RelativePositions,
+    RotaryPositions,
+    SinusoidalPositions,
+    build_positions,
+    distance_buckets,
+    rotate,
+    sinusoidal_table,
+)
+
+# --- sinusoidal
+
+
+@pytest.mark.parametrize("position", [0, 1, 2, 97, 255, 256, 5000])
+@pytest.mark.parametrize("dimension", [0, 1, 2, 3, 10, 11, 20, 21])
+def test_the_sinusoidal_table_is_the_papers_formula(position: int, dimension: int) -> None:
+    angle = position / 10000 ** ((dimension - dimension % 2) / 22)
+    expected = math.cos(angle) if dimension % 2 else math.sin(angle)
+    table = sinusoidal_table(5003, 22)
+    assert table.shape == (5003, 22)
+    # Half a unit in the last place of fp32 is 3e-8: exact, not computed from an angle that fp32 had rounded.
+    assert table[position, dimension].item() == pytest.approx(expected, rel=0, abs=3.1e-8)
+
+
+def test_sinusoidal_positions_are_added_and_grow() -> None:
+    positions = SinusoidalPositions(d_model=6)
+    embedded = torch.randn(2, 7, 6)
+    table = sinusoidal_table(2000, 6)
+    torch.testing.assert_close(positions.embed(embedded, start=0), embedded + table[:7])
+    torch.testing.assert_close(positions.embed(embedded, start=11), embedded + table[11:18])
+    torch.testing.assert_close(positions.embed(embedded, start=253), embedded + table[253:260])  # beyond 256
+    torch.testing.assert_close(positions.embed(torch.zeros(1, 1999, 6), start=0)[0], table[:1999])
+    torch.testing.assert_close(positions.embed(embedded, start=0), embedded + table[:7])
+    assert positions.state_dict() == {}
+
+
+def test_sinusoidal_positions_need_an_even_width() -> None:
+    with pytest.raises(ValueError, match=r"^d_model = 7 must be even for sinusoidal positions$"):
+        sinusoidal_table(5, 7)
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "rotary"])
+def test_a_table_that_grew_in_inference_mode_serves_training(kind: str) -> None:
+    """Validation translates in inference mode; training's next step must be able to save the table for backward."""
+    config = ModelConfig(
+        d_model=12, num_heads=3, d_ff=5, num_encoder_layers=1, num_decoder_layers=1, positions=kind, dropout=0.0
+    )
+    model = Transformer(config, source_vocab_size=11, target_vocab_size=11, pad_id=0)
+    ids = torch.randint(1, 11, (1, 300))
+    with torch.inference_mode():
+        expected = model(ids, ids)
+    logits = model(ids, ids)
+    torch.testing.assert_close(logits, expected)
+    logits.sum().backward()
+
+
+# --- learned
+
+
+def test_learned_positions_are_added() -> None:
+    positions = LearnedPositions(d_model=5, max_positions=11)
+    assert positions.table.shape == (11, 5)
+    embedded = torch.randn(2, 3, 5)
+    torch.testing.assert_close(positions.embed(embedded, start=0), embedded + positions.table[:3])
+    torch.testing.assert_close(positions.embed(embedded, start=8), embedded + positions.table[8:])
+    positions.embed(embedded, start=8).sum().backward()
+    assert positions.table.grad is not None
+    assert positions.table.grad.sum(dim=1).tolist() == [0.0] * 8 + [10.0] * 3
+
+
+@pytest.mark.parametrize(("start", "length", "tokens"), [(0, 12, 12), (11, 1, 12), (9, 5, 14)])
+def test_learned_positions_say_their_limit(start: int, length: int, tokens: int) -> None:
+    positions = LearnedPositions(d_model=5, max_positions=11)
+    message = rf"^a sequence of {tokens} tokens exceeds the learned positions: model.max_positions = 11$"
+    with pytest.raises(ValueError, match=message):
+        positions.embed(torch.zeros(2, length, 5), start=start)
+
+
+# --- rotary
+
+
+def turned(heads: torch.Tensor, *, start: int) -> torch.Tensor:
+    """The paper's equation 34 by Python's complex numbers, one pair at a time."""
+    expected = torch.empty_like(heads, dtype=torch.float64)
+    batch, num_heads, length, head_dim = heads.shape
+    for b in range(batch):
+        for h in range(num_heads):
+            for p in range(length):
+                for pair in range(head_dim // 2):
+                    number = complex(heads[b, h, p, 2 * pair].item(), heads[b, h, p, 2 * pair + 1].item())
+                    number *= cmath.exp(1j * (start + p) * 10000 ** (-2 * pair / head_dim))
+                    expected[b, h, p, 2 * pair], expected[b, h, p, 2 * pair + 1] = number.real, number.imag
+    return expected
+
+
+@pytest.mark.parametrize("start", [0, 3, 251, 4999])
+def test_rotary_is_multiplication_of_complex_numbers(start: int) -> None:
+    heads = torch.randn(2, 3, 7, 10)
+    rotation = RotaryPositions(head_dim=10).relate(start=start, length=7).rotation
+    assert rotation is not None
+    torch.testing.assert_close(rotate(heads, rotation).double(), turned(heads, start=start), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", [1, 97, 1009])
+def test_rotary_scores_see_the_distance_alone(shift: int) -> None:
+    positions = RotaryPositions(head_dim=10)
+    query, key = torch.randn(2, 3, 7, 10), torch.randn(2, 3, 7, 10)
+
+    def scores(query_start: int, key_start: int) -> torch.Tensor:
+        at_query = positions.relate(start=query_start, length=7).rotation
+        at_key = positions.relate(start=key_start, length=7).rotation
+        assert at_query is not None and at_key is not None
+        return rotate(query, at_query) @ rotate(key, at_key).transpose(-2, -1)
+
+    here = scores(2, 5)
+    torch.testing.assert_close(scores(2 + shift, 5 + shift), here, rtol=0, atol=1e-5)
+    assert (scores(2 + shift, 5) - here).abs().max() > 0.1  # the same check sees a shift of one side
+
+
+def test_rotary_needs_pairs() -> None:
+    with pytest.raises(ValueError, match=r"^d_model / num_heads = 7 must be even for rotary positions$"):
+        RotaryPositions(head_dim=7)
+    with pytest.raises(ValidationError, match="model.d_model / model.num_heads = 7 must be even for rotary"):
+        ModelConfig(d_model=21, num_heads=3, positions="rotary")
+
+
+# --- T5's relative bias
+
+
+def bucket_by_hand(distance: int, *, num_buckets: int, max_distance: int, directions: str) -> int:
+    """From the paper's words: exact up to half the buckets, then logarithmic up to the distance from which all share.
+
+    In integers, so that no logarithm is rounded: the far bucket is the largest k for which
+    log(d / exact) / log(max / exact) · far ≥ k, that is d^far · exact^k ≥ max^k · exact^far.
+    """
+    first = 0
+    if directions == "both":
+        num_buckets //= 2
+        first = num_buckets if distance > 0 else 0
+        away = abs(distance)
+    else:
+        away = max(-distance, 0)
+    exact = num_buckets // 2
+    if away < exact:
+        return first + away
+    far, k = num_buckets - exact, 0
+    while k < far - 1 and away**far * exact ** (k + 1) >= max_distance ** (k + 1) * exact**far:
+        k += 1
+    return first + exact + k
+
+
+@pytest.mark.parametrize(
+    ("directions", "table"),
+    [
+        # 16 buckets a side: 0 to 7 exact; 8, 12, 16, 23, 32, 46, 64, 91 begin the others (8 · 2^(k/2), rounded up).
+        ("both", {0: 0, -1: 1, -7: 7, -8: 8, -11: 8, -12: 9, -15: 9, -16: 10, -22: 10, -23: 11, -31: 11, -32: 12}),
+        ("both", {-45: 12, -46: 13, -63: 13, -64: 14, -90: 14, -91: 15, -127: 15, -128: 15, -9999: 15}),
+        ("both", {1: 17, 7: 23, 8: 24, 11: 24, 12: 25, 16: 26, 32: 28, 64: 30, 90: 30, 91: 31, 128: 31, 9999: 31}),
+        # One side of 32: 0 to 15 exact, then 16 · 8^(k/16), rounded up: 16, 19, 21, 24, …, 113. The future is 0.
+        ("past", {0: 0, 1: 0, 50: 0, -1: 1, -15: 15, -16: 16, -18: 16, -19: 17, -20: 17, -21: 18, -23: 18, -24: 19}),
+        ("past", {-31: 21, -112: 30, -113: 31, -128: 31, -9999: 31}),
+    ],
+)
+def test_known_buckets_of_32_up_to_128(directions: str, table: dict[int, int]) -> None:
+    distance = torch.tensor([list(table)])
+    buckets = distance_buckets(distance, num_buckets=32, max_distance=128, directions=directions)
+    assert dict(zip(table, buckets[0].tolist(), strict=True)) == table
+    assert {d: bucket_by_hand(d, num_buckets=32, max_distance=128, directions=directions) for d in table} == table
+
+
+@pytest.mark.parametrize("directions", ["both", "past"])
+@pytest.mark.parametrize(("num_buckets", "max_distance"), [(32, 128), (8, 20), (5, 53), (4, 3)])
+def test_every_bucket_is_that_of_exact_arithmetic(directions: str, num_buckets: int, max_distance: int) -> None:
+    sizes = {"num_buckets": num_buckets, "max_distance": max_distance, "directions": directions}
+    distances = list(range(-2 * max_distance, 2 * max_distance + 1))
+    expected = [bucket_by_hand(distance, **sizes) for distance in distances]
+    assert distance_buckets(torch.tensor([distances]), **sizes)[0].tolist() == expected
+    assert min(expected) >= 0 and max(expected) < num_buckets
+
+
+def test_the_bias_of_a_cell_is_the_tables_row_for_its_distance() -> None:
+    positions = RelativePositions(num_heads=3, num_buckets=8, max_distance=20, directions="both")
+    assert positions.table.shape == (8, 3)
+    torch.nn.init.normal_(positions.table)
+    bias = positions.relate(start=5, length=2).bias
+    assert bias is not None
+    assert bias.shape == (3, 2, 7)
+    for query in (5, 6):
+        for key in range(7):
+            row = bucket_by_hand(key - query, num_buckets=8, max_distance=20, directions="both")
+            assert torch.equal(bias[:, query - 5, key], positions.table[row])
+
+
+def test_the_bias_has_no_limit_on_the_length() -> None:
+    positions = RelativePositions(num_heads=2, num_buckets=8, max_distance=20, directions="past")
+    torch.nn.init.normal_(positions.table)
+    bias = positions.relate(start=5000, length=1).bias
+    assert bias is not None
+    assert bias.shape == (2, 1, 5001)
+    assert torch.equal(bias[:, 0, 0], positions.table[7])
+    assert torch.equal(bias[:, 0, 5000], positions.table[0])
+
+
+def test_one_bias_serves_a_stack_and_the_two_stacks_have_their_own() -> None:
+    config = ModelConfig(
+        d_model=6, num_heads=3, d_ff=5, num_encoder_layers=2, num_decoder_layers=2, positions="relative"
+    )
+    model = Transformer(config, source_vocab_size=11, target_vocab_size=11, pad_id=0)
+    tables = [name for name, _ in model.named_parameters() if "table" in name]
+    assert tables == ["encoder.embedder.positions.table", "decoder.embedder.positions.table"]
+    assert model.encoder.embedder.positions.directions == "both"
+    assert model.decoder.embedder.positions.directions == "past"
+
+    seen = []
+    for layer in model.encoder.layers:
+        layer.register_forward_pre_hook(
+            lambda module, args, kwargs: seen.append(kwargs["relation"].bias), with_kwargs=True
+        )
+    model(torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5]]))
+    assert len(seen) == 2 and seen[0] is seen[1]
+
+
+def test_the_config_chooses_the_kind() -> None:
+    expected = {
+        "sinusoidal": SinusoidalPositions,
+        "learned": LearnedPositions,
+        "rotary": RotaryPositions,
+        "relative": RelativePositions,
+    }
+    for kind, positions in expected.items():
+        config = ModelConfig(d_model=12, num_heads=3, positions=kind, max_positions=7)
+        assert type(build_positions(config, directions="both")) is positions

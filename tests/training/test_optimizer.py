@@ -1,0 +1,94 @@
+"""Adam's step against a hand calculation; state that travels through named tensors."""
+
+import pytest
+import torch
+from torch import nn
+
+from translate.config import TrainingConfig
+from translate.errors import RunError
+from translate.training.average import AveragedWeights
+from translate.training.optimizer import build_optimizer, optimizer_tensors, set_optimizer_tensors
+
+
+def build(kind: str, **settings: float) -> tuple[nn.Linear, torch.optim.Optimizer]:
+    model = nn.Linear(3, 2)
+    nn.init.constant_(model.weight, 0.5)
+    nn.init.constant_(model.bias, 0.5)
+    optimizer = build_optimizer(model, TrainingConfig(optimizer=kind, **settings))  # type: ignore[arg-type]
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1
+    return model, optimizer
+
+
+def test_first_adam_step_by_hand() -> None:
+    # The corrected moments of the first step are g and g², so the step is rate · g / (|g| + 1e-9) = 0.1 · sign(g).
+    model, optimizer = build("adam")
+    model.weight.grad = torch.tensor([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0]])
+    model.bias.grad = torch.zeros(2)
+    optimizer.step()
+    torch.testing.assert_close(model.weight.data, torch.tensor([[0.4, 0.6, 0.4], [0.6, 0.4, 0.6]]))
+    assert optimizer.param_groups[0]["betas"] == (0.9, 0.98)
+    assert optimizer.param_groups[0]["eps"] == 1e-9
+
+
+def test_decoupled_decay_spares_vectors() -> None:
+    # AdamW with a zero gradient: weights shrink by 1 - 0.1 · 0.01, biases stay.
+    model, optimizer = build("adamw", weight_decay=0.01)
+    model.weight.grad, model.bias.grad = torch.zeros(2, 3), torch.zeros(2)
+    optimizer.step()
+    torch.testing.assert_close(model.weight.data, torch.full((2, 3), 0.4995))
+    torch.testing.assert_close(model.bias.data, torch.full((2,), 0.5))
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw"])
+def test_state_goes_out_and_in(kind: str) -> None:
+    def step(model: nn.Linear, optimizer: torch.optim.Optimizer, number: int) -> None:
+        torch.manual_seed(number)
+        model.weight.grad, model.bias.grad = torch.randn(2, 3), torch.randn(2)
+        optimizer.step()
+
+    model, optimizer = build(kind)
+    step(model, optimizer, 1)
+    step(model, optimizer, 2)
+    weights, saved = model.state_dict(), optimizer_tensors(optimizer, model)
+    assert set(saved) == {f"{name}/{entry}" for name in ("weight", "bias") for entry in ("step", "exp_avg", "exp_avg_sq")}
+    other_model, other_optimizer = build(kind)
+    other_model.load_state_dict(weights)
+    set_optimizer_tensors(other_optimizer, other_model, saved)
+    step(model, optimizer, 3)
+    step(other_model, other_optimizer, 3)
+    assert torch.equal(model.weight, other_model.weight)
+
+
+def test_foreign_state_is_refused() -> None:
+    model, optimizer = build("adam")
+    with pytest.raises(RunError, match="weigth/exp_avg fits no parameter"):
+        set_optimizer_tensors(optimizer, model, {"weigth/exp_avg": torch.zeros(2, 3)})
+    with pytest.raises(RunError, match="weight/exp_avg fits no parameter"):
+        set_optimizer_tensors(optimizer, model, {"weight/exp_avg": torch.zeros(3, 2)})
+
+
+def test_average_by_hand() -> None:
+    # Decay at step 1 is min(0.5, 2 / 11), at step 100 it is min(0.5, 101 / 110) = 0.5.
+    model, _ = build("adam")
+    average = AveragedWeights(model, decay=0.5)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+    average.update(model, step=1)
+    expected = 0.5 * 2 / 11 + 1.0 * 9 / 11
+    torch.testing.assert_close(average.tensors["weight"], torch.full((2, 3), expected))
+    average.update(model, step=100)
+    torch.testing.assert_close(average.tensors["weight"], torch.full((2, 3), (expected + 1.0) / 2))
+
+
+def test_average_is_lent_and_given_back_even_after_an_error() -> None:
+    model, _ = build("adam")
+    average = AveragedWeights(model, decay=0.5)
+    own = model.weight.data_ptr()
+    with torch.no_grad():
+        model.weight.fill_(7.0)
+    with pytest.raises(RuntimeError, match="on purpose"), average.lent_to(model):
+        torch.testing.assert_close(model.weight.data, torch.full((2, 3), 0.5))
+        raise RuntimeError("on purpose")
+    assert model.weight.data_ptr() == own
+    torch.testing.assert_close(model.weight.data, torch.full((2, 3), 7.0))

@@ -1,0 +1,130 @@
+"""The sections about text: where the pairs are, which are left out, how they become subwords."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from translate.config.section import InputPath, PositiveInt, Section, TestName
+
+
+class WeightedCorpus(Section):
+    """What every kind of corpus has."""
+
+    weight: Annotated[float, Field(gt=0.0, le=1000.0)] = 1.0
+    """How often each pair is seen in one epoch: 2 is twice, 0.5 is another random half each epoch."""
+
+
+class NamedColumns(WeightedCorpus):
+    """A corpus whose columns have names."""
+
+    source_column: str
+    """Column of the source sentence; a dot enters a nested column (`translation.de`)."""
+    target_column: str
+    """Column of the translation; a dot enters a nested column."""
+
+
+class TextCorpus(WeightedCorpus):
+    """A pair of plain-text files, one sentence a line; also gzipped (`.gz`)."""
+
+    kind: Literal["text"] = "text"
+    """Two plain-text files."""
+    source: InputPath
+    """File with the source sentences."""
+    target: InputPath
+    """File with their translations: line N translates line N of `source`."""
+
+
+class TsvCorpus(WeightedCorpus):
+    """Tab-separated text without quoting, one pair a line; also gzipped."""
+
+    kind: Literal["tsv"] = "tsv"
+    """One file with tabs between columns."""
+    path: InputPath
+    """The file."""
+    source_column: Annotated[int, Field(ge=0)] = 0
+    """Column of the source sentence, counted from 0."""
+    target_column: Annotated[int, Field(ge=0)] = 1
+    """Column of the translation, counted from 0."""
+
+
+class TableCorpus(NamedColumns):
+    """A local JSON-lines, CSV or Parquet file, read by `datasets`; also gzipped where `datasets` can."""
+
+    kind: Literal["json", "csv", "parquet"]
+    """The file's format; json is one object a line."""
+    path: InputPath
+    """The file."""
+
+
+class HubCorpus(NamedColumns):
+    """A data set of the Hugging Face Hub, loaded by `datasets`."""
+
+    kind: Literal["hub"] = "hub"
+    """A data set by its name."""
+    dataset: str
+    """Name on the Hub, such as `bentrevett/multi30k`."""
+    subset: str | None = None
+    """The data set's configuration, such as `de-en` for `wmt14`."""
+    split: str
+    """Split, such as `train` or `train[:1000]`."""
+    revision: str | None = None
+    """Commit, tag or branch of the data set."""
+
+
+Corpus = Annotated[TextCorpus | TsvCorpus | TableCorpus | HubCorpus, Field(discriminator="kind")]
+
+
+class DataConfig(Section):
+    """Which pairs, and which of them are left out."""
+
+    source_language: str = "de"
+    """Language code of the source."""
+    target_language: str = "en"
+    """Language code of the target."""
+    root: InputPath | None = None
+    """A folder in which relative corpus paths are looked for first."""
+    train: tuple[Corpus, ...] = ()
+    """Corpora to train on."""
+    validation: Corpus | None = None
+    """Corpus on which everything is chosen: the best checkpoint, early stopping, settings."""
+    test: dict[TestName, Corpus] = {}
+    """Corpora to report on, by name; in a config that extends another, null removes one."""
+    max_source_tokens: PositiveInt = 256
+    """Training pairs with a longer source, in subwords, are left out and counted."""
+    max_target_tokens: PositiveInt = 256
+    """Training pairs with a longer target, in subwords, are left out and counted."""
+    max_length_ratio: Annotated[float, Field(ge=1.0)] | None = 9.0
+    """Training pairs with a side this many times longer than the other, in subwords, are left out; null: never."""
+
+
+class TokenizerConfig(Section):
+    """SentencePiece: trained on the training corpora, or given ready."""
+
+    type: Literal["unigram", "bpe"] = "bpe"
+    """Segmentation model: Kudo 2018 (unigram) or Sennrich et al. 2016 (bpe)."""
+    vocabulary: Literal["joint", "separate"] = "joint"
+    """One vocabulary for both languages, or one for each."""
+    vocab_size: Annotated[int, Field(ge=8)] = 8000
+    """Number of subwords, of each vocabulary if they are separate; special symbols and bytes included."""
+    character_coverage: Annotated[float, Field(ge=0.98, le=1.0)] = 1.0
+    """Share of the training text's characters that get a subword of their own; others are spelt in bytes."""
+    byte_fallback: bool = True
+    """Spell unknown characters in UTF-8 bytes (256 entries of the vocabulary), so that no input is unspellable."""
+    normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = "nmt_nfkc"
+    """Unicode normalisation before segmentation; `_cf` also folds case; identity changes nothing."""
+    subword_sampling: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    """Segment the training text anew each epoch: unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null: never."""
+    max_training_lines: PositiveInt = 2_000_000
+    """The tokenizer is trained on at most this many lines of each language, evenly spaced over the corpus."""
+    source_model: InputPath | None = None
+    """A ready SentencePiece model for the source (for both languages, if the vocabulary is joint)."""
+    target_model: InputPath | None = None
+    """A ready SentencePiece model for the target; only for separate vocabularies."""
+
+    @model_validator(mode="after")
+    def _models_fit_vocabulary(self) -> Self:
+        if self.vocabulary == "joint" and self.target_model is not None:
+            raise ValueError("tokenizer.target_model needs tokenizer.vocabulary = 'separate'; a joint one has one")
+        if self.vocabulary == "separate" and (self.source_model is None) != (self.target_model is None):
+            raise ValueError("tokenizer.source_model and tokenizer.target_model: give both or neither")
+        return self

@@ -1,0 +1,136 @@
+"""What is wrong with a config, said with the dotted key, the value, its bound or the nearest key, and the place."""
+
+import difflib
+import json
+import math
+import re
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from translate.config.section import Section
+from translate.config.sections import Config
+from translate.config.yaml import Document, dump_scalar, join_key
+
+_KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})\.\w+")
+_EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words than JSON
+    "bool_type": "should be true or false",
+    "string_type": "should be text, in quotes if it looks like something else",
+    "int_type": "should be a whole number",
+    "float_type": "should be a number",
+    "model_type": "should be a section of keys and values, or be left out",
+    "tuple_type": "should be a list of corpora, such as [{kind: text, source: a.de, target: a.en}]",
+    "dict_type": "should be a corpus, such as {kind: text, source: a.de, target: a.en}",
+}
+
+
+def explain(error: ValidationError, document: Document) -> str:
+    """Every problem that pydantic found, one a line, in the user's terms."""
+    problems = error.errors(include_url=False)
+    return "\n".join(dict.fromkeys(_explain_problem(dict(problem), document) for problem in problems))
+
+
+def _explain_problem(problem: dict[str, Any], document: Document) -> str:
+    key = _dotted_key(problem["loc"], document.values)
+    where = _where([key], document)
+    match problem["type"]:
+        case "extra_forbidden":
+            return f"unknown key {key}{where}{_suggestion(key, document.values)}"
+        case "missing":
+            return f"{key} is missing, and has no default{where}"
+        case "union_tag_not_found":
+            return f"{key}.kind is missing, and has no default{where}"
+        case "union_tag_invalid":
+            kind, expected = problem["input"]["kind"], problem["ctx"]["expected_tags"]
+            return f"{key}.kind = {_shown(kind)}: should be one of {expected}{_where([f'{key}.kind'], document)}"
+        case "value_error":
+            message = problem["msg"].removeprefix("Value error, ")
+            # Such a problem is between keys that the message names, and perhaps only one of them was given.
+            return f"{message}{_where(_KEY_IN_TEXT.findall(message), document, exactly=True)}"
+        case _ if problem["loc"][-1] == "[key]":
+            return f"{key}: the name of a test set has letters, digits, '_' and '-'{where}"
+        case "dict_type" if problem["loc"] == ("data", "test"):
+            return f"{key} = {_shown(problem['input'])}: should be a mapping of names to corpora{where}"
+        case "dict_type" if problem["loc"][:2] == ("data", "test") and problem["input"] is None:
+            return f"{key} = null: there is no test set of this name to remove{where}"
+    expected = _EXPECTED.get(problem["type"]) or re.sub(r"^(Input|String) ", "", problem["msg"])
+    return f"{key} = {_shown(problem['input'])}: {expected}{where}"
+
+
+def _shown(value: Any) -> str:
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    text = json.dumps(value, ensure_ascii=False, default=str) if is_finite else dump_scalar(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _where(keys: list[str], document: Document, *, exactly: bool = False) -> str:
+    """Where the keys were given, in brackets: each itself, or the mapping that it is missing in."""
+    places: dict[str, None] = {}
+    for key in keys:
+        while key and key not in document.origins and not exactly:
+            key = key.rpartition(".")[0]
+        if key in document.origins:
+            places[str(document.origins[key])] = None
+    return f" ({', '.join(places)})" if places else ""
+
+
+def _dotted_key(location: tuple[int | str, ...], values: Any) -> str:
+    """The key as the user writes it: pydantic's location without the kinds of corpora and the mark of a key."""
+    parts: list[str] = []
+    is_after_kind = False
+    for part in location:
+        if isinstance(values, dict) and values.get("kind") == part and not is_after_kind:
+            is_after_kind = True
+            continue
+        is_after_kind = False
+        if part == "[key]":
+            continue
+        parts.append(str(part))
+        if isinstance(values, dict):
+            values = values.get(str(part))
+        elif isinstance(values, list) and isinstance(part, int):
+            values = values[part]
+    return ".".join(parts)
+
+
+def _suggestion(key: str, values: dict[str, Any]) -> str:
+    """The valid key with the most similar last part, preferably in the same section; several, if they tie."""
+    parent, _, last = key.rpartition(".")
+    scores: dict[str, float] = {}
+    for valid in valid_keys(values):
+        section, _, name = valid.rpartition(".")
+        is_sibling = section == parent
+        # What stands in a corpus is not confused with what stands elsewhere.
+        if is_sibling or (key.count(".") <= 1 and valid.count(".") <= 1):
+            score = difflib.SequenceMatcher(None, last.lower(), name).ratio()
+            if score >= (0.6 if is_sibling else 0.8):
+                scores[valid] = score + (0.05 if is_sibling and parent else 0.0)
+    best = [valid for valid, score in scores.items() if score == max(scores.values())]
+    return f"; did you mean {' or '.join(best)}?" if best else ""
+
+
+def valid_keys(values: Any, section: type[Section] = Config, prefix: str = "") -> Iterator[str]:
+    """Every dotted key that could stand in a config with these lists, test sets and kinds of corpora."""
+    for name, field in section.model_fields.items():
+        key = join_key(prefix, name)
+        yield key
+        yield from _keys_of_type(values.get(name) if isinstance(values, dict) else None, field.annotation, key)
+
+
+def _keys_of_type(value: Any, annotation: Any, key: str) -> Iterator[str]:
+    arguments = typing.get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        kind = annotation.model_fields.get("kind")
+        if kind is None or (isinstance(value, dict) and value.get("kind") in typing.get_args(kind.annotation)):
+            yield from valid_keys(value, annotation, key)
+    elif typing.get_origin(annotation) is tuple:
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            yield from _keys_of_type(item, arguments[0], join_key(key, str(index)))
+    elif typing.get_origin(annotation) is dict:
+        for name, item in value.items() if isinstance(value, dict) else ():
+            yield from _keys_of_type(item, arguments[1], join_key(key, name))
+    else:  # a union, perhaps annotated
+        for argument in arguments:
+            yield from _keys_of_type(value, argument, key)

@@ -1,0 +1,17 @@
+"""What all sections of a config share: how strict they are, and the bounds that recur."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+InputPath = Path  # every path in a section is an input file, which the loader looks for beside its config
+Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
+PositiveInt = Annotated[int, Field(ge=1)]
+TestName = Annotated[str, Field(pattern=r"^[\w-]+$")]
+
+
+class Section(BaseModel):
+    """Strict and frozen: an unknown key is an error, and nobody changes a value after loading."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)

@@ -1,0 +1,259 @@
+"""What is trained on in which epoch: a pure function of the data, the seed and the epoch's number.
+
+So a run that was stopped goes on from (epoch, batch) alone, and skips what it has seen without making a tensor of it.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from translate.config import DataConfig
+from translate.data.batching import Batch, EncodedPair, batch_by_tokens, collate, order_by_length
+from translate.data.corpora import ParallelCorpus
+from translate.data.filtering import FilterReport, filter_pairs
+from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.errors import InputError
+
+# What a generator is for; with the seed and the epoch it makes its seed, so that no draw disturbs another.
+_CHOICE, _ORDER, _SOURCE_SAMPLING, _TARGET_SAMPLING = range(4)
+# Lines encoded at once: the lists of Python integers that SentencePiece gives take ten times the room of the arrays.
+_CHUNK_LINES = 50_000
+
+
+class EncodedLines:
+    """The ids of many sentences in one array, 4 bytes a token, so that millions of lines fit into memory."""
+
+    def __init__(self, lines: Iterator[list[int]]) -> None:
+        ids, lengths = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int64)]
+        while chunk := list(islice(lines, _CHUNK_LINES)):
+            lengths.append(np.fromiter(map(len, chunk), dtype=np.int64, count=len(chunk)))
+            ids.append(np.fromiter(chain.from_iterable(chunk), dtype=np.int32, count=int(lengths[-1].sum())))
+        self._ids = np.concatenate(ids)
+        self.lengths: NDArray[np.int64] = np.concatenate(lengths)
+        self._ends = np.cumsum(self.lengths)
+
+    def __getitem__(self, line: int) -> list[int]:
+        end = int(self._ends[line])
+        ids: list[int] = self._ids[end - int(self.lengths[line]) : end].tolist()
+        return ids
+
+
+class PaddingReport(NamedTuple):
+    """What an epoch computes: its tokens, special symbols counted, and what pads them, on each side."""
+
+    num_source_tokens: int
+    num_target_tokens: int
+    num_source_padding: int
+    num_target_padding: int
+
+    @property
+    def share(self) -> float:
+        """Padding as a share of all that is computed, 0 to 1."""
+        padding = self.num_source_padding + self.num_target_padding
+        return padding / (padding + self.num_source_tokens + self.num_target_tokens)
+
+
+class Epoch:
+    """The batches of one epoch, planned; a tensor is made when its batch is asked for."""
+
+    def __init__(
+        self,
+        plan: list[list[int]],
+        sources: EncodedLines,
+        targets: EncodedLines,
+        pair_numbers: NDArray[np.int64],
+        num_resegmented: int,
+    ) -> None:
+        """
+        Args:
+            plan: For each batch, its pairs as positions in the three that follow.
+            pair_numbers: What each position is called in `Batch.indices`.
+            num_resegmented: See the attribute.
+        """
+        self.plan = plan
+        self.num_resegmented = num_resegmented
+        """Pairs whose drawn segmentation broke a length limit, and which keep their usual one in this epoch."""
+        self._sources = sources
+        self._targets = targets
+        self._pair_numbers = pair_numbers
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def __getitem__(self, number: int) -> Batch:
+        positions = self.plan[number]
+        pairs = [EncodedPair(self._sources[position], self._targets[position]) for position in positions]
+        return collate(pairs, [int(self._pair_numbers[position]) for position in positions])
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """The batches in order, from number `start` on."""
+        return (self[number] for number in range(start, len(self)))
+
+    @property
+    def padding(self) -> PaddingReport:
+        """Tokens and padding of the whole epoch, counted from the plan."""
+        sides = [side.lengths + 1 for side in (self._sources, self._targets)]
+        tokens = [sum(int(side[batch].sum()) for batch in self.plan) for side in sides]
+        computed = [sum(len(batch) * int(side[batch].max()) for batch in self.plan) for side in sides]
+        return PaddingReport(tokens[0], tokens[1], computed[0] - tokens[0], computed[1] - tokens[1])
+
+
+class TrainingBatches:
+    """The training corpora, encoded and filtered once; `epoch(n)` says what is seen in epoch n, in which batches."""
+
+    def __init__(
+        self,
+        corpora: Sequence[ParallelCorpus],
+        tokenizers: Tokenizers,
+        *,
+        limits: DataConfig,
+        subword_sampling: float | None,
+        batch_tokens: int,
+        seed: int,
+        num_threads: int,
+    ) -> None:
+        """
+        Args:
+            limits: Which pairs are left out; see `filter_pairs`. Only these fields of the section are read.
+            subword_sampling: `tokenizer.subword_sampling`: draw another segmentation each epoch; None: never.
+            batch_tokens: The most tokens of a batch, padding and special symbols counted, on each side.
+            num_threads: Threads for encoding; the result does not depend on it.
+
+        Raises:
+            InputError: No pair passes the filter, or a pair is longer than `batch_tokens`.
+        """
+        self._tokenizers = tokenizers
+        self._limits = limits
+        self._subword_sampling = subword_sampling
+        self._batch_tokens = batch_tokens
+        self._seed = seed
+        self._weights = [corpus.weight for corpus in corpora]
+        self._texts = (
+            list(chain.from_iterable(corpus.sources for corpus in corpora)),
+            list(chain.from_iterable(corpus.targets for corpus in corpora)),
+        )
+        self._sources = EncodedLines(_encode(self._texts[0], tokenizers.source, num_threads))
+        self._targets = EncodedLines(_encode(self._texts[1], tokenizers.target, num_threads))
+        self._kept: list[NDArray[np.int64]] = []  # for each corpus, pair numbers
+        reports: list[FilterReport] = []
+        first = 0
+        for corpus in corpora:
+            these = slice(first, first + len(corpus.sources))
+            kept, report = filter_pairs(
+                self._sources.lengths[these], self._targets.lengths[these], limits=limits, name=corpus.name
+            )
+            self._kept.append(kept + first)
+            reports.append(report)
+            first = these.stop
+        self.filter_reports = tuple(reports)
+        self._refuse_unusable(corpora)
+
+    @property
+    def num_pairs(self) -> int:
+        """Pairs that passed the filter, each counted once whatever its corpus's weight."""
+        return sum(report.num_kept for report in self.filter_reports)
+
+    def epoch(self, number: int) -> Epoch:
+        """Epoch `number`, counted from 0: the same batches in the same order whenever it is asked for.
+
+        `Batch.indices` counts the pairs of all corpora one after the other, from 0, before filtering.
+        """
+        chosen = self._choose_pairs(number)
+        if self._subword_sampling is None:
+            sources, targets, num_resegmented = self._sources, self._targets, 0
+            numbers, positions = np.arange(len(sources.lengths)), chosen
+        else:
+            sources, targets, num_resegmented = self._draw_segmentations(chosen, epoch=number)
+            numbers, positions = chosen, np.arange(len(chosen))
+        generator = self._generator(number, _ORDER)
+        # Specials counted: the source ends in EOS, the target has BOS before or EOS behind.
+        source_lengths, target_lengths = sources.lengths + 1, targets.lengths + 1
+        order = order_by_length(source_lengths[positions], target_lengths[positions], generator=generator)
+        plan = batch_by_tokens(
+            source_lengths.tolist(),
+            target_lengths.tolist(),
+            order=positions[order].tolist(),
+            max_tokens=self._batch_tokens,
+        )
+        shuffled = [plan[batch] for batch in generator.permutation(len(plan))]
+        return Epoch(shuffled, sources, targets, numbers, num_resegmented)
+
+    def _choose_pairs(self, epoch: int) -> NDArray[np.int64]:
+        """Each pair as often as its corpus's weight says; of a fraction, a random share without repetition."""
+        chosen = []
+        for corpus, (kept, weight) in enumerate(zip(self._kept, self._weights, strict=True)):
+            chosen += [kept] * int(weight)
+            num_extra = round((weight - int(weight)) * len(kept))
+            if weight < 1:
+                num_extra = max(num_extra, min(1, len(kept)))
+            generator = self._generator(epoch, _CHOICE, corpus)
+            chosen.append(np.sort(generator.choice(kept, size=num_extra, replace=False)))
+        return np.concatenate(chosen)
+
+    def _draw_segmentations(self, chosen: NDArray[np.int64], *, epoch: int) -> tuple[EncodedLines, EncodedLines, int]:
+        """Segments each chosen pair anew, so that a pair seen twice is seen in two ways.
+
+        A segmentation drawn may be longer than the limits allow. Leaving the pair out would favour short sentences, so
+        it keeps its usual segmentation, on both sides.
+
+        Returns:
+            Sources and targets, in the order of `chosen`, and the number of pairs that keep the usual segmentation.
+        """
+        sources = EncodedLines(self._sample(chosen, side=0, epoch=epoch))
+        targets = EncodedLines(self._sample(chosen, side=1, epoch=epoch))
+        max_source = min(self._limits.max_source_tokens, self._batch_tokens - 1)
+        max_target = min(self._limits.max_target_tokens, self._batch_tokens - 1)
+        too_long = (sources.lengths > max_source) | (targets.lengths > max_target)
+        if too_long.any():
+            sources = _replaced(sources, self._sources, chosen, too_long)
+            targets = _replaced(targets, self._targets, chosen, too_long)
+        return sources, targets, int(too_long.sum())
+
+    def _sample(self, chosen: NDArray[np.int64], *, side: Literal[0, 1], epoch: int) -> Iterator[list[int]]:
+        assert self._subword_sampling is not None
+        texts = self._texts[side]
+        tokenizer = self._tokenizers.source if side == 0 else self._tokenizers.target
+        purpose = _SOURCE_SAMPLING if side == 0 else _TARGET_SAMPLING
+        for first in range(0, len(chosen), _CHUNK_LINES):
+            seed = int(self._generator(epoch, purpose, first // _CHUNK_LINES).integers(2**63))
+            lines = [texts[pair] for pair in chosen[first : first + _CHUNK_LINES]]
+            yield from tokenizer.sample_lines(lines, amount=self._subword_sampling, seed=seed)
+
+    def _generator(self, epoch: int, purpose: int, part: int = 0) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self._seed, epoch, purpose, part])))
+
+    def _refuse_unusable(self, corpora: Sequence[ParallelCorpus]) -> None:
+        if self.num_pairs == 0:
+            lines = [line for report in self.filter_reports for line in report.lines()]
+            raise InputError("\n".join(["data.train: no sentence pair is left to train on", *lines]))
+        kept = np.concatenate(self._kept)
+        longest = np.maximum(self._sources.lengths[kept], self._targets.lengths[kept]) + 1
+        if longest.max() > self._batch_tokens:
+            number = int(kept[longest.argmax()])
+            side = "source" if self._sources.lengths[number] >= self._targets.lengths[number] else "target"
+            for corpus in corpora:  # find where the pair stands in its own corpus
+                if number < len(corpus.sources):
+                    break
+                number -= len(corpus.sources)
+            raise InputError(
+                f"training.batch_tokens = {self._batch_tokens}: the {side} of pair {number + 1} of {corpus.name} has"
+                f" {longest.max()} tokens with its special symbol; raise training.batch_tokens to at least that, or"
+                f" lower data.max_{side}_tokens = {getattr(self._limits, f'max_{side}_tokens')}"
+            )
+
+
+def _encode(lines: list[str], tokenizer: Tokenizer, num_threads: int) -> Iterator[list[int]]:
+    for first in range(0, len(lines), _CHUNK_LINES):
+        yield from tokenizer.encode_lines(lines[first : first + _CHUNK_LINES], num_threads=num_threads)
+
+
+def _replaced(
+    drawn: EncodedLines, usual: EncodedLines, chosen: NDArray[np.int64], where: NDArray[np.bool_]
+) -> EncodedLines:
+    return EncodedLines(
+        usual[pair] if use_usual else drawn[position]
+        for position, (pair, use_usual) in enumerate(zip(chosen.tolist(), where.tolist(), strict=True))
+    )

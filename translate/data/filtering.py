@@ -1,0 +1,76 @@
+"""Which training pairs are left out, and how many for which reason: nothing goes missing without a line in the log."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from translate.config import DataConfig
+
+
+class FilterReport(NamedTuple):
+    """Counts of one corpus. Each pair counts once, under the first rule that it breaks, in the order of the fields."""
+
+    name: str
+    limits: DataConfig
+    num_pairs: int  # before filtering
+    num_empty_source: int
+    num_empty_target: int
+    num_long_source: int
+    num_long_target: int
+    num_unequal: int  # one side too many times as long as the other
+
+    @property
+    def num_kept(self) -> int:
+        """Pairs that break no rule."""
+        return self.num_pairs - sum(self[3:])
+
+    def lines(self) -> list[str]:
+        """The report for the log: a summary, and a line for each rule that left something out, naming its limit."""
+        limits = self.limits
+        reasons = (
+            (self.num_empty_source, "empty source"),
+            (self.num_empty_target, "empty target"),
+            (self.num_long_source, f"source over data.max_source_tokens = {limits.max_source_tokens}"),
+            (self.num_long_target, f"target over data.max_target_tokens = {limits.max_target_tokens}"),
+            (self.num_unequal, f"lengths over data.max_length_ratio = {limits.max_length_ratio}"),
+        )
+        summary = f"{self.name}: {self.num_kept} of {self.num_pairs} pairs kept"
+        return [summary] + [f"  {count} left out: {reason}" for count, reason in reasons if count]
+
+
+class FilteredPairs(NamedTuple):
+    """What filtering gives."""
+
+    kept: NDArray[np.int64]  # ascending positions
+    report: FilterReport
+
+
+def filter_pairs(
+    source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64], *, limits: DataConfig, name: str
+) -> FilteredPairs:
+    """Applies the limits of the config to one corpus.
+
+    Args:
+        source_lengths: Subwords of each source, special symbols not counted.
+        target_lengths: Subwords of each target, likewise.
+        name: What the report calls the corpus.
+
+    Returns:
+        The pairs to keep, in their order, and the counts of the others.
+    """
+    ratio = np.inf if limits.max_length_ratio is None else limits.max_length_ratio
+    longer, shorter = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
+    broken = np.stack(
+        [
+            source_lengths == 0,
+            target_lengths == 0,
+            source_lengths > limits.max_source_tokens,
+            target_lengths > limits.max_target_tokens,
+            longer > ratio * np.maximum(shorter, 1),
+        ]
+    )
+    dropped = broken.any(axis=0)
+    first_rule = broken.argmax(axis=0)[dropped]
+    counts = [int(count) for count in np.bincount(first_rule, minlength=5)]
+    return FilteredPairs(np.flatnonzero(~dropped), FilterReport(name, limits, len(source_lengths), *counts))

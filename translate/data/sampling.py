@@ -1,0 +1,225 @@
+"""Subword sampling: another segmentation of the same text at each draw, as a pure function of the seed.
+
+SentencePiece can draw too, but it salts its generator anew in every process (seen with 0.2.3, whatever is passed to
+`set_random_generator_seed`), so that a resumed run would not see what the straight one saw. The vocabulary and its
+scores are the model's; only the draw is made here. No piece crosses a space, so each word is drawn by itself.
+"""
+
+import math
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+import sentencepiece
+
+_SPACE = "▁"
+_UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character costs this much more than the least likely piece
+_DRAWS_AT_ONCE = 8192
+_MAX_REMEMBERED_WORDS = 500_000
+_NEVER = 2**62  # merges to wait for the next that is dropped
+
+
+class _Edge(NamedTuple):
+    """One way to end at a position of a word."""
+
+    start: int
+    ids: list[int]
+    up_to: float  # cumulative probability over the edges that end there
+
+
+class _Merges(NamedTuple):
+    """What BPE does to a word when it drops nothing."""
+
+    ids: list[int]
+    num_merges: int
+
+
+class SubwordSampler:
+    """Draws segmentations from a BPE or unigram vocabulary."""
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor, *, unk_id: int) -> None:
+        self._processor = processor
+        self._unk_id = unk_id
+        self._ids: dict[str, int] = {}
+        self._scores: dict[str, float] = {}
+        self._byte_ids: dict[int, int] = {}
+        for token in range(processor.get_piece_size()):
+            piece = processor.id_to_piece(token)
+            if processor.is_byte(token):
+                self._byte_ids[int(piece[1:-1], 16)] = token
+            elif not (processor.is_control(token) or processor.is_unknown(token) or processor.is_unused(token)):
+                self._ids[piece] = token
+                self._scores[piece] = processor.get_score(token)
+        self._max_length = max(map(len, self._ids), default=1)
+        # BPE's scores are the ranks of the merges, unigram's are logarithms of probabilities.
+        self._is_bpe = all(score == round(score) for score in self._scores.values())
+        self._words_are_apart = not any(_SPACE in piece[1:] for piece in self._ids)
+        self._unknown_score = min(self._scores.values(), default=0.0) - _UNKNOWN_PENALTY
+        self._merges: dict[str, _Merges] = {}
+        self._lattices: dict[str, list[list[_Edge]]] = {}
+        self._lattice_alpha = math.nan
+
+    def sample(self, lines: list[str], *, amount: float, seed: int) -> list[list[int]]:
+        """One segmentation of each line.
+
+        Args:
+            amount: BPE: the probability of dropping a merge. Unigram: the exponent on a segmentation's probability.
+
+        Returns:
+            Token ids for each line; a pure function of the model and the arguments.
+
+        Source: Provilkov et al. 2020, https://arxiv.org/abs/1910.13267, section 3 (BPE-dropout); Kudo 2018,
+            https://arxiv.org/abs/1804.10959, section 3.2 (forward filtering and backward sampling).
+        """
+        generator = np.random.Generator(np.random.PCG64(seed))
+        texts: list[str] = self._processor.normalize(lines)
+        if self._is_bpe:
+            return self._sample_merges(texts, dropout=amount, generator=generator)
+        return self._sample_lattices(texts, alpha=amount, generator=generator)
+
+    def _words(self, text: str) -> list[str]:
+        text = text.replace(" ", _SPACE)
+        if not self._words_are_apart:
+            return [text] if text else []
+        first, *others = text.split(_SPACE)
+        return [first] * bool(first) + [_SPACE + word for word in others]
+
+    def _spelt(self, characters: str) -> list[int]:
+        """The ids of characters that the vocabulary does not have: their bytes, or one UNK for all."""
+        if self._byte_ids:
+            return [self._byte_ids[byte] for byte in characters.encode()]
+        return [self._unk_id]
+
+    def _ids_of(self, pieces: list[str]) -> list[int]:
+        ids: list[int] = []
+        for piece in pieces:
+            found = self._ids.get(piece)
+            new = [found] if found is not None else self._spelt(piece)
+            if new == [self._unk_id] and ids[-1:] == new:
+                continue  # as SentencePiece does: neighbouring unknown characters are one UNK
+            ids += new
+        return ids
+
+    # BPE
+
+    def _sample_merges(self, texts: list[str], *, dropout: float, generator: np.random.Generator) -> list[list[int]]:
+        if len(self._merges) > _MAX_REMEMBERED_WORDS:
+            self._merges.clear()
+        # Instead of a coin for each merge: how many merges until the next one that is dropped. Most words have none.
+        waits = _waiting_times(dropout, generator)
+        wait = next(waits)
+        drawn = []
+        for text in texts:
+            ids: list[int] = []
+            for word in self._words(text):
+                usual = self._merges.get(word)
+                if usual is None:
+                    pieces, num_merges, _ = self._merge(word, _NEVER, waits)
+                    usual = self._merges[word] = _Merges(self._ids_of(pieces), num_merges)
+                if usual.num_merges < wait:
+                    wait -= usual.num_merges
+                    ids += usual.ids
+                else:
+                    pieces, _, wait = self._merge(word, wait, waits)
+                    ids += self._ids_of(pieces)
+            drawn.append(ids)
+        return drawn
+
+    def _merge(self, word: str, wait: int, waits: Iterator[int]) -> tuple[list[str], int, int]:
+        """Merges best-ranked neighbours, the leftmost first, and drops each merge that `wait` counts down to.
+
+        Returns:
+            The pieces, the number of merges made, and what is left of the waiting time.
+        """
+        scores = self._scores
+        pieces = list(word)
+        before, after = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))  # neighbours still there
+        agenda = [
+            (-scores[pair], left, left + 1, pair)
+            for left in range(len(word) - 1)
+            if (pair := word[left : left + 2]) in scores
+        ]
+        heapify(agenda)
+        num_merges = 0
+        while agenda:
+            _, left, right, pair = heappop(agenda)
+            if not pieces[left] or not pieces[right] or len(pieces[left]) + len(pieces[right]) != len(pair):
+                continue  # one of the two has since become part of another piece
+            wait -= 1
+            if wait == 0:
+                wait = next(waits)
+                continue
+            num_merges += 1
+            pieces[left], pieces[right] = pair, ""
+            after[left] = after[right]
+            if after[right] < len(pieces):
+                before[after[right]] = left
+            for first, second in ((before[left], left), (left, after[left])):
+                if first >= 0 and second < len(pieces):
+                    joined = pieces[first] + pieces[second]
+                    if joined in scores:
+                        heappush(agenda, (-scores[joined], first, second, joined))
+        return [piece for piece in pieces if piece], num_merges, wait
+
+    # Unigram
+
+    def _sample_lattices(self, texts: list[str], *, alpha: float, generator: np.random.Generator) -> list[list[int]]:
+        if alpha != self._lattice_alpha or len(self._lattices) > _MAX_REMEMBERED_WORDS:
+            self._lattices.clear()
+            self._lattice_alpha = alpha
+        uniforms = _uniforms(generator)
+        drawn = []
+        for text in texts:
+            ids: list[int] = []
+            for word in self._words(text):
+                lattice = self._lattices.get(word)
+                if lattice is None:
+                    lattice = self._lattices[word] = self._lattice(word, alpha)
+                end = len(word)
+                backwards = []
+                while end > 0:
+                    edges = lattice[end]
+                    if len(edges) == 1:
+                        edge = edges[0]
+                    else:
+                        uniform = next(uniforms)
+                        edge = next((edge for edge in edges if uniform < edge.up_to), edges[-1])
+                    backwards.append(edge.ids)
+                    end = edge.start
+                for piece_ids in reversed(backwards):
+                    if piece_ids != [self._unk_id] or ids[-1:] != piece_ids:
+                        ids += piece_ids
+            drawn.append(ids)
+        return drawn
+
+    def _lattice(self, word: str, alpha: float) -> list[list[_Edge]]:
+        """For each position, the edges that end there, with the probability of each given that a path passes there."""
+        log_mass = [0.0] + [-math.inf] * len(word)
+        lattice: list[list[_Edge]] = [[] for _ in range(len(word) + 1)]
+        for end in range(1, len(word) + 1):
+            ways = []
+            for start in range(max(0, end - self._max_length), end):
+                piece = word[start:end]
+                if piece in self._ids:
+                    ways.append((log_mass[start] + alpha * self._scores[piece], start, [self._ids[piece]]))
+                elif end - start == 1:
+                    ways.append((log_mass[start] + alpha * self._unknown_score, start, self._spelt(piece)))
+            highest = max(weight for weight, _, _ in ways)
+            total = sum(math.exp(weight - highest) for weight, _, _ in ways)
+            log_mass[end] = highest + math.log(total)
+            up_to = 0.0
+            for weight, start, ids in ways:
+                up_to += math.exp(weight - log_mass[end])
+                lattice[end].append(_Edge(start, ids, up_to))
+        return lattice
+
+
+def _waiting_times(probability: float, generator: np.random.Generator) -> Iterator[int]:
+    while True:
+        yield from generator.geometric(probability, size=_DRAWS_AT_ONCE).tolist()
+
+
+def _uniforms(generator: np.random.Generator) -> Iterator[float]:
+    while True:
+        yield from generator.random(size=_DRAWS_AT_ONCE).tolist()

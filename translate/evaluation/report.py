@@ -1,0 +1,43 @@
+"""What an evaluation leaves behind: the hypotheses as text, one a line, and the scores as JSON."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from translate.evaluation.evaluate import Evaluation
+from translate.run import write_text
+from translate.versions import package_versions
+
+
+def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: int, settings: dict[str, object]) -> None:
+    """Write `hypotheses.txt` and `report.json` into a directory, which is made if need be.
+
+    Args:
+        name: Of the test set.
+        step: Of the checkpoint.
+        settings: What the search was told.
+
+    Raises:
+        RunError: They cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    translations = evaluation.translations
+    write_text(directory / "hypotheses.txt", "".join(f"{translation.text}\n" for translation in translations))
+    report = {
+        "name": name,
+        "step": step,
+        "num_lines": len(translations),
+        "num_empty": sum(not translation.text for translation in translations),
+        "num_truncated": sum(translation.truncated for translation in translations),
+        "num_source_truncated": sum(translation.source_truncated for translation in translations),
+        "metrics": [metric._asdict() for metric in evaluation.metrics],
+        "decoding": settings,
+        "versions": package_versions(),
+    }
+    write_text(directory / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+
+
+def spread_samples(total: int, wanted: int) -> Sequence[int]:
+    """Indices of at most `wanted` lines, evenly spaced over `total`."""
+    wanted = min(wanted, total)
+    return [number * total // wanted for number in range(wanted)]

@@ -1,0 +1,138 @@
+"""Scaled dot-product attention, and many heads of it with one fused projection.
+
+Notation: batch, heads, query and key positions, head_dim = d_model / heads.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from translate.model.positions import NO_RELATION, Relation, rotate
+
+
+class KeyValue(NamedTuple):
+    """What a query looks at, split into heads."""
+
+    key: Float[Tensor, "batch heads key head_dim"]
+    value: Float[Tensor, "batch heads key head_dim"]
+
+
+class Attended(NamedTuple):
+    """What attention gives."""
+
+    output: Float[Tensor, "*batch query value_dim"]
+    weights: Float[Tensor, "*batch query key"]  # before dropout; rows sum to one, invisible cells are exactly zero
+
+
+def scaled_dot_product_attention(
+    query: Float[Tensor, "*batch query head_dim"],
+    key: Float[Tensor, "*batch key head_dim"],
+    value: Float[Tensor, "*batch key value_dim"],
+    *,
+    visible: Bool[Tensor, "..."] | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> Attended:
+    """softmax(query · keyᵀ / sqrt(head_dim) + bias) · value, over the visible keys.
+
+    Args:
+        visible: Broadcastable to (*batch, query, key): the keys each query may see, at least one; None: all.
+        bias: Broadcastable to (*batch, query, key): added to the scores.
+        dropout: Applied to the weights.
+
+    Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, equation 1.
+    """
+    scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
+    if bias is not None:
+        scores = scores + bias
+    if visible is not None:
+        scores = scores.masked_fill(~visible, -math.inf)
+    weights = scores.softmax(dim=-1)
+    return Attended((weights if dropout is None else dropout(weights)) @ value, weights)
+
+
+class MultiHeadAttention(nn.Module):
+    """Attention in several subspaces at once, their results projected back together.
+
+    The three input projections lie in one matrix, so that self-attention needs one product for all. The module
+    `weights_dropout` is called with the attention weights: a forward hook there sees exactly what the model used.
+
+    Args:
+        dropout: Probability of dropping an attention weight.
+
+    Raises:
+        ValueError: `num_heads` does not divide `d_model`.
+
+    Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.2.2.
+    """
+
+    def __init__(self, *, d_model: int, num_heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"num_heads = {num_heads} must divide d_model = {d_model}")
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.input_projection = nn.Linear(d_model, 3 * d_model)  # rows: query, key, value
+        self.output_projection = nn.Linear(d_model, d_model)
+        self.weights_dropout = nn.Dropout(dropout)
+
+    def project_query_key_value(
+        self, hidden: Float[Tensor, "batch query d_model"], *, relation: Relation
+    ) -> tuple[Float[Tensor, "batch heads query head_dim"], KeyValue]:
+        """For self-attention: queries, keys and values of the same positions, in one product."""
+        query, key, value = self.input_projection(hidden).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        if relation.rotation is not None:
+            query, key = rotate(query, relation.rotation), rotate(key, relation.rotation)
+        return query, KeyValue(key, value)
+
+    def project_query(
+        self, hidden: Float[Tensor, "batch query d_model"]
+    ) -> Float[Tensor, "batch heads query head_dim"]:
+        """For cross-attention: the queries alone."""
+        return self._project(hidden, slice(0, self.d_model), 1)[0]
+
+    def project_key_value(self, memory: Float[Tensor, "batch key d_model"]) -> KeyValue:
+        """For cross-attention: keys and values of the encoder's output, which decoding computes once per sentence."""
+        return KeyValue(*self._project(memory, slice(self.d_model, None), 2))
+
+    def _project(self, hidden: Tensor, rows: slice, parts: int) -> Tensor:
+        projected = F.linear(hidden, self.input_projection.weight[rows], self.input_projection.bias[rows])
+        return projected.unflatten(-1, (parts, self.num_heads, -1)).permute(2, 0, 3, 1, 4)  # (parts, batch, heads, …)
+
+    def attend(
+        self,
+        query: Float[Tensor, "batch heads query head_dim"],
+        key_value: KeyValue,
+        *,
+        visible: Bool[Tensor, "..."] | None,
+        relation: Relation = NO_RELATION,
+    ) -> Float[Tensor, "batch query d_model"]:
+        """The heads' attention, joined and projected."""
+        attended = scaled_dot_product_attention(
+            query, *key_value, visible=visible, bias=relation.bias, dropout=self.weights_dropout
+        )
+        return self.output_projection(attended.output.transpose(1, 2).flatten(2))
+
+    def forward(
+        self,
+        hidden: Float[Tensor, "batch query d_model"],
+        memory: Float[Tensor, "batch key d_model"] | None = None,
+        *,
+        visible: Bool[Tensor, "..."] | None = None,
+        relation: Relation = NO_RELATION,
+    ) -> Float[Tensor, "batch query d_model"]:
+        """Self-attention, or cross-attention when there is a `memory`.
+
+        Args:
+            visible: Broadcastable to (batch, heads, query, key).
+            relation: What the kind of positions adds to self-attention.
+        """
+        if memory is None:
+            query, key_value = self.project_query_key_value(hidden, relation=relation)
+        else:
+            query, key_value = self.project_query(hidden), self.project_key_value(memory)
+        return self.attend(query, key_value, visible=visible, relation=relation)

@@ -1,0 +1,45 @@
+"""An encoder with a classification head: sentiment, language, domain of a sentence."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from translate.model.transformer import Encoder
+
+
+class SequenceClassifier(nn.Module):
+    """One label for a whole sequence: the encoder's vectors pooled, dropout, a linear layer.
+
+    Args:
+        encoder: New, or a trained translation model's (`load_run(...).model.encoder`).
+        num_labels: Number of classes.
+        pooling: mean: the average over the tokens that are not padding; first: the first token's vector.
+        dropout: Probability, before the linear layer.
+
+    Source: first token: Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 3.2.
+    """
+
+    def __init__(
+        self, encoder: Encoder, *, num_labels: int, pooling: Literal["mean", "first"] = "mean", dropout: float = 0.1
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.pooling = pooling
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(encoder.d_model, num_labels)
+        nn.init.xavier_uniform_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, source_ids: Int[Tensor, "batch source"]) -> Float[Tensor, "batch labels"]:
+        """Logits of the labels."""
+        return self.head(self.dropout(self.pool(source_ids)))
+
+    def pool(self, source_ids: Int[Tensor, "batch source"]) -> Float[Tensor, "batch d_model"]:
+        """One vector for each sequence; padding has no part in it."""
+        hidden, visible = self.encoder(source_ids)
+        if self.pooling == "first":
+            return hidden[:, 0]
+        real = visible[:, 0, 0, :, None]  # (batch, source, 1)
+        return torch.where(real, hidden, 0.0).sum(dim=1) / real.sum(dim=1)

@@ -1,0 +1,39 @@
+"""Where to compute, and in which arithmetic."""
+
+from typing import Any, Literal
+
+import torch
+
+from translate.errors import InputError
+
+
+def choose_device(name: str) -> torch.device:
+    """The device that a config names; `auto` is the first CUDA device, else Apple's GPU, else the CPU.
+
+    Raises:
+        InputError: A device that this machine lacks.
+    """
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    device = torch.device(name)
+    lacks_cuda = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
+    lacks_mps = device.type == "mps" and not torch.backends.mps.is_available()
+    if lacks_cuda or lacks_mps:
+        raise InputError(f"device = {name}: this machine has no such device; use device=auto or device=cpu")
+    return device
+
+
+def choose_precision(name: Literal["auto", "fp32", "bf16"], device: torch.device) -> Literal["fp32", "bf16"]:
+    """The arithmetic that a config names; `auto` is bf16 where the hardware multiplies it, else fp32."""
+    if name != "auto":
+        return name
+    match device.type:
+        case "cuda":
+            return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+        case "cpu":
+            capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+            return "bf16" if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else "fp32"
+        case _:
+            return "fp32"

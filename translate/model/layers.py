@@ -1,0 +1,160 @@
+"""The two layers of the paper's figure 1: sub-layers, each inside an add-and-norm."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from translate.config import ModelConfig
+from translate.model.attention import KeyValue, MultiHeadAttention
+from translate.model.cache import LayerCache
+from translate.model.positions import Relation
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with a non-linearity between, on each position by itself.
+
+    swiglu has a third matrix: silu(x · gate) · (x · inner); its two inner products are computed as one.
+
+    Source: Vaswani et al. 2017, equation 2; GELU: https://arxiv.org/abs/1606.08415; SwiGLU: Shazeer 2020,
+    https://arxiv.org/abs/2002.05202, equation 6 (here with biases).
+    """
+
+    def __init__(
+        self, *, d_model: int, d_ff: int, activation: Literal["relu", "gelu", "swiglu"], dropout: float
+    ) -> None:
+        super().__init__()
+        self.activation = activation
+        self.inner = nn.Linear(d_model, 2 * d_ff if activation == "swiglu" else d_ff)  # swiglu's rows: gate, inner
+        self.outer = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, hidden: Float[Tensor, "batch position d_model"]) -> Float[Tensor, "batch position d_model"]:
+        inner = self.inner(hidden)
+        match self.activation:
+            case "relu":
+                active = F.relu(inner)
+            case "gelu":
+                active = F.gelu(inner)
+            case "swiglu":
+                gate, inner = inner.chunk(2, dim=-1)
+                active = F.silu(gate) * inner
+        return self.outer(self.dropout(active))
+
+
+class AddAndNorm(nn.Module):
+    """A residual connection around a sub-layer, with layer normalisation after the sum (post) or before it all (pre).
+
+    Source: Vaswani et al. 2017, section 3.1 (post); Xiong et al. 2020, https://arxiv.org/abs/2002.04745 (pre).
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.placement = config.norm
+        self.norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        hidden: Float[Tensor, "batch position d_model"],
+        sublayer: Callable[[Float[Tensor, "batch position d_model"]], Float[Tensor, "batch position d_model"]],
+    ) -> Float[Tensor, "batch position d_model"]:
+        if self.placement == "pre":
+            return hidden + self.dropout(sublayer(self.norm(hidden)))
+        return self.norm(hidden + self.dropout(sublayer(hidden)))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention over the source, then a feed-forward layer."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = _build_attention(config)
+        self.self_attention_add_and_norm = AddAndNorm(config)
+        self.feed_forward = _build_feed_forward(config)
+        self.feed_forward_add_and_norm = AddAndNorm(config)
+
+    def forward(
+        self,
+        hidden: Float[Tensor, "batch source d_model"],
+        *,
+        visible: Bool[Tensor, "batch 1 1 source"],
+        relation: Relation,
+    ) -> Float[Tensor, "batch source d_model"]:
+        hidden = self.self_attention_add_and_norm(
+            hidden, lambda x: self.self_attention(x, visible=visible, relation=relation)
+        )
+        return self.feed_forward_add_and_norm(hidden, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention over the target so far, attention to the encoder's output, then a feed-forward layer."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = _build_attention(config)
+        self.self_attention_add_and_norm = AddAndNorm(config)
+        self.cross_attention = _build_attention(config)
+        self.cross_attention_add_and_norm = AddAndNorm(config)
+        self.feed_forward = _build_feed_forward(config)
+        self.feed_forward_add_and_norm = AddAndNorm(config)
+
+    def forward(
+        self,
+        hidden: Float[Tensor, "batch target d_model"],
+        memory: Float[Tensor, "batch source d_model"],
+        *,
+        target_visible: Bool[Tensor, "batch 1 target target"],
+        memory_visible: Bool[Tensor, "batch 1 1 source"],
+        relation: Relation,
+    ) -> Float[Tensor, "batch target d_model"]:
+        hidden = self.self_attention_add_and_norm(
+            hidden, lambda x: self.self_attention(x, visible=target_visible, relation=relation)
+        )
+        hidden = self.cross_attention_add_and_norm(
+            hidden, lambda x: self.cross_attention(x, memory, visible=memory_visible)
+        )
+        return self.feed_forward_add_and_norm(hidden, self.feed_forward)
+
+    def step(
+        self,
+        hidden: Float[Tensor, "rows 1 d_model"],
+        cache: LayerCache,
+        *,
+        memory_visible: Bool[Tensor, "batch 1 1 source"],
+        relation: Relation,
+    ) -> tuple[Float[Tensor, "rows 1 d_model"], LayerCache]:
+        """One more target position, given the keys and values of those before.
+
+        Args:
+            hidden: One row for each hypothesis; the hypotheses of a sentence are neighbours, equally many for each.
+        """
+        batch = memory_visible.shape[0]
+        attended: KeyValue = cache.past
+
+        def attend_to_target(x: Tensor) -> Tensor:
+            nonlocal attended
+            query, new = self.self_attention.project_query_key_value(x, relation=relation)
+            attended = cache.extended_past(new)
+            return self.self_attention.attend(query, attended, visible=None, relation=relation)
+
+        def attend_to_memory(x: Tensor) -> Tensor:
+            # A sentence's hypotheses are so many queries to the same keys: nothing of the memory is copied for a beam.
+            query = self.cross_attention.project_query(x.reshape(batch, -1, x.shape[-1]))
+            return self.cross_attention.attend(query, cache.memory, visible=memory_visible).reshape_as(x)
+
+        hidden = self.self_attention_add_and_norm(hidden, attend_to_target)
+        hidden = self.cross_attention_add_and_norm(hidden, attend_to_memory)
+        return self.feed_forward_add_and_norm(hidden, self.feed_forward), cache._replace(past=attended)
+
+
+def _build_attention(config: ModelConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(d_model=config.d_model, num_heads=config.num_heads, dropout=config.attention_dropout)
+
+
+def _build_feed_forward(config: ModelConfig) -> FeedForward:
+    return FeedForward(
+        d_model=config.d_model, d_ff=config.d_ff, activation=config.activation, dropout=config.activation_dropout
+    )

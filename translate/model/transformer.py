@@ -1,0 +1,173 @@
+"""The encoder-decoder Transformer, as in the paper's figure 1: ids in, logits out."""
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from translate.config import ModelConfig
+from translate.model.attention import KeyValue
+from translate.model.cache import DecoderCache, LayerCache
+from translate.model.initialization import initialize
+from translate.model.layers import DecoderLayer, EncoderLayer
+from translate.model.masks import padding_visible, target_visible
+from translate.model.positions import Positions, build_positions
+
+
+class Memory(NamedTuple):
+    """The encoder's output, and which of its positions are real."""
+
+    hidden: Float[Tensor, "batch source d_model"]
+    visible: Bool[Tensor, "batch 1 1 source"]
+
+
+class Embedder(nn.Module):
+    """Token embeddings, scaled, with their positions, after dropout: how both stacks begin."""
+
+    def __init__(self, config: ModelConfig, *, tokens: nn.Embedding, positions: Positions) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.positions = positions
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids: Int[Tensor, "batch position"], *, start: int = 0) -> Float[Tensor, "batch position d_model"]:
+        return self.dropout(self.positions.embed(self.tokens(ids) * self.scale, start=start))
+
+
+class Encoder(nn.Module):
+    """Source ids in, one vector for each of them out. A body of its own: `SequenceClassifier` takes it too."""
+
+    def __init__(self, config: ModelConfig, *, tokens: nn.Embedding, pad_id: int) -> None:
+        super().__init__()
+        self.embedder = Embedder(config, tokens=tokens, positions=build_positions(config, directions="both"))
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        # Pre-norm leaves the residual sum itself unnormalised.
+        self.final_norm = (
+            nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if config.norm == "pre" else nn.Identity()
+        )
+        self.d_model = config.d_model
+        self.pad_id = pad_id
+
+    def forward(self, source_ids: Int[Tensor, "batch source"]) -> Memory:
+        visible = padding_visible(source_ids, pad_id=self.pad_id)
+        hidden = self.embedder(source_ids)
+        relation = self.embedder.positions.relate(start=0, length=source_ids.shape[1])
+        for layer in self.layers:
+            hidden = layer(hidden, visible=visible, relation=relation)
+        return Memory(self.final_norm(hidden), visible)
+
+
+class Decoder(nn.Module):
+    """Target ids and the encoder's output in, one vector for each target position out."""
+
+    def __init__(self, config: ModelConfig, *, tokens: nn.Embedding, pad_id: int) -> None:
+        super().__init__()
+        self.embedder = Embedder(config, tokens=tokens, positions=build_positions(config, directions="past"))
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        self.final_norm = (
+            nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if config.norm == "pre" else nn.Identity()
+        )
+        self.pad_id = pad_id
+
+    def forward(
+        self, target_input_ids: Int[Tensor, "batch target"], memory: Memory
+    ) -> Float[Tensor, "batch target d_model"]:
+        visible = target_visible(target_input_ids, pad_id=self.pad_id)
+        hidden = self.embedder(target_input_ids)
+        relation = self.embedder.positions.relate(start=0, length=target_input_ids.shape[1])
+        for layer in self.layers:
+            hidden = layer(
+                hidden, memory.hidden, target_visible=visible, memory_visible=memory.visible, relation=relation
+            )
+        return self.final_norm(hidden)
+
+    def start(self, memory: Memory, *, beam_size: int) -> DecoderCache:
+        """A cache with no target positions and the memory's keys and values, for `beam_size` hypotheses a sentence."""
+        layers = []
+        for layer in self.layers:
+            assert isinstance(layer, DecoderLayer)
+            key_value = layer.cross_attention.project_key_value(memory.hidden)
+            batch, heads, _, head_dim = key_value.key.shape
+            empty = key_value.key.new_empty(batch * beam_size, heads, 0, head_dim)
+            layers.append(LayerCache(past=KeyValue(empty, empty), memory=key_value))
+        return DecoderCache(tuple(layers), memory.visible, length=0)
+
+    def step(
+        self, target_ids: Int[Tensor, " rows"], cache: DecoderCache
+    ) -> tuple[Float[Tensor, "rows d_model"], DecoderCache]:
+        """One more position of each hypothesis: the same numbers as `forward`'s at that position."""
+        hidden = self.embedder(target_ids[:, None], start=cache.length)
+        relation = self.embedder.positions.relate(start=cache.length, length=1)
+        layers = []
+        for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
+            assert isinstance(layer, DecoderLayer)
+            hidden, layer_cache = layer.step(
+                hidden, layer_cache, memory_visible=cache.memory_visible, relation=relation
+            )
+            layers.append(layer_cache)
+        return self.final_norm(hidden)[:, 0], cache._replace(layers=tuple(layers), length=cache.length + 1)
+
+
+class Transformer(nn.Module):
+    """The whole model. The softmax over its logits is the probability of the next target token.
+
+    Args:
+        source_vocab_size: Rows of the source embedding; the same as `target_vocab_size` if all embeddings are tied.
+        pad_id: Positions with this id are padding, on either side.
+
+    Raises:
+        ValueError: All embeddings tied and vocabularies of different sizes.
+
+    Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3; tying: Press and Wolf 2017,
+    https://arxiv.org/abs/1608.05859.
+    """
+
+    def __init__(self, config: ModelConfig, *, source_vocab_size: int, target_vocab_size: int, pad_id: int) -> None:
+        super().__init__()
+        target_tokens = nn.Embedding(target_vocab_size, config.d_model)
+        if config.tie_embeddings == "all":
+            if source_vocab_size != target_vocab_size:
+                raise ValueError(
+                    "model.tie_embeddings = 'all' needs one vocabulary for both languages, but the source has"
+                    f" {source_vocab_size} and the target {target_vocab_size} entries"
+                )
+            source_tokens = target_tokens
+        else:
+            source_tokens = nn.Embedding(source_vocab_size, config.d_model)
+        self.encoder = Encoder(config, tokens=source_tokens, pad_id=pad_id)
+        self.decoder = Decoder(config, tokens=target_tokens, pad_id=pad_id)
+        self.output = nn.Linear(config.d_model, target_vocab_size, bias=False)
+        initialize(self, config.initialization)
+        if config.tie_embeddings != "none":
+            self.output.weight = target_tokens.weight
+            initialize(target_tokens, config.initialization)  # the output layer's draw must not stand in the embedding
+        self.config = config
+
+    def forward(
+        self, source_ids: Int[Tensor, "batch source"], target_input_ids: Int[Tensor, "batch target"]
+    ) -> Float[Tensor, "batch target vocab"]:
+        """Logits of every next target token, given the source and the target tokens up to it.
+
+        Args:
+            target_input_ids: The start symbol and the translation, padded on the right.
+        """
+        return self.output(self.decoder(target_input_ids, self.encoder(source_ids)))
+
+    @property
+    def num_parameters(self) -> int:
+        """Trained numbers; tied ones count once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.output.weight.device
+
+
+def log_probabilities(logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:
+    """Natural logarithms of the probabilities, in fp32 whatever the model computes in."""
+    return F.log_softmax(logits.float(), dim=-1)

@@ -1,0 +1,51 @@
+"""Adam and AdamW with the paper's settings, and their state as named tensors."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from translate.config import TrainingConfig
+from translate.errors import RunError
+
+
+def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """The optimizer of a config, with decay on matrices only. Its learning rate is set before each step.
+
+    Source: Kingma and Ba 2015, https://arxiv.org/abs/1412.6980; AdamW: Loshchilov and Hutter 2019,
+    https://arxiv.org/abs/1711.05101.
+    """
+    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
+    vectors = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": config.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
+    is_fused = all(parameter.device.type in {"cpu", "cuda"} for parameter in model.parameters())
+    return kind(groups, lr=0.0, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_epsilon, fused=is_fused)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """The optimizer's state as `parameter/entry` tensors, which a safetensors file can hold."""
+    return {
+        f"{name}/{entry}": tensor
+        for name, parameter in model.named_parameters()
+        for entry, tensor in optimizer.state[parameter].items()
+    }
+
+
+def set_optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimizer the state that `optimizer_tensors` took.
+
+    Raises:
+        RunError: State of a parameter that the model lacks, or of another shape.
+    """
+    parameters = dict(model.named_parameters())
+    for key, tensor in tensors.items():
+        name, _, entry = key.rpartition("/")
+        if name not in parameters or (tensor.dim() > 0 and tensor.shape != parameters[name].shape):
+            raise RunError(f"the optimizer's state {key} fits no parameter of the model")
+        parameter = parameters[name]
+        # A copy: a tensor read from a file may share the file's memory.
+        optimizer.state[parameter][entry] = tensor.clone().to(parameter.device)

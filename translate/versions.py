@@ -1,0 +1,17 @@
+"""The versions that decide what a run computes and scores."""
+
+import platform
+from importlib import metadata
+
+from translate import __version__
+
+
+def package_versions() -> dict[str, str]:
+    """Name and version of this toolkit, Python, and the packages whose numbers it prints; nothing heavy is imported."""
+    versions = {"translate": __version__, "python": platform.python_version()}
+    for package in ("torch", "sentencepiece", "sacrebleu"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions
