@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE))
 from grammar.clauses import Drawing  # noqa: E402
 from grammar.constructions import Sentence  # noqa: E402
 from grammar.sentences import CONSTRUCTIONS, draw_sentence  # noqa: E402
-from grammar.split import SIZES  # noqa: E402
+from grammar.split import SIZES, assign_split  # noqa: E402
 
 SEEDS = {"train": 2024, "validation": 2025, "test": 2026}
 WORD_LIMIT = (3, 22)
@@ -31,6 +31,8 @@ def fill_split(split: str, size: int, seen: set[str], english_of: dict[str, str]
     while len(sentences) < size:
         construction = draw.weigh(CONSTRUCTIONS)
         sentence = draw_sentence(draw, construction)
+        if any(assign_split(combination) != split for combination in sentence.combinations):
+            continue
         words = list_words(sentence.german)
         if not WORD_LIMIT[0] <= len(words) <= WORD_LIMIT[1] or sentence.german in seen:
             continue

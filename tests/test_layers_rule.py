@@ -116,7 +116,11 @@ def test_no_arrow_runs_up() -> None:
         ),
         ("training/train.py", "from translate import export", "train.py:1: training imports export"),
         ("decoding/beam.py", "from . import cli\nfrom .. import cli", "beam.py:2: decoding imports cli"),
-        ("evaluation/report.py", "try:\n    import translate.server.app as app\nexcept ImportError: pass", "report.py:2"),
+        (
+            "evaluation/report.py",
+            "try:\n    import translate.server.app as app\nexcept ImportError: pass",
+            "report.py:2",
+        ),
         ("run.py", "from translate.magic import spell", "magic has no layer in this test"),
     ],
 )

@@ -12,6 +12,7 @@ Files are written to a temporary name and renamed, so that a reader never meets 
 loaded by unpickling: tensors are safetensors, the rest is text.
 """
 
+import contextlib
 import datetime
 import json
 import os
@@ -148,6 +149,8 @@ def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.devic
     model = build_model(config, tokenizers)
     has_average = any(name.startswith(AVERAGE_PREFIX) for name in tensors)
     set_parameters(model, with_prefix(tensors, AVERAGE_PREFIX if has_average else WEIGHTS_PREFIX), name=str(file))
+    if not metadata.get("step", "").isdecimal():
+        raise RunError(f"{file}: does not say its step; it is no checkpoint of this toolkit")
     return LoadedRun(path, config, tokenizers, model.to(device).eval(), int(metadata["step"]))
 
 
@@ -210,7 +213,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
         )
         _rename_durably(temporary, path)
     except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
         raise RunError(f"{path}: cannot be written: {error}; earlier checkpoints are intact") from error
 
 
@@ -238,7 +241,14 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="\n")
         _rename_durably(temporary, path)
     except OSError as error:
+        _remove(temporary)
         raise RunError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _remove(temporary: Path) -> None:
+    """Take away what was half written, if that can be done; the error to tell is the one before."""
+    with contextlib.suppress(OSError):
+        temporary.unlink()
 
 
 def _rename_durably(temporary: Path, path: Path) -> None:

@@ -47,7 +47,7 @@ def w_question(draw: Drawing) -> Sentence:
             raise DeadEndError
         if clause.negated or clause.frequency:
             raise DeadEndError
-        return build.ask_who(clause.change(subject=WHO)) if is_third(clause) else dead_end()
+        return build.ask_who(draw.expect(clause.change(subject=WHO))) if is_third(clause) else dead_end()
     if role == "rest":
         if draw.chance(35):
             noun = draw.balance(find_nouns("portable clothing pet child name"))
@@ -102,15 +102,15 @@ def determined_by_subject(phrase: Phrase | None, subject: Phrase) -> bool:
 
 
 def roles_are_clear_in_question(clause: Clause) -> bool:
-    """ "Was sieht die Frau?" leaves no doubt; "Wen" is marked itself."""
+    """True for questions like "Was sieht die Frau?", where only one part can be the subject."""
     return clause.subject.person != 3 or not isinstance(clause.subject, NounPhrase) or clause.subject.noun.animate
 
 
 def imperative(draw: Drawing) -> Sentence:
-    """ "Mach bitte das Fenster auf!" and "Öffnen Sie bitte das Fenster!"."""
+    """As in "Mach bitte das Fenster auf!" and "Öffnen Sie bitte das Fenster!"."""
     verbs = [verb for verb in VERBS if verb.infinitive in COMMANDS.split() and verb.frame != "intransitive"]
     clause = draw.core(draw.balance(verbs), YOU)
-    phrases = (clause.object, clause.recipient)
+    phrases = (clause.object, clause.recipient, clause.complement.phrase if clause.complement else None)
     if any(isinstance(part, NounPhrase) and part.determiner.german in ("dein", "sein", "ihr") for part in phrases):
         raise DeadEndError
     if (

@@ -29,6 +29,7 @@ from .german_forms import gender_column
 from .lexicon import (
     FREQUENCIES,
     MODALS,
+    PLACES,
     TIMES,
     VERBS,
     Adverb,
@@ -134,7 +135,8 @@ class Drawing(PhraseDrawing):
             return NounPhrase(self.balance(find_nouns("instrument")), BARE)
         noun = self.balance(find_nouns(verb.objects))
         if noun.human and self.chance(14):
-            return self.choose([pronoun for pronoun in (I, YOU, WE) if pronoun.nominative != subject.key])
+            options = {"ich": (YOU,), "wir": (YOU,), "du": (I, WE), "ihr": (I, WE)}.get(subject.key, (I, YOU, WE))
+            return self.choose(options)
         return self.object_phrase(noun, subject)
 
     def other_person(
@@ -144,11 +146,8 @@ class Drawing(PhraseDrawing):
         noun = self.balance(find_nouns(selector))
         if noun.human and self.chance(pronouns):
             blocked = {"ich": (I, WE), "wir": (I, WE), "du": (YOU,), "ihr": (YOU,)}.get(subject.key, ())
-            return self.choose(
-                [p for p in (I, YOU, HE, SHE, WE, THEY) if p not in blocked and p.key != subject.key]
-                if selector == "person"
-                else [I]
-            )
+            free = (I, YOU, HE, SHE, WE, THEY) if selector == "person" else (I, YOU, WE)
+            return self.choose([p for p in free if p not in blocked and p.key != subject.key])
         if noun.german in (subject.key, thing.key if thing else ""):
             raise DeadEndError
         if noun.human:
@@ -156,7 +155,9 @@ class Drawing(PhraseDrawing):
             if noun in find_nouns(RELATED):
                 options.append((8, (MY, False)))
             possessive = own(subject)
-            if noun.category == "family" and possessive:
+            # A cup belongs to someone's uncle, not to "its" uncle.
+            living = isinstance(subject, Pronoun) or subject.noun.animate
+            if noun.category == "family" and possessive and living:
                 options = [(12, (THE, False)), (6, (MY, False)), (14, (possessive, False)), (3, (possessive, True))]
             return self.pick_determined(noun, options)
         return self.object_phrase(noun, subject)
@@ -201,6 +202,8 @@ class Drawing(PhraseDrawing):
         quiet = clause.frequency is None and clause.modal is None
         settings = SETTINGS.get(verb.infinitive, "") if verb.frame == "transitive" else ""
         instrument = clause.object is not None and verb.german == "spielen"
+        if clause.object and clause.object.key in PLACES:
+            settings = ""
         if settings and not clause.place and not instrument and self.is_person(clause) and self.chance(36):
             clause = clause.change(place=self.place_at(self.balance(find_nouns(settings)).german))
         elif verb.manners and quiet and self.chance(26):

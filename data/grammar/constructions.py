@@ -69,7 +69,7 @@ class Sentence:
         return tuple(
             combination
             for clause in self.clauses
-            if clause.verb.frame != "control" and clause.subject.key not in ("es", "wer")
+            if clause.verb.frame != "control" and clause.subject.key != "es"
             for combination in clause.combinations
         )
 
@@ -148,20 +148,20 @@ def control(main: Clause, inner: Clause) -> Sentence:
 
 
 def judge(adjective: Adjective, inner: Clause) -> Sentence:
-    """ "Es ist wichtig, … zu …"."""
+    """As in "Es ist wichtig, … zu …"."""
     german_text = f"es ist {adjective.german}, {german.zu_clause(inner)}"
     return finish("zu-infinitive", german_text, f"it is {adjective.english} {english.infinitive(inner)}", ".", inner)
 
 
 def give_purpose(main: Clause, inner: Clause) -> Sentence:
-    """ "…, um … zu …"."""
+    """As in "…, um … zu …"."""
     german_text = f"{german.verb_second(main)}, um {german.zu_clause(inner)}"
     english_text = f"{english.statement(main)} {english.infinitive(inner)}"
     return finish("um-zu clause", german_text, english_text, ".", main, inner)
 
 
 def exist(phrase: NounPhrase, at: Clause) -> Sentence:
-    """ "Im Garten gibt es einen Baum.": the clause holds the phrase as subject and the place."""
+    """As in "Im Garten gibt es einen Baum.": the clause holds the phrase as subject and the place."""
     assert at.place
     place = german.render_slot(at, "place")
     be = "are" if agreement(phrase) == "plural" else "is"

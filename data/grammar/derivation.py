@@ -154,8 +154,6 @@ class Clause:
             third = self.predicate.adjective.german
         elif self.place:
             third = self.place.phrase.key
-        elif self.manner or self.time or self.frequency:
-            third = next(a.german for a in (self.manner, self.frequency, self.time) if a)
         return (self.subject.key, self.verb.infinitive, third)
 
     @property

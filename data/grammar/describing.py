@@ -58,7 +58,7 @@ EXCESSES = "kalt heiß süß teuer lang laut schwierig schwer alt klein"
 
 
 def describe(draw: Drawing, noun: Noun | None = None) -> Sentence:
-    """ "Die Suppe ist zu heiß.", in the present or the past."""
+    """As in "Die Suppe ist zu heiß.", in the present or the past."""
     noun = noun or draw.balance([n for n in find_nouns(DESCRIBED) if find_adjectives(n)])
     subject = known_subject(draw, noun)
     tense = "preterite" if draw.chance(28) else "present"
@@ -94,7 +94,7 @@ def known_subject(draw: Drawing, noun: Noun) -> NounPhrase:
 
 
 def comparison(draw: Drawing) -> Sentence:
-    """ "Der Hund ist größer als die Katze.", or "so groß wie"."""
+    """As in "Der Hund ist größer als die Katze.", or "so groß wie"."""
     noun = draw.balance(find_nouns("being goods building town drink fruit vehicle topic room"))
     adjectives = [adjective for adjective in find_adjectives(noun) if adjective.comparative]
     subject = known_subject(draw, noun)
@@ -139,7 +139,7 @@ EXISTENCE = (
 
 
 def existence(draw: Drawing) -> Sentence:
-    """ "In der Stadt gibt es drei alte Kirchen."."""
+    """As in "In der Stadt gibt es drei alte Kirchen."."""
     things, places = draw.choose(EXISTENCE)
     noun = draw.balance(find_nouns(things))
     determiner, plural = draw.weigh(

@@ -108,7 +108,7 @@ OPPOSITES = [
 
 
 def shared_subject(draw: Drawing) -> Sentence:
-    """ "Anna kauft ein Buch und liest es.", or "sucht den Ring, aber sie findet ihn nicht"."""
+    """As in "Anna kauft ein Buch und liest es.", or "sucht den Ring, aber sie findet ihn nicht"."""
     first, second, kinds = draw.balance(PAIRS)
     noun = draw.balance(find_nouns(kinds))
     if noun.category == "name":
@@ -139,7 +139,7 @@ def shared_subject(draw: Drawing) -> Sentence:
     return build.share_subject(left, right)
 
 
-JUDGEMENTS = "wichtig schwierig einfach schön langweilig gefährlich gesund"
+JUDGEMENTS = "wichtig schwierig einfach langweilig gefährlich gesund"
 
 
 def infinitive(draw: Drawing) -> Sentence:

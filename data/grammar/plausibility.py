@@ -127,7 +127,6 @@ ROUTINES = frozenset(
         "begrüßen",
         "bringen",
         "zurückkommen",
-        "ankommen",
     ]
 )
 # Time adverbials that go with few verbs only.
@@ -204,10 +203,7 @@ WEATHER_REASONS = {
     "lesen": "regnen",
     "anziehen": "regnen schneien kalt",
     "tragen": "kalt schneien",
-    "anmachen": "dunkel",
     "schwimmen": "heiß warm",
-    "trinken": "heiß kalt",
-    "warten": "regnen",
     "schlafen": "dunkel",
 }
 WEATHER_CONTRASTS = {

@@ -66,7 +66,7 @@ def reason_clause(draw: Drawing, clause: Clause, contrast: bool) -> Clause:
 
 
 def weather_clause(word: str, past: bool) -> Clause:
-    """ "es regnet", "es war kalt"."""
+    """As in "es regnet", "es war kalt"."""
     verb = {"regnen": build.RAIN, "schneien": build.SNOW}.get(word)
     if verb:
         return Clause(IT, verb, tense="perfect" if past else "present")
@@ -127,7 +127,7 @@ def swap_pronoun(draw: Drawing, clause: Clause, reason: Clause, conjunction: str
 
 
 def condition(draw: Drawing) -> Sentence:
-    """ "Wenn Anna müde ist, schläft sie.": wenn with a habit or a future."""
+    """As in "Wenn Anna müde ist, schläft sie.": wenn with a habit or a future."""
     verbs = [
         v
         for v in VERBS

@@ -52,7 +52,7 @@ def with_relative(draw: Drawing) -> Sentence:
 
 
 def subject_with_relative(draw: Drawing) -> Sentence:
-    """ "Der Mann, der das Brot kauft, ist müde."."""
+    """As in "Der Mann, der das Brot kauft, ist müde."."""
     noun = draw.balance(find_nouns("family folk child worker animal goods building town parcel plant tree topic room"))
     phrase = plain(NounPhrase(noun, THE, noun.plural_only or draw.chance(22)))
     if noun.category == "family":
@@ -71,6 +71,8 @@ def subject_with_relative(draw: Drawing) -> Sentence:
     relative = extended.relative
     if relative and relative.clause.verb is SEIN and outer.verb is SEIN:
         raise DeadEndError
+    if relative and relative.clause.time:
+        outer = outer.change(time=None)
     return build.state(draw.expect(outer.change(subject=extended)), construction="relative clause")
 
 
@@ -123,6 +125,9 @@ def add_relative(draw: Drawing, phrase: NounPhrase, avoid: Phrase | None, outer:
     if not draw.accepts(clause):
         raise DeadEndError
     name = "subject" if role == "quality" else role
+    if role == "quality":
+        # One quality is enough: no "heavy backpack that is light".
+        phrase = plain(phrase)
     return NounPhrase(noun, phrase.determiner, phrase.plural, phrase.adjective, None, Relative(clause, name))
 
 

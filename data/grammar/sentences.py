@@ -45,6 +45,11 @@ def statement(draw: Drawing) -> Sentence:
     return build.state(draw.clause())
 
 
+def points_back(phrase: NounPhrase) -> bool:
+    """True for "seinen Hut": in front of the verb it would name the owner too late."""
+    return phrase.determiner.german in ("sein", "ihr")
+
+
 def fronted(draw: Drawing) -> Sentence:
     """A time, place or frequency adverb, an object or a recipient before the verb."""
     clause = draw.clause()
@@ -56,19 +61,23 @@ def fronted(draw: Drawing) -> Sentence:
     if clause.place and clause.verb.frame not in ("placing",) and not clause.negated:
         options.append((4, "place") if clause.verb.frame not in ("motion", "riding") else (1, "place"))
     target = clause.object
-    if isinstance(target, NounPhrase) and target.definite and roles_are_clear(clause.subject, target):
+    if (
+        isinstance(target, NounPhrase)
+        and target.definite
+        and not points_back(target)
+        and roles_are_clear(clause.subject, target)
+    ):
         options.append((4, "object"))
     dative = clause.recipient
     if isinstance(dative, NounPhrase) and dative.definite and dative.noun.category != "name" and not clause.negated:
-        # "Seiner Nachbarin hilft ein Fahrer" would name the owner too late.
-        options.append((4 if dative.determiner.german not in ("sein", "ihr") else 0, "recipient"))
+        options.append((0 if points_back(dative) else 4, "recipient"))
     if not sum(weight for weight, _ in options):
         raise DeadEndError
     return build.state(clause, draw.weigh(options), "fronting")
 
 
 def gern(draw: Drawing) -> Sentence:
-    """ "Anna isst gern Äpfel.": English says it with a verb."""
+    """As in "Anna isst gern Äpfel.": English says it with a verb."""
     verb = draw.balance(GERN_VERBS)
     subject = draw.any_subject("person", 22)
     if not isinstance(subject, Pronoun) and subject.noun not in find_nouns(verb.subjects):

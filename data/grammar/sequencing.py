@@ -39,6 +39,8 @@ def sequence(draw: Drawing) -> Sentence:
     if conjunction == "während":
         main = main.change(time=None)
         sub = draw.furnish(draw.core(theme_verb(draw, theme)), "now", True)
+        if sub.verb.infinitive == main.verb.infinitive:
+            raise DeadEndError
         sub = sub.change(time=None, frequency=None)
         if not main.verb.progressive or not sub.verb.progressive or main.tense == "perfect" or sub.tense == "perfect":
             raise DeadEndError

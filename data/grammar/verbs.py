@@ -36,7 +36,7 @@ tragen, träg, getragen, carry, , progressive, person, container parcel, vorsich
 waschen, wäsch, gewaschen, wash, , progressive, person, clothing car fruit, 
 putzen, , , clean, , progressive, person, opening room crockery, 
 reparieren, , , repair, , progressive, adult name, car Bus Zug Schiff device furniture, 
-bauen, , , build, built, progressive, adult name, house furniture, 
+bauen, , , build, built, progressive, adult name, Haus Brücke Turm furniture, 
 malen, , , paint, , progressive, person, animal plant tree building Bild, 
 zeichnen, , , draw, drew, progressive, person, animal plant tree being building, 
 öffnen, , , open, , progressive, person, opening parcel container Brief Flasche, vorsichtig leise

@@ -62,7 +62,7 @@ schmutzig, dirty, clothing crockery room vehicle opening pet livestock, , dirtie
 kaputt, broken, device utensil car furniture toy, -,
 schnell, fast, vehicle pet Hase, , faster
 langsam, slow, vehicle Esel worker, , slower
-laut, loud, device child transport, , louder
+laut, loud, Radio Fernseher Computer Waschmaschine child transport, , louder
 ruhig, quiet, person outdoors town room, , quieter
 wild, wild, wildlife Pferd, , wilder
 treu, loyal, Hund Freund Freundin Pferd, treuer, more loyal

@@ -62,10 +62,10 @@ def toy() -> Toy:
     ]
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
     generator = random.Random(2)
-    for step in range(260):
+    for step in range(170):
         for group in optimizer.param_groups:
-            group["lr"] = 1e-2 * min(1.0, (step + 1) / 40)
-        batch = collate(generator.sample(pairs, 40), range(40))
+            group["lr"] = 1e-2 * min(1.0, (step + 1) / 30)
+        batch = collate(generator.sample(pairs, 32), range(32))
         logits = model(batch.source_ids, batch.target_input_ids)
         loss = F.cross_entropy(logits.flatten(0, 1), batch.target_output_ids.flatten(), ignore_index=PAD_ID)
         optimizer.zero_grad()

@@ -85,11 +85,13 @@ class Translator:
     def score(self, sources: Sequence[str], targets: Sequence[Sequence[int]]) -> list[Score]:
         """The log-probability of given translations, by the full forward pass: forced decoding.
 
+        A source is cut to the positions that the model has, as in translating.
+
         Args:
             targets: Subwords of each translation, without the end symbol.
         """
         encoded = self._encode(sources)
-        pairs = [EncodedPair(source, list(target)) for source, target in zip(encoded, targets, strict=True)]
+        pairs = [EncodedPair(self._cut(source), list(target)) for source, target in zip(encoded, targets, strict=True)]
         lengths = [max(len(pair.source), len(pair.target)) + 1 for pair in pairs]
         scores: dict[int, Score] = {}
         for indices in batch_by_tokens(lengths, order=_longest_first(lengths), max_tokens=self.config.batch_tokens):
@@ -104,6 +106,10 @@ class Translator:
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         return self.tokenizers.source.encode_lines(lines, num_threads=torch.get_num_threads())
 
+    def _cut(self, source_ids: list[int]) -> list[int]:
+        """As much of a source as the model has positions for; the end symbol takes one."""
+        return source_ids if self.max_positions is None else source_ids[: self.max_positions - 1]
+
     def _score(self, token_log_probs: list[float]) -> Score:
         total = sum(token_log_probs)
         penalty = float(length_penalty(torch.tensor(len(token_log_probs)), self.config.length_penalty))
@@ -111,12 +117,11 @@ class Translator:
 
     def _translate_window(self, lines: list[str]) -> Iterator[Translation]:
         encoded = self._encode(lines)
-        longest = None if self.max_positions is None else self.max_positions - 1  # the end symbol takes one
-        source_ids = [ids[:longest] for ids in encoded]
+        source_ids = [self._cut(ids) for ids in encoded]
         found: dict[int, Hypothesis] = {}
         # A sentence is as many rows as hypotheses, and each costs its source length, the end symbol included.
         lengths = [(len(ids) + 1) * self.config.beam_size for ids in source_ids]
-        order = [index for index in _longest_first(lengths) if source_ids[index]]
+        order = [index for index in _longest_first(lengths) if source_ids[index] and not lines[index].isspace()]
         for indices in batch_by_tokens(lengths, order=order, max_tokens=self.config.batch_tokens):
             found |= zip(indices, self._search([source_ids[index] for index in indices]), strict=True)
         for index, line in enumerate(lines):

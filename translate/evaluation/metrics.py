@@ -68,6 +68,6 @@ def _score(
     result = scorer.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples or 1)
     interval = None
     if samples:
-        mean, half = result._mean, result._ci
+        mean, half = float(result._mean), float(result._ci)  # NumPy's floats are not JSON's
         interval = Interval(mean - half, mean + half)
-    return Metric(name, result.score, interval, str(scorer.get_signature()))
+    return Metric(name, float(result.score), interval, str(scorer.get_signature()))

@@ -127,7 +127,7 @@ class RotaryPositions(Positions):
         if end > len(self.cosine):
             with torch.inference_mode(False):  # tables that validation grows must serve training too
                 angles = _angles(2 * end, 2 * self.cosine.shape[1])
-                self.cosine, self.sine = angles.cos().to(self.cosine), angles.sin().to(self.sine)
+                self.cosine, self.sine = angles.cos().float().to(self.cosine), angles.sin().float().to(self.sine)
         return Relation(rotation=Rotation(self.cosine[start:end], self.sine[start:end]))
 
 

@@ -1,0 +1,163 @@
+"""`evaluate` is translating and scoring; its report holds all of it; test sets are found by name or refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from translate.config import Config, DecodingConfig, EvaluationConfig
+from translate.data.tokenizer import PAD_ID
+from translate.data.tokenizer_training import prepare_tokenizers
+from translate.decoding import Translation, Translator
+from translate.errors import InputError, RunError
+from translate.evaluation import Evaluation, Interval, Metric, evaluate, score_translations, write_report
+from translate.evaluation.testsets import choose_test_sets, evaluate_test_set
+from translate.model import Transformer
+from translate.run import RunDirectory
+
+SOURCES = ["Ein Hund läuft.", "", "Die Straße ist grün.", "Zwei Hunde schlafen.", "Ein Hund schläft im Gras."]
+REFERENCES = ["A dog runs.", "", "The street is green.", "Two dogs sleep.", "A dog sleeps in the grass."]
+CONFIG = EvaluationConfig(bootstrap_samples=10)
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    torch.manual_seed(1)
+    config = Config.model_validate(
+        {
+            "tokenizer": {"vocab_size": 290},
+            "model": {"d_model": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1},
+        }
+    )
+    tokenizers = prepare_tokenizers(config.tokenizer, SOURCES, REFERENCES)
+    model = Transformer(config.model, source_vocab_size=290, target_vocab_size=290, pad_id=PAD_ID).eval()
+    return Translator(model, tokenizers, DecodingConfig(beam_size=2, max_length_factor=0.5, max_length_constant=3))
+
+
+def test_evaluate_is_translate_and_score(translator: Translator) -> None:
+    evaluation = evaluate(translator, SOURCES, REFERENCES, CONFIG)
+    translations = translator.translate(SOURCES)
+    assert evaluation.translations == translations
+    assert evaluation.metrics == score_translations([each.text for each in translations], REFERENCES, CONFIG)
+    scores = {metric.name: metric.score for metric in evaluation.metrics}
+    assert {name: evaluation.score(name) for name in scores} == scores
+    assert list(scores) == ["BLEU", "BLEU-lc", "chrF", "TER"]
+
+
+def test_evaluate_shows_its_progress(translator: Translator) -> None:
+    seen = []
+    evaluation = evaluate(
+        translator,
+        SOURCES,
+        REFERENCES,
+        CONFIG,
+        with_interval=False,
+        watch=lambda stream: (seen.append(each) or each for each in stream),
+    )
+    assert seen == evaluation.translations
+    assert all(metric.interval is None for metric in evaluation.metrics)
+
+
+def test_evaluate_refuses_unequal_numbers(translator: Translator) -> None:
+    with pytest.raises(InputError, match="^2 translations but 5 references"):
+        evaluate(translator, SOURCES[:2], REFERENCES, CONFIG)
+
+
+def translation(text: str, **changes: object) -> Translation:
+    plain = Translation("Größe", text, [5], -1.5, -1.25, truncated=False, source_truncated=False)
+    return plain._replace(**changes)  # type: ignore[arg-type]
+
+
+def test_report_by_hand(tmp_path: Path) -> None:
+    translations = [translation("size"), translation(""), translation("é\u2028x", truncated=True, source_truncated=True)]
+    metrics = (Metric("BLEU", 12.5, Interval(10.0, 15.0), "case:mixed"), Metric("TER", 50.0, None, "tok:tercom"))
+    directory = tmp_path / "evaluation" / "news"
+    write_report(directory, Evaluation(translations, metrics), name="news", step=7, settings={"beam_size": 5})
+    assert (directory / "hypotheses.txt").read_bytes() == "size\n\né\u2028x\n".encode()
+    report = json.loads((directory / "report.json").read_text(encoding="utf-8"))
+    assert report.pop("versions").keys() == {"translate", "python", "torch", "sentencepiece", "sacrebleu"}
+    assert report == {
+        "name": "news",
+        "step": 7,
+        "num_lines": 3,
+        "num_empty": 1,
+        "num_truncated": 1,
+        "num_source_truncated": 1,
+        "metrics": [
+            {"name": "BLEU", "score": 12.5, "interval": [10.0, 15.0], "signature": "case:mixed"},
+            {"name": "TER", "score": 50.0, "interval": None, "signature": "tok:tercom"},
+        ],
+        "decoding": {"beam_size": 5},
+    }
+    assert sorted(path.name for path in directory.iterdir()) == ["hypotheses.txt", "report.json"]
+
+
+def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "evaluation").write_text("a file where a folder should be")
+    with pytest.raises(RunError, match=rf"^{tmp_path}/evaluation/news: cannot be written: Not a directory"):
+        write_report(tmp_path / "evaluation" / "news", Evaluation([], ()), name="news", step=7, settings={})
+
+
+def test_evaluate_test_set_keeps_its_report(tmp_path: Path, translator: Translator) -> None:
+    config = Config()
+    write_pair(tmp_path, "news", SOURCES, REFERENCES)
+    (test_set,) = choose_test_sets(config, source=tmp_path / "news.de", reference=tmp_path / "news.en", name=None)
+    assert test_set == ("news", SOURCES, REFERENCES)
+    run = RunDirectory(tmp_path / "run")
+    for _ in range(2):  # the second replaces the first
+        evaluation = evaluate_test_set(translator, test_set, CONFIG, run=run, step=3)
+        kept = tmp_path / "run" / "evaluation" / "news"
+        hypotheses = (kept / "hypotheses.txt").read_text(encoding="utf-8").split("\n")
+        assert hypotheses == [*(each.text for each in evaluation.translations), ""]
+        report = json.loads((kept / "report.json").read_text(encoding="utf-8"))
+        assert report["num_lines"] == 5 and report["num_empty"] >= 1 and report["step"] == 3
+        assert report["decoding"] == translator.config.model_dump(mode="json")
+        assert [metric["score"] for metric in report["metrics"]] == [each.score for each in evaluation.metrics]
+
+
+def write_pair(directory: Path, name: str, sources: list[str], targets: list[str]) -> None:
+    (directory / f"{name}.de").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+    (directory / f"{name}.en").write_text("".join(f"{line}\n" for line in targets), encoding="utf-8")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    for number, name in enumerate(("valid", "first", "second"), start=1):
+        write_pair(tmp_path, name, SOURCES[:number], REFERENCES[:number])
+
+    def corpus(name: str) -> dict[str, str]:
+        return {"kind": "text", "source": str(tmp_path / f"{name}.de"), "target": str(tmp_path / f"{name}.en")}
+
+    test = {"first": corpus("first"), "second": corpus("second")}
+    return Config.model_validate({"data": {"validation": corpus("valid"), "test": test}})
+
+
+def chosen(config: Config, name: str | None) -> list[tuple[str, int]]:
+    test_sets = choose_test_sets(config, source=None, reference=None, name=name)
+    return [(each.name, len(each.sources)) for each in test_sets]
+
+
+def test_choosing_test_sets(config: Config) -> None:
+    assert chosen(config, None) == [("first", 2), ("second", 3)]
+    assert chosen(config, "second") == [("second", 3)]
+    assert chosen(config, "validation") == [("validation", 1)]
+
+
+def test_a_test_set_that_is_not_there(config: Config, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="^--set third: the run's sets are first, second, validation$"):
+        chosen(config, "third")
+    with pytest.raises(InputError, match="^--set third: the run's sets are none$"):
+        chosen(Config(), "third")
+    with pytest.raises(InputError, match="^the run's config names no data.test: give --source and --reference, or "):
+        chosen(Config(), None)
+    (tmp_path / "second.en").unlink()
+    with pytest.raises(InputError, match=rf"^data.test.second: {tmp_path}/second.en: no such file$"):
+        chosen(config, "second")
+    with pytest.raises(InputError, match=r"^data.test.second: .*second.en: no such file$"):
+        chosen(config, None)
+
+
+def test_two_files_that_do_not_pair(config: Config, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="^--source and --reference: .*first.de has 2 lines and .*valid.en has 1"):
+        choose_test_sets(config, source=tmp_path / "first.de", reference=tmp_path / "valid.en", name=None)

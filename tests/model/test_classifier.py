@@ -1,0 +1,116 @@
+"""The classifier: its pooling by hand, its encoder's weights shared, and a toy task that it must learn."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from translate.config import ModelConfig
+from translate.model import Encoder, Memory, SequenceClassifier, Transformer
+
+PAD, VOCAB = 3, 11
+
+
+class FixedEncoder(Encoder):
+    """Token n becomes the vector (n, 10 n), padding becomes a number that would show."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            ModelConfig(d_model=2, num_heads=1, d_ff=2, num_encoder_layers=1), tokens=nn.Embedding(VOCAB, 2), pad_id=PAD
+        )
+
+    def forward(self, source_ids: Tensor) -> Memory:
+        hidden = torch.stack((source_ids, 10 * source_ids), dim=-1).float()
+        visible = source_ids != PAD
+        return Memory(torch.where(visible[..., None], hidden, 1e6), visible[:, None, None, :])
+
+
+IDS = torch.tensor([[5, 7, 9, 1], [4, 8, PAD, PAD], [6, PAD, PAD, PAD]])
+
+
+def test_the_mean_leaves_padding_out() -> None:
+    # By hand: (5 + 7 + 9 + 1) / 4, (4 + 8) / 2, 6.
+    pooled = SequenceClassifier(FixedEncoder(), num_labels=3, pooling="mean").pool(IDS)
+    torch.testing.assert_close(pooled, torch.tensor([[5.5, 55], [6, 60], [6, 60]]))
+
+
+def test_the_first_tokens_vector() -> None:
+    pooled = SequenceClassifier(FixedEncoder(), num_labels=3, pooling="first").pool(IDS)
+    torch.testing.assert_close(pooled, torch.tensor([[5.0, 50], [4, 40], [6, 60]]))
+
+
+def test_the_head_by_hand() -> None:
+    classifier = SequenceClassifier(FixedEncoder(), num_labels=3, pooling="first", dropout=0.5).eval()
+    assert classifier.head.bias.tolist() == [0.0, 0.0, 0.0]
+    with torch.no_grad():
+        classifier.head.weight.copy_(torch.tensor([[1.0, 0], [0, 1], [1, -1]]))
+        classifier.head.bias.copy_(torch.tensor([0.0, 0, 7]))
+    torch.testing.assert_close(classifier(IDS), torch.tensor([[5.0, 50, -38], [4, 40, -29], [6, 60, -47]]))
+
+
+def test_dropout_acts_in_training_alone() -> None:
+    classifier = SequenceClassifier(FixedEncoder(), num_labels=3, dropout=0.5)
+    seen = {tuple(classifier(IDS[:1])[0].tolist()) for _ in range(20)}
+    assert len(seen) > 1
+    classifier.eval()
+    assert torch.equal(classifier(IDS), classifier(IDS))
+
+
+def small_encoder(*, positions: str = "sinusoidal") -> Encoder:
+    config = ModelConfig(
+        d_model=18, num_heads=3, d_ff=29, num_encoder_layers=1, num_decoder_layers=1, positions=positions, dropout=0.0
+    )
+    return Transformer(config, source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD).encoder
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+def test_neighbours_in_the_batch_change_nothing(pooling: str) -> None:
+    classifier = SequenceClassifier(small_encoder(), num_labels=5, pooling=pooling).eval()
+    together = classifier(IDS)
+    assert together.shape == (3, 5)
+    for row, length in enumerate([4, 2, 1]):
+        torch.testing.assert_close(classifier(IDS[row : row + 1, :length])[0], together[row], rtol=0, atol=1e-5)
+
+
+def test_it_shares_a_translation_models_encoder() -> None:
+    config = ModelConfig(d_model=18, num_heads=3, d_ff=29, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
+    model = Transformer(config, source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD)
+    classifier = SequenceClassifier(model.encoder, num_labels=2)
+    before = model(IDS, IDS).detach()
+    assert {id(p) for p in model.encoder.parameters()} <= {id(p) for p in classifier.parameters()}
+    optimizer = torch.optim.SGD(classifier.parameters(), lr=0.1)
+    classifier(IDS)[:, 0].sum().backward()
+    optimizer.step()
+    assert (model(IDS, IDS) - before).abs().max() > 1e-4  # what the classifier learns, the translator has learnt
+
+
+def presence_of_seven(rows: int) -> tuple[Tensor, Tensor]:
+    """Sequences of 3 to 9 tokens, and whether 7 is among them: half of them yes."""
+    ids = torch.randint(4, VOCAB, (rows, 9))
+    ids[ids == 7] = 8
+    length = torch.randint(3, 10, (rows, 1))
+    labels = torch.rand(rows) < 0.5
+    place = (torch.rand(rows, 1) * length).long()
+    ids.scatter_(1, place, torch.where(labels[:, None], 7, ids.gather(1, place)))
+    ids[torch.arange(9) >= length] = PAD
+    return ids, labels.long()
+
+
+@pytest.mark.parametrize(("pooling", "steps"), [("mean", 100), ("first", 200)])
+def test_it_learns_whether_a_token_is_there(pooling: str, steps: int) -> None:
+    classifier = SequenceClassifier(small_encoder(positions="relative"), num_labels=2, pooling=pooling, dropout=0.0)
+    ids, labels = presence_of_seven(1000)
+    assert ((ids == 7).any(dim=1) == labels.bool()).all()
+    assert 0.4 < labels.float().mean() < 0.6
+
+    def accuracy() -> float:
+        with torch.no_grad():
+            return (classifier(ids).argmax(dim=-1) == labels).float().mean().item()
+
+    assert accuracy() < 0.7
+    optimizer = torch.optim.Adam(classifier.parameters(), lr=5e-3)
+    for _ in range(steps):
+        batch_ids, batch_labels = presence_of_seven(64)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(classifier(batch_ids), batch_labels).backward()
+        optimizer.step()
+    assert accuracy() >= 0.95

@@ -1,0 +1,74 @@
+"""Devices and arithmetic, on a machine that the test pretends to have."""
+
+import pytest
+import torch
+
+from translate.errors import InputError
+from translate.model.device import choose_device, choose_precision
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, *, cuda_devices: int = 0, mps: bool = False) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda_devices > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda_devices)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+
+@pytest.mark.parametrize(
+    ("cuda_devices", "mps", "expected"), [(2, True, "cuda"), (1, False, "cuda"), (0, True, "mps"), (0, False, "cpu")]
+)
+def test_auto_takes_the_best_there_is(
+    monkeypatch: pytest.MonkeyPatch, cuda_devices: int, mps: bool, expected: str
+) -> None:
+    pretend(monkeypatch, cuda_devices=cuda_devices, mps=mps)
+    assert choose_device("auto") == torch.device(expected)
+
+
+def test_a_named_device_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, cuda_devices=2, mps=True)
+    for name in ("cpu", "cuda", "cuda:0", "cuda:1", "mps"):
+        assert choose_device(name) == torch.device(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "cuda_devices"), [("cuda", 0), ("cuda:0", 0), ("cuda:2", 2), ("cuda:97", 1), ("mps", 1)]
+)
+def test_a_device_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch, name: str, cuda_devices: int) -> None:
+    pretend(monkeypatch, cuda_devices=cuda_devices)
+    message = rf"^device = {name}: this machine has no such device; use device=auto or device=cpu$"
+    with pytest.raises(InputError, match=message):
+        choose_device(name)
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16"])
+@pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
+def test_a_named_precision_is_taken(name: str, device: str) -> None:
+    assert choose_precision(name, torch.device(device)) == name
+
+
+@pytest.mark.parametrize(("supported", "expected"), [(True, "bf16"), (False, "fp32")])
+def test_auto_asks_cuda_without_emulation(monkeypatch: pytest.MonkeyPatch, supported: bool, expected: str) -> None:
+    # A device that emulates bf16 says True when emulation counts; it would be slower than fp32.
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation or supported
+    )
+    assert choose_precision("auto", torch.device("cuda")) == expected
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        ({"avx512_bf16": True}, "bf16"),
+        ({"amx_bf16": True, "avx512_bf16": False}, "bf16"),
+        ({"avx512_bf16": False, "amx_bf16": False, "avx2": True}, "fp32"),
+        ({}, "fp32"),
+    ],
+)
+def test_auto_asks_the_processor(monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: str) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    assert choose_precision("auto", torch.device("cpu")) == expected
+
+
+def test_auto_without_a_question_to_ask_is_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)  # torch before 2.9
+    assert choose_precision("auto", torch.device("cpu")) == "fp32"
+    assert choose_precision("auto", torch.device("mps")) == "fp32"

@@ -1,0 +1,318 @@
+"""The model's contracts (padding changes nothing, no peeking), its parameters by hand, its dropout and its lengths."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from translate.config import ModelConfig
+from translate.model import Transformer, log_probabilities
+from translate.model.masks import padding_visible
+from translate.training.loss import label_smoothed_loss
+
+PAD = 3
+VOCAB = 23
+KINDS = ["sinusoidal", "learned", "rotary", "relative"]
+NORMS = ["pre", "post"]
+
+
+def build(**options: Any) -> Transformer:
+    """A small model in fp64 without dropout; all its weights random, norms and biases too."""
+    small: dict[str, Any] = {
+        "d_model": 30, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 2, "num_decoder_layers": 3, "dropout": 0.0,
+        "max_positions": 29, "relative_buckets": 7, "relative_max_distance": 11,
+    }  # fmt: skip
+    model = Transformer(ModelConfig(**small | options), source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.double()
+
+
+def some_ids(length: int) -> list[int]:
+    return torch.randint(PAD + 1, VOCAB, (length,)).tolist()
+
+
+def padded(rows: list[list[int]]) -> Tensor:
+    width = max(len(row) for row in rows)
+    return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
+
+
+# --- contract: padding changes nothing
+
+
+def gradients(model: Transformer, source: Tensor, target: Tensor, expected: Tensor) -> tuple[Tensor, int, list[Tensor]]:
+    loss = label_smoothed_loss(model(source, target), expected, smoothing=0.1, pad_id=PAD)
+    return loss.nats.detach(), loss.tokens, list(torch.autograd.grad(loss.nats, list(model.parameters())))
+
+
+def check_padding_changes_nothing(model: Transformer) -> None:
+    """Three pairs in one batch against each by itself: vectors, logits, loss, gradients."""
+    sources = [some_ids(length) for length in (2, 11, 5)]
+    targets = [some_ids(length) for length in (7, 3, 13)]
+    inputs, expected = [[1, *target[:-1]] for target in targets], targets
+    batched = model.encoder(padded(sources))
+    hidden = model.decoder(padded(inputs), batched)
+    for row, (source, target) in enumerate(zip(sources, inputs, strict=True)):
+        alone = model.encoder(torch.tensor([source]))
+        torch.testing.assert_close(batched.hidden[row, : len(source)], alone.hidden[0], rtol=0, atol=1e-10)
+        hidden_alone = model.decoder(torch.tensor([target]), alone)
+        torch.testing.assert_close(hidden[row, : len(target)], hidden_alone[0], rtol=0, atol=1e-10)
+
+    # The loss is computed in fp32: its rounding is all that remains.
+    nats, tokens, together = gradients(model, padded(sources), padded(inputs), padded(expected))
+    apart = [
+        gradients(model, *(torch.tensor([row]) for row in rows)) for rows in zip(sources, inputs, expected, strict=True)
+    ]
+    assert tokens == sum(one[1] for one in apart) == 23
+    torch.testing.assert_close(nats, sum(one[0] for one in apart), rtol=1e-5, atol=0)
+    for parameter, *parts in zip(together, *(one[2] for one in apart), strict=True):
+        torch.testing.assert_close(parameter, sum(parts), rtol=0, atol=1e-5)
+
+
+CONFIGS = [(positions, norm, "relu") for positions in KINDS for norm in NORMS]
+CONFIGS += [("rotary", "pre", "swiglu"), ("relative", "post", "swiglu"), ("sinusoidal", "post", "gelu")]
+
+
+@pytest.mark.parametrize(("positions", "norm", "activation"), CONFIGS)
+def test_padding_changes_nothing(positions: str, norm: str, activation: str) -> None:
+    model = build(positions=positions, norm=norm, activation=activation)
+    check_padding_changes_nothing(model)
+    for name, parameter in model.named_parameters():  # every weight has a part in what was compared
+        loss = model(padded([some_ids(5)]), padded([some_ids(7)])).square().sum()
+        (gradient,) = torch.autograd.grad(loss, parameter)
+        assert gradient.abs().max() > 0, name
+
+
+def test_a_model_that_sees_padding_fails_the_padding_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def see_all(ids: Tensor, *, pad_id: int) -> Tensor:
+        return torch.ones_like(ids, dtype=torch.bool)[:, None, None, :]
+
+    monkeypatch.setattr("translate.model.transformer.padding_visible", see_all)
+    with pytest.raises(AssertionError):
+        check_padding_changes_nothing(build())
+
+
+def test_padding_has_no_gradient() -> None:
+    model = build(tie_embeddings="none")
+    embedded: list[Tensor] = []
+    model.encoder.embedder.register_forward_hook(lambda module, args, output: embedded.append(output))
+    logits = model(padded([some_ids(2), some_ids(5)]), padded([some_ids(3), some_ids(3)]))
+    (gradient,) = torch.autograd.grad(logits.square().sum(), embedded)
+    assert (gradient[0, 2:] == 0.0).all()
+    assert (gradient[0, :2] != 0.0).any(dim=-1).all()
+    assert (gradient[1] != 0.0).any(dim=-1).all()
+
+
+# --- contract: no peeking
+
+
+def check_no_peeking(model: Transformer) -> None:
+    """The gradient of each position's logits to each later target embedding is exactly zero, to the others it is not."""
+    embedded: list[Tensor] = []
+    hook = model.decoder.embedder.register_forward_hook(lambda module, args, output: embedded.append(output))
+    source, target = padded([some_ids(5), some_ids(3)]), padded([some_ids(7), some_ids(7)])
+    logits = model(source, target)
+    hook.remove()
+    for position in range(7):
+        direction = torch.randn_like(logits[:, position])
+        (gradient,) = torch.autograd.grad(logits[:, position], embedded, direction, retain_graph=True)
+        assert (gradient[:, position + 1 :] == 0.0).all(), f"position {position} sees the future"
+        assert (gradient[:, : position + 1] != 0.0).any(dim=-1).all(), f"position {position} is blind to its past"
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("positions", KINDS)
+def test_no_peeking(positions: str, norm: str) -> None:
+    check_no_peeking(build(positions=positions, norm=norm))
+
+
+@pytest.mark.parametrize("diagonal", [1, 6])
+def test_a_model_that_peeks_fails_the_check(monkeypatch: pytest.MonkeyPatch, diagonal: int) -> None:
+    """One position too many, or all of the future."""
+
+    def leaky(ids: Tensor, *, pad_id: int) -> Tensor:
+        length = ids.shape[1]
+        no_peek = torch.ones(length, length, dtype=torch.bool).tril(diagonal)
+        return padding_visible(ids, pad_id=pad_id) & no_peek
+
+    monkeypatch.setattr("translate.model.transformer.target_visible", leaky)
+    with pytest.raises(AssertionError, match="position 0 sees the future"):
+        check_no_peeking(build())
+
+
+def test_a_model_blind_to_its_past_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def blind(ids: Tensor, *, pad_id: int) -> Tensor:
+        return torch.eye(ids.shape[1], dtype=torch.bool).expand(len(ids), 1, -1, -1)
+
+    monkeypatch.setattr("translate.model.transformer.target_visible", blind)
+    with pytest.raises(AssertionError, match="position 1 is blind to its past"):
+        check_no_peeking(build())
+
+
+# --- positions matter
+
+
+@pytest.mark.parametrize("positions", KINDS)
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_the_order_of_words_matters(positions: str, side: str) -> None:
+    model = build(positions=positions)
+    words = [[5, 7, 11, 13, 17]]
+    swapped = [[5, 11, 7, 13, 17]]
+    source, target = torch.tensor(words), torch.tensor(words)
+    other = model(torch.tensor(swapped), target) if side == "source" else model(source, torch.tensor(swapped))
+    assert (model(source, target)[:, -1] - other[:, -1]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
+def test_long_sequences_pass(positions: str) -> None:
+    model = build(positions=positions).eval()
+    with torch.no_grad():
+        logits = model(padded([some_ids(701)]), padded([some_ids(709)]))
+    assert logits.shape == (1, 709, VOCAB)
+    assert logits.isfinite().all()
+
+
+def test_the_learned_limit_is_said() -> None:
+    model = build(positions="learned")
+    model(padded([some_ids(29)]), padded([some_ids(29)]))
+    message = "^a sequence of 31 tokens exceeds the learned positions: model.max_positions = 29$"
+    with pytest.raises(ValueError, match=message):
+        model(padded([some_ids(31)]), padded([some_ids(2)]))
+    with pytest.raises(ValueError, match=message):
+        model(padded([some_ids(2)]), padded([some_ids(31)]))
+
+
+# --- embeddings, tying, parameters
+
+
+@pytest.mark.parametrize(("scale_embeddings", "factor"), [(True, 7.0), (False, 1.0)])
+def test_embeddings_are_scaled_by_the_root_of_the_width(scale_embeddings: bool, factor: float) -> None:
+    model = build(d_model=49, num_heads=7, positions="relative", scale_embeddings=scale_embeddings)
+    for embedder in (model.encoder.embedder, model.decoder.embedder):
+        ids = torch.tensor([[5, 7, 11]])
+        torch.testing.assert_close(embedder(ids), factor * embedder.tokens.weight[ids])
+
+
+def test_the_scale_multiplies_tokens_and_not_positions() -> None:
+    model = build(d_model=16, num_heads=2, positions="learned")
+    embedder = model.decoder.embedder
+    ids = torch.tensor([[5, 7]])
+    expected = 4.0 * embedder.tokens.weight[ids] + embedder.positions.table[2:4]
+    torch.testing.assert_close(embedder(ids, start=2), expected)
+
+
+def test_tying_is_sharing_one_parameter() -> None:
+    for tie_embeddings, output_is_target, source_is_target in [
+        ("none", False, False),
+        ("decoder", True, False),
+        ("all", True, True),
+    ]:
+        model = build(tie_embeddings=tie_embeddings)
+        source, target = model.encoder.embedder.tokens.weight, model.decoder.embedder.tokens.weight
+        assert (model.output.weight is target) == output_is_target
+        assert (source is target) == source_is_target
+        assert model.output.bias is None
+
+
+def test_all_tied_needs_one_vocabulary() -> None:
+    message = (
+        "^model.tie_embeddings = 'all' needs one vocabulary for both languages, but the source has 11 and the target"
+        " 13 entries$"
+    )
+    config = ModelConfig(d_model=6, num_heads=3, tie_embeddings="all")
+    with pytest.raises(ValueError, match=message):
+        Transformer(config, source_vocab_size=11, target_vocab_size=13, pad_id=PAD)
+
+
+@pytest.mark.parametrize("tie_embeddings", ["none", "decoder"])
+def test_two_vocabularies_of_different_sizes(tie_embeddings: str) -> None:
+    config = ModelConfig(
+        d_model=6, num_heads=3, num_encoder_layers=1, num_decoder_layers=1, tie_embeddings=tie_embeddings
+    )
+    model = Transformer(config, source_vocab_size=11, target_vocab_size=13, pad_id=PAD)
+    assert model(torch.tensor([[10, 0]]), torch.tensor([[12, 0, 5]])).shape == (1, 3, 13)
+    with pytest.raises(IndexError):
+        model(torch.tensor([[11]]), torch.tensor([[12]]))
+
+
+# By hand, for d_model 6 and d_ff 5. Attention: 4 matrices of 6 · 6 and 4 biases of 6 = 168. Feed-forward:
+# 6 · 5 + 5 + 5 · 6 + 6 = 71. Norm: 12. Encoder layer: 168 + 71 + 2 · 12 = 263. Decoder layer: 2 · 168 + 71 + 3 · 12
+# = 443. Two and three of them: 526 + 1329 = 1855. An embedding of 11 is 66, of 13 is 78.
+@pytest.mark.parametrize(
+    ("options", "source_vocab_size", "expected"),
+    [
+        ({"tie_embeddings": "none"}, 11, 1855 + 66 + 2 * 78),
+        ({"tie_embeddings": "decoder"}, 11, 1855 + 66 + 78),
+        ({"tie_embeddings": "all"}, 13, 1855 + 78),
+        ({"norm": "pre"}, 13, 1855 + 78 + 2 * 12),  # a last norm for each stack
+        ({"positions": "learned", "max_positions": 7}, 13, 1855 + 78 + 2 * 7 * 6),
+        ({"positions": "rotary"}, 13, 1855 + 78),
+        ({"positions": "relative", "relative_buckets": 8}, 13, 1855 + 78 + 2 * 8 * 3),
+        ({"activation": "swiglu"}, 13, 1855 + 78 + 5 * (6 * 5 + 5)),  # a third matrix in each of five layers
+    ],
+)
+def test_parameters_counted_by_hand(options: dict[str, Any], source_vocab_size: int, expected: int) -> None:
+    config = ModelConfig(
+        **{"d_model": 6, "num_heads": 3, "d_ff": 5, "num_encoder_layers": 2, "num_decoder_layers": 3} | options
+    )
+    model = Transformer(config, source_vocab_size=source_vocab_size, target_vocab_size=13, pad_id=PAD)
+    assert model.num_parameters == expected
+
+
+def test_the_device_is_that_of_the_weights() -> None:
+    assert build().device == torch.device("cpu")
+
+
+# --- dropout
+
+DROPOUTS = ["dropout", "attention_dropout", "activation_dropout"]
+
+
+@pytest.mark.parametrize("place", DROPOUTS)
+def test_each_dropout_acts_by_itself_in_training_and_not_in_evaluation(place: str) -> None:
+    model = build(**{place: 0.5})
+    source, target = padded([some_ids(5), some_ids(7)]), padded([some_ids(7), some_ids(3)])
+    first, second = model.train()(source, target), model(source, target)
+    assert (first - second).abs().max() > 1e-3
+    model.eval()
+    assert torch.equal(model(source, target), model(source, target))
+    none = build()
+    none.load_state_dict(model.state_dict())
+    torch.testing.assert_close(model(source, target), none(source, target), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        # By hand: two embedders, and 2 · 2 + 3 · 3 add-and-norms; 2 + 3 · 2 attentions; 2 + 3 feed-forward layers.
+        ("dropout", 2 + 13),
+        ("attention_dropout", 8),
+        ("activation_dropout", 5),
+    ],
+)
+def test_each_dropout_stands_in_its_places(place: str, expected: int) -> None:
+    model = build(**{place: 0.37})
+    rates = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
+    assert len(rates) == 2 + 13 + 8 + 5
+    assert sum(rate == 0.37 for rate in rates) == expected
+    assert sum(rate == 0.0 for rate in rates) == 28 - expected
+
+
+# --- log-probabilities
+
+
+def test_log_probabilities_are_fp32_of_bf16_logits() -> None:
+    logits = torch.randn(2, 3, 1009, dtype=torch.bfloat16)
+    log_probs = log_probabilities(logits)
+    assert log_probs.dtype == torch.float32
+    torch.testing.assert_close(log_probs, logits.double().log_softmax(dim=-1).float(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(log_probs.exp().sum(dim=-1), torch.ones(2, 3))
+    assert (log_probs - logits.log_softmax(dim=-1).float()).abs().max() > 1e-3  # what bf16 would have lost
+
+
+def test_log_probabilities_by_hand() -> None:
+    # Logits ln 1, ln 2, ln 5: probabilities 1/8, 2/8, 5/8.
+    log_probs = log_probabilities(torch.tensor([1.0, 2.0, 5.0]).log())
+    torch.testing.assert_close(log_probs, torch.tensor([0.125, 0.25, 0.625]).log())

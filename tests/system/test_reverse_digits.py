@@ -1,0 +1,51 @@
+"""A small model learns to reverse strings of digits that it has not seen, by the commands that a user types."""
+
+import random
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from translate.cli import app
+
+CONFIG = """
+data:
+  train: [{kind: text, source: train.in, target: train.out}]
+  validation: {kind: text, source: validation.in, target: validation.out}
+# One symbol for each digit: nothing can be merged, so the model sees every place.
+tokenizer: {vocab_size: 15, byte_fallback: false}
+model:
+  {d_model: 64, num_heads: 4, d_ff: 256, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.0, norm: pre}
+training:
+  {seed: 3, max_steps: 800, batch_tokens: 1000, optimizer: adamw, schedule: cosine, learning_rate: 0.005,
+   warmup_steps: 100, label_smoothing: 0.0, max_gradient_norm: 1.0, precision: fp32, device: cpu,
+   validate_every: 400, best_metric: loss, sample_translations: 0}
+decoding: {beam_size: 2, device: cpu}
+"""
+
+
+def write_pairs(directory: Path, name: str, sources: list[str]) -> None:
+    (directory / f"{name}.in").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+    (directory / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in sources), encoding="utf-8")
+
+
+def test_learns_to_reverse_digits(tmp_path: Path) -> None:
+    draw = random.Random(7)
+    strings: dict[str, None] = {}
+    while len(strings) < 8500:
+        strings["".join(draw.choices("0123456789", k=draw.randint(5, 10)))] = None
+    lines = list(strings)
+    write_pairs(tmp_path, "train", lines[:8000])
+    write_pairs(tmp_path, "validation", lines[8000:8100])
+    write_pairs(tmp_path, "test", lines[8100:])
+    (tmp_path / "reverse.yaml").write_text(CONFIG, encoding="utf-8")
+    run, output = str(tmp_path / "run"), tmp_path / "output"
+
+    trained = CliRunner().invoke(app, ["train", str(tmp_path / "reverse.yaml"), "--run", run])
+    assert trained.exit_code == 0, trained.output
+    decoded = CliRunner().invoke(app, ["decode", run, str(tmp_path / "test.in"), "--output", str(output)])
+    assert decoded.exit_code == 0, decoded.output
+
+    translations = output.read_text(encoding="utf-8").splitlines()
+    assert len(translations) == 400
+    exact = sum(translation == line[::-1] for translation, line in zip(translations, lines[8100:], strict=True))
+    assert exact >= 396, f"{exact} of 400 reversed"
