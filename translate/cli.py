@@ -1,5 +1,6 @@
 """Commands, flags, printing. Nothing is computed here, and nothing heavy imported before a command needs it."""
 
+import contextlib
 import functools
 import os
 import sys
@@ -70,12 +71,20 @@ def tells_errors(command: Callable[Parameters, None]) -> Callable[Parameters, No
             _fail(str(error), 1)
         except KeyboardInterrupt:
             _fail("interrupted", 130)
-        except BrokenPipeError:
-            # The reader, such as `head`, has what it wanted; Python would complain once more when it closes stdout.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # the reader, such as `head`, has what it wanted
+            _abandon_output()
             raise typer.Exit(141) from None
+        except OSError as error:
+            if error.filename is None:  # such as a full disk behind standard output
+                _abandon_output()
+            _fail(str(error), 1)
 
     return told
+
+
+def _abandon_output() -> None:
+    """Lead standard output nowhere, else Python fails once more when it closes it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int) -> None:
@@ -482,6 +491,8 @@ def _open_lines(file: Path | None) -> Iterable[str]:
     from translate.data.corpora import iterate_lines, read_lines
 
     if file is None or str(file) == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed: name a file")
         return iterate_lines(sys.stdin.buffer, "standard input")
     return read_lines(file)
 
@@ -489,6 +500,8 @@ def _open_lines(file: Path | None) -> Iterable[str]:
 def _write_lines(lines: Iterable[str], output: Path | None) -> None:
     """Write lines as UTF-8 with `\\n`, whatever the locale; a file appears only when it is whole."""
     if output is None:
+        if sys.stdout is None:
+            raise RunError("standard output is closed: nowhere to write to")
         sys.stdout.flush()
         for line in lines:
             sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
@@ -501,6 +514,9 @@ def _write_lines(lines: Iterable[str], output: Path | None) -> None:
         temporary.replace(output)
     except OSError as error:
         raise RunError(f"{output}: cannot be written: {error.strerror}") from error
+    finally:  # whatever failed, also the reading; after a success there is none
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def _with_bar(translations: Iterable["Translation"], *, total: int | None) -> Iterable["Translation"]:

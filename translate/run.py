@@ -208,9 +208,12 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         save_file(
             {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary, dict(metadata)
         )
+        temporary.chmod(mode)  # as any new file's; safetensors lets the owner alone read its files
         _rename_durably(temporary, path)
     except (OSError, SafetensorError) as error:
         _remove(temporary)

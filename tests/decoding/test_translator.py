@@ -231,7 +231,7 @@ def test_truncation_is_flagged(toy: Toy, translator: MakeTranslator) -> None:
 
 
 def test_length_limit_by_hand(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """factor · source tokens + constant, the source's end symbol counted; reached exactly by a model that never ends."""
+    """factor · source tokens + constant, its end symbol counted; reached exactly by a model that never ends."""
     model = untrained(toy.tokenizers)
     layer = model.output
     endless = _Stub(layer, lambda hidden: layer(hidden).index_fill(1, torch.tensor([EOS_ID]), -1e4))
@@ -277,3 +277,12 @@ def test_other_positions_have_no_limit(toy: Toy, positions: str) -> None:
     config = DecodingConfig(beam_size=1, max_length_factor=0.0, max_length_constant=3)
     (translation,) = Translator(model, toy.tokenizers, config).translate([" ".join(["Hund"] * 400)])
     assert not translation.source_truncated and len(translation.ids) > 0
+
+
+def test_padding_and_the_start_symbol_are_never_generated(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = untrained(toy.tokenizers)
+    layer = model.output
+    fond = _Stub(layer, lambda hidden: layer(hidden).index_fill(1, torch.tensor([PAD_ID, BOS_ID]), 1e4))
+    monkeypatch.setattr(model, "output", fond)
+    for translation in Translator(model, toy.tokenizers, DecodingConfig(beam_size=3)).translate(toy.sources[:5]):
+        assert len(translation.ids) > 0 and not {PAD_ID, BOS_ID, EOS_ID} & set(translation.ids)

@@ -26,12 +26,12 @@ def translator() -> Translator:
     torch.manual_seed(1)
     config = Config.model_validate(
         {
-            "tokenizer": {"vocab_size": 290},
+            "tokenizer": {"vocab_size": 300},
             "model": {"d_model": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1},
         }
     )
     tokenizers = prepare_tokenizers(config.tokenizer, SOURCES, REFERENCES)
-    model = Transformer(config.model, source_vocab_size=290, target_vocab_size=290, pad_id=PAD_ID).eval()
+    model = Transformer(config.model, source_vocab_size=300, target_vocab_size=300, pad_id=PAD_ID).eval()
     return Translator(model, tokenizers, DecodingConfig(beam_size=2, max_length_factor=0.5, max_length_constant=3))
 
 
@@ -64,26 +64,28 @@ def test_evaluate_refuses_unequal_numbers(translator: Translator) -> None:
         evaluate(translator, SOURCES[:2], REFERENCES, CONFIG)
 
 
-def translation(text: str, **changes: object) -> Translation:
+def translation(text: str, **changes: bool) -> Translation:
     plain = Translation("Größe", text, [5], -1.5, -1.25, truncated=False, source_truncated=False)
-    return plain._replace(**changes)  # type: ignore[arg-type]
+    return plain._replace(**changes)
 
 
 def test_report_by_hand(tmp_path: Path) -> None:
-    translations = [translation("size"), translation(""), translation("é\u2028x", truncated=True, source_truncated=True)]
+    cut = translation("é\u2028x", truncated=True, source_truncated=True)
+    cut_source = translation("size", source_truncated=True)
+    translations = [translation("size", truncated=True), translation(""), cut, cut_source, cut_source]
     metrics = (Metric("BLEU", 12.5, Interval(10.0, 15.0), "case:mixed"), Metric("TER", 50.0, None, "tok:tercom"))
     directory = tmp_path / "evaluation" / "news"
     write_report(directory, Evaluation(translations, metrics), name="news", step=7, settings={"beam_size": 5})
-    assert (directory / "hypotheses.txt").read_bytes() == "size\n\né\u2028x\n".encode()
+    assert (directory / "hypotheses.txt").read_bytes() == "size\n\né\u2028x\nsize\nsize\n".encode()
     report = json.loads((directory / "report.json").read_text(encoding="utf-8"))
     assert report.pop("versions").keys() == {"translate", "python", "torch", "sentencepiece", "sacrebleu"}
     assert report == {
         "name": "news",
         "step": 7,
-        "num_lines": 3,
+        "num_lines": 5,
         "num_empty": 1,
-        "num_truncated": 1,
-        "num_source_truncated": 1,
+        "num_truncated": 2,
+        "num_source_truncated": 3,
         "metrics": [
             {"name": "BLEU", "score": 12.5, "interval": [10.0, 15.0], "signature": "case:mixed"},
             {"name": "TER", "score": 50.0, "interval": None, "signature": "tok:tercom"},

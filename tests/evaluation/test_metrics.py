@@ -59,15 +59,17 @@ def test_bleu_chrf_and_ter_by_hand() -> None:
     assert metrics["BLEU-lc"].score == pytest.approx(38.49816, abs=1e-4)
     # chrF2, on abcdef and abcdxfgh. Matches of 1 to 6 characters: 5 3 2 1 0 0, of 6 5 4 3 2 1 in the hypothesis and
     # 8 7 6 5 4 3 in the reference. Mean precision (5/6 + 3/5 + 2/4 + 1/3) / 6 = 0.3777778, mean recall
-    # (5/8 + 3/7 + 2/6 + 1/5) / 6 = 0.2644841; F = 5 P R / (4 P + R) = 0.2813621.
-    assert metrics["chrF"].score == pytest.approx(28.13621, abs=1e-4)
+    # (5/8 + 3/7 + 2/6 + 1/5) / 6 = 0.2644841; F = 5 P R / (4 P + R) = 0.2813598.
+    assert metrics["chrF"].score == pytest.approx(28.13598, abs=1e-4)
     # TER: e becomes x, and g and h are put in: 3 edits for 8 words.
     assert metrics["TER"].score == pytest.approx(37.5)
 
 
 def test_bleu_is_of_the_corpus_and_not_a_mean_of_sentences() -> None:
     # a b c d | e f g h against a b c d | e f x h: 7/8, 4/6 (ab bc cd, ef), 2/4 (abc bcd), 1/2 (abcd): product 7/48.
-    assert by_name(["a b c d", "e f g h"], ["a b c d", "e f x h"])["BLEU"].score == pytest.approx(100 * (7 / 48) ** 0.25)
+    assert by_name(["a b c d", "e f g h"], ["a b c d", "e f x h"])["BLEU"].score == pytest.approx(
+        100 * (7 / 48) ** 0.25
+    )
 
 
 def test_signatures_say_what_was_computed() -> None:
@@ -101,9 +103,7 @@ def test_equals_the_command_line_of_sacrebleu(tmp_path: Path) -> None:
     for name, metric in ours.items():
         assert 5.0 < metric.score < 95.0
         assert metric.score == pytest.approx(theirs[name]["score"], abs=1e-6), name
-        assert metric.signature == theirs[name]["signature"].replace(f"{name}|", "") or (
-            set(metric.signature.split("|")) == set(theirs[name]["signature"].split("|"))
-        )
+        assert metric.signature == theirs[name]["signature"]
         assert metric.interval is not None
         mean, half = theirs[name]["confidence_mean"], theirs[name]["confidence_var"]
         assert metric.interval == pytest.approx((mean - half, mean + half), abs=1e-5), name
@@ -123,8 +123,19 @@ def test_intervals_hold_the_score_and_come_again() -> None:
     assert (narrow.high - narrow.low) < 0.6 * (wide.high - wide.low)  # about a third, with nine times the lines
 
 
+def test_intervals_of_hopeless_translations() -> None:
+    """sacreBLEU 2.6 computes the resamples partly in float, partly in float32, and fails by itself."""
+    hypotheses = ["x y", "", "q", "z z z", "a b"]
+    references = ["A dog runs.", "", "The street is green.", "Two dogs sleep.", "A dog sleeps in the grass."]
+    for metric in by_name(hypotheses, references, bootstrap_samples=10).values():
+        assert metric.interval is not None
+        assert {type(metric.score), *map(type, metric.interval)} == {float}  # which JSON can hold
+
+
 def test_no_interval_unless_wanted() -> None:
-    assert all(metric.interval is None for metric in by_name(REFERENCES, REFERENCES).values())
+    for samples in (0, 1):
+        metrics = by_name(damaged(REFERENCES), REFERENCES, bootstrap_samples=samples)
+        assert all(metric.interval is None for metric in metrics.values())
     metrics = score_translations(REFERENCES, REFERENCES, EvaluationConfig(), with_interval=False)
     assert all(metric.interval is None and "bs:" not in metric.signature for metric in metrics)
 
@@ -150,7 +161,7 @@ def test_no_lines() -> None:
 
 def test_empty_translations_and_references_have_a_score() -> None:
     metrics = by_name(["", "the dog"], ["the cat", ""])
-    assert all(0.0 <= metric.score for metric in metrics.values())
+    assert all(metric.score >= 0.0 for metric in metrics.values())
     assert by_name([""], ["the dog"])["BLEU"].score == 0.0
     assert by_name([""], ["the dog"])["TER"].score == 100.0
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from translate.config import ModelConfig
 from translate.model import Transformer
+from translate.model.attention import MultiHeadAttention
 from translate.model.positions import (
     LearnedPositions,
     RelativePositions,
@@ -127,6 +128,23 @@ def test_rotary_scores_see_the_distance_alone(shift: int) -> None:
     here = scores(2, 5)
     torch.testing.assert_close(scores(2 + shift, 5 + shift), here, rtol=0, atol=1e-5)
     assert (scores(2 + shift, 5) - here).abs().max() > 0.1  # the same check sees a shift of one side
+
+
+def test_rotary_attention_sees_the_distance_alone_and_turns_no_values() -> None:
+    """Query and key are both turned: wherever the sentence stands, attention is the same; by hand from the weights."""
+    attention = MultiHeadAttention(d_model=30, num_heads=3).double()
+    positions = RotaryPositions(head_dim=10).double()
+    hidden = torch.randn(2, 7, 30, dtype=torch.float64)
+    here = attention(hidden, relation=positions.relate(start=0, length=7))
+    there = attention(hidden, relation=positions.relate(start=101, length=7))
+    torch.testing.assert_close(there, here, rtol=0, atol=1e-6)
+    assert (attention(hidden) - here).abs().max() > 1e-3
+
+    projected = attention.input_projection(hidden).unflatten(-1, (3, 3, 10)).permute(2, 0, 3, 1, 4)
+    query, key, value = projected.detach()
+    weights = (turned(query, start=0) @ turned(key, start=0).transpose(-2, -1) / math.sqrt(10)).softmax(dim=-1)
+    expected = attention.output_projection((weights @ value).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(here, expected, rtol=0, atol=1e-6)
 
 
 def test_rotary_needs_pairs() -> None:

@@ -109,7 +109,7 @@ def test_padding_has_no_gradient() -> None:
 
 
 def check_no_peeking(model: Transformer) -> None:
-    """The gradient of each position's logits to each later target embedding is exactly zero, to the others it is not."""
+    """The gradient of a position's logits to every later target embedding is exactly zero, and to no other one."""
     embedded: list[Tensor] = []
     hook = model.decoder.embedder.register_forward_hook(lambda module, args, output: embedded.append(output))
     source, target = padded([some_ids(5), some_ids(3)]), padded([some_ids(7), some_ids(7)])
@@ -298,6 +298,16 @@ def test_each_dropout_stands_in_its_places(place: str, expected: int) -> None:
     assert len(rates) == 2 + 13 + 8 + 5
     assert sum(rate == 0.37 for rate in rates) == expected
     assert sum(rate == 0.0 for rate in rates) == 28 - expected
+
+
+def test_the_sum_of_embeddings_and_positions_is_dropped_out() -> None:
+    model = build(dropout=0.5)
+    ids = padded([some_ids(29)])
+    for embedder in (model.encoder.embedder, model.decoder.embedder):
+        whole, dropped = embedder.eval()(ids), embedder.train()(ids)
+        kept = dropped != 0.0
+        assert 0.4 < kept.double().mean() < 0.6
+        torch.testing.assert_close(dropped[kept], 2 * whole[kept])
 
 
 # --- log-probabilities

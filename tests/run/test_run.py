@@ -1,4 +1,4 @@
-"""A run directory: written whole or not at all, read back as it was, and refused with a reason where it is not right."""
+"""A run directory: written whole or not at all, read back as it was, and refused with a reason if it is not right."""
 
 import json
 import re
@@ -155,6 +155,11 @@ def test_an_average_of_the_weights_comes_first(run: RunDirectory, model: Transfo
     write_tensors(run.checkpoint("last"), tensors | {"random.cpu": torch.get_rng_state()}, {"step": "5"})
     loaded = load_run(run.path, checkpoint="last").model
     assert torch.equal(loaded.output.weight, average.output.weight)
+
+
+def test_whoever_may_read_the_config_may_read_the_weights(run: RunDirectory) -> None:
+    """safetensors makes files that their owner alone can read; a run is also for colleagues and servers."""
+    assert run.checkpoint("best").stat().st_mode == run.config.stat().st_mode
 
 
 # Refused

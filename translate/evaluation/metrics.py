@@ -1,7 +1,7 @@
 """BLEU, chrF and TER of plain, detokenised text, computed by sacreBLEU and carrying its signatures."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.bleu import BLEU
@@ -64,10 +64,23 @@ def score_translations(
 def _score(
     name: str, scorer: SacreMetric, hypotheses: Sequence[str], references: Sequence[str], samples: int
 ) -> Metric:
+    _give_plain_floats(scorer)
     # sacreBLEU's own default for "no resampling" is 1.
     result = scorer.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples or 1)
     interval = None
-    if samples:
+    if samples > 1:
         mean, half = float(result._mean), float(result._ci)  # NumPy's floats are not JSON's
         interval = Interval(mean - half, mean + half)
     return Metric(name, float(result.score), interval, str(scorer.get_signature()))
+
+
+def _give_plain_floats(scorer: SacreMetric) -> None:
+    """sacreBLEU 2.6 computes some resamples in float and some in numpy's float32, of which it cannot take the mean."""
+    compute = scorer._compute_score_from_stats
+
+    def computed(stats: Any) -> Any:
+        result = compute(stats)
+        result.score = float(result.score)
+        return result
+
+    scorer._compute_score_from_stats = computed  # type: ignore[method-assign]

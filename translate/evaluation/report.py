@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from translate.errors import RunError
 from translate.evaluation.evaluate import Evaluation
 from translate.run import write_text
 from translate.versions import package_versions
@@ -20,7 +21,10 @@ def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: in
     Raises:
         RunError: They cannot be written.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{directory}: cannot be written: {error.strerror}") from error
     translations = evaluation.translations
     write_text(directory / "hypotheses.txt", "".join(f"{translation.text}\n" for translation in translations))
     report = {

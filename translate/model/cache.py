@@ -27,7 +27,9 @@ class DecoderCache(NamedTuple):
     memory_visible: Bool[Tensor, "batch 1 1 source"]
     length: int  # target positions that it holds
 
-    def select(self, *, hypotheses: Int[Tensor, " new_rows"], sentences: Int[Tensor, " new_batch"] | None) -> "DecoderCache":
+    def select(
+        self, *, hypotheses: Int[Tensor, " new_rows"], sentences: Int[Tensor, " new_batch"] | None
+    ) -> "DecoderCache":
         """The cache of chosen hypotheses: reordered, repeated or left out.
 
         Args:

@@ -1,0 +1,71 @@
+"""A run that `translate train` itself has made, and the command in this process."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from translate.cli import app
+
+GERMAN = [
+    "Ein Hund läuft durch den Schnee.",
+    "Zwei Männer stehen am Herd und kochen.",
+    "Die Straße ist grün und größer.",
+    "Ein Mädchen klettert in ein Haus.",
+    "Viele Büsche wachsen im Garten.",
+]
+ENGLISH = [
+    "A dog runs through the snow.",
+    "Two men stand at the stove and cook.",
+    "The street is green and bigger.",
+    "A girl climbs into a house.",
+    "Many bushes grow in the garden.",
+]
+CONFIG = """\
+data:
+  train: [{kind: text, source: train.de, target: train.en}]
+  validation: {kind: text, source: valid.de, target: valid.en}
+  test: {first: {kind: text, source: valid.de, target: valid.en}, second: {kind: text, source: one.de, target: one.en}}
+tokenizer: {vocab_size: 340}
+model: {d_model: 8, num_heads: 2, d_ff: 16, num_encoder_layers: 1, num_decoder_layers: 1}
+training: {max_steps: 3, validate_every: 2, log_every: 2, batch_tokens: 200, warmup_steps: 2, device: cpu, threads: 1}
+decoding: {beam_size: 2, max_length_factor: 0.2, max_length_constant: 3, device: cpu}
+evaluation: {bootstrap_samples: 10}
+"""
+
+Translate = Callable[..., Result]
+
+
+@pytest.fixture(scope="session")
+def translate() -> Translate:
+    """Runs the command in this process; an exception other than its own exit is the test's failure."""
+
+    def run(*arguments: str | Path, stdin: bytes | None = None) -> Result:
+        return CliRunner().invoke(
+            app, [str(argument) for argument in arguments], input=stdin, prog_name="translate", catch_exceptions=False
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("corpus")
+    for name, number in [("train", 5), ("valid", 3), ("one", 1)]:
+        for language, lines in [("de", GERMAN), ("en", ENGLISH)]:
+            text = "".join(f"{line}\n" for line in lines[:number])
+            (directory / f"{name}.{language}").write_text(text, encoding="utf-8")
+    (directory / "tiny.yaml").write_text(CONFIG)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def trained(translate: Translate, corpus: Path) -> Result:
+    return translate("train", corpus / "tiny.yaml", "--run", corpus / "run")
+
+
+@pytest.fixture(scope="session")
+def run(trained: Result, corpus: Path) -> Path:
+    assert trained.exit_code == 0, trained.output
+    return corpus / "run"

@@ -1,0 +1,168 @@
+"""`translate eval` in its three modes, and `translate tokenizer`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sacrebleu
+from typer.testing import Result
+
+from translate.data.tokenizer import read_tokenizer
+
+Translate = Callable[..., Result]
+
+
+def test_eval_of_all_test_sets(translate: Translate, run: Path, corpus: Path) -> None:
+    result = translate("eval", run, "--samples", "2")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    heads = [line for line in lines if ", best checkpoint (step " in line]
+    assert [head.split(",")[0] for head in heads] == ["first", "second"]
+    assert "beam 2: 3 lines, " in heads[0] and "beam 2: 1 lines, " in heads[1]
+    assert [line.split()[0] for line in lines if "|version:" in line] == ["BLEU", "BLEU-lc", "chrF", "TER"] * 2
+    assert result.stdout.count("  source:      ") == 2 + 1
+    sources = (corpus / "valid.de").read_text(encoding="utf-8").splitlines()
+    assert f"  source:      {sources[0]}\n" in result.stdout
+    for name, number in [("first", 3), ("second", 1)]:
+        kept = run / "evaluation" / name
+        assert (kept / "hypotheses.txt").read_bytes().count(b"\n") == number
+        assert json.loads((kept / "report.json").read_text())["num_lines"] == number
+
+
+def test_eval_of_one_set(translate: Translate, run: Path) -> None:
+    result = translate("eval", run, "--set", "validation", "--beam-size", "1", "--checkpoint", "last")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("validation, last checkpoint (step 3), beam 1: 3 lines")
+    report = json.loads((run / "evaluation" / "validation" / "report.json").read_text())
+    assert report["decoding"]["beam_size"] == 1 and report["step"] == 3
+
+
+def test_eval_of_two_files(translate: Translate, run: Path, corpus: Path) -> None:
+    result = translate("eval", run, "--source", corpus / "train.de", "--reference", corpus / "train.en")
+    assert result.exit_code == 0 and result.stdout.startswith("train, best checkpoint")
+    hypotheses = run / "evaluation" / "train" / "hypotheses.txt"
+    assert hypotheses.read_bytes() == translate("decode", run, corpus / "train.de").stdout_bytes
+
+    # The kept hypotheses, scored without the run, have the same scores.
+    again = translate("eval", "--hypotheses", hypotheses, "--reference", corpus / "train.en")
+    assert again.exit_code == 0
+    scores = [line.split()[:2] for line in result.stdout.splitlines()[1:]]
+    assert scores == [line.split()[:2] for line in again.stdout.splitlines()]
+
+
+def test_eval_of_hypotheses(translate: Translate, tmp_path: Path) -> None:
+    hypotheses, references = ["The dog run.", "a cat sat on the mat"], ["The dog runs.", "A cat sat on the mat."]
+    (tmp_path / "hypotheses").write_text("\n".join(hypotheses))
+    (tmp_path / "references").write_text("\n".join(references))
+    result = translate("eval", "--hypotheses", tmp_path / "hypotheses", "--reference", tmp_path / "references")
+    assert result.exit_code == 0 and result.stderr == ""
+    expected = {
+        "BLEU": sacrebleu.corpus_bleu(hypotheses, [references]).score,
+        "BLEU-lc": sacrebleu.corpus_bleu(hypotheses, [references], lowercase=True).score,
+        "chrF": sacrebleu.corpus_chrf(hypotheses, [references]).score,
+        "TER": sacrebleu.corpus_ter(hypotheses, [references]).score,
+    }
+    printed = {line.split()[0]: line.split()[1] for line in result.stdout.splitlines()}
+    assert printed == {name: f"{score:.2f}" for name, score in expected.items()}
+    assert all("[" in line and f"version:{sacrebleu.__version__}" in line for line in result.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "name a run directory, or --hypotheses F --reference F"),
+        (["--reference", "F"], "name a run directory, or --hypotheses F --reference F"),
+        (["RUN", "--source", "F"], "--source and --reference go together, and not with --set"),
+        (["RUN", "--reference", "F"], "--source and --reference go together, and not with --set"),
+        (["RUN", "--source", "F", "--reference", "F", "--set", "first"], "--source and --reference go together"),
+        (["--hypotheses", "F"], "--hypotheses goes with --reference alone"),
+        (["RUN", "--hypotheses", "F", "--reference", "F"], "--hypotheses goes with --reference alone"),
+        (["--hypotheses", "F", "--reference", "F", "--set", "first"], "--hypotheses goes with --reference alone"),
+        (["--hypotheses", "F", "--reference", "F", "--source", "F"], "--hypotheses goes with --reference alone"),
+        (["RUN", "--set", "third"], "--set third: the run's sets are first, second, validation"),
+        (["RUN", "--source", "nowhere.de", "--reference", "F"], "nowhere.de: no such file"),
+        (["nowhere"], "nowhere: no such run directory"),
+    ],
+)
+def test_wrong_combinations(translate: Translate, run: Path, corpus: Path, arguments: list[str], message: str) -> None:
+    real = {"RUN": str(run), "F": str(corpus / "train.en")}
+    result = translate("eval", *(real.get(argument, argument) for argument in arguments))
+    assert result.exit_code == 2 and result.stdout == ""
+    assert result.stderr.startswith("translate: ") and message in result.stderr
+
+
+def test_hypotheses_and_references_must_pair(translate: Translate, corpus: Path) -> None:
+    one, many = corpus / "one.en", corpus / "train.en"
+    result = translate("eval", "--hypotheses", one, "--reference", many)
+    assert result.exit_code == 2
+    assert result.stderr == f"translate: {one} has 1 lines and {many} has 5: they must pair line by line\n"
+
+
+def test_nothing_to_score(translate: Translate, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("")
+    result = translate("eval", "--hypotheses", tmp_path / "empty", "--reference", tmp_path / "empty")
+    assert (result.exit_code, result.stderr) == (2, "translate: there are no lines to score\n")
+
+
+# tokenizer
+
+
+@pytest.fixture(scope="module")
+def model(translate: Translate, corpus: Path) -> Path:
+    path = corpus / "joint.model"
+    arguments = [corpus / "train.de", corpus / "train.en", "--output", path, "--vocab-size", "330"]
+    result = translate("tokenizer", "train", *arguments)
+    assert (result.exit_code, result.stderr) == (0, f"{path}: 330 subwords from 10 lines\n"), result.output
+    return path
+
+
+@pytest.mark.parametrize("options", [[], ["--ids"]])
+def test_encode_and_decode(translate: Translate, model: Path, corpus: Path, options: list[str]) -> None:
+    text = (corpus / "train.de").read_bytes() + "\nEin 🦄 größer\n".encode()
+    encoded = translate("tokenizer", "encode", model, *options, stdin=text)
+    assert encoded.exit_code == 0
+    tokenizer = read_tokenizer(model)
+    for line, tokens in zip(text.decode().split("\n"), encoded.stdout.split("\n"), strict=True):
+        ids = tokenizer.encode(line)
+        assert tokens == " ".join(map(str, ids) if options else tokenizer.pieces(ids))
+    decoded = translate("tokenizer", "decode", model, stdin=encoded.stdout_bytes)
+    assert (decoded.exit_code, decoded.stdout_bytes) == (0, text)
+    from_file = translate("tokenizer", "encode", model, corpus / "train.de", *options)
+    assert encoded.stdout_bytes.startswith(from_file.stdout_bytes)
+
+
+def test_tokenizer_of_a_run(translate: Translate, run: Path) -> None:
+    for side in ("source", "target"):
+        result = translate("tokenizer", "encode", run, "--side", side, stdin="Ein Hund läuft.\n".encode())
+        assert result.exit_code == 0
+        decoded = translate("tokenizer", "decode", run, "--side", side, stdin=result.stdout_bytes)
+        assert decoded.stdout == "Ein Hund läuft.\n"
+
+
+@pytest.mark.parametrize("text, token", [("▁ quark", "quark"), ("5 330", "330"), ("5 ▁Ein", "5")])
+def test_an_unknown_subword(translate: Translate, model: Path, text: str, token: str) -> None:
+    result = translate("tokenizer", "decode", model, stdin=f"{text}\n".encode())
+    assert result.exit_code == 2
+    assert result.stderr == f"translate: {model}: '{token}' is not in its vocabulary of 330 subwords\n"
+
+
+def test_what_a_tokenizer_cannot_be(translate: Translate, corpus: Path, tmp_path: Path) -> None:
+    for arguments, message in [
+        (["encode", corpus / "train.de"], f"{corpus / 'train.de'}: is no SentencePiece model"),
+        (
+            ["encode", tmp_path / "nowhere"],
+            f"{tmp_path / 'nowhere'}: the SentencePiece model cannot be read (No such file",
+        ),
+        (["encode", tmp_path], f"{tmp_path / 'tokenizer'}: has no tokenizer"),
+        (["train", corpus / "nowhere.de", "-o", tmp_path / "x.model"], f"{corpus / 'nowhere.de'}: no such file"),
+        (["train", corpus / "train.de", "-o", tmp_path / "x.model"], "tokenizer.vocab_size = 8000 is too large"),
+        (
+            ["train", corpus / "train.de", "-o", tmp_path / "x" / "x.model", "--vocab-size", "300"],
+            f"{tmp_path / 'x' / 'x.model'}: cannot be written: No such file or directory",
+        ),
+    ]:
+        result = translate("tokenizer", *arguments, stdin=b"Hund\n")
+        assert result.exit_code == 2 and result.stdout == ""
+        assert message in result.stderr, result.stderr
+    assert list(tmp_path.iterdir()) == []
