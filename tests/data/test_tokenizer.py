@@ -258,9 +258,7 @@ def test_joint_and_separate_are_saved_and_loaded(tmp_path: Path) -> None:
     (tmp_path / "joint" / "source.model").touch()
     with pytest.raises(InputError, match=r"joint: has joint\.model beside source\.model or target\.model"):
         load_tokenizers(tmp_path / "joint")
-    with pytest.raises(
-        InputError, match=r": has no tokenizer: neither joint\.model nor source\.model and target"
-    ):
+    with pytest.raises(InputError, match=r": has no tokenizer: neither joint\.model nor source\.model and target"):
         load_tokenizers(tmp_path)
 
 

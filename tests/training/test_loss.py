@@ -12,8 +12,8 @@ PAD = 0
 
 
 def test_two_tokens_by_hand() -> None:
-    # One target, of two tokens with probabilities 3/4 and 1/4: without smoothing -ln(3/4); with smoothing 0.2 the target
-    # distribution is (0.9, 0.1).
+    # One target, of two tokens with probabilities 3/4 and 1/4: without smoothing -ln(3/4); with smoothing 0.2 the
+    # target distribution is (0.9, 0.1).
     logits = torch.tensor([[math.log(1.0), math.log(3.0)]])
     target = torch.tensor([1])
     plain = label_smoothed_loss(logits, target, smoothing=0.0, pad_id=PAD)
@@ -59,3 +59,12 @@ def test_half_precision_logits_are_summed_in_fp32() -> None:
 def test_refuses_smoothing_that_is_no_probability(smoothing: float) -> None:
     with pytest.raises(ValueError, match=f"smoothing = {smoothing} must be at least 0 and less than 1"):
         label_smoothed_loss(torch.zeros(1, 2), torch.tensor([1]), smoothing=smoothing, pad_id=PAD)
+
+
+def test_gradient_by_finite_differences_over_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("translate.training.loss._chunk_rows", lambda vocab_size: 3)
+    logits = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
+    targets = torch.tensor([1, 2, PAD, 3, 4, 1, PAD])
+    assert torch.autograd.gradcheck(
+        lambda x: label_smoothed_loss(x, targets, smoothing=0.1, pad_id=PAD).nats, (logits,), fast_mode=False
+    )

@@ -51,7 +51,9 @@ def test_state_goes_out_and_in(kind: str) -> None:
     step(model, optimizer, 1)
     step(model, optimizer, 2)
     weights, saved = model.state_dict(), optimizer_tensors(optimizer, model)
-    assert set(saved) == {f"{name}/{entry}" for name in ("weight", "bias") for entry in ("step", "exp_avg", "exp_avg_sq")}
+    assert set(saved) == {
+        f"{name}/{entry}" for name in ("weight", "bias") for entry in ("step", "exp_avg", "exp_avg_sq")
+    }
     other_model, other_optimizer = build(kind)
     other_model.load_state_dict(weights)
     set_optimizer_tensors(other_optimizer, other_model, saved)

@@ -153,11 +153,10 @@ def test_stops_after_max_epochs(digits: Digits, tmp_path: Path) -> None:
 
 
 def test_stops_early_and_keeps_the_best(digits: Digits, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # A rate of 0 but for the first step: nothing gets better after the first validation.
-    config = digits(
-        "training.schedule=linear", "training.learning_rate=1e-9", "training.max_steps=100", "training.validate_every=2",
-        "training.patience=3", "training.best_metric=bleu",
-    )  # fmt: skip
+    # At this rate nothing gets better after the first validation.
+    unchanging = ("training.learning_rate=1e-9", "training.schedule=constant")
+    stopping = ("training.max_steps=100", "training.validate_every=2", "training.patience=3")
+    config = digits(*unchanging, *stopping)
     run_training(config, tmp_path / "run")
     validations = [record["step"] for record in metrics(tmp_path / "run") if record["kind"] == "validation"]
     assert validations == [2, 4, 6, 8]

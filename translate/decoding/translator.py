@@ -12,6 +12,7 @@ from translate.config import DecodingConfig
 from translate.data.batching import EncodedPair, batch_by_tokens, collate, collate_sources
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
 from translate.decoding.beam import Hypothesis, beam_search, length_penalty
+from translate.errors import RunError
 from translate.model import Transformer, log_probabilities
 from translate.model.cache import DecoderCache
 
@@ -22,7 +23,7 @@ class Translation(NamedTuple):
     source: str
     text: str
     ids: list[int]  # subwords of `text`
-    log_prob: float  # nats: what `Translator.score` gives for `ids`
+    log_prob: float  # nats, of `ids` and the end symbol, if the search came to it: what `Translator.score` gives
     score: float  # log_prob divided by the length penalty
     truncated: bool  # the search reached the maximum length before the end symbol
     source_truncated: bool  # the source was cut to the positions that the model has
@@ -134,7 +135,11 @@ class Translator:
         return self.tokenizers.target.decode(ids).replace("\r", " ").replace("\n", " ")
 
     def _search(self, source_ids: list[list[int]]) -> list[Hypothesis]:
-        """The best hypothesis of each sentence of a batch."""
+        """The best hypothesis of each sentence of a batch.
+
+        Raises:
+            RunError: The model's weights are not finite.
+        """
         config = self.config
         with torch.inference_mode():
             ids = collate_sources(source_ids).to(self.model.device)
@@ -152,6 +157,8 @@ class Translator:
                 start_id=BOS_ID,
                 end_id=EOS_ID,
             )
+        if not all(results):
+            raise RunError("the model gives no probability to any word: its weights are not finite")
         return [hypotheses[0] for hypotheses in results]
 
 

@@ -32,7 +32,7 @@ def choose_test_sets(
         InputError: No such set, or its files cannot be used.
     """
     if source is not None and reference is not None:
-        return [_read(source.stem, TextCorpus(source=source, target=reference), key="--source and --reference")]
+        return [_read(source.name, TextCorpus(source=source, target=reference), key="--source and --reference")]
     corpora = {name: (f"data.test.{name}", corpus) for name, corpus in config.data.test.items()}
     if name is None:
         if not corpora:

@@ -144,7 +144,6 @@ class Transformer(nn.Module):
         initialize(self, config.initialization)
         if config.tie_embeddings != "none":
             self.output.weight = target_tokens.weight
-            initialize(target_tokens, config.initialization)  # the output layer's draw must not stand in the embedding
         self.config = config
 
     def forward(

@@ -1,0 +1,81 @@
+"""README and docs cannot rot: their commands are run, their links lead somewhere, the drawing shows every file."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from translate.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DRAWING = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
+
+# A training of the README, made short.
+SHORT = [
+    "model.d_model=16",
+    "model.d_ff=16",
+    "training.max_steps=2",
+    "training.validate_every=2",
+    "decoding.beam_size=2",
+]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = {words[1] for words in commands() if words[0] == "make"}
+    assert {"demo", "test"} <= targets
+    assert all(re.search(rf"^{target}:", makefile, flags=re.MULTILINE) for target in targets)
+
+
+def test_a_model_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The README's config and commands, one after the other, and then its Python."""
+    for name, first, last in (("train", 0, 400), ("valid", 400, 410), ("news", 410, 420)):
+        for side in ("de", "en"):
+            lines = (ROOT / "data" / f"train.{side}").read_text(encoding="utf-8").split("\n")[first:last]
+            (tmp_path / f"{name}.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    translated = [words for words in commands() if words[0] == "translate" and "multi30k-local" not in words]
+    assert [words[1] for words in translated].count("train") == 2
+    for _, *words in translated:
+        redirected = words[words.index(">") + 1] if ">" in words else None
+        words = words[: words.index(">")] if redirected else words
+        if words[0] == "train":
+            words = [*words[:2], *SHORT, *words[2:]]
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, f"{words}: {result.output}"
+        if redirected:
+            Path(redirected).write_text(result.stdout, encoding="utf-8")
+    assert (tmp_path / "output.en").read_text(encoding="utf-8").count("\n") == 10
+    for code in blocks("python"):
+        exec(code, globals())
+
+
+def test_links_lead_somewhere() -> None:
+    for document in (ROOT / "README.md", ROOT / "docs" / "architecture.md"):
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_tests_named_by_the_contracts_exist() -> None:
+    named = set(re.findall(r"`(tests/[\w/]+\.py)`", README))
+    assert len(named) >= 6
+    assert all((ROOT / name).is_file() for name in named)
+
+
+def test_the_drawing_shows_every_file_and_no_other() -> None:
+    drawn = {(ROOT / "docs" / target).resolve() for target in re.findall(r'href="([^"]+)"', DRAWING)}
+    written = {path for path in (ROOT / "translate").rglob("*.py") if not path.name.startswith("__")}
+    assert drawn == written
