@@ -52,7 +52,7 @@ def test_evaluate_shows_its_progress(translator: Translator) -> None:
         SOURCES,
         REFERENCES,
         CONFIG,
-        with_interval=False,
+        effort="quick",
         watch=lambda stream: (seen.append(each) or each for each in stream),
     )
     assert seen == evaluation.translations
@@ -105,11 +105,11 @@ def test_evaluate_test_set_keeps_its_report(tmp_path: Path, translator: Translat
     config = Config()
     write_pair(tmp_path, "news", SOURCES, REFERENCES)
     (test_set,) = choose_test_sets(config, source=tmp_path / "news.de", reference=tmp_path / "news.en", name=None)
-    assert test_set == ("news", SOURCES, REFERENCES)
+    assert test_set == ("news.de", SOURCES, REFERENCES)
     run = RunDirectory(tmp_path / "run")
     for _ in range(2):  # the second replaces the first
         evaluation = evaluate_test_set(translator, test_set, CONFIG, run=run, step=3)
-        kept = tmp_path / "run" / "evaluation" / "news"
+        kept = tmp_path / "run" / "evaluation" / "news.de"
         hypotheses = (kept / "hypotheses.txt").read_text(encoding="utf-8").split("\n")
         assert hypotheses == [*(each.text for each in evaluation.translations), ""]
         report = json.loads((kept / "report.json").read_text(encoding="utf-8"))

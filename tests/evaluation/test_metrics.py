@@ -136,7 +136,7 @@ def test_no_interval_unless_wanted() -> None:
     for samples in (0, 1):
         metrics = by_name(damaged(REFERENCES), REFERENCES, bootstrap_samples=samples)
         assert all(metric.interval is None for metric in metrics.values())
-    metrics = score_translations(REFERENCES, REFERENCES, EvaluationConfig(), with_interval=False)
+    metrics = score_translations(REFERENCES, REFERENCES, EvaluationConfig(), effort="quick")
     assert all(metric.interval is None and "bs:" not in metric.signature for metric in metrics)
 
 

@@ -1,7 +1,7 @@
 """Translate and score: the one code path of validation during training and of `translate eval` afterwards."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from translate.config import EvaluationConfig
 from translate.decoding import Translation, Translator
@@ -25,20 +25,18 @@ def evaluate(
     references: Sequence[str],
     config: EvaluationConfig,
     *,
-    with_interval: bool = True,
+    effort: Literal["quick", "full"] = "full",
     watch: Callable[[Iterable[Translation]], Iterable[Translation]] = iter,
 ) -> Evaluation:
     """Translate the sources and score the detokenised translations against the references.
 
     Args:
-        with_interval: Whether to compute bootstrap intervals.
+        effort: As `score_translations` takes it.
         watch: Wraps the stream of translations, to show progress.
 
     Raises:
         InputError: Different numbers of lines, or none.
     """
     translations = list(watch(translator.translate_stream(sources)))
-    metrics = score_translations(
-        [translation.text for translation in translations], references, config, with_interval=with_interval
-    )
+    metrics = score_translations([translation.text for translation in translations], references, config, effort=effort)
     return Evaluation(translations, metrics)

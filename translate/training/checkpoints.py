@@ -73,6 +73,8 @@ def restore_last(
         for name, tensor in average.tensors.items():
             tensor.copy_(saved_average[name])
     random = with_prefix(tensors, RANDOM_PREFIX)
+    if "cpu" not in random:
+        raise RunError(f"{file}: has no state of the random generator")
     torch.set_rng_state(random["cpu"])
     if "cuda" in random and torch.cuda.is_available():
         torch.cuda.set_rng_state(random["cuda"])

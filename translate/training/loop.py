@@ -73,7 +73,7 @@ class Trainer:
         for group in self._steps():
             result = self._train_step(group)
             progress.window.add(result)
-            self.tracker.advance(loss=result.loss)
+            self.tracker.advance(loss=result.loss, tokens_per_second=self._tokens_per_second())
             if progress.step % settings.log_every == 0:
                 self._log()
             if progress.step % settings.validate_every == 0:
@@ -159,12 +159,12 @@ class Trainer:
         )
 
     def _log(self) -> None:
-        progress, now = self.progress, time.perf_counter()
+        progress = self.progress
         means = progress.window.means()
         progress.window = LogWindow()
         rate = learning_rate(progress.step, self.settings, d_model=self.config.model.d_model)
-        speed = (progress.target_tokens - self._logged_tokens) / (now - self._logged_at)
-        self._logged_at, self._logged_tokens = now, progress.target_tokens
+        speed = self._tokens_per_second()
+        self._logged_at, self._logged_tokens = time.perf_counter(), progress.target_tokens
         self.tracker.record(
             {
                 "kind": "train",
@@ -180,6 +180,10 @@ class Trainer:
                 f" rate {rate:.1e}, {speed:.0f} target tokens/s"
             ),
         )
+
+    def _tokens_per_second(self) -> float:
+        """Target tokens a second since the last log entry; the time of validations does not count."""
+        return (self.progress.target_tokens - self._logged_tokens) / (time.perf_counter() - self._logged_at)
 
     def _validate(self) -> None:
         progress, average = self.progress, self.average

@@ -56,10 +56,10 @@ class Tracker:
         else:
             print(text, file=self._stream, flush=True)
 
-    def advance(self, *, loss: float) -> None:
-        """One more step is done."""
+    def advance(self, *, loss: float, tokens_per_second: float) -> None:
+        """One more step is done; the bar shows its loss, the speed since the last log entry, and the time left."""
         if self._is_terminal:
-            self._bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
+            self._bar.set_postfix_str(f"loss {loss:.3f}, {tokens_per_second:.0f} target tokens/s", refresh=False)
             self._bar.update()
 
     def record(self, record: Record, *, summary: str) -> None:
@@ -74,10 +74,7 @@ class Tracker:
             for name, value in record.items():
                 if isinstance(value, int | float) and name != "step":
                     self._writer.add_scalar(f"{record['kind']}/{name}", value, record["step"])
-        if self._is_terminal and record["kind"] == "train":
-            self._bar.set_postfix_str(summary, refresh=False)
-        else:
-            self.say(f"step {record['step']}: {summary}")
+        self.say(f"step {record['step']}: {summary}")
 
     def close(self) -> None:
         """Finish the files."""

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import torch
 
-from translate.config import Config, read_resolved_config
+from translate.config import Config, read_resolved_config, resolved_yaml
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import TrainingBatches
 from translate.data.tokenizer import Tokenizers, load_tokenizers
 from translate.data.tokenizer_training import prepare_tokenizers
 from translate.errors import InputError
 from translate.model.device import choose_device, choose_precision
-from translate.run import RunDirectory, build_model, create_run, open_run, refuse_existing_run
+from translate.run import RunDirectory, build_model, create_run, open_run, refuse_existing_run, write_text
 from translate.training.average import AveragedWeights
 from translate.training.checkpoints import restore_last
 from translate.training.loop import Trainer
@@ -23,19 +23,18 @@ from translate.training.progress import Progress
 from translate.training.tracking import Tracker
 
 # A continued run may end later, or say more or less of itself; anything else would make it another training.
-MAY_CHANGE = {
-    "max_steps",
-    "max_epochs",
-    "validate_every",
-    "save_every",
-    "log_every",
-    "patience",
-    "threads",
-    "device",
-} | {
-    "sample_translations",
-    "tensorboard",
+_MAY_CHANGE = {
+    f"training.{name}"
+    for name in (
+        *("max_steps", "max_epochs", "validate_every", "save_every", "log_every", "patience"),
+        *("threads", "device", "sample_translations", "tensorboard"),
+    )
 }
+# What the training corpora hold is compared by checksum; where they lie may change.
+_PLACES = (
+    *("data.train", "data.validation", "data.test", "data.root"),
+    *("tokenizer.source_model", "tokenizer.target_model"),
+)
 
 
 def train(
@@ -98,6 +97,7 @@ def train(
         if saved.data_fingerprint != progress.data_fingerprint:
             raise InputError(f"{directory}: data.train is not what this run was trained on, so it cannot be continued")
         progress = saved
+        write_text(run.config, resolved_yaml(config))
         say(f"going on from step {progress.step}")
     precision = choose_precision(settings.precision, device)
     say(f"model: {model.num_parameters:,} parameters; {device}, {precision}, {torch.get_num_threads()} CPU threads")
@@ -177,19 +177,7 @@ def _refuse_other_config(config: Config, run: RunDirectory) -> None:
     different = [
         f"{key} = {given.get(key)} (the run has {saved.get(key)})"
         for key in sorted(saved.keys() | given.keys())
-        if saved.get(key) != given.get(key)
-        and key.removeprefix("training.") not in MAY_CHANGE
-        # What the training corpora hold is compared by checksum; where they lie may change.
-        and not key.startswith(
-            (
-                "data.train",
-                "data.validation",
-                "data.test",
-                "data.root",
-                "tokenizer.source_model",
-                "tokenizer.target_model",
-            )
-        )
+        if saved.get(key) != given.get(key) and key not in _MAY_CHANGE and not key.startswith(_PLACES)
     ]
     if different:
         raise InputError(f"{run.path} was begun with other settings, so it cannot go on with: {'; '.join(different)}")

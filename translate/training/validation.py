@@ -32,6 +32,6 @@ def validate(model: Transformer, tokenizers: Tokenizers, corpus: ParallelCorpus,
     translator = Translator(model, tokenizers, config.decoding)
     scores = translator.score(corpus.sources, [tokenizers.target.encode(line) for line in corpus.targets])
     loss = -sum(score.log_prob for score in scores) / sum(len(score.token_log_probs) for score in scores)
-    evaluation = evaluate(translator, corpus.sources, corpus.targets, config.evaluation, with_interval=False)
+    evaluation = evaluate(translator, corpus.sources, corpus.targets, config.evaluation, effort="quick")
     model.train()
     return Validation(loss, evaluation, time.perf_counter() - started)
