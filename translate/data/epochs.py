@@ -50,10 +50,19 @@ class PaddingReport(NamedTuple):
     num_target_padding: int
 
     @property
+    def num_padding(self) -> int:
+        """Padding of both sides."""
+        return self.num_source_padding + self.num_target_padding
+
+    @property
+    def num_computed(self) -> int:
+        """Tokens and padding of both sides."""
+        return self.num_padding + self.num_source_tokens + self.num_target_tokens
+
+    @property
     def share(self) -> float:
         """Padding as a share of all that is computed, 0 to 1."""
-        padding = self.num_source_padding + self.num_target_padding
-        return padding / (padding + self.num_source_tokens + self.num_target_tokens)
+        return self.num_padding / self.num_computed
 
 
 class Epoch:

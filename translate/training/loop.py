@@ -90,8 +90,10 @@ class Trainer:
         while settings.max_epochs is None or progress.epoch < settings.max_epochs:
             epoch = self.batches.epoch(progress.epoch)
             if progress.step_in_epoch == 0:
+                padding = epoch.padding
                 self.tracker.say(
-                    f"epoch {progress.epoch + 1}: {len(epoch)} batches, {epoch.padding.share:.1%} padding"
+                    f"epoch {progress.epoch + 1}: {len(epoch)} batches, {padding.num_padding} of"
+                    f" {padding.num_computed} tokens are padding ({padding.share:.1%})"
                     + (f", {epoch.num_resegmented} pairs over-long as sampled" if epoch.num_resegmented else "")
                 )
             size = settings.accumulate_batches

@@ -1,0 +1,46 @@
+"""Layer 7: commands, flags, printing. No logic, and nothing heavy imported before a command needs it."""
+
+from typing import Annotated
+
+import typer
+
+from translate.cli.configs import config_app
+from translate.cli.running import decode, evaluate, train
+from translate.cli.tokenizers import tokenizer_app
+
+app = typer.Typer(name="translate", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command()(train)
+app.command()(decode)
+app.command("eval")(evaluate)
+app.add_typer(tokenizer_app, name="tokenizer")
+app.add_typer(config_app, name="config")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from translate.versions import package_versions
+
+        for package, version in package_versions().items():
+            typer.echo(f"{package} {version}")
+        raise typer.Exit
+
+
+@app.callback()
+def translate(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print versions and exit.")
+    ] = False,
+) -> None:
+    """Train, decode and score translation models, from raw text to a detokenised BLEU.
+
+    \b
+    A first run, on the embedded German-English corpus:
+      translate train demo
+      echo "Der Hund schläft, weil er müde ist." | translate decode runs/demo
+      translate eval runs/demo
+    """
+
+
+def main() -> None:
+    """The `translate` command."""
+    app(prog_name="translate")

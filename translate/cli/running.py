@@ -1,0 +1,238 @@
+"""`train`, `decode` and `eval`: what is done with a run."""
+
+import functools
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from translate.cli.failures import fail, tells_errors
+from translate.cli.lines import open_lines, say, with_bar, write_lines
+from translate.cli.options import BeamSize, CheckpointOption, Device, InputFile, LengthPenalty, Overrides, RunArgument
+from translate.errors import InputError
+
+if TYPE_CHECKING:
+    from translate.decoding import Translation, Translator
+    from translate.evaluation import Metric
+
+
+@tells_errors
+def train(
+    config: Annotated[str, typer.Argument(help="A config file, or a preset's name such as demo.", show_default=False)],
+    overrides: Overrides = None,
+    run: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory of the run. Default: runs/NAME.", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+) -> None:
+    """Train a tokenizer and a model, as a config says, into a run directory.
+
+    \b
+    Examples:
+      translate train demo
+      translate train configs/multi30k.yaml model.d_model=512 training.max_steps=2000 --run runs/wide
+      translate train configs/multi30k.yaml --resume
+    """
+    from translate.config import load_config
+
+    loaded = load_config(config, overrides or [], require_files=True).config
+    directory = run or Path("runs") / loaded.name
+    from translate.training import train as train_run
+
+    try:
+        progress = train_run(loaded, directory, resume=resume, command=["translate", *sys.argv[1:]], say=say)
+    except KeyboardInterrupt:
+        fail(f"stopped; go on with --resume --run {directory}, from its last checkpoint", 130)
+    best = "" if progress.best_step is None else f"; the best checkpoint is of step {progress.best_step}"
+    say(f"done after {progress.step} steps{best}. Next: translate eval {directory}")
+
+
+@tells_errors
+def decode(
+    run: RunArgument,
+    file: InputFile = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where to write; else standard output.", show_default=False
+        ),
+    ] = None,
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalty = None,
+    checkpoint: CheckpointOption = "best",
+    device: Device = None,
+) -> None:
+    """Translate text, a line of output for each line of input, in order; an empty line for an empty line.
+
+    \b
+    Examples:
+      echo "Ein Hund läuft durch den Schnee." | translate decode runs/demo
+      translate decode runs/demo input.de --output output.en --beam-size 4 --length-penalty 0.6
+    """
+    lines = open_lines(file)
+    translator, _ = _load_translator(run, checkpoint, beam_size=beam_size, length_penalty=length_penalty, device=device)
+    started = time.perf_counter()
+    counts = _Counts()
+    total = len(lines) if isinstance(lines, list) else None
+    stream = counts.watch(with_bar(translator.translate_stream(lines), total=total))
+    write_lines((translation.text for translation in stream), output)
+    seconds = time.perf_counter() - started
+    say(f"{counts} in {seconds:.1f} s ({counts.lines / max(seconds, 1e-9):.1f} lines/s)")
+
+
+@tells_errors
+def evaluate(
+    run: Annotated[
+        Path | None, typer.Argument(help="A run directory; not needed with --hypotheses.", show_default=False)
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(metavar="F", help="Text to translate, in place of the run's test sets.", show_default=False),
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(metavar="F", help="Its reference translations.", show_default=False)
+    ] = None,
+    hypotheses: Annotated[
+        Path | None, typer.Option(metavar="F", help="Ready translations to score, without a run.", show_default=False)
+    ] = None,
+    set_name: Annotated[
+        str | None,
+        typer.Option(
+            "--set",
+            metavar="NAME",
+            help="One of the run's test sets, or `validation`. Default: all test sets.",
+            show_default=False,
+        ),
+    ] = None,
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalty = None,
+    checkpoint: CheckpointOption = "best",
+    device: Device = None,
+    samples: Annotated[int, typer.Option(metavar="N", min=0, help="Also print N translations.")] = 0,
+) -> None:
+    """Translate test sets and print BLEU, chrF and TER with sacreBLEU's signatures and 95 % bootstrap intervals.
+
+    Hypotheses and a JSON report are kept in RUN/evaluation/NAME.
+
+    \b
+    Examples:
+      translate eval runs/demo --samples 10
+      translate eval runs/demo --source news.de --reference news.en
+      translate eval --hypotheses output.en --reference news.en
+    """
+    if hypotheses is not None:
+        if run is not None or source is not None or set_name is not None or reference is None:
+            raise InputError("--hypotheses goes with --reference alone: translate eval --hypotheses F --reference F")
+        _score_files(hypotheses, reference)
+        return
+    if run is None:
+        raise InputError("name a run directory, or --hypotheses F --reference F")
+    if (source is None) != (reference is None) or (source is not None and set_name is not None):
+        raise InputError("--source and --reference go together, and not with --set")
+    from translate.config import read_resolved_config
+    from translate.evaluation import spread_samples
+    from translate.evaluation.testsets import choose_test_sets, evaluate_test_set
+    from translate.run import open_run
+
+    directory = open_run(run)
+    config = read_resolved_config(directory.config)
+    test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
+    translator, step = _load_translator(
+        run, checkpoint, beam_size=beam_size, length_penalty=length_penalty, device=device
+    )
+    for test_set in test_sets:
+        evaluation = evaluate_test_set(
+            translator,
+            test_set,
+            config.evaluation,
+            run=directory,
+            step=step,
+            watch=functools.partial(with_bar, total=len(test_set.sources)),
+        )
+        counts = _Counts()
+        for translation in evaluation.translations:
+            counts.add(translation)
+        typer.echo(
+            f"{test_set.name}, {checkpoint} checkpoint (step {step}), beam {translator.config.beam_size}: {counts}"
+        )
+        _print_metrics(evaluation.metrics)
+        for index in spread_samples(len(test_set.sources), samples):
+            translation = evaluation.translations[index]
+            typer.echo(
+                f"\n  source:      {translation.source}\n  reference:   {test_set.references[index]}"
+                f"\n  translation: {translation.text}"
+            )
+
+
+def _score_files(hypotheses: Path, reference: Path) -> None:
+    from translate.config import EvaluationConfig
+    from translate.data.corpora import read_lines
+    from translate.evaluation import score_translations
+
+    translated, references = read_lines(hypotheses), read_lines(reference)
+    if len(translated) != len(references):
+        raise InputError(
+            f"{hypotheses} has {len(translated)} lines and {reference} has {len(references)}:"
+            " they must pair line by line"
+        )
+    _print_metrics(score_translations(translated, references, EvaluationConfig()))
+
+
+def _print_metrics(metrics: Iterable["Metric"]) -> None:
+    for metric in metrics:
+        interval = f"  [{metric.interval.low:5.2f}, {metric.interval.high:5.2f}]" if metric.interval else ""
+        typer.echo(f"  {metric.name:<8}{metric.score:6.2f}{interval}  {metric.signature}")
+
+
+class _Counts:
+    """Lines translated, and those whose condition the user must know."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.empty = 0
+        self.truncated = 0
+        self.source_truncated = 0
+
+    def add(self, translation: "Translation") -> None:
+        self.lines += 1
+        self.empty += not translation.text
+        self.truncated += translation.truncated
+        self.source_truncated += translation.source_truncated
+
+    def watch(self, translations: Iterable["Translation"]) -> Iterator["Translation"]:
+        for translation in translations:
+            self.add(translation)
+            yield translation
+
+    def __str__(self) -> str:
+        text = f"{self.lines} lines, {self.empty} empty, {self.truncated} cut at the maximum length"
+        return text + (
+            f", {self.source_truncated} sources cut to the model's positions" if self.source_truncated else ""
+        )
+
+
+def _load_translator(
+    run: Path,
+    checkpoint: Literal["best", "last"],
+    *,
+    beam_size: int | None,
+    length_penalty: float | None,
+    device: str | None,
+) -> tuple["Translator", int]:
+    """The translator of a run with the command's options in place of its own, and the step of its checkpoint."""
+    from translate.config import override_config
+    from translate.decoding import Translator
+    from translate.model.device import choose_device
+    from translate.run import load_run
+
+    loaded = load_run(run, checkpoint=checkpoint)
+    options = {
+        "decoding.beam_size": beam_size,
+        "decoding.length_penalty": length_penalty,
+        "decoding.device": device,
+    }
+    config = override_config(loaded.config, options).decoding
+    return Translator(loaded.model.to(choose_device(config.device)), loaded.tokenizers, config), loaded.step

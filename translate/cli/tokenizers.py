@@ -1,0 +1,116 @@
+"""`tokenizer train`, `encode` and `decode`: SentencePiece by itself."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from translate.cli.failures import tells_errors
+from translate.cli.lines import open_lines, say, write_lines
+from translate.cli.options import InputFile
+from translate.errors import InputError
+
+if TYPE_CHECKING:
+    from translate.data.tokenizer import Tokenizer
+
+tokenizer_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Train a tokenizer, or look at what one does."
+)
+
+
+@tokenizer_app.command("train")
+@tells_errors
+def train_tokenizer(
+    corpora: Annotated[
+        list[Path], typer.Argument(help="Text files, one sentence a line; also gzipped.", show_default=False)
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.", show_default=False)
+    ],
+    kind: Annotated[Literal["bpe", "unigram"], typer.Option("--type", help="Segmentation model.")] = "bpe",
+    vocab_size: Annotated[int, typer.Option(min=8, help="Subwords, special symbols and bytes included.")] = 8000,
+    character_coverage: Annotated[
+        float, typer.Option(help="Share of characters with a subword of their own, above 0, at most 1.")
+    ] = 1.0,
+    byte_fallback: Annotated[bool, typer.Option(help="Spell unknown characters in bytes.")] = True,
+    normalization: Annotated[
+        Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"], typer.Option(help="Unicode normalisation.")
+    ] = "nmt_nfkc",
+) -> None:
+    """Train a SentencePiece model on text files, for tokenizer.source_model in a config.
+
+    \b
+    Example:
+      translate tokenizer train train.de train.en --output joint.model --vocab-size 8000
+    """
+    from translate.config import Config, override_config
+    from translate.data.corpora import read_lines
+    from translate.data.tokenizer_training import train_tokenizer as train_model
+
+    options = {
+        "tokenizer.type": kind,
+        "tokenizer.vocab_size": vocab_size,
+        "tokenizer.character_coverage": character_coverage,
+        "tokenizer.byte_fallback": byte_fallback,
+        "tokenizer.normalization": normalization,
+    }
+    config = override_config(Config(), options).tokenizer
+    lines = [line for path in corpora for line in read_lines(path)]
+    model = train_model(lines, config)
+    try:
+        output.write_bytes(model.model_bytes)
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror}") from error
+    say(f"{output}: {model.vocab_size} subwords from {len(lines)} lines")
+
+
+ModelArgument = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A SentencePiece model file, or a run directory.", show_default=False)
+]
+Side = Annotated[Literal["source", "target"], typer.Option(help="Which tokenizer of a run with separate vocabularies.")]
+
+
+@tokenizer_app.command("encode")
+@tells_errors
+def encode_text(
+    model: ModelArgument,
+    file: InputFile = None,
+    side: Side = "source",
+    ids: Annotated[bool, typer.Option("--ids", help="Print numbers instead of subwords.")] = False,
+) -> None:
+    """Print the subwords of each line, with a space between them.
+
+    \b
+    Example:
+      echo "Ein Hund läuft." | translate tokenizer encode runs/demo
+    """
+    tokenizer = _load_tokenizer(model, side)
+
+    def encoded() -> Iterator[str]:
+        for line in open_lines(file):
+            line_ids = tokenizer.encode(line)
+            yield " ".join(map(str, line_ids) if ids else tokenizer.pieces(line_ids))
+
+    write_lines(encoded(), None)
+
+
+@tokenizer_app.command("decode")
+@tells_errors
+def decode_ids(model: ModelArgument, file: InputFile = None, side: Side = "source") -> None:
+    """Print the text of each line of subwords or of numbers: what `encode` printed, turned back.
+
+    \b
+    Example:
+      echo "Ein Hund läuft." | translate tokenizer encode runs/demo | translate tokenizer decode runs/demo
+    """
+    tokenizer = _load_tokenizer(model, side)
+    write_lines((tokenizer.decode(tokenizer.parse(line.split())) for line in open_lines(file)), None)
+
+
+def _load_tokenizer(model: Path, side: Literal["source", "target"]) -> "Tokenizer":
+    from translate.data.tokenizer import load_tokenizers, read_tokenizer
+
+    if not model.is_dir():
+        return read_tokenizer(model)
+    return getattr(load_tokenizers(model / "tokenizer"), side)
