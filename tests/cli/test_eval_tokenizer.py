@@ -40,8 +40,8 @@ def test_eval_of_one_set(translate: Translate, run: Path) -> None:
 
 def test_eval_of_two_files(translate: Translate, run: Path, corpus: Path) -> None:
     result = translate("eval", run, "--source", corpus / "train.de", "--reference", corpus / "train.en")
-    assert result.exit_code == 0 and result.stdout.startswith("train, best checkpoint")
-    hypotheses = run / "evaluation" / "train" / "hypotheses.txt"
+    assert result.exit_code == 0 and result.stdout.startswith("train.de, best checkpoint")
+    hypotheses = run / "evaluation" / "train.de" / "hypotheses.txt"
     assert hypotheses.read_bytes() == translate("decode", run, corpus / "train.de").stdout_bytes
 
     # The kept hypotheses, scored without the run, have the same scores.

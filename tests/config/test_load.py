@@ -277,3 +277,10 @@ def test_a_link_keeps_the_name_that_says_its_format(tmp_path: Path) -> None:
     Path("blob").touch()
     Path("pairs.tsv.gz").symlink_to("blob")
     assert load("data.train.1.path=pairs.tsv.gz").data.train[1] == TsvCorpus(path=tmp_path.resolve() / "pairs.tsv.gz")
+
+
+def test_character_coverage_is_bounded_as_sentencepiece_bounds_it() -> None:
+    with pytest.raises(InputError) as caught:
+        load_config("demo", ["tokenizer.character_coverage=0.9"])
+    message = "tokenizer.character_coverage = 0.9: should be greater than or equal to 0.98 (command line)"
+    assert str(caught.value) == message

@@ -211,11 +211,6 @@ def test_errors_of_training_name_the_side() -> None:
             train_tokenizer(nothing, settings())
 
 
-def test_character_coverage_has_a_lower_limit() -> None:
-    with pytest.raises(InputError, match=r"^tokenizer\.character_coverage = 0\.9: SentencePiece takes 0\.98 to 1$"):
-        train_tokenizer(GERMAN, settings(character_coverage=0.9))
-
-
 def test_long_lines_take_part_in_training() -> None:
     long_line = " ".join(GERMAN) + " " + "q " * 5003  # over 4192 bytes, which SentencePiece leaves out by default
     tokenizer = train_tokenizer([long_line, *GERMAN], settings())

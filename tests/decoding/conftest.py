@@ -62,7 +62,7 @@ def toy() -> Toy:
     ]
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
     generator = random.Random(2)
-    for step in range(170):
+    for step in range(300):
         for group in optimizer.param_groups:
             group["lr"] = 1e-2 * min(1.0, (step + 1) / 30)
         batch = collate(generator.sample(pairs, 32), range(32))

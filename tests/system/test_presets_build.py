@@ -27,7 +27,7 @@ def test_preset_builds_and_runs(preset: str) -> None:
 
 
 def test_transformer_base_has_the_papers_size() -> None:
-    # By hand, with biases. Attention: 4 · (512² + 512) = 1,050,624. Feed-forward: 2 · 512 · 2048 + 2048 + 512 = 2,099,712.
-    # A norm: 1,024. Encoder layer: 1,050,624 + 2,099,712 + 2 norms = 3,152,384. Decoder layer: 2 · 1,050,624 + 2,099,712
-    # + 3 norms = 4,204,032. Six of each, and one embedding of 37,000 · 512. (The paper says 65 million.)
+    # By hand, with biases. Attention: 4 · (512² + 512) = 1,050,624; feed-forward: 2 · 512 · 2048 + 2048 + 512 =
+    # 2,099,712; a norm: 1,024. So an encoder layer with two norms has 3,152,384, and a decoder layer with a second
+    # attention and a third norm 4,204,032. Six of each, and one embedding of 37,000 · 512. (The paper says 65 million.)
     assert build("transformer-base").num_parameters == 6 * (3_152_384 + 4_204_032) + 37_000 * 512

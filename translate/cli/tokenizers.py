@@ -31,7 +31,7 @@ def train_tokenizer(
     kind: Annotated[Literal["bpe", "unigram"], typer.Option("--type", help="Segmentation model.")] = "bpe",
     vocab_size: Annotated[int, typer.Option(min=8, help="Subwords, special symbols and bytes included.")] = 8000,
     character_coverage: Annotated[
-        float, typer.Option(help="Share of characters with a subword of their own, above 0, at most 1.")
+        float, typer.Option(help="Share of characters with a subword of their own, from 0.98 to 1.")
     ] = 1.0,
     byte_fallback: Annotated[bool, typer.Option(help="Spell unknown characters in bytes.")] = True,
     normalization: Annotated[

@@ -87,8 +87,6 @@ def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> 
             f" {too_small[1]} is the smallest that works ({holds} and each character once);"
             " a lower tokenizer.character_coverage needs fewer"
         )
-    if "character_coverage() >= 0.98" in message:
-        return f"tokenizer.character_coverage = {config.character_coverage}: SentencePiece takes 0.98 to 1"
     if "sentences_.empty()" in message or "all_chars_count" in message:
         return f"tokenizer: {text_name} is empty, and a tokenizer cannot be trained on it"
     return f"tokenizer: SentencePiece could not be trained on {text_name}: {message}"
