@@ -210,6 +210,7 @@ def join_key(prefix: str, key: str) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """A path as messages say it: absolute, or relative to the working directory if that is shorter."""
+    """A path as messages say it: relative to the working directory if it is in there, else absolute."""
     absolute = os.path.abspath(path)
-    return min(os.path.relpath(absolute), absolute, key=len)
+    relative = os.path.relpath(absolute)
+    return absolute if relative.split(os.sep)[0] == os.pardir else relative
