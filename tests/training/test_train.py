@@ -1,5 +1,6 @@
 """Whole small trainings: exact resume, the same code in validation and evaluation, and how they stop."""
 
+import hashlib
 import json
 import os
 import signal
@@ -42,10 +43,11 @@ def run_training(config: Config, directory: Path, *, resume: bool = False) -> li
     return said
 
 
-def contents(run: Path, checkpoint: str) -> tuple[dict[str, bytes], dict[str, str]]:
+def contents(run: Path, checkpoint: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Checksums of a checkpoint's tensors, and its metadata."""
     with safe_open(RunDirectory(run).checkpoint(checkpoint), framework="pt") as file:  # type: ignore[arg-type]
         tensors = {name: file.get_tensor(name).numpy().tobytes() for name in file.keys()}  # noqa: SIM118
-        return tensors, file.metadata()
+        return {name: hashlib.sha256(data).hexdigest() for name, data in tensors.items()}, file.metadata()
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
