@@ -205,6 +205,14 @@ def test_resume_can_go_further(digits: Digits, tmp_path: Path) -> None:
     run_training(digits("training.max_steps=12"), tmp_path / "short", resume=True)
     run_training(digits("training.max_steps=12"), tmp_path / "long")
     assert contents(tmp_path / "short", "last")[0] == contents(tmp_path / "long", "last")[0]
+    kept = RunDirectory(tmp_path / "short").config.read_text(encoding="utf-8")
+    assert kept == RunDirectory(tmp_path / "long").config.read_text(encoding="utf-8")
+
+
+def test_going_further_says_that_the_schedule_stretches(digits: Digits, tmp_path: Path) -> None:
+    run_training(digits("training.schedule=cosine", "training.max_steps=4"), tmp_path / "run")
+    said = run_training(digits("training.schedule=cosine", "training.max_steps=8"), tmp_path / "run", resume=True)
+    assert "training.max_steps is now 8, and the cosine schedule ends there" in said
 
 
 def test_resuming_a_finished_run_changes_nothing(digits: Digits, tmp_path: Path) -> None:

@@ -59,7 +59,10 @@ def train(
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     if resume:
-        _refuse_other_config(config, open_run(directory))
+        before = read_resolved_config(open_run(directory).config)
+        _refuse_other_config(config, before, directory)
+        if settings.schedule in {"linear", "cosine"} and settings.max_steps != before.training.max_steps:
+            say(f"training.max_steps is now {settings.max_steps}, and the {settings.schedule} schedule ends there")
     else:
         refuse_existing_run(directory)
 
@@ -168,11 +171,11 @@ def _fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers) -> s
     return digest.hexdigest()
 
 
-def _refuse_other_config(config: Config, run: RunDirectory) -> None:
+def _refuse_other_config(config: Config, before: Config, directory: Path) -> None:
     """A run is continued with the settings it was begun with, but for those that change nothing of the steps done."""
     saved, given = (
         _flatten(each.model_dump(mode="json", include={"tokenizer", "model", "training", "data"}))
-        for each in (read_resolved_config(run.config), config)
+        for each in (before, config)
     )
     different = [
         f"{key} = {given.get(key)} (the run has {saved.get(key)})"
@@ -180,7 +183,7 @@ def _refuse_other_config(config: Config, run: RunDirectory) -> None:
         if saved.get(key) != given.get(key) and key not in _MAY_CHANGE and not key.startswith(_PLACES)
     ]
     if different:
-        raise InputError(f"{run.path} was begun with other settings, so it cannot go on with: {'; '.join(different)}")
+        raise InputError(f"{directory} was begun with other settings, so it cannot go on with: {'; '.join(different)}")
 
 
 def _flatten(value: object, prefix: str = "") -> dict[str, object]:

@@ -1,0 +1,23 @@
+"""The newcomer's demo keeps its promise: the embedded corpus is learnt, agreement and word order too."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from translate.cli import app
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_demo_reaches_90_bleu(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trained = CliRunner().invoke(app, ["train", "demo", "--run", str(run)])
+    assert trained.exit_code == 0, trained.output
+    evaluated = CliRunner().invoke(app, ["eval", str(run), "--samples", "10"])
+    assert evaluated.exit_code == 0, evaluated.output
+    report = json.loads((run / "evaluation" / "test" / "report.json").read_text(encoding="utf-8"))
+    scores = {metric["name"]: metric["score"] for metric in report["metrics"]}
+    assert scores["BLEU"] >= 90.0, evaluated.output
+    assert evaluated.output.count("translation: ") == 10
