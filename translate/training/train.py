@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -59,36 +59,17 @@ def train(
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     if resume:
-        before = read_resolved_config(open_run(directory).config)
-        _refuse_other_config(config, before, directory)
-        if settings.schedule in {"linear", "cosine"} and settings.max_steps != before.training.max_steps:
-            say(f"training.max_steps is now {settings.max_steps}, and the {settings.schedule} schedule ends there")
+        _check_settings(config, directory, say)
     else:
         refuse_existing_run(directory)
-
     corpora, validation = _read_corpora(config)
-    started = time.perf_counter()
-    if resume:
-        run, tokenizers = RunDirectory(directory), load_tokenizers(directory / "tokenizer")
-    else:
-        tokenizers = prepare_tokenizers(config.tokenizer, *_sides(corpora))
-        say(f"tokenizer: {_describe(tokenizers)}, in {time.perf_counter() - started:.1f} s")
-    batches = TrainingBatches(
-        corpora,
-        tokenizers,
-        limits=config.data,
-        subword_sampling=config.tokenizer.subword_sampling,
-        batch_tokens=settings.batch_tokens,
-        seed=settings.seed,
-        num_threads=torch.get_num_threads(),
-    )
-    for report in batches.filter_reports:
-        for line in report.lines():
-            say(line)
+    run = RunDirectory(directory)
+    tokenizers = load_tokenizers(run.tokenizer) if resume else _make_tokenizers(config, corpora, say)
+    batches = _encode(config, corpora, tokenizers, say)
     if validation is not None:
         _refuse_long_validation(config, validation, tokenizers)
     if not resume:
-        run = create_run(directory, config=config, tokenizers=tokenizers, command=command)
+        create_run(directory, config=config, tokenizers=tokenizers, command=command)
 
     torch.manual_seed(settings.seed)
     model = build_model(config, tokenizers).to(device).train()
@@ -138,15 +119,35 @@ def _read_corpora(config: Config) -> tuple[list[ParallelCorpus], ParallelCorpus 
     return corpora, validation
 
 
-def _sides(corpora: Iterable[ParallelCorpus]) -> tuple[list[str], list[str]]:
+def _make_tokenizers(config: Config, corpora: Sequence[ParallelCorpus], say: Callable[[str], None]) -> Tokenizers:
+    started = time.perf_counter()
     sources = [line for corpus in corpora for line in corpus.sources]
-    return sources, [line for corpus in corpora for line in corpus.targets]
+    targets = [line for corpus in corpora for line in corpus.targets]
+    tokenizers = prepare_tokenizers(config.tokenizer, sources, targets)
+    sizes = f"joint vocabulary of {tokenizers.source.vocab_size}"
+    if tokenizers.vocabulary == "separate":
+        sizes = f"vocabularies of {tokenizers.source.vocab_size} and {tokenizers.target.vocab_size}"
+    say(f"tokenizer: {sizes}, in {time.perf_counter() - started:.1f} s")
+    return tokenizers
 
 
-def _describe(tokenizers: Tokenizers) -> str:
-    if tokenizers.vocabulary == "joint":
-        return f"joint vocabulary of {tokenizers.source.vocab_size}"
-    return f"vocabularies of {tokenizers.source.vocab_size} and {tokenizers.target.vocab_size}"
+def _encode(
+    config: Config, corpora: Sequence[ParallelCorpus], tokenizers: Tokenizers, say: Callable[[str], None]
+) -> TrainingBatches:
+    """The corpora as batches; what is left out of them is said."""
+    batches = TrainingBatches(
+        corpora,
+        tokenizers,
+        limits=config.data,
+        subword_sampling=config.tokenizer.subword_sampling,
+        batch_tokens=config.training.batch_tokens,
+        seed=config.training.seed,
+        num_threads=torch.get_num_threads(),
+    )
+    for report in batches.filter_reports:
+        for line in report.lines():
+            say(line)
+    return batches
 
 
 def _refuse_long_validation(config: Config, validation: ParallelCorpus, tokenizers: Tokenizers) -> None:
@@ -171,8 +172,9 @@ def _fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers) -> s
     return digest.hexdigest()
 
 
-def _refuse_other_config(config: Config, before: Config, directory: Path) -> None:
+def _check_settings(config: Config, directory: Path, say: Callable[[str], None]) -> None:
     """A run is continued with the settings it was begun with, but for those that change nothing of the steps done."""
+    before, settings = read_resolved_config(open_run(directory).config), config.training
     saved, given = (
         _flatten(each.model_dump(mode="json", include={"tokenizer", "model", "training", "data"}))
         for each in (before, config)
@@ -184,6 +186,8 @@ def _refuse_other_config(config: Config, before: Config, directory: Path) -> Non
     ]
     if different:
         raise InputError(f"{directory} was begun with other settings, so it cannot go on with: {'; '.join(different)}")
+    if settings.schedule in {"linear", "cosine"} and settings.max_steps != before.training.max_steps:
+        say(f"training.max_steps is now {settings.max_steps}, and the {settings.schedule} schedule ends there")
 
 
 def _flatten(value: object, prefix: str = "") -> dict[str, object]:
