@@ -3,7 +3,7 @@
 import functools
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,7 +15,7 @@ from translate.cli.options import BeamSize, CheckpointOption, Device, InputFile,
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.decoding import Translation, Translator
+    from translate.decoding import Translator
     from translate.evaluation import Metric
 
 
@@ -72,10 +72,12 @@ def decode(
       echo "Ein Hund läuft durch den Schnee." | translate decode runs/demo
       translate decode runs/demo input.de --output output.en --beam-size 4 --length-penalty 0.6
     """
+    from translate.decoding import ConditionCounts
+
     lines = open_lines(file)
     translator, _ = _load_translator(run, checkpoint, beam_size=beam_size, length_penalty=length_penalty, device=device)
     started = time.perf_counter()
-    counts = _Counts()
+    counts = ConditionCounts()
     total = len(lines) if isinstance(lines, list) else None
     stream = counts.watch(with_bar(translator.translate_stream(lines), total=total))
     write_lines((translation.text for translation in stream), output)
@@ -133,6 +135,7 @@ def evaluate(
     if (source is None) != (reference is None) or (source is not None and set_name is not None):
         raise InputError("--source and --reference go together, and not with --set")
     from translate.config import read_resolved_config
+    from translate.decoding import count_conditions
     from translate.evaluation import spread_samples
     from translate.evaluation.testsets import choose_test_sets, evaluate_test_set
     from translate.run import open_run
@@ -152,11 +155,9 @@ def evaluate(
             step=step,
             watch=functools.partial(with_bar, total=len(test_set.sources)),
         )
-        counts = _Counts()
-        for translation in evaluation.translations:
-            counts.add(translation)
         typer.echo(
-            f"{test_set.name}, {checkpoint} checkpoint (step {step}), beam {translator.config.beam_size}: {counts}"
+            f"{test_set.name}, {checkpoint} checkpoint (step {step}), beam {translator.config.beam_size}:"
+            f" {count_conditions(evaluation.translations)}"
         )
         _print_metrics(evaluation.metrics)
         for index in spread_samples(len(test_set.sources), samples):
@@ -185,33 +186,6 @@ def _print_metrics(metrics: Iterable["Metric"]) -> None:
     for metric in metrics:
         interval = f"  [{metric.interval.low:5.2f}, {metric.interval.high:5.2f}]" if metric.interval else ""
         typer.echo(f"  {metric.name:<8}{metric.score:6.2f}{interval}  {metric.signature}")
-
-
-class _Counts:
-    """Lines translated, and those whose condition the user must know."""
-
-    def __init__(self) -> None:
-        self.lines = 0
-        self.empty = 0
-        self.truncated = 0
-        self.source_truncated = 0
-
-    def add(self, translation: "Translation") -> None:
-        self.lines += 1
-        self.empty += not translation.text
-        self.truncated += translation.truncated
-        self.source_truncated += translation.source_truncated
-
-    def watch(self, translations: Iterable["Translation"]) -> Iterator["Translation"]:
-        for translation in translations:
-            self.add(translation)
-            yield translation
-
-    def __str__(self) -> str:
-        text = f"{self.lines} lines, {self.empty} empty, {self.truncated} cut at the maximum length"
-        return text + (
-            f", {self.source_truncated} sources cut to the model's positions" if self.source_truncated else ""
-        )
 
 
 def _load_translator(

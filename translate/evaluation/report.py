@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from translate.decoding import count_conditions
 from translate.errors import RunError
 from translate.evaluation.evaluate import Evaluation
 from translate.run import write_text
@@ -30,10 +31,7 @@ def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: in
     report = {
         "name": name,
         "step": step,
-        "num_lines": len(translations),
-        "num_empty": sum(not translation.text for translation in translations),
-        "num_truncated": sum(translation.truncated for translation in translations),
-        "num_source_truncated": sum(translation.source_truncated for translation in translations),
+        **{f"num_{condition}": count for condition, count in vars(count_conditions(translations)).items()},
         "metrics": [metric._asdict() for metric in evaluation.metrics],
         "decoding": settings,
         "versions": package_versions(),

@@ -12,6 +12,7 @@ from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import TrainingBatches
 from translate.data.tokenizer import PAD_ID, Tokenizers
+from translate.decoding import count_conditions
 from translate.errors import RunError
 from translate.evaluation import spread_samples
 from translate.model import Transformer
@@ -216,7 +217,7 @@ class Trainer:
                 "loss": result.loss,
                 "perplexity": result.perplexity,
                 **scores,
-                "num_truncated": sum(translation.truncated for translation in result.evaluation.translations),
+                "num_truncated": count_conditions(result.evaluation.translations).truncated,
                 "seconds": round(result.seconds, 3),
             },
             summary=(
