@@ -132,6 +132,17 @@ def test_encode_and_decode(translate: Translate, model: Path, corpus: Path, opti
     assert encoded.stdout_bytes.startswith(from_file.stdout_bytes)
 
 
+def test_decode_keeps_white_space_that_is_a_subword(translate: Translate, tmp_path: Path) -> None:
+    """Without normalisation a no-break space and a tab are characters like others, and `encode` prints them."""
+    text = "ein\u00a0Hund und\teine Katze\n"
+    (tmp_path / "text").write_text(20 * text, encoding="utf-8")
+    arguments = [tmp_path / "text", "-o", tmp_path / "x.model", "--vocab-size", "290", "--normalization", "identity"]
+    assert translate("tokenizer", "train", *arguments).exit_code == 0
+    encoded = translate("tokenizer", "encode", tmp_path / "x.model", stdin=text.encode())
+    decoded = translate("tokenizer", "decode", tmp_path / "x.model", stdin=encoded.stdout_bytes)
+    assert decoded.stdout == text
+
+
 def test_tokenizer_of_a_run(translate: Translate, run: Path) -> None:
     for side in ("source", "target"):
         result = translate("tokenizer", "encode", run, "--side", side, stdin="Ein Hund läuft.\n".encode())

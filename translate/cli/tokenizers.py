@@ -105,7 +105,13 @@ def decode_ids(model: ModelArgument, file: InputFile = None, side: Side = "sourc
       echo "Ein Hund läuft." | translate tokenizer encode runs/demo | translate tokenizer decode runs/demo
     """
     tokenizer = _load_tokenizer(model, side)
-    write_lines((tokenizer.decode(tokenizer.parse(line.split())) for line in open_lines(file)), None)
+
+    def decoded() -> Iterator[str]:
+        for line in open_lines(file):
+            # Only the spaces that `encode` put there: other white space can be a subword, or in one.
+            yield tokenizer.decode(tokenizer.parse([token for token in line.split(" ") if token]))
+
+    write_lines(decoded(), None)
 
 
 def _load_tokenizer(model: Path, side: Literal["source", "target"]) -> "Tokenizer":
