@@ -7,6 +7,8 @@
     checkpoints/last.safetensors   weights, optimizer and all else that `--resume` needs
     metrics.jsonl                  one line for each log entry and validation
     evaluation/NAME/               hypotheses and scores of a test set
+    shortlist.safetensors          likely translations of each word, if `translate shortlist` made it
+    export/                        the model as other engines read it, if one of them was asked for
 
 Files are written to a temporary name and renamed, so that a reader never meets half of one; and nothing is ever
 loaded by unpickling: tensors are safetensors, the rest is text.
@@ -67,6 +69,7 @@ class RunDirectory:
         self.tokenizer = path / "tokenizer"
         self.metrics = path / "metrics.jsonl"
         self.evaluation = path / "evaluation"
+        self.shortlist = path / "shortlist.safetensors"
 
     def checkpoint(self, which: Checkpoint) -> Path:
         """The file of a checkpoint, whether it exists yet or not."""

@@ -56,27 +56,27 @@ def test_annotated_yaml_says_where_each_value_was_given() -> None:
     Path("run.yaml").write_text("extends: base.yaml\nmodel: {num_heads: 4}\ndata:\n  test: {}\n")
     train = "data.train=[{kind: text, source: a.de, target: a.en}]"
     lines = annotated_yaml(load_config("run.yaml", [train, "model.d_ff=96"])).splitlines()
-    # The longest, `  max_training_lines: 2000000`, has 29 characters.
+    # The longest, `  contrastive_plausibility: 0.1`, has 31 characters.
     assert lines[:11] == [
-        "name: run                      # default",
+        "name: run                        # default",
         "data:",
-        "  source_language: de          # default",
-        "  target_language: en          # default",
-        "  root: null                   # default",
+        "  source_language: de            # default",
+        "  target_language: en            # default",
+        "  root: null                     # default",
         "  train:",
-        "    - weight: 1.0              # default",
-        "      kind: text               # command line",
-        "      source: a.de             # command line",
-        "      target: a.en             # command line",
-        "  validation: null             # default",
+        "    - weight: 1.0                # default",
+        "      kind: text                 # command line",
+        "      source: a.de               # command line",
+        "      target: a.en               # command line",
+        "  validation: null               # default",
     ]
-    assert "  test: {}                     # run.yaml:4" in lines
+    assert "  test: {}                       # run.yaml:4" in lines
     start = lines.index("model:")
     assert lines[start + 1 : start + 5] == [
-        "  d_model: 64                  # base.yaml:2",
-        "  num_heads: 4                 # run.yaml:2",
-        "  d_ff: 96                     # command line",
-        "  num_encoder_layers: 6        # default",
+        "  d_model: 64                    # base.yaml:2",
+        "  num_heads: 4                   # run.yaml:2",
+        "  d_ff: 96                       # command line",
+        "  num_encoder_layers: 6          # default",
     ]
 
 

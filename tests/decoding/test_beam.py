@@ -8,63 +8,93 @@ import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
-from translate.decoding import beam
-from translate.decoding.beam import BeamState, Hypothesis, advance_beam, beam_search, length_penalty, start_beam
+from translate.decoding import search as search_module
+from translate.decoding.beam import BeamState, Hypothesis, advance_beam, start_beam
+from translate.decoding.scoring import Scoring
+from translate.decoding.search import NextTokens, Plan, Sentences
+from translate.decoding.search import search as search_sentences
 
 END, START, A, B, C = range(5)
 Table = Mapping[tuple[int, ...], Sequence[float]]  # log-probabilities of the token after a prefix (without START)
+Prefix = tuple[int, ...]
 
 
 class Rows(NamedTuple):
-    """The carry: what each row has been fed so far, and whose table it reads."""
+    """The carry: what each slot of each row has been fed so far, and whose table the row reads."""
 
-    prefixes: list[tuple[int, ...]]
+    prefixes: list[list[Prefix]]
     tables: list[Table]
 
 
 class TableModel:
-    """A `NextTokenModel` that looks whole prefixes up, so that a hypothesis on the wrong row reads a wrong line.
+    """A `NextTokenModel` that looks whole prefixes up, so that a hypothesis in the wrong slot reads a wrong line.
 
-    Rows without a hypothesis are fed anything; they get log-probability 0 for each token, to tempt a careless search.
+    Slots without a hypothesis are fed anything; they get log-probability 0 for each token, to tempt a careless search.
     """
 
-    def __init__(self, vocab_size: int) -> None:
-        self.vocab_size = vocab_size
+    def __init__(self, tables: Sequence[Table], *, beam_size: int) -> None:
+        self.tables = tables
+        self.beam_size = beam_size
+        self.vocab_size = len(next(iter(tables[0].values())))
         self.num_steps = 0
 
-    def advance(self, last_ids: Tensor, carry: Rows) -> tuple[Tensor, Rows]:
-        self.num_steps += 1
-        fed = zip(carry.prefixes, last_ids.tolist(), strict=True)
-        prefixes = [() if token == START else (*prefix, token) for prefix, token in fed]
-        lines = zip(carry.tables, prefixes, strict=True)
-        log_probs = [table.get(prefix, [0.0] * self.vocab_size) for table, prefix in lines]
-        return torch.tensor(log_probs), Rows(prefixes, carry.tables)
+    def start(self, sentences: Sequence[int]) -> Rows:
+        return Rows([[()] * self.beam_size for _ in sentences], [self.tables[sentence] for sentence in sentences])
 
-    def select(self, carry: Rows, *, hypotheses: Tensor, sentences: Tensor | None) -> Rows:
-        chosen = hypotheses.tolist()
-        return Rows([carry.prefixes[row] for row in chosen], [carry.tables[row] for row in chosen])
+    def advance(self, last_ids: Tensor, carry: Rows) -> tuple[NextTokens, Rows]:
+        self.num_steps += 1
+        prefixes = [
+            [() if token == START else (*prefix, token) for prefix, token in zip(*row, strict=True)]
+            for row in zip(carry.prefixes, last_ids.tolist(), strict=True)
+        ]
+        lines = [
+            [table.get(prefix, [0.0] * self.vocab_size) for prefix in row]
+            for table, row in zip(carry.tables, prefixes, strict=True)
+        ]
+        return NextTokens(torch.tensor(lines)), Rows(prefixes, carry.tables)
+
+    def follow(self, carry: Rows, parents: Tensor) -> Rows:
+        rows = zip(carry.prefixes, parents.tolist(), strict=True)
+        return Rows([[row[parent] for parent in chosen] for row, chosen in rows], carry.tables)
+
+    def extend(self, carry: Rows, num_rows: int) -> Rows:
+        return Rows(carry.prefixes + [[()] * self.beam_size for _ in range(num_rows)], carry.tables + [{}] * num_rows)
+
+    def place(self, carry: Rows, rows: Tensor, new: Rows) -> Rows:
+        prefixes, tables = list(carry.prefixes), list(carry.tables)
+        for row, prefix, table in zip(rows.tolist(), *new, strict=True):
+            prefixes[row], tables[row] = prefix, table
+        return Rows(prefixes, tables)
+
+    def select(self, carry: Rows, rows: Tensor) -> Rows:
+        return Rows([carry.prefixes[row] for row in rows.tolist()], [carry.tables[row] for row in rows.tolist()])
 
 
 def search(
-    *tables: Table, max_lengths: Sequence[int], beam_size: int, alpha: float = 0.0, model: TableModel | None = None
+    *tables: Table,
+    max_lengths: Sequence[int],
+    beam_size: int,
+    alpha: float = 0.0,
+    model: TableModel | None = None,
+    max_tokens: int = 1000,
+    **plan: Any,
 ) -> list[list[Hypothesis]]:
-    model = model or TableModel(len(next(iter(tables[0].values()))))
-    rows = [table for table in tables for _ in range(beam_size)]
-    return beam_search(
+    model = model or TableModel(tables, beam_size=beam_size)
+    found = search_sentences(
         model,
-        Rows([()] * len(rows), rows),
-        max_lengths=torch.tensor(max_lengths),
-        beam_size=beam_size,
-        alpha=alpha,
-        start_id=START,
-        end_id=END,
+        Sentences([1] * len(tables), max_lengths),
+        Plan(beam_size, Scoring(alpha=alpha), start_id=START, end_id=END, vocab_size=model.vocab_size, **plan),
+        order=range(len(tables)),
+        max_tokens=max_tokens,
     )
+    results = {sentence: hypotheses for sentence, hypotheses in found}
+    return [results[sentence] for sentence in range(len(tables))]
 
 
 def logs(*probabilities: float) -> list[float]:
@@ -162,7 +192,7 @@ LURE: Table = {
 def test_penalty_by_hand() -> None:
     # ((5 + 1) / 6)^a = 1; ((5 + 7) / 6)^1 = 2; ((5 + 19) / 6)^0.5 = 2; ((5 + 13) / 6)^0 = 1
     for length, alpha, expected in [(1, 0.6, 1.0), (7, 1.0, 2.0), (19, 0.5, 2.0), (13, 0.0, 1.0)]:
-        assert float(length_penalty(torch.tensor(length), alpha)) == pytest.approx(expected)
+        assert float(Scoring(alpha=alpha).penalty(torch.tensor(length))) == pytest.approx(expected)
 
 
 def test_beam_finds_what_greedy_search_misses() -> None:
@@ -210,14 +240,15 @@ def test_maximum_length_is_flagged() -> None:
     step = logs(0.0, 0.0, 0.8, 0.2)
     table = {prefix: step for length in range(3) for prefix in itertools.product((A, B), repeat=length)}
     (hypotheses,) = search(table, max_lengths=[3], beam_size=2, alpha=1.0)
-    assert hypotheses[0] == Hypothesis([A, A, A], pytest.approx(3 * math.log(0.8)), pytest.approx(-0.5020730), True)
+    assert hypotheses[0] == Hypothesis([A, A, A], [pytest.approx(math.log(0.8))] * 3, pytest.approx(-0.5020730), True)
     assert all(hypothesis.truncated and len(hypothesis.ids) == 3 for hypothesis in hypotheses)
 
 
 def test_an_end_at_the_maximum_length_is_no_truncation() -> None:
     table: Table = {(): logs(0.1, 0.0, 0.9, 0.0), (A,): logs(0.7, 0.0, 0.2, 0.1)}
     (hypotheses,) = search(table, max_lengths=[2], beam_size=1)
-    assert hypotheses == [Hypothesis([A], pytest.approx(math.log(0.63)), pytest.approx(math.log(0.63)), False)]
+    log_probs = [pytest.approx(math.log(0.9)), pytest.approx(math.log(0.7))]
+    assert hypotheses == [Hypothesis([A], log_probs, pytest.approx(math.log(0.63)), False)]
 
 
 def test_beam_wider_than_the_vocabulary() -> None:
@@ -231,21 +262,15 @@ def test_beam_wider_than_the_vocabulary() -> None:
 def test_symbols_other_than_0_and_1() -> None:
     # START and END are arguments: the same table with the rows renamed END -> 3, START -> 0, A -> 1, B -> 2.
     class Renamed(TableModel):
-        def advance(self, last_ids: Tensor, carry: Rows) -> tuple[Tensor, Rows]:
-            log_probs, carry = super().advance(torch.tensor([START, A, B, END])[last_ids], carry)
-            return log_probs[:, [START, A, B, END]], carry
+        def advance(self, last_ids: Tensor, carry: Rows) -> tuple[NextTokens, Rows]:
+            tokens, carry = super().advance(torch.tensor([START, A, B, END])[last_ids], carry)
+            return NextTokens(tokens.log_probs[..., [START, A, B, END]]), carry
 
-    (hypotheses,) = beam_search(
-        Renamed(4),
-        Rows([(), ()], [LURE, LURE]),
-        max_lengths=torch.tensor([5]),
-        beam_size=2,
-        alpha=0.0,
-        start_id=0,
-        end_id=3,
-    )
-    assert hypotheses[0].ids == [2]
-    assert not any({0, 3} & set(hypothesis.ids) for hypothesis in hypotheses)
+    plan = Plan(2, Scoring(alpha=0.0), start_id=0, end_id=3, vocab_size=4)
+    model = Renamed([LURE], beam_size=2)
+    (found,) = search_sentences(model, Sentences([1], [5]), plan, order=[0], max_tokens=9)
+    assert found.hypotheses[0].ids == [2]
+    assert not any({0, 3} & set(hypothesis.ids) for hypothesis in found.hypotheses)
 
 
 # Against independent searches
@@ -296,14 +321,14 @@ def test_stopping_early_never_changes_the_best() -> None:
 
 def test_an_unsafe_stop_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopping at the first finished hypothesis, a widespread heuristic, fails the test above."""
-    monkeypatch.setattr(beam, "is_decided", lambda state, *, max_lengths, alpha: state.num_finished > 0)
+    monkeypatch.setattr(search_module, "is_decided", lambda state, **_: state.num_finished > 0)
     assert compare_with_slow_search(60) > 5
 
 
 def test_stops_as_soon_as_it_is_decided() -> None:
     # END 0.9 at once; the open A has 0.1, and even at the maximum length ln 0.1 / (25/6)^0.5 = -1.13 < ln 0.9 = -0.105.
     table = {prefix: logs(0.9, 0.0, 0.1) for prefix in [(A,) * length for length in range(20)]}
-    model = TableModel(3)
+    model = TableModel([table], beam_size=4)
     search(table, max_lengths=[20], beam_size=4, alpha=0.5, model=model)
     assert model.num_steps == 1
 
@@ -350,47 +375,57 @@ def random_log_probs(beam_size: int, vocab_size: int) -> Tensor:
 
 
 def test_finished_hypotheses_never_change() -> None:
-    state = start_beam(7, beam_size=3, capacity=11, start_id=START, end_id=END)
+    state = start_beam(7, beam_size=3, capacity=11, start_id=START)
     max_lengths = torch.tensor([11, 2, 3, 5, 7, 11, 1])
     num_banked_early = 0
     for _ in range(11):
         before = state
-        state = advance_beam(state, random_log_probs(3, 5), max_lengths=max_lengths, end_id=END).state
-        banked = before.finished_log_probs > -math.inf
+        state = advance_beam(
+            state, random_log_probs(3, 5), max_lengths=max_lengths, end_id=END, scoring=Scoring(alpha=0.0)
+        ).state
+        banked = before.finished_scores > -math.inf
         num_banked_early += int(banked.sum())
         assert (state.num_finished >= before.num_finished).all()
-        for name in ("finished_ids", "finished_log_probs", "finished_lengths", "finished_truncated"):
+        for name in (
+            "finished_ids",
+            "finished_token_log_probs",
+            "finished_scores",
+            "finished_lengths",
+            "finished_truncated",
+        ):
             assert torch.equal(getattr(state, name)[banked], getattr(before, name)[banked]), name
         # A finished hypothesis keeps its slot: open and finished ones are never more than the beam.
-        assert ((state.open_log_probs > -math.inf).sum(dim=1) + state.num_finished <= 3).all()
+        assert ((state.totals > -math.inf).sum(dim=1) + state.num_finished <= 3).all()
     assert num_banked_early > 20  # there was something to keep
     assert (state.num_finished == 3).sum() >= 5
 
 
 def test_advance_is_pure() -> None:
-    state = start_beam(7, beam_size=2, capacity=3, start_id=START, end_id=END)
+    state = start_beam(7, beam_size=2, capacity=3, start_id=START)
     copy = BeamState(*(part.clone() for part in state))
     log_probs = random_log_probs(2, 5)
     max_lengths = torch.full((7,), 3)
-    first = advance_beam(state, log_probs, max_lengths=max_lengths, end_id=END)
-    second = advance_beam(state, log_probs, max_lengths=max_lengths, end_id=END)
+    first = advance_beam(state, log_probs, max_lengths=max_lengths, end_id=END, scoring=Scoring(alpha=0.0))
+    second = advance_beam(state, log_probs, max_lengths=max_lengths, end_id=END, scoring=Scoring(alpha=0.0))
     assert all(torch.equal(*parts) for parts in zip(state, copy, strict=True))
     assert all(torch.equal(*parts) for parts in zip(first.state, second.state, strict=True))
 
 
 def test_one_step_by_hand() -> None:
     """Two open hypotheses: A (0.5) goes on with END 0.6 or B 0.4, B (0.25) with A 1.0."""
-    state = start_beam(1, beam_size=2, capacity=4, start_id=START, end_id=END)
+    state = start_beam(1, beam_size=2, capacity=4, start_id=START)
     opening = torch.tensor([[logs(0.25, 0.0, 0.5, 0.25), logs(0.25, 0.25, 0.25, 0.25)]])
     opening[0, 0, END] = -math.inf
-    state, parents = advance_beam(state, opening, max_lengths=torch.tensor([4]), end_id=END)
-    assert state.open_ids.tolist() == [[[START, A], [START, B]]] and parents.tolist() == [[0, 0]]
+    state, parents = advance_beam(state, opening, max_lengths=torch.tensor([4]), end_id=END, scoring=Scoring(alpha=0.0))
+    assert state.ids[:, :, :2].tolist() == [[[START, A], [START, B]]] and parents.tolist() == [[0, 0]]
 
     log_probs = torch.tensor([[logs(0.6, 0.0, 0.0, 0.4), logs(0.0, 0.0, 1.0, 0.0)]])
-    state, parents = advance_beam(state, log_probs, max_lengths=torch.tensor([4]), end_id=END)
+    state, parents = advance_beam(
+        state, log_probs, max_lengths=torch.tensor([4]), end_id=END, scoring=Scoring(alpha=0.0)
+    )
     # A END 0.3 is banked; B A 0.25 goes on; A B 0.2 finds no slot.
-    assert state.finished_ids.tolist()[0][0] == [A, END, END, END]
-    assert state.finished_log_probs.exp().tolist() == [[pytest.approx(0.3), 0.0]]
+    assert state.finished_ids[0, 0, :3].tolist() == [START, A, END]
+    assert state.finished_scores.exp().tolist() == [[pytest.approx(0.3), 0.0]]
     assert state.finished_lengths.tolist() == [[2, 0]] and state.finished_truncated.tolist() == [[False, False]]
-    assert state.open_log_probs.exp().tolist() == [[0.0, pytest.approx(0.25)]]
-    assert state.open_ids[0, 1].tolist() == [START, B, A] and parents[0, 1] == 1
+    assert state.totals.exp().tolist() == [[0.0, pytest.approx(0.25)]]
+    assert state.ids[0, 1, :3].tolist() == [START, B, A] and parents[0, 1] == 1

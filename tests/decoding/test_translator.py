@@ -3,18 +3,28 @@
 Expected values come from the full forward pass (`model(source, target)`), which shares no step with the cached search.
 """
 
+import copy
+import math
 import random
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
 
 from translate.config import DecodingConfig, ModelConfig, TokenizerConfig
+from translate.data.shortlist import Shortlist
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
 from translate.data.tokenizer_training import train_tokenizer
-from translate.decoding import Translation, Translator
+from translate.decoding import Request, Translation, Translator
+from translate.decoding import translator as translator_module
+from translate.decoding.beam import Hypothesis
+from translate.decoding.mbr import choose_minimum_risk
+from translate.decoding.search import Found
+from translate.errors import InputError, RunError
 from translate.model import Transformer
+from translate.model.projection import quantize_projections
 
 MakeTranslator = Callable[..., Translator]
 Toy = Any  # conftest.py's: test modules cannot import each other
@@ -36,14 +46,17 @@ def untrained(tokenizers: Tokenizers, **settings: object) -> Transformer:
     return Transformer(config, **sizes, pad_id=PAD_ID).eval()
 
 
-def assert_same(translations: list[Translation], expected: list[Translation]) -> None:
-    assert [each._replace(log_prob=0.0, score=0.0) for each in translations] == [
-        each._replace(log_prob=0.0, score=0.0) for each in expected
-    ]
-    for name in ("log_prob", "score"):
-        assert [getattr(each, name) for each in translations] == pytest.approx(
-            [getattr(each, name) for each in expected], abs=1e-4
-        )
+def assert_same(translations: Sequence[Translation], expected: Sequence[Translation]) -> None:
+    """Everything alike: texts and conditions exactly, the model's numbers but for rounding."""
+
+    def without_numbers(each: Translation) -> Translation:
+        return each._replace(log_prob=0.0, score=0.0, token_log_probs=(), alternatives=())
+
+    assert list(map(without_numbers, translations)) == list(map(without_numbers, expected))
+    for one, other in zip(translations, expected, strict=True):
+        assert (one.log_prob, one.score) == pytest.approx((other.log_prob, other.score), abs=1e-4)
+        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
+        assert_same(one.alternatives, other.alternatives)
 
 
 def test_the_model_has_learnt_something(toy: Toy, translator: MakeTranslator) -> None:
@@ -58,16 +71,35 @@ def test_the_model_has_learnt_something(toy: Toy, translator: MakeTranslator) ->
 # Batch invariance
 
 
-@pytest.mark.parametrize("beam_size", [1, 5])
-def test_translations_depend_on_nothing_but_the_line(toy: Toy, translator: MakeTranslator, beam_size: int) -> None:
-    lines = toy.sources[:23]
-    alone = translator(beam_size=beam_size, batch_tokens=1).translate(lines)
-    for settings in [{}, {"batch_tokens": 97 * beam_size}, {"look_ahead_lines": 7}]:
-        assert_same(translator(beam_size=beam_size, **settings).translate(lines), alone)
+KINDS_OF_SEARCH: dict[str, dict[str, Any]] = {
+    "greedy": {"beam_size": 1},
+    "beam": {"beam_size": 5},
+    "n_best": {"beam_size": 4, "n_best": 3},
+    "groups": {"beam_size": 4, "diversity_groups": 2, "n_best": 2},
+    "coverage": {"beam_size": 3, "coverage_penalty": 0.2},
+    "rules": {"beam_size": 2, "no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_length_factor": 0.5},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_SEARCH)
+def test_translations_depend_on_nothing_but_the_line(toy: Toy, translator: MakeTranslator, kind: str) -> None:
+    lines = toy.sources[:8]
+    options = KINDS_OF_SEARCH[kind]
+    alone = translator(**options, batch_tokens=1).translate(lines)
+    assert_same(translator(**options, batch_tokens=37 * options["beam_size"]).translate(lines), alone)
     order = list(range(len(lines)))
     random.Random(4).shuffle(order)
-    shuffled = translator(beam_size=beam_size).translate([lines[index] for index in order])
+    shuffled = translator(**options, look_ahead_lines=5).translate([lines[index] for index in order])
     assert_same(shuffled, [alone[index] for index in order])
+
+
+@pytest.mark.parametrize("kind", ["beam", "coverage"])
+def test_two_workers_give_what_one_gives(toy: Toy, translator: MakeTranslator, kind: str) -> None:
+    """Of the default number of tokens at once; coverage watches a module that both workers use."""
+    num_threads = torch.get_num_threads()
+    one, two = (translator(**KINDS_OF_SEARCH[kind], workers=workers).translate(toy.sources[:23]) for workers in (1, 2))
+    assert_same(two, one)
+    assert torch.get_num_threads() == num_threads
 
 
 # Search and forced decoding
@@ -90,15 +122,40 @@ def test_beam_1_is_greedy(toy: Toy, translator: MakeTranslator) -> None:
 
 @pytest.mark.parametrize("beam_size", [1, 5])
 def test_a_translations_score_is_its_forced_score(toy: Toy, translator: MakeTranslator, beam_size: int) -> None:
-    given = translator(beam_size=beam_size, length_penalty=0.9)
-    translations = given.translate(toy.sources)
-    scores = given.score(toy.sources, [translation.ids for translation in translations])
+    """Of every entry of an n-best list; the first is the best alone, and all are distinct and sorted."""
+    given = translator(beam_size=beam_size, n_best=beam_size, length_penalty=0.9)
+    lists = [(first, *first.alternatives) for first in given.translate(toy.sources[:23])]
+    assert {len(entries) for entries in lists} == {beam_size}
+    assert_same(
+        [entries[0]._replace(alternatives=()) for entries in lists], given.translate(toy.sources[:23], n_best=1)
+    )
+    for entries in lists:
+        assert [each.score for each in entries] == sorted((each.score for each in entries), reverse=True)
+        assert len({tuple(each.ids) for each in entries}) == beam_size
+        assert all(each.text == toy.tokenizers.target.decode(each.ids) for each in entries)
+    translations = [each for entries in lists for each in entries]
+    assert not any(each.truncated or each.alternatives for entries in lists for each in entries[1:])
+    scores = given.score([each.source for each in translations], [each.ids for each in translations])
     for translation, score in zip(translations, scores, strict=True):
         assert translation.log_prob == pytest.approx(score.log_prob, abs=1e-4)
         assert translation.score == pytest.approx(score.score, abs=1e-4)
+        assert translation.token_log_probs == pytest.approx(score.token_log_probs, abs=1e-4)
         assert len(score.token_log_probs) == len(translation.ids) + 1
         assert sum(score.token_log_probs) == pytest.approx(score.log_prob)
         assert translation.score == pytest.approx(translation.log_prob / ((6 + len(translation.ids)) / 6) ** 0.9)
+
+
+def test_a_coverage_penalty_is_that_of_the_attention(toy: Toy, translator: MakeTranslator) -> None:
+    """By hand from forced decoding's attention: beta times the sum of log min(1, what each source token got)."""
+    given = translator(beam_size=3, coverage_penalty=0.3, length_penalty_kind="average", length_penalty=1.0)
+    translations = given.translate(toy.sources[:11])
+    forced = given.force([each.source for each in translations], [each.ids for each in translations])
+    for translation, each in zip(translations, forced, strict=True):
+        covered = [min(1.0, sum(column)) for column in zip(*each.attention.tolist(), strict=True)]
+        mean = sum(each.token_log_probs) / len(each.token_log_probs)
+        penalty = 0.3 * math.fsum(map(math.log, covered))
+        assert penalty < -1e-3
+        assert translation.score == pytest.approx(mean + penalty, abs=1e-3)
 
 
 def test_a_wider_beam_helps_on_the_whole(toy: Toy, translator: MakeTranslator) -> None:
@@ -137,7 +194,8 @@ def test_lines_without_a_word_give_empty_lines(toy: Toy, normalization: str) -> 
     assert [each.source for each in translations] == lines
     assert [each.ids != [] for each in translations] == [False, True, False, False, False, True, False, False]
     for index in (0, 2, 3, 4, 6, 7):
-        assert translations[index] == Translation(lines[index], "", [], 0.0, 0.0, False, False)
+        empty = Translation(lines[index], "", [], 0.0, 0.0, False, False, [])
+        assert translations[index]._replace(source_ids=()) == empty
 
 
 def test_no_lines_and_only_empty_lines(translator: MakeTranslator) -> None:
@@ -188,11 +246,11 @@ def test_a_generated_line_break_is_a_space(toy: Toy, monkeypatch: pytest.MonkeyP
 
     def step(target_ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
         hidden, cache = real_step(target_ids, cache)
-        return torch.full_like(hidden, cache.length - 1), cache
+        return torch.full_like(hidden, float(cache.lengths[0] - 1)), cache
 
     def output(hidden: torch.Tensor) -> torch.Tensor:
-        logits = torch.zeros(len(hidden), tokenizers.target.vocab_size)
-        return logits.index_fill(1, torch.tensor([wanted[int(hidden[0, 0])]]), 50.0)
+        logits = torch.zeros(*hidden.shape[:2], tokenizers.target.vocab_size)
+        return logits.index_fill(2, torch.tensor([wanted[int(hidden[0, 0, 0])]]), 50.0)
 
     monkeypatch.setattr(decoder, "step", step)
     monkeypatch.setattr(model, "output", _Stub(model.output, output))
@@ -234,7 +292,7 @@ def test_length_limit_by_hand(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None
     """factor · source tokens + constant, its end symbol counted; reached exactly by a model that never ends."""
     model = untrained(toy.tokenizers)
     layer = model.output
-    endless = _Stub(layer, lambda hidden: layer(hidden).index_fill(1, torch.tensor([EOS_ID]), -1e4))
+    endless = _Stub(layer, lambda hidden: layer(hidden).index_fill(2, torch.tensor([EOS_ID]), -1e4))
     monkeypatch.setattr(model, "output", endless)
     config = DecodingConfig(beam_size=2, max_length_factor=1.5, max_length_constant=3)
     for translation in Translator(model, toy.tokenizers, config).translate(toy.sources[:7]):
@@ -282,7 +340,313 @@ def test_other_positions_have_no_limit(toy: Toy, positions: str) -> None:
 def test_padding_and_the_start_symbol_are_never_generated(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     model = untrained(toy.tokenizers)
     layer = model.output
-    fond = _Stub(layer, lambda hidden: layer(hidden).index_fill(1, torch.tensor([PAD_ID, BOS_ID]), 1e4))
+    fond = _Stub(layer, lambda hidden: layer(hidden).index_fill(2, torch.tensor([PAD_ID, BOS_ID]), 1e4))
     monkeypatch.setattr(model, "output", fond)
-    for translation in Translator(model, toy.tokenizers, DecodingConfig(beam_size=3)).translate(toy.sources[:5]):
-        assert len(translation.ids) > 0 and not {PAD_ID, BOS_ID, EOS_ID} & set(translation.ids)
+    config = DecodingConfig(beam_size=3, min_length_constant=2)
+    for translation in Translator(model, toy.tokenizers, config).translate(toy.sources[:5]):
+        assert len(translation.ids) >= 2 and not {PAD_ID, BOS_ID, EOS_ID} & set(translation.ids)
+
+
+def test_a_minimum_length_is_kept(toy: Toy, translator: MakeTranslator) -> None:
+    lengths = [len(each.ids) for each in translator(beam_size=3).translate(toy.sources[:11])]
+    longer = translator(beam_size=3, min_length_factor=0.5, min_length_constant=9).translate(toy.sources[:11])
+    for translation, length in zip(longer, lengths, strict=True):
+        least = int(0.5 * (len(translation.source_ids) + 1)) + 9
+        assert len(translation.ids) >= least
+        assert length < least or len(translation.ids) == length
+
+
+# Sampling and minimum Bayes risk
+
+
+def test_a_sample_depends_on_the_seed_and_the_lines_number_alone(
+    toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translator_module, "LINES_PER_WORKER", 3)
+    lines = toy.sources[:9]
+    options = {"search": "sample", "n_best": 2, "temperature": 1.3, "seed": 7}
+    alone = translator(**options, batch_tokens=1).translate(lines)
+    assert all(len(each.alternatives) == 1 for each in alone)
+    for settings in [{"batch_tokens": 97, "look_ahead_lines": 7}, {"workers": 2}]:
+        assert_same(translator(**options, **settings).translate(lines), alone)
+    # Other neighbours, the same number: the same sample. Another number or another seed: others.
+    neighbours = translator(**options).translate([*reversed(lines[:4]), lines[4]])
+    assert_same(neighbours[4:5], alone[4:5])
+    moved = translator(**options).translate(["Hund", *lines[:6]])[1:]
+    assert sum(one.ids != other.ids for one, other in zip(moved, alone, strict=False)) > 1
+    seeded = translator(**options | {"seed": 8}).translate(lines[:6])
+    assert sum(one.ids != other.ids for one, other in zip(seeded, alone, strict=False)) > 1
+
+
+def test_the_log_probability_of_a_sample_is_the_models(toy: Toy, translator: MakeTranslator) -> None:
+    """Not that of the sharpened distribution that it was drawn from."""
+    given = translator(search="sample", temperature=0.7, top_k=5, top_p=0.9)
+    translations = given.translate(toy.sources[:11])
+    scores = given.score(toy.sources[:11], [each.ids for each in translations])
+    for translation, score in zip(translations, scores, strict=True):
+        assert translation.token_log_probs == pytest.approx(score.token_log_probs, abs=1e-4)
+
+
+def test_minimum_bayes_risk_chooses_among_the_candidates(toy: Toy, translator: MakeTranslator) -> None:
+    lines = toy.sources[:5]
+    for kind in ({"search": "sample", "temperature": 1.3, "seed": 3}, {"beam_size": 5}):
+        candidates = translator(**kind, n_best=5).translate(lines)
+        for utility in ("chrf", "bleu"):
+            chosen = translator(**kind, mbr=utility, mbr_candidates=5).translate(lines)
+            for translation, first in zip(chosen, candidates, strict=True):
+                texts = [each.text for each in (first, *first.alternatives)]
+                assert translation.text == texts[choose_minimum_risk(texts, utility=utility).chosen]
+                assert translation.alternatives == ()
+
+
+# Wishes
+
+
+def test_a_prefix_is_kept_and_scored_as_all_else(toy: Toy, translator: MakeTranslator) -> None:
+    given = translator(beam_size=3)
+    free, forced = given.translate([toy.sources[0], Request(toy.sources[0], prefix="green street")])
+    assert not free.text.startswith("green street")
+    assert forced.text.startswith("green street") and forced.flags <= {"length_ratio", "repetitive"}
+    (score,) = given.score([forced.source], [forced.ids])
+    assert forced.token_log_probs == pytest.approx(score.token_log_probs, abs=1e-4)
+    # The translation's own beginning, given as a wish, changes nothing.
+    (again,) = given.translate([Request(toy.sources[0], prefix=" ".join(free.text.split()[:2]))])
+    assert again.text == free.text
+
+
+def test_required_words_are_there(toy: Toy, translator: MakeTranslator) -> None:
+    given = translator(beam_size=5)
+    lines = [
+        Request(source, required=("street", "the dog")) if number % 2 else source
+        for number, source in enumerate(toy.sources[:10])
+    ]
+    translations = given.translate(lines)
+    plain = given.translate(toy.sources[:10])
+    for number, translation in enumerate(translations):
+        if number % 2:
+            assert "street" in translation.text.split() and "the dog" in translation.text
+            assert translation.unmet == () and "unmet" not in translation.flags
+        else:
+            assert_same([translation], [plain[number]])
+
+
+def test_required_words_without_room_are_reported(toy: Toy, translator: MakeTranslator) -> None:
+    tight = translator(beam_size=3, max_length_factor=0.0, max_length_constant=1)
+    (translation,) = tight.translate([Request("Hund", required=("street", "the green house"))])
+    assert "the green house" in translation.unmet
+    assert {"unmet", "truncated"} <= translation.flags
+
+
+def test_a_hypothesis_with_the_required_words_comes_before_a_better_one_without(
+    toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was cut at its maximum length never paid for what it lacks."""
+    dog, street = toy.tokenizers.target.encode("dog"), toy.tokenizers.target.encode("street")
+    lacking = Hypothesis(dog * 2, [-0.1] * len(dog * 2), -0.2, truncated=True)
+    met = Hypothesis(street, [-1.0] * (len(street) + 1), -3.0, truncated=False)
+    monkeypatch.setattr(translator_module, "search", lambda *args, **options: iter([Found(0, [lacking, met])]))
+    (translation,) = translator().translate([Request("Hund", required=("street",))])
+    assert (translation.text, translation.unmet) == ("street", ())
+    (translation,) = translator().translate(["Hund"])
+    assert translation.text == "dog dog"
+
+
+def test_forbidden_words_are_not_there(toy: Toy, translator: MakeTranslator) -> None:
+    lines = [source for source in toy.sources if "Hund" in source][:7]
+    free = translator(beam_size=4)
+    assert sum("dog" in each.text.split() for each in free.translate(lines)) > 3
+    without = Translator(toy.model, toy.tokenizers, free.config, forbidden=["dog"])
+    assert not any("dog" in each.text.split() for each in without.translate(lines))
+    # And still without, with other options.
+    assert not any("dog" in each.text.split() for each in without.translate(lines, beam_size=2))
+
+
+def test_no_ngram_comes_twice(toy: Toy, translator: MakeTranslator) -> None:
+    lines = ["Hund Hund Hund Hund", "der Hund und der Hund", *toy.sources[:5]]
+    for n in (1, 2):
+        for translation in translator(beam_size=3, no_repeat_ngram=n).translate(lines):
+            ngrams = [tuple(translation.ids[start : start + n]) for start in range(len(translation.ids) - n + 1)]
+            assert len(set(ngrams)) == len(ngrams)
+
+
+def test_wishes_that_cannot_go_together_are_refused(toy: Toy, translator: MakeTranslator) -> None:
+    request = Request("Hund", required=("street",))
+    message = "^required words need decoding.search = beam and decoding.diversity_groups = 1$"
+    for settings in ({"search": "sample"}, {"beam_size": 4, "diversity_groups": 2}):
+        with pytest.raises(InputError, match=message):
+            translator(**settings).translate([request])
+    with pytest.raises(InputError, match="^the phrase ' ' is empty; name a word, or leave it out$"):
+        translator().translate([Request("Hund", required=(" ",))])
+
+
+# Options
+
+
+def test_options_of_a_call_are_for_that_call(toy: Toy, translator: MakeTranslator) -> None:
+    given = translator(beam_size=1)
+    lines = toy.sources[:7]
+    assert_same(
+        given.translate(lines, beam_size=4, length_penalty=1.0),
+        translator(beam_size=4, length_penalty=1.0).translate(lines),
+    )
+    assert given.config.beam_size == 1
+    changed = given.with_options(n_best=3, beam_size=3)
+    assert (changed.config.n_best, changed.config.beam_size, changed.model) == (3, 3, given.model)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "int8"}, "^decoding.precision is settled when a run is loaded$"),
+        ({"device": "cpu"}, "^decoding.device is settled when a run is loaded$"),
+        ({"beam_sise": 3}, "decoding.beam_sise"),
+        ({"beam_size": "many"}, "decoding.beam_size"),
+        ({"beam_size": 0}, "decoding.beam_size"),
+        ({"n_best": 9}, "decoding.n_best = 9 is more than decoding.beam_size = 5 hypotheses"),
+        ({"diversity_groups": 2}, "decoding.diversity_groups = 2 must divide decoding.beam_size = 5"),
+        ({"mbr": "chrf", "n_best": 2}, "decoding.n_best = 2 must be 1 with decoding.mbr = 'chrf'"),
+        ({"shortlist": True}, "^decoding.shortlist: none was loaded; make it with `translate shortlist RUN`, and load"),
+    ],
+)
+def test_options_that_are_none_are_refused(translator: MakeTranslator, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        translator().translate(["Hund"], **options)
+
+
+# Shortlists
+
+
+def shortlist_of(toy: Toy, *, without: Sequence[int] = ()) -> Shortlist:
+    """Everything is allowed, but for padding, the start symbol and these."""
+    always = torch.ones(toy.tokenizers.target.vocab_size, dtype=torch.bool)
+    always[[PAD_ID, BOS_ID, *without]] = False
+    return Shortlist(always, torch.full((toy.tokenizers.source.vocab_size, 1), EOS_ID, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_SEARCH)
+def test_a_shortlist_of_all_words_is_none(toy: Toy, translator: MakeTranslator, kind: str) -> None:
+    """But for what the model would give padding and the start symbol, which it leaves out before the softmax."""
+    options = {**KINDS_OF_SEARCH[kind], "shortlist": True}
+    listed = Translator(toy.model, toy.tokenizers, DecodingConfig(**options), shortlist=shortlist_of(toy))
+    lines = toy.sources[:7]
+    for one, other in zip(listed.translate(lines), listed.translate(lines, shortlist=False), strict=True):
+        assert one.ids == other.ids
+        assert one.score == pytest.approx(other.score, abs=2e-2)
+
+
+def test_a_shortlist_forbids_what_it_lacks(toy: Toy) -> None:
+    """A word for one source word alone: a sentence without that source word cannot have it, whoever its neighbours."""
+    (dog, *_), (hound, *_) = toy.tokenizers.target.encode("dog"), toy.tokenizers.source.encode("Hund")
+    shortlist = shortlist_of(toy, without=[dog])
+    config = DecodingConfig(shortlist=True, beam_size=3)
+    lines = toy.sources[:9]
+    plain = Translator(toy.model, toy.tokenizers, config.model_copy(update={"shortlist": False})).translate(lines)
+    assert sum(dog in each.ids for each in plain) > 1
+    never = Translator(toy.model, toy.tokenizers, config, shortlist=shortlist)
+    assert not any(dog in each.ids for each in never.translate(lines))
+
+    shortlist.translations[hound] = dog
+    alone = Translator(toy.model, toy.tokenizers, config, shortlist=shortlist)
+    translations = alone.translate(lines)
+    assert any(dog in each.ids for each in translations)
+    assert all(hound in each.source_ids for each in translations if dog in each.ids)
+    assert_same(alone.translate(lines, batch_tokens=1), translations)
+    assert_same(alone.translate(lines, batch_tokens=113), translations)
+
+
+def test_what_is_wished_for_is_allowed_beside_a_shortlist(toy: Toy) -> None:
+    """In the sentence of the wish, and in no other."""
+    (dog,) = {toy.tokenizers.target.encode("dog")[0]}
+    config = DecodingConfig(shortlist=True, beam_size=3)
+    given = Translator(toy.model, toy.tokenizers, config, shortlist=shortlist_of(toy, without=[dog]))
+    wishes = [Request("grün Haus", prefix="the dog"), "Hund Hund", Request("Haus", required=("dog",)), "der Hund"]
+    first, *rest = given.translate(wishes)
+    assert first.text.startswith("the dog")
+    assert [dog in each.ids for each in rest] == [False, True, False]
+    assert rest[1].unmet == ()
+
+
+# Precision
+
+
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
+def test_other_precisions_mostly_agree_and_depend_on_the_line_alone(toy: Toy, precision: str) -> None:
+    model = copy.deepcopy(toy.model)
+    if precision == "int8":
+        quantize_projections(model)
+    else:
+        model.bfloat16()
+    lines = toy.sources[:9]
+    given = Translator(model, toy.tokenizers, DecodingConfig(beam_size=3))
+    translations = given.translate(lines)
+    plain = Translator(toy.model, toy.tokenizers, DecodingConfig(beam_size=3)).translate(lines)
+    assert sum(one.text == other.text for one, other in zip(translations, plain, strict=True)) > 5
+    again = given.translate(lines, batch_tokens=47)
+    num_same = sum(one.text == other.text for one, other in zip(again, translations, strict=True))
+    # Rounded numbers may tie, and a tie may fall either way where a kernel adds in another order.
+    assert num_same >= len(lines) - (1 if precision == "bf16" else 0)
+
+
+# Conditions
+
+
+def test_flags_tell_what_a_reader_should_know(toy: Toy, translator: MakeTranslator) -> None:
+    plain, cut, empty = (
+        *translator().translate(toy.sources[:1]),
+        *translator(max_length_factor=0.0, max_length_constant=2).translate([" ".join(["Hund"] * 9)]),
+        *translator().translate([" "]),
+    )
+    assert plain.flags == frozenset() and empty.flags == frozenset()
+    assert {"truncated", "length_ratio"} <= cut.flags
+    assert plain._replace(source_truncated=True, unmet=("dog",)).flags == {"source_truncated", "unmet"}
+    assert plain._replace(text="", ids=[]).flags == {"empty"}
+
+
+# Failures
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_not_a_number_is_an_error_and_never_a_translation(toy: Toy, workers: int) -> None:
+    """Weights that are broken throughout; and a single number of them, which one line alone meets."""
+    message = r"^line \d+: the model gives no probability to any word: its weights are not finite, or the rules of the"
+    broken = copy.deepcopy(toy.model)
+    with torch.no_grad():
+        broken.decoder.layers[0].feed_forward.outer.bias.fill_(torch.nan)
+    config = DecodingConfig(beam_size=3, workers=workers)
+    with pytest.raises(RunError, match=message):
+        Translator(broken, toy.tokenizers, config).translate(toy.sources[:17])
+
+    once = copy.deepcopy(toy.model)
+    once.encoder.embedder.tokens = copy.deepcopy(once.encoder.embedder.tokens)  # not the target's, if they are tied
+    (token,) = toy.tokenizers.source.parse(["<0x7E>"])
+    with torch.no_grad():
+        once.encoder.embedder.tokens.weight[token, 5] = torch.nan
+    fine = Translator(once, toy.tokenizers, config)
+    assert all(each.text for each in fine.translate(toy.sources[:17]))
+    assert token in toy.tokenizers.source.encode("Hund ~")
+    with pytest.raises(RunError, match=message):
+        fine.translate([*toy.sources[:17], "Hund ~"])
+
+
+def test_a_worker_that_fails_stops_the_others(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one fails at once; the other, left alone, would go on for five seconds."""
+    num_found = 0
+
+    def fail_or_go_on(
+        model: Any, sentences: Any, plan: Any, *, order: Sequence[int], **options: Any
+    ) -> Iterator[Found]:
+        nonlocal num_found
+        if 0 in order:
+            raise RuntimeError("the first worker fails")
+        for sentence in order:
+            time.sleep(0.01)
+            num_found += 1
+            yield Found(sentence, [Hypothesis([], [0.0], 0.0, truncated=False)])
+
+    monkeypatch.setattr(translator_module, "search", fail_or_go_on)
+    config = DecodingConfig(beam_size=1, workers=2)
+    num_threads = torch.get_num_threads()
+    with pytest.raises(RuntimeError, match="the first worker fails"):
+        Translator(toy.model, toy.tokenizers, config).translate(["Hund"] * 1000)
+    assert num_found < 250
+    assert torch.get_num_threads() == num_threads

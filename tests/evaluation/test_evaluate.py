@@ -86,6 +86,10 @@ def test_report_by_hand(tmp_path: Path) -> None:
         "num_empty": 1,
         "num_truncated": 2,
         "num_source_truncated": 3,
+        "num_repetitive": 0,
+        "num_length_ratio": 0,
+        "num_unspellable": 0,
+        "num_unmet": 0,
         "metrics": [
             {"name": "BLEU", "score": 12.5, "interval": [10.0, 15.0], "signature": "case:mixed"},
             {"name": "TER", "score": 50.0, "interval": None, "signature": "tok:tercom"},

@@ -151,6 +151,73 @@ def test_a_hook_on_the_weights_changes_what_the_model_uses() -> None:
     torch.testing.assert_close(attention(hidden), expected)
 
 
+def visible_and_bias() -> tuple[Tensor, Tensor]:
+    visible = torch.rand(BATCH, 1, QUERY, KEY) < 0.6
+    visible[..., 0] = True
+    bias = torch.randn(BATCH, HEADS, QUERY, KEY, dtype=torch.float64)
+    return visible, bias.masked_fill(torch.rand_like(bias) < 0.2, -math.inf).index_fill(3, torch.tensor([0]), 0.5)
+
+
+def split_heads(length: int) -> Tensor:
+    return torch.randn(BATCH, HEADS, length, 11, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("has_visible", [False, True])
+def test_without_gradients_the_fused_kernel_gives_what_the_formula_gives(
+    has_visible: bool, has_bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attention, _ = attention_and_reference()
+    attention.eval()
+    visible, bias = visible_and_bias()
+    masks = {"visible": visible if has_visible else None, "bias": bias if has_bias else None}
+    query, key_value = split_heads(QUERY), KeyValue(split_heads(KEY), split_heads(KEY))
+    expected = attention.attend(query, key_value, **masks)  # gradients are on: the formula
+    assert expected.requires_grad
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("the formula was computed")
+
+    monkeypatch.setattr("translate.model.attention.scaled_dot_product_attention", refuse)
+    with pytest.raises(AssertionError, match="the formula was computed"):
+        attention.attend(query, key_value, **masks)
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            fused = attention.attend(query, key_value, **masks)
+        torch.testing.assert_close(fused, expected.detach(), rtol=0, atol=1e-12)
+
+
+def test_dropout_in_training_acts_even_without_gradients() -> None:
+    attention = MultiHeadAttention(d_model=D_MODEL, num_heads=HEADS, dropout=0.5)
+    hidden = torch.randn(BATCH, QUERY, D_MODEL)
+    with torch.no_grad():
+        assert not torch.equal(attention(hidden), attention(hidden))
+        attention.eval()
+        torch.testing.assert_close(attention(hidden), attention(hidden), rtol=0, atol=0)
+
+
+def test_a_hook_sees_the_weights_that_were_used_even_without_gradients() -> None:
+    """From the weights seen, the output by hand; once the hook has gone, the fused kernel gives the same."""
+    attention, _ = attention_and_reference()
+    attention.eval()
+    visible, bias = visible_and_bias()
+    query, key_value = split_heads(QUERY), KeyValue(split_heads(KEY), split_heads(KEY))
+    seen: list[Tensor] = []
+    handle = attention.weights_dropout.register_forward_hook(lambda module, args, output: seen.append(output))
+    with torch.inference_mode():
+        watched = attention.attend(query, key_value, visible=visible, bias=bias)
+        handle.remove()
+        unwatched = attention.attend(query, key_value, visible=visible, bias=bias)
+        (weights,) = seen
+        expected = attention.output_projection((weights @ key_value.value).transpose(1, 2).flatten(2))
+    assert weights.shape == (BATCH, HEADS, QUERY, KEY)
+    torch.testing.assert_close(weights.sum(dim=3), torch.ones_like(weights[..., 0]))
+    is_seen = visible & (bias > -math.inf)
+    assert (weights[~is_seen] == 0.0).all() and (weights[is_seen] > 0.0).all()
+    torch.testing.assert_close(watched, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(unwatched, expected, rtol=0, atol=1e-12)
+
+
 def test_fused_and_separate_projections_are_the_same() -> None:
     attention, _ = attention_and_reference()
     hidden = torch.randn(BATCH, QUERY, D_MODEL, dtype=torch.float64)

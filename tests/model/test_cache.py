@@ -1,4 +1,8 @@
-"""Contract: step-by-step decoding with the cache gives the numbers of the full forward pass."""
+"""Contract: step-by-step decoding with the cache gives the numbers of the full forward pass.
+
+Expected values come from `model.decoder(history, memory)` of each hypothesis's own history and its sentence's memory,
+encoded by itself: no cell, no ancestry and no neighbour has a part in it.
+"""
 
 from typing import Any
 
@@ -12,12 +16,13 @@ from translate.model.cache import DecoderCache
 
 PAD, VOCAB = 3, 23
 SOURCE_LENGTHS = [5, 2, 7]
+KINDS = ["sinusoidal", "learned", "rotary", "relative"]
 
 
 def build(**options: Any) -> Transformer:
     small: dict[str, Any] = {
-        "d_model": 30, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 2, "num_decoder_layers": 2,
-        "max_positions": 13, "relative_buckets": 7, "relative_max_distance": 11,
+        "d_model": 30, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 1, "num_decoder_layers": 2,
+        "max_positions": 43, "relative_buckets": 7, "relative_max_distance": 11,
     }  # fmt: skip
     model = Transformer(ModelConfig(**small | options), source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD)
     with torch.no_grad():
@@ -26,127 +31,227 @@ def build(**options: Any) -> Transformer:
     return model.double().eval()
 
 
-def source_ids() -> Tensor:
-    ids = torch.randint(PAD + 1, VOCAB, (len(SOURCE_LENGTHS), max(SOURCE_LENGTHS)))
-    for row, length in enumerate(SOURCE_LENGTHS):
-        ids[row, length:] = PAD
-    return ids
+def sentence(length: int) -> Tensor:
+    return torch.randint(PAD + 1, VOCAB, (length,))
 
 
-def targets(rows: int, length: int = 11) -> Tensor:
-    return torch.randint(PAD + 1, VOCAB, (rows, length))
+def start(model: Transformer, sources: list[Tensor], *, beam_size: int, max_length: int) -> DecoderCache:
+    padded = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True, padding_value=PAD)
+    return model.decoder.start(model.encoder(padded), beam_size=beam_size, max_length=max_length)
 
 
-def repeated(memory: Memory, beam_size: int) -> Memory:
-    """What the cache never does: each sentence's memory once for each hypothesis, neighbours together."""
-    return Memory(memory.hidden.repeat_interleave(beam_size, 0), memory.visible.repeat_interleave(beam_size, 0))
+class Walk:
+    """Random hypotheses, stepped through a cache; and their histories, kept beside it as plain lists."""
 
+    def __init__(self, model: Transformer, lengths: list[int], *, beam_size: int, max_length: int) -> None:
+        self.model, self.beam_size, self.max_length = model, beam_size, max_length
+        self.sources = [sentence(length) for length in lengths]
+        self.histories: list[list[list[int]]] = [[[] for _ in range(beam_size)] for _ in lengths]
+        self.cache = start(model, self.sources, beam_size=beam_size, max_length=max_length)
+        self.num_compared = 0
 
-def steps(model: Transformer, ids: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
-    """Hidden states of ids, one position at a time."""
-    hidden = []
-    for position in range(ids.shape[1]):
-        one, cache = model.decoder.step(ids[:, position], cache)
-        hidden.append(one)
-    return torch.stack(hidden, dim=1), cache
+    def step(self, *, dead: tuple[int, ...] = (), wrongly: bool = False) -> None:
+        """One token a hypothesis, compared; then each continues a random one of its sentence.
 
+        Args:
+            dead: Rows that are not compared.
+            wrongly: The cache is told of other parents.
+        """
+        ids = torch.randint(PAD + 1, VOCAB, (len(self.sources), self.beam_size))
+        hidden, self.cache = self.model.decoder.step(ids, self.cache)
+        for row, histories in enumerate(self.histories):
+            for history, token in zip(histories, ids[row].tolist(), strict=True):
+                history.append(token)
+            if row not in dead:
+                torch.testing.assert_close(hidden[row], self._expected(row), rtol=0, atol=1e-10)
+                self.num_compared += 1
+        parents = torch.randint(self.beam_size, ids.shape)
+        self.histories = [
+            [list(histories[parent]) for parent in chosen]
+            for histories, chosen in zip(self.histories, parents.tolist(), strict=True)
+        ]
+        self.cache = self.cache.follow((parents + 1) % self.beam_size if wrongly else parents)
 
-def assert_same(model: Transformer, hidden: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(hidden, expected, rtol=0, atol=1e-10)
-    torch.testing.assert_close(model.output(hidden), model.output(expected), rtol=0, atol=1e-10)
+    def _expected(self, row: int) -> Tensor:
+        """(beam, d_model): the full forward pass at the last position."""
+        memory = self.model.encoder(self.sources[row][None])
+        repeated = Memory(*(part.expand(self.beam_size, *part.shape[1:]) for part in memory))
+        return self.model.decoder(torch.tensor(self.histories[row]), repeated)[:, -1]
+
+    def place(self, rows: list[int], lengths: list[int]) -> None:
+        """New sentences in these rows."""
+        sources = [sentence(length) for length in lengths]
+        new = start(self.model, sources, beam_size=self.beam_size, max_length=self.max_length)
+        self.cache = self.cache.place(torch.tensor(rows), new)
+        for row, source in zip(rows, sources, strict=True):
+            self.sources[row] = source
+            self.histories[row] = [[] for _ in range(self.beam_size)]
+
+    def select(self, rows: list[int]) -> None:
+        self.cache = self.cache.select(torch.tensor(rows))
+        self.sources = [self.sources[row] for row in rows]
+        self.histories = [[list(history) for history in self.histories[row]] for row in rows]
+
+    def extend(self, lengths: list[int]) -> None:
+        """More rows, and new sentences in them."""
+        self.cache = self.cache.extended(len(lengths))
+        rows = range(len(self.sources), len(self.sources) + len(lengths))
+        self.sources += [sentence(1) for _ in lengths]
+        self.histories += [[] for _ in lengths]
+        self.place(list(rows), lengths)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
+@pytest.mark.parametrize("positions", KINDS)
 @torch.no_grad()
 def test_cached_is_uncached(positions: str, norm: str, beam_size: int) -> None:
-    model = build(positions=positions, norm=norm)
-    memory = model.encoder(source_ids())
-    ids = targets(3 * beam_size)
-    expected = model.decoder(ids, repeated(memory, beam_size))
-    hidden, cache = steps(model, ids, model.decoder.start(memory, beam_size=beam_size))
-    assert_same(model, hidden, expected)
-    assert cache.length == 11
-    assert cache.layers[0].past.key.shape == (3 * beam_size, 3, 11, 10)
-    assert cache.layers[0].memory.key.shape == (3, 3, 7, 10)  # not repeated for the beam
+    walk = Walk(build(positions=positions, norm=norm), SOURCE_LENGTHS, beam_size=beam_size, max_length=13)
+    for _ in range(11):
+        walk.step()
+    assert walk.num_compared == 33
+    assert walk.cache.lengths.tolist() == [11, 11, 11]
+    assert (walk.cache.batch, walk.cache.beam_size) == (3, beam_size)
+    for layer in walk.cache.layers:
+        # One row for each sentence: neither the source nor the past is repeated for the beam.
+        assert layer.memory.key.shape == layer.memory.value.shape == (3, 3, 7, 10)
+        assert layer.past.key.shape[:2] == (3, 3)
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("positions", KINDS)
 @torch.no_grad()
-def test_cached_is_uncached_after_a_selection(positions: str) -> None:
-    """Beam search after four steps: hypotheses reordered and repeated, the middle sentence finished."""
-    model = build(positions=positions)
-    memory = model.encoder(source_ids())
-    begun = targets(9, 4)
-    _, cache = steps(model, begun, model.decoder.start(memory, beam_size=3))
-    hypotheses, sentences = torch.tensor([2, 0, 0, 7, 8, 7]), torch.tensor([0, 2])
-    cache = cache.select(hypotheses=hypotheses, sentences=sentences)
-    assert cache.length == 4
-
-    rest = targets(6, 7)
-    hidden, cache = steps(model, rest, cache)
-    kept = Memory(memory.hidden[sentences], memory.visible[sentences])
-    expected = model.decoder(torch.cat((begun[hypotheses], rest), dim=1), repeated(kept, 3))
-    assert_same(model, hidden, expected[:, 4:])
-
-    # Once more, without a change of sentences: the memory is left as it is.
-    again = cache.select(hypotheses=torch.tensor([1, 1, 0, 5, 3, 4]), sentences=None)
-    assert again.layers[0].memory.key is cache.layers[0].memory.key
-    last = targets(6, 2)
-    whole = torch.cat((torch.cat((begun[hypotheses], rest), dim=1)[[1, 1, 0, 5, 3, 4]], last), dim=1)
-    hidden, _ = steps(model, last, again)
-    assert_same(model, hidden, model.decoder(whole, repeated(kept, 3))[:, 11:])
+def test_sentences_come_and_go(positions: str, beam_size: int) -> None:
+    """In the middle of the others' decoding, with longer and with shorter sources, in old rows and in new ones."""
+    walk = Walk(build(positions=positions), SOURCE_LENGTHS, beam_size=beam_size, max_length=29)
+    for _ in range(4):
+        walk.step()
+    walk.place([1], [11])  # longer than all before: the memory grows
+    assert walk.cache.layers[0].memory.key.shape == (3, 3, 11, 10)
+    for _ in range(3):
+        walk.step()
+    assert walk.cache.lengths.tolist() == [7, 3, 7]
+    walk.place([2, 0], [3, 2])  # shorter than those that they replace
+    for _ in range(6):
+        walk.step()
+    walk.extend([13, 1])
+    walk.step()
+    walk.step()
+    walk.select([3, 0, 4])
+    for _ in range(3):
+        walk.step()
+    assert walk.cache.lengths.tolist() == [5, 11, 5]
+    assert walk.cache.source_lengths == (13, 2, 1)
+    assert walk.num_compared == 3 * 13 + 5 * 2 + 3 * 3
 
 
 @torch.no_grad()
-def test_a_wrong_selection_fails_the_comparison() -> None:
-    model = build()
-    memory = model.encoder(source_ids())
-    begun, rest = targets(3, 4), targets(3, 2)
-    _, cache = steps(model, begun, model.decoder.start(memory, beam_size=1))
-    order = torch.tensor([2, 0, 1])
-    hidden, _ = steps(model, rest, cache.select(hypotheses=order, sentences=None))  # the sentences are not moved
-    moved = Memory(memory.hidden[order], memory.visible[order])
-    expected = model.decoder(torch.cat((begun[order], rest), dim=1), moved)[:, 4:]
+def test_the_memory_is_read_as_far_as_the_longest_source_now_there() -> None:
+    """Once a long sentence has left, its padding costs the others nothing."""
+    walk = Walk(build(), [5, 11], beam_size=2, max_length=7)
+    seen: list[int] = []
+    walk.model.decoder.layers[0].cross_attention.weights_dropout.register_forward_hook(
+        lambda module, inputs, weights: seen.append(weights.shape[3])
+    )
+    walk.step()
+    num_before = len(seen)
+    assert seen[0] == 11
+    walk.place([1], [3])
+    walk.step()
+    assert seen[num_before] == 5  # then come those of the place's encoder and of the full passes
+
+
+@pytest.mark.parametrize("positions", KINDS)
+@torch.no_grad()
+def test_packing_changes_nothing_and_bounds_the_room(positions: str) -> None:
+    model = build(positions=positions, num_decoder_layers=1)
+    walk = Walk(model, [5, 2], beam_size=5, max_length=29)
+    num_packings = 0
+    for _ in range(29):
+        before = walk.cache.num_cells
+        walk.step()
+        num_packings += before > 0 and walk.cache.num_cells != before + 5
+    assert num_packings >= 2
+    # 145 cells were written; random parents leave few lines of ancestors alive, so most were forgotten.
+    assert walk.cache.num_cells < 100
+    assert walk.cache.past_bias.shape[3] == walk.cache.cell_positions.shape[1] == walk.cache.layers[0].past.key.shape[2]
+
+
+@torch.no_grad()
+def test_packing_by_hand() -> None:
+    """Of the cells that two hypotheses wrote, those that nobody sees are forgotten; the order of the others stays."""
+    model = build(positions="rotary", num_decoder_layers=1)
+    cache = start(model, [sentence(2)], beam_size=2, max_length=13)
+    ids = torch.tensor([[5, 7]])
+    for parents in ([0, 0], [1, 1], [0, 1]):
+        _, cache = model.decoder.step(ids, cache)
+        cache = cache.follow(torch.tensor([parents]))
+    # Cells 0 to 5 are of positions 0 0 1 1 2 2. Both go on from slot 0 of the first step (0) and slot 1 of the second
+    # (3); after the third each sees its own (4, 5).
+    seen = (cache.past_bias[0, 0, :, :6] == 0).tolist()
+    assert seen == [[True, False, False, True, True, False], [True, False, False, True, False, True]]
+    packed = cache._packed()
+    assert packed.num_cells == 4
+    assert packed.cell_positions[0, :4].tolist() == [0, 1, 2, 2]
+    assert (packed.past_bias[0, 0, :, :4] == 0).tolist() == [[True, True, True, False], [True, True, False, True]]
+    assert (packed.past_bias[..., 4:] == -torch.inf).all()
+    assert torch.equal(packed.layers[0].past.key[:, :, :4], cache.layers[0].past.key[:, :, [0, 3, 4, 5]])
+    assert torch.equal(packed.layers[0].past.value[:, :, :4], cache.layers[0].past.value[:, :, [0, 3, 4, 5]])
+    assert packed.layers[0].memory is cache.layers[0].memory
+
+
+@pytest.mark.parametrize("positions", KINDS)
+@torch.no_grad()
+def test_a_row_that_was_left_does_no_harm(positions: str) -> None:
+    """It counts on, beyond the positions that were reserved and even those that a learned table has."""
+    model = build(positions=positions, num_decoder_layers=1, max_positions=13)
+    walk = Walk(model, [5, 3], beam_size=2, max_length=13)
+    for _ in range(12):
+        walk.step()
+    for _ in range(2):  # row 0 is never given to another sentence, row 1 twice
+        walk.place([1], [7])
+        for _ in range(12):
+            walk.step(dead=(0,))
+    assert walk.cache.lengths.tolist() == [36, 12]
+    assert walk.num_compared == 12 * 2 + 24
+
+
+@torch.no_grad()
+def test_a_wrong_follow_fails_the_comparison() -> None:
+    walk = Walk(build(), SOURCE_LENGTHS, beam_size=3, max_length=13)
     with pytest.raises(AssertionError, match="not close"):
-        assert_same(model, hidden, expected)
+        for _ in range(3):
+            walk.step(wrongly=True)
 
 
 @torch.no_grad()
-def test_another_number_of_hypotheses_from_one_step_to_the_next() -> None:
-    """One row a sentence at first, three later: what a search does that begins with one hypothesis."""
-    model = build()
-    memory = model.encoder(source_ids())
-    begun, rest = targets(3, 2), targets(9, 3)
-    _, cache = steps(model, begun, model.decoder.start(memory, beam_size=1))
-    rows = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2])
-    hidden, _ = steps(model, rest, cache.select(hypotheses=rows, sentences=None))
-    expected = model.decoder(torch.cat((begun[rows], rest), dim=1), repeated(memory, 3))
-    assert_same(model, hidden, expected[:, 2:])
+def test_a_sentence_that_was_not_placed_fails_the_comparison() -> None:
+    walk = Walk(build(), SOURCE_LENGTHS, beam_size=3, max_length=13)
+    walk.step()
+    walk.sources[1] = sentence(2)  # the row is still the other sentence's
+    with pytest.raises(AssertionError, match="not close"):
+        walk.step()
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+@torch.no_grad()
+def test_beyond_the_first_table(positions: str) -> None:
+    model = build(positions=positions, num_decoder_layers=1)
+    source = sentence(7)
+    ids = torch.randint(PAD + 1, VOCAB, (1, 263))
+    cache = start(model, [source], beam_size=1, max_length=263)
+    steps = []
+    for position in range(263):
+        hidden, cache = model.decoder.step(ids[:, position : position + 1], cache)
+        steps.append(hidden)
+    expected = model.decoder(ids, model.encoder(source[None]))
+    torch.testing.assert_close(torch.cat(steps, dim=1), expected, rtol=0, atol=1e-10)
 
 
 @torch.no_grad()
-def test_a_step_changes_no_cache() -> None:
-    model = build()
-    cache = model.decoder.start(model.encoder(source_ids()), beam_size=1)
-    ids = targets(3, 1)[:, 0]
-    first, longer = model.decoder.step(ids, cache)
-    assert cache.length == 0 and longer.length == 1
-    assert cache.layers[0].past.key.shape[2] == 0
-    assert torch.equal(model.decoder.step(ids, cache)[0], first)
-
-
-@torch.no_grad()
-def test_beyond_the_first_table_and_the_learned_limit() -> None:
-    for positions in ("sinusoidal", "rotary", "relative"):
-        model = build(positions=positions, num_encoder_layers=1, num_decoder_layers=1)
-        memory = model.encoder(source_ids())
-        ids = targets(3, 263)
-        hidden, _ = steps(model, ids, model.decoder.start(memory, beam_size=1))
-        assert_same(model, hidden, model.decoder(ids, memory))
-    model = build(positions="learned")
-    _, cache = steps(model, targets(3, 13), model.decoder.start(model.encoder(source_ids()), beam_size=1))
+def test_the_learned_limit_is_said_at_the_start() -> None:
+    model = build(positions="learned", max_positions=13)
+    start(model, [sentence(5)], beam_size=2, max_length=13)
     message = "^a sequence of 14 tokens exceeds the learned positions: model.max_positions = 13$"
     with pytest.raises(ValueError, match=message):
-        model.decoder.step(targets(3, 1)[:, 0], cache)
+        start(model, [sentence(5)], beam_size=2, max_length=14)

@@ -11,7 +11,9 @@ from translate.config import ModelConfig
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.positions import (
+    NO_RELATION,
     LearnedPositions,
+    Positions,
     RelativePositions,
     RotaryPositions,
     SinusoidalPositions,
@@ -248,6 +250,84 @@ def test_one_bias_serves_a_stack_and_the_two_stacks_have_their_own() -> None:
         )
     model(torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5]]))
     assert len(seen) == 2 and seen[0] is seen[1]
+
+
+# --- steps of decoding: each sentence at its own position
+
+
+def kind_of_positions(kind: str) -> Positions:
+    config = ModelConfig(
+        d_model=12, num_heads=3, positions=kind, max_positions=601, relative_buckets=8, relative_max_distance=20
+    )
+    positions = build_positions(config, directions="past")
+    for parameter in positions.parameters():
+        torch.nn.init.normal_(parameter)
+    return positions
+
+
+KINDS = ["sinusoidal", "learned", "rotary", "relative"]
+AT = [0, 3, 599, 3, 257]  # the position of each sentence
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_embeds_as_the_whole_sequence_does(kind: str) -> None:
+    positions = kind_of_positions(kind)
+    positions.reserve(600)
+    embedded = torch.randn(5, 2, 12)
+    stepped = positions.embed_step(embedded, positions=torch.tensor(AT))
+    for sentence, start in enumerate(AT):
+        for slot in range(2):  # both hypotheses of a sentence are at one position
+            whole = positions.embed(embedded[sentence, slot][None, None], start=start)
+            torch.testing.assert_close(stepped[sentence, slot], whole[0, 0])
+    assert torch.equal(stepped, embedded) == (kind in ("rotary", "relative"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_relates_as_the_whole_sequence_does(kind: str) -> None:
+    """Keys in any order, as cells are: the last query's row of `relate`, cell by cell."""
+    positions = kind_of_positions(kind)
+    positions.reserve(600)
+    keys = torch.tensor([[0, 0, 0], [1, 3, 0], [599, 2, 598], [3, 3, 2], [11, 256, 257]])
+    stepped = positions.relate_step(query=torch.tensor(AT), key=keys)
+    for sentence, at in enumerate(AT):
+        whole = positions.relate(start=at, length=1)
+        if kind == "rotary":
+            assert stepped.rotation is not None and whole.rotation is not None
+            assert stepped.rotation.cosine.shape == stepped.rotation.sine.shape == (5, 1, 1, 2)
+            torch.testing.assert_close(stepped.rotation.cosine[sentence, 0], whole.rotation.cosine)
+            torch.testing.assert_close(stepped.rotation.sine[sentence, 0], whole.rotation.sine)
+        elif kind == "relative":
+            assert stepped.bias is not None and whole.bias is not None
+            assert stepped.bias.shape == (5, 3, 1, 3)  # (batch, heads, hypothesis = 1, key)
+            torch.testing.assert_close(stepped.bias[sentence, :, 0], whole.bias[:, 0, keys[sentence]])
+        else:
+            assert stepped == whole == NO_RELATION
+    assert (stepped.rotation is not None, stepped.bias is not None) == (kind == "rotary", kind == "relative")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reserve_grows_a_table_and_never_cuts_it(kind: str) -> None:
+    positions = kind_of_positions(kind)
+    for length in (600, 3):
+        positions.reserve(length)
+        positions.embed_step(torch.zeros(1, 1, 12), positions=torch.tensor([599]))
+        positions.relate_step(query=torch.tensor([599]), key=torch.tensor([[599, 0]]))
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "rotary"])
+def test_a_step_beyond_what_was_reserved_is_an_error(kind: str) -> None:
+    positions = kind_of_positions(kind)
+    with pytest.raises(IndexError):
+        positions.embed_step(torch.zeros(1, 1, 12), positions=torch.tensor([300]))
+        positions.relate_step(query=torch.tensor([300]), key=torch.tensor([[0]]))
+
+
+def test_learned_positions_reserve_no_more_than_they_have() -> None:
+    positions = LearnedPositions(d_model=5, max_positions=11)
+    positions.reserve(11)
+    message = r"^a sequence of 12 tokens exceeds the learned positions: model.max_positions = 11$"
+    with pytest.raises(ValueError, match=message):
+        positions.reserve(12)
 
 
 def test_the_config_chooses_the_kind() -> None:

@@ -199,8 +199,9 @@ def test_the_scale_multiplies_tokens_and_not_positions() -> None:
     model = build(d_model=16, num_heads=2, positions="learned")
     embedder = model.decoder.embedder
     ids = torch.tensor([[5, 7]])
-    expected = 4.0 * embedder.tokens.weight[ids] + embedder.positions.table[2:4]
-    torch.testing.assert_close(embedder(ids, start=2), expected)
+    torch.testing.assert_close(embedder(ids), 4.0 * embedder.tokens.weight[ids] + embedder.positions.table[:2])
+    step = embedder.step(ids, positions=torch.tensor([3]))  # both hypotheses of a sentence stand at its position
+    torch.testing.assert_close(step, 4.0 * embedder.tokens.weight[ids] + embedder.positions.table[3])
 
 
 def test_tying_is_sharing_one_parameter() -> None:

@@ -5,13 +5,17 @@ from typing import Annotated
 import typer
 
 from translate.cli.configs import config_app
-from translate.cli.running import decode, evaluate, train
+from translate.cli.decoding import decode, export, score, shortlist
+from translate.cli.running import evaluate, train
 from translate.cli.tokenizers import tokenizer_app
 
 app = typer.Typer(name="translate", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(train)
 app.command()(decode)
 app.command("eval")(evaluate)
+app.command()(score)
+app.command()(shortlist)
+app.command()(export)
 app.add_typer(tokenizer_app, name="tokenizer")
 app.add_typer(config_app, name="config")
 

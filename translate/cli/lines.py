@@ -1,10 +1,12 @@
 """Lines in, lines out: UTF-8 split on newlines alone, whatever the locale; and what is said beside them."""
 
 import contextlib
+import errno
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
@@ -25,6 +27,21 @@ def open_lines(file: Path | None) -> Iterable[str]:
     return read_lines(file)
 
 
+def prompted(lines: Iterable[str]) -> Iterator[str]:
+    """The same lines, each asked for with a prompt if a person is typing."""
+    is_person = _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
+    remaining = iter(lines)
+    while True:
+        if is_person:
+            typer.echo("> ", err=True, nl=False)
+        try:
+            yield next(remaining)
+        except StopIteration:
+            if is_person:
+                typer.echo(err=True)  # what is said next does not follow the prompt
+            return
+
+
 def write_lines(lines: Iterable[str], output: Path | None) -> None:
     """Write lines as UTF-8 with `\\n`, whatever the locale; a file appears only when it is whole."""
     if output is None:
@@ -35,25 +52,64 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
             sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
             sys.stdout.buffer.flush()
         return
-    temporary = output.with_name(output.name + ".part")
+    with whole_file(output) as write:
+        for line in lines:
+            write(line)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Callable[[str], None]]:
+    """Within the context, lines are written beside the file's place; it appears when all went well.
+
+    Raises:
+        RunError: It cannot be written; as early as this is known.
+    """
+    temporary = path.with_name(path.name + ".part")
+    with contextlib.ExitStack() as stack:
+        stack.callback(_remove, temporary)  # whatever failed, also the reading; after a success there is none
+        with _names(path):
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            file = temporary.open("w", encoding="utf-8", newline="\n")
+
+        def write(line: str) -> None:
+            with _names(path):
+                file.write(f"{line}\n")
+
+        try:
+            yield write
+        finally:
+            with _names(path):
+                file.close()
+        with _names(path):
+            temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _names(path: Path) -> Iterator[None]:
+    """Errors of the operating system name the file."""
     try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in lines)
-        temporary.replace(output)
+        yield
     except OSError as error:
-        raise RunError(f"{output}: cannot be written: {error.strerror}") from error
-    finally:  # whatever failed, also the reading; after a success there is none
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+        raise RunError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def with_bar(translations: Iterable["Translation"], *, total: int | None) -> Iterable["Translation"]:
     """A progress bar on a terminal's stderr, unless the translations themselves go to the terminal."""
-    if not sys.stderr.isatty() or sys.stdout.isatty():
+    if not _is_terminal(sys.stderr) or _is_terminal(sys.stdout):
         return translations
     from tqdm import tqdm
 
     return tqdm(translations, total=total, unit="line", file=sys.stderr, dynamic_ncols=True)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()  # Python has none for a stream that is closed
 
 
 def say(text: str) -> None:

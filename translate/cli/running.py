@@ -1,21 +1,20 @@
-"""`train`, `decode` and `eval`: what is done with a run."""
+"""`train` and `eval`: a run is made, and scored."""
 
 import functools
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from translate.cli.decoding_options import takes_decoding_options
 from translate.cli.failures import fail, tells_errors
-from translate.cli.lines import open_lines, say, with_bar, write_lines
-from translate.cli.options import BeamSize, CheckpointOption, Device, InputFile, LengthPenalty, Overrides, RunArgument
+from translate.cli.lines import say, with_bar
+from translate.cli.options import CheckpointOption, Overrides
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.decoding import Translator
     from translate.evaluation import Metric
 
 
@@ -51,41 +50,7 @@ def train(
 
 
 @tells_errors
-def decode(
-    run: RunArgument,
-    file: InputFile = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Where to write; else standard output.", show_default=False
-        ),
-    ] = None,
-    beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
-    checkpoint: CheckpointOption = "best",
-    device: Device = None,
-) -> None:
-    """Translate text, a line of output for each line of input, in order; an empty line for an empty line.
-
-    \b
-    Examples:
-      echo "Ein Hund läuft durch den Schnee." | translate decode runs/demo
-      translate decode runs/demo input.de --output output.en --beam-size 4 --length-penalty 0.6
-    """
-    from translate.decoding import ConditionCounts
-
-    lines = open_lines(file)
-    translator, _ = _load_translator(run, checkpoint, beam_size=beam_size, length_penalty=length_penalty, device=device)
-    started = time.perf_counter()
-    counts = ConditionCounts()
-    total = len(lines) if isinstance(lines, list) else None
-    stream = counts.watch(with_bar(translator.translate_stream(lines), total=total))
-    write_lines((translation.text for translation in stream), output)
-    seconds = time.perf_counter() - started
-    say(f"{counts} in {seconds:.1f} s ({counts.lines / max(seconds, 1e-9):.1f} lines/s)")
-
-
-@tells_errors
+@takes_decoding_options
 def evaluate(
     run: Annotated[
         Path | None, typer.Argument(help="A run directory; not needed with --hypotheses.", show_default=False)
@@ -109,11 +74,10 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
     checkpoint: CheckpointOption = "best",
-    device: Device = None,
     samples: Annotated[int, typer.Option(metavar="N", min=0, help="Also print N translations.")] = 0,
+    *,
+    options: dict[str, Any],
 ) -> None:
     """Translate test sets and print BLEU, chrF and TER with sacreBLEU's signatures and 95 % bootstrap intervals.
 
@@ -136,6 +100,7 @@ def evaluate(
         raise InputError("--source and --reference go together, and not with --set")
     from translate.config import read_resolved_config
     from translate.decoding import count_conditions
+    from translate.decoding.loading import load_translator
     from translate.evaluation import spread_samples
     from translate.evaluation.testsets import choose_test_sets, evaluate_test_set
     from translate.run import open_run
@@ -143,20 +108,18 @@ def evaluate(
     directory = open_run(run)
     config = read_resolved_config(directory.config)
     test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
-    translator, step = _load_translator(
-        run, checkpoint, beam_size=beam_size, length_penalty=length_penalty, device=device
-    )
+    translator, loaded = load_translator(run, checkpoint=checkpoint, options=options)
     for test_set in test_sets:
         evaluation = evaluate_test_set(
             translator,
             test_set,
             config.evaluation,
             run=directory,
-            step=step,
+            step=loaded.step,
             watch=functools.partial(with_bar, total=len(test_set.sources)),
         )
         typer.echo(
-            f"{test_set.name}, {checkpoint} checkpoint (step {step}), beam {translator.config.beam_size}:"
+            f"{test_set.name}, {checkpoint} checkpoint (step {loaded.step}), beam {translator.config.beam_size}:"
             f" {count_conditions(evaluation.translations)}"
         )
         _print_metrics(evaluation.metrics)
@@ -186,27 +149,3 @@ def _print_metrics(metrics: Iterable["Metric"]) -> None:
     for metric in metrics:
         interval = f"  [{metric.interval.low:5.2f}, {metric.interval.high:5.2f}]" if metric.interval else ""
         typer.echo(f"  {metric.name:<8}{metric.score:6.2f}{interval}  {metric.signature}")
-
-
-def _load_translator(
-    run: Path,
-    checkpoint: Literal["best", "last"],
-    *,
-    beam_size: int | None,
-    length_penalty: float | None,
-    device: str | None,
-) -> tuple["Translator", int]:
-    """The translator of a run with the command's options in place of its own, and the step of its checkpoint."""
-    from translate.config import override_config
-    from translate.decoding import Translator
-    from translate.model.device import choose_device
-    from translate.run import load_run
-
-    loaded = load_run(run, checkpoint=checkpoint)
-    options = {
-        "decoding.beam_size": beam_size,
-        "decoding.length_penalty": length_penalty,
-        "decoding.device": device,
-    }
-    config = override_config(loaded.config, options).decoding
-    return Translator(loaded.model.to(choose_device(config.device)), loaded.tokenizers, config), loaded.step

@@ -16,6 +16,7 @@ from translate.config.corpora import (
     TokenizerConfig,
     TsvCorpus,
 )
+from translate.config.decoding import DecodingConfig
 from translate.config.section import PositiveInt, Probability, Section
 
 __all__ = [
@@ -164,25 +165,6 @@ class TrainingConfig(Section):
                 f" training.learning_rate = {self.learning_rate}"
             )
         return self
-
-
-class DecodingConfig(Section):
-    """The search for a translation."""
-
-    beam_size: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Hypotheses kept for each sentence; 1 is greedy search."""
-    length_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6
-    """Alpha of Wu et al. 2016: log-probability / ((5 + length) / 6)^alpha; 0 is none, more favours the longer."""
-    max_length_factor: Annotated[float, Field(ge=0.0, le=100.0)] = 2.0
-    """A translation has at most factor · source tokens + constant tokens; one cut there is counted and said."""
-    max_length_constant: PositiveInt = 20
-    """See max_length_factor."""
-    batch_tokens: PositiveInt = 4096
-    """Source tokens decoded at once, padding counted, times the beam size."""
-    look_ahead_lines: PositiveInt = 2000
-    """Lines read ahead and sorted by length, so that a batch's sentences are alike; the output keeps the order."""
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
 
 
 class EvaluationConfig(Section):

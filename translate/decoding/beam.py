@@ -1,60 +1,77 @@
-"""Beam search as a pure step `(state, log_probs) -> state` in a short loop. Beam size 1 is greedy search.
+"""Beam search as a pure step `(state, log_probs) -> state`; `search.py` has the loop. Beam size 1 is greedy search.
 
 A sentence has `beam` slots. At each step its open slots take the best continuations; one that ends with the end
 symbol is banked, never to change again, and keeps its slot; the others go on. So a beam of 1 stops where greedy search
 stops, and the search ends when every slot holds a finished hypothesis, or when no open one can still win.
 
-Shapes: batch sentences, beam slots each, rows = batch * beam.
+Which continuations are taken is a function, `choose`: the best ones, here; others sample or keep constraints.
+
+Shapes: batch sentences, beam slots each; each sentence has its own length, so that new ones can join at any step.
 """
 
 import math
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-Carry = TypeVar("Carry")
-
-
-@runtime_checkable  # so that the test run can check that a model is one
-class NextTokenModel(Protocol[Carry]):
-    """What search asks of a model: the next token's log-probabilities, and to follow chosen hypotheses."""
-
-    def advance(self, last_ids: Int[Tensor, " rows"], carry: Carry) -> tuple[Float[Tensor, "rows vocab"], Carry]:
-        """Log-probabilities of the token after `last_ids`, and what to carry to the next step."""
-        ...
-
-    def select(
-        self, carry: Carry, *, hypotheses: Int[Tensor, " new_rows"], sentences: Int[Tensor, " new_batch"] | None
-    ) -> Carry:
-        """The carry of chosen rows; `sentences`: those still searched, if not all are."""
-        ...
+from translate.decoding.scoring import Scoring
+from translate.decoding.topk import largest
 
 
 class Hypothesis(NamedTuple):
     """A finished translation, as ids."""
 
     ids: list[int]  # without start and end symbol
-    log_prob: float  # nats, of the ids and the end symbol
-    score: float  # log_prob divided by the length penalty
+    token_log_probs: list[float]  # nats, of each id and of the end symbol, if the search came to it
+    score: float  # what it was ranked by: see `Scoring`
     truncated: bool  # it reached its maximum length without an end symbol
+
+    @property
+    def log_prob(self) -> float:
+        """The model's log-probability in nats, before any penalty."""
+        return math.fsum(self.token_log_probs)
 
 
 class BeamState(NamedTuple):
-    """All hypotheses of a batch. A slot without one has the log-probability -inf."""
+    """All hypotheses of a batch. Capacity is the longest maximum length and the start symbol."""
 
-    open_ids: Int[Tensor, "batch beam length"]  # from the start symbol on
-    open_log_probs: Float[Tensor, "batch beam"]
-    finished_ids: Int[Tensor, "batch beam capacity"]  # padded with the end symbol
-    finished_log_probs: Float[Tensor, "batch beam"]
+    ids: Int[Tensor, "batch beam capacity"]  # of open hypotheses: the start symbol, then what was generated
+    token_log_probs: Float[Tensor, "batch beam capacity"]  # the model's, of each id; 0 for the start symbol
+    totals: Float[Tensor, "batch beam"]  # what open hypotheses are ranked by; -inf: none in this slot
+    lengths: Int[Tensor, " batch"]  # generated tokens of the open hypotheses
+    coverage: Float[Tensor, "batch beam source"]  # attention summed over the target; no source if not asked for
+    finished_ids: Int[Tensor, "batch beam capacity"]
+    finished_token_log_probs: Float[Tensor, "batch beam capacity"]
+    finished_scores: Float[Tensor, "batch beam"]  # -inf: none in this slot
     finished_lengths: Int[Tensor, "batch beam"]  # generated tokens, the end symbol included
     finished_truncated: Bool[Tensor, "batch beam"]
 
     @property
     def num_finished(self) -> Int[Tensor, " batch"]:
         """Slots that hold a finished hypothesis."""
-        return (self.finished_log_probs > -math.inf).sum(dim=1)
+        return (self.finished_scores > -math.inf).sum(dim=1)
+
+    @property
+    def last_ids(self) -> Int[Tensor, "batch beam"]:
+        """The newest token of each open hypothesis."""
+        index = self.lengths[:, None, None].expand(-1, self.ids.shape[1], 1)
+        return self.ids.gather(2, index)[:, :, 0]
+
+
+class Choice(NamedTuple):
+    """Continuations of open hypotheses, at most as many for a sentence as it has open slots."""
+
+    totals: Float[Tensor, "batch beam"]  # -inf: no continuation in this slot
+    parents: Int[Tensor, "batch beam"]  # the slot that each one continues
+    tokens: Int[Tensor, "batch beam"]
+
+
+Choose = Callable[[BeamState, Float[Tensor, "batch beam vocab"], Int[Tensor, " batch"]], Choice]
+"""Picks continuations, given what each next token adds to the total of its hypothesis (-inf: not allowed), and which
+sentence each one of the batch is, for those that know more about a sentence."""
 
 
 class Step(NamedTuple):
@@ -64,28 +81,48 @@ class Step(NamedTuple):
     parents: Int[Tensor, "batch beam"]  # the slot that each open hypothesis continues
 
 
-def length_penalty(length: Tensor, alpha: float) -> Tensor:
-    """((5 + length) / 6)^alpha, by which a log-probability is divided; the end symbol counts as a token.
-
-    Source: Wu et al. 2016, https://arxiv.org/abs/1609.08144, equation 14.
-    """
-    return ((5.0 + length) / 6.0) ** alpha
-
-
 def start_beam(
-    batch: int, *, beam_size: int, capacity: int, start_id: int, end_id: int, device: torch.device | None = None
+    batch: int,
+    *,
+    beam_size: int,
+    capacity: int,
+    start_id: int,
+    num_open: int = 1,
+    source_length: int = 0,
+    device: torch.device | None = None,
 ) -> BeamState:
-    """One open hypothesis a sentence, the start symbol; `capacity` is the longest maximum length of the batch."""
-    open_log_probs = torch.full((batch, beam_size), -math.inf, device=device)
-    open_log_probs[:, 0] = 0.0
+    """Hypotheses of the start symbol alone.
+
+    Args:
+        capacity: The longest maximum length.
+        num_open: Slots that are open at first: one, or all where each goes its own way.
+        source_length: Positions of the coverage; 0: none is kept.
+    """
+    totals = torch.full((batch, beam_size), -math.inf, device=device)
+    totals[:, :num_open] = 0.0
+    ids = torch.full((batch, beam_size, capacity + 1), start_id, device=device)
+    token_log_probs = torch.zeros((batch, beam_size, capacity + 1), device=device)
     return BeamState(
-        open_ids=torch.full((batch, beam_size, 1), start_id, device=device),
-        open_log_probs=open_log_probs,
-        finished_ids=torch.full((batch, beam_size, capacity), end_id, device=device),
-        finished_log_probs=torch.full((batch, beam_size), -math.inf, device=device),
+        ids=ids,
+        token_log_probs=token_log_probs,
+        totals=totals,
+        lengths=torch.zeros(batch, dtype=torch.long, device=device),
+        coverage=torch.zeros((batch, beam_size, source_length), device=device),
+        finished_ids=ids.clone(),
+        finished_token_log_probs=token_log_probs.clone(),
+        finished_scores=torch.full((batch, beam_size), -math.inf, device=device),
         finished_lengths=torch.zeros((batch, beam_size), dtype=torch.long, device=device),
         finished_truncated=torch.zeros((batch, beam_size), dtype=torch.bool, device=device),
     )
+
+
+def choose_best(state: BeamState, added: Float[Tensor, "batch beam vocab"], sentences: Int[Tensor, " batch"]) -> Choice:
+    """The continuations with the greatest totals, the best first."""
+    beam, vocab = added.shape[1:]
+    totals, flat = largest(added, beam, offsets=state.totals)
+    # Finished hypotheses keep their slots: only as many go on as are open.
+    is_free = torch.arange(beam, device=totals.device) < (beam - state.num_finished)[:, None]
+    return Choice(totals.masked_fill(~is_free, -math.inf), flat // vocab, flat % vocab)
 
 
 def advance_beam(
@@ -94,126 +131,109 @@ def advance_beam(
     *,
     max_lengths: Int[Tensor, " batch"],
     end_id: int,
+    scoring: Scoring,
+    sentences: Int[Tensor, " batch"] | None = None,
+    choose: Choose = choose_best,
+    added: Float[Tensor, "batch beam vocab"] | None = None,
+    ids: Int[Tensor, " vocab"] | None = None,
+    attention: Float[Tensor, "batch beam source"] | None = None,
 ) -> Step:
-    """Let each sentence's open slots take the best continuations, and bank those that end.
+    """Let each sentence's open slots take continuations, and bank those that end.
 
     Args:
-        log_probs: Of the next token after each open hypothesis.
+        log_probs: The model's, of the next token after each open hypothesis.
         max_lengths: Generated tokens at most, the end symbol included; a hypothesis that gets there is banked as it is.
+        sentences: What `choose` is told; None: their places in the batch.
+        added: What a token adds to the total, where that is not its log-probability.
+        ids: The token that each column of `log_probs` is, where it is not the column's number.
+        attention: Of the next token to each source position; needed for a coverage penalty alone.
     """
-    batch, beam, vocab = log_probs.shape
-    length = state.open_ids.shape[2]  # generated tokens after this step: the start symbol is none
-    totals = (state.open_log_probs[:, :, None] + log_probs).flatten(1)
-    best, flat = totals.topk(beam, dim=1)
-    parents, tokens = flat // vocab, flat % vocab
+    beam, capacity = state.ids.shape[1:]
+    if sentences is None:
+        sentences = torch.arange(len(state.ids), device=state.ids.device)
+    totals, parents, tokens = choose(state, log_probs if added is None else added, sentences)
+    new_log_probs = log_probs.flatten(1).gather(1, parents * log_probs.shape[2] + tokens)
+    tokens = tokens if ids is None else ids[tokens]
 
-    num_open = beam - state.num_finished
-    rank = torch.arange(beam, device=best.device)
-    valid = (rank < num_open[:, None]) & (best > -math.inf)
+    # A row that its sentence has left goes on until another takes it: it must only stay within the capacity.
+    lengths = (state.lengths + 1).clamp(max=capacity - 1)
+
+    def follow(history: Tensor, new: Tensor) -> Tensor:
+        followed = history if beam == 1 else history.gather(1, parents[:, :, None].expand(-1, -1, capacity))
+        position = lengths[:, None, None].expand(-1, beam, 1)
+        return followed.scatter(2, position, new[:, :, None])
+
+    coverage = state.coverage
+    if attention is not None:
+        coverage = (coverage + attention).gather(1, parents[:, :, None].expand_as(coverage))
     ends = tokens == end_id
-    at_limit = (length >= max_lengths)[:, None]
-    finishes = valid & (ends | at_limit)
-    best = best.masked_fill(~valid, -math.inf)
-
-    open_ids = torch.cat(
-        (state.open_ids.gather(1, parents[:, :, None].expand(-1, -1, length)), tokens[:, :, None]), dim=2
+    finishes = (totals > -math.inf) & (ends | (lengths >= max_lengths)[:, None])
+    new = state._replace(
+        ids=follow(state.ids, tokens),
+        token_log_probs=follow(state.token_log_probs, new_log_probs),
+        totals=totals,
+        lengths=lengths,
+        coverage=coverage,
     )
-    # A newly finished hypothesis goes to its sentence's next free slot, anything else to an extra one that is cut off.
-    free = state.num_finished[:, None] + finishes.cumsum(dim=1) - 1
-    slots = torch.where(finishes, free, beam)
+    if finishes.any():
+        new = _bank(new, finishes, truncated=~ends, scoring=scoring)
+    return Step(new, parents)
 
-    def bank(old: Tensor, new: Tensor) -> Tensor:
+
+def _bank(
+    state: BeamState, finishes: Bool[Tensor, "batch beam"], *, truncated: Bool[Tensor, "batch beam"], scoring: Scoring
+) -> BeamState:
+    """Move hypotheses to the finished ones of their sentence, into its next free slots."""
+    beam = finishes.shape[1]
+    # Anything that does not finish goes to an extra slot, which is cut off.
+    slots = torch.where(finishes, state.num_finished[:, None] + finishes.cumsum(dim=1) - 1, beam)
+    lengths = state.lengths[:, None].expand(-1, beam)
+
+    def put(old: Tensor, new: Tensor) -> Tensor:
         extended = torch.cat((old, old[:, :1]), dim=1)
         index = slots if new.dim() == 2 else slots[:, :, None].expand_as(new)
         return extended.scatter(1, index, new)[:, :beam]
 
-    padded = torch.full((batch, beam, state.finished_ids.shape[2]), end_id, device=best.device)
-    padded[:, :, :length] = open_ids[:, :, 1:]
-    return Step(
-        BeamState(
-            open_ids=open_ids,
-            open_log_probs=best.masked_fill(finishes, -math.inf),
-            finished_ids=bank(state.finished_ids, padded),
-            finished_log_probs=bank(state.finished_log_probs, best),
-            finished_lengths=bank(state.finished_lengths, torch.full_like(tokens, length)),
-            finished_truncated=bank(state.finished_truncated, ~ends),
-        ),
-        parents,
+    scores = scoring.score(state.totals, lengths, state.coverage if state.coverage.shape[2] else None)
+    return state._replace(
+        totals=state.totals.masked_fill(finishes, -math.inf),
+        finished_ids=put(state.finished_ids, state.ids),
+        finished_token_log_probs=put(state.finished_token_log_probs, state.token_log_probs),
+        finished_scores=put(state.finished_scores, scores),
+        finished_lengths=put(state.finished_lengths, lengths),
+        finished_truncated=put(state.finished_truncated, truncated),
     )
 
 
-def normalized_scores(state: BeamState, *, alpha: float) -> Float[Tensor, "batch beam"]:
-    """Scores of the finished hypotheses; -inf in slots without one."""
-    return state.finished_log_probs / length_penalty(state.finished_lengths.clamp(min=1), alpha)
+def is_decided(
+    state: BeamState, *, max_lengths: Int[Tensor, " batch"], scoring: Scoring, num_best: int = 1
+) -> Bool[Tensor, " batch"]:
+    """Whether no open hypothesis can still come among the `num_best` best; safe by `Scoring.upper_bound`.
 
-
-def is_decided(state: BeamState, *, max_lengths: Int[Tensor, " batch"], alpha: float) -> Bool[Tensor, " batch"]:
-    """Whether no open hypothesis can still become the best one.
-
-    Safe, not heuristic: a log-probability only falls and the penalty is largest at the maximum length, so no
-    continuation of an open hypothesis can score more than its log-probability so far divided by that largest penalty.
+    A total that is not a number decides too: nothing that comes after it can be compared.
     """
-    best_finished = normalized_scores(state, alpha=alpha).amax(dim=1)
-    upper_bound = state.open_log_probs.amax(dim=1) / length_penalty(max_lengths, alpha)
-    return best_finished >= upper_bound
+    if num_best == 1:
+        worst_kept = state.finished_scores.amax(dim=1)
+    else:
+        worst_kept = state.finished_scores.topk(min(num_best, state.totals.shape[1]), dim=1).values[:, -1]
+    return ~(worst_kept < scoring.upper_bound(state.totals.amax(dim=1), max_lengths))
 
 
-def beam_search(
-    model: NextTokenModel[Carry],
-    carry: Carry,
-    *,
-    max_lengths: Int[Tensor, " batch"],
-    beam_size: int,
-    alpha: float,
-    start_id: int,
-    end_id: int,
-) -> list[list[Hypothesis]]:
-    """The finished hypotheses of each sentence, the best score first.
-
-    The first is the best of all that the beam would ever have finished; the search may stop before others are.
-
-    Args:
-        carry: What the model begins with, for rows = batch * beam_size.
-        max_lengths: Generated tokens at most for each sentence.
-        alpha: Exponent of the length penalty.
-    """
-    batch = len(max_lengths)
-    results: list[list[Hypothesis]] = [[] for _ in range(batch)]
-    searched = torch.arange(batch, device=max_lengths.device)  # the sentences not decided yet
-    state = start_beam(
-        batch,
-        beam_size=beam_size,
-        capacity=int(max_lengths.max()),
-        start_id=start_id,
-        end_id=end_id,
-        device=max_lengths.device,
+def finished_hypotheses(state: BeamState) -> list[list[Hypothesis]]:
+    """The finished hypotheses of each sentence, the best score first."""
+    results = []
+    fields = (
+        state.finished_ids,
+        state.finished_token_log_probs,
+        state.finished_scores,
+        state.finished_lengths,
+        state.finished_truncated,
     )
-    while True:
-        log_probs, carry = model.advance(state.open_ids[:, :, -1].flatten(), carry)
-        state, parents = advance_beam(
-            state, log_probs.view(-1, beam_size, log_probs.shape[1]), max_lengths=max_lengths, end_id=end_id
-        )
-        decided = is_decided(state, max_lengths=max_lengths, alpha=alpha)
-        keep = None
-        if decided.any():
-            for row in decided.nonzero()[:, 0].tolist():
-                results[int(searched[row])] = _sorted_hypotheses(state, row, alpha=alpha, end_id=end_id)
-            keep = (~decided).nonzero()[:, 0]
-            if len(keep) == 0:
-                return results
-            state, parents = BeamState(*(part[keep] for part in state)), parents[keep]
-            searched, max_lengths = searched[keep], max_lengths[keep]
-        sentences = torch.arange(len(parents), device=parents.device) if keep is None else keep
-        carry = model.select(carry, hypotheses=(sentences[:, None] * beam_size + parents).flatten(), sentences=keep)
-
-
-def _sorted_hypotheses(state: BeamState, row: int, *, alpha: float, end_id: int) -> list[Hypothesis]:
-    hypotheses = []
-    scores = normalized_scores(state, alpha=alpha)[row].tolist()
-    for slot, length in enumerate(state.finished_lengths[row].tolist()):
-        if length == 0:
-            continue
-        truncated = bool(state.finished_truncated[row, slot])
-        ids = state.finished_ids[row, slot, : length if truncated else length - 1].tolist()
-        hypotheses.append(Hypothesis(ids, float(state.finished_log_probs[row, slot]), scores[slot], truncated))
-    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+    for ids, log_probs, scores, lengths, truncated in zip(*(field.tolist() for field in fields), strict=True):
+        found = [
+            Hypothesis(ids[slot][1 : length + truncated[slot]], log_probs[slot][1 : length + 1], score, truncated[slot])
+            for slot, (length, score) in enumerate(zip(lengths, scores, strict=True))
+            if length > 0
+        ]
+        results.append(sorted(found, key=lambda hypothesis: -hypothesis.score))
+    return results

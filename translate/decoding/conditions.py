@@ -1,34 +1,46 @@
-"""How many translations are in a condition that their reader must know: empty, or cut."""
+"""How many translations are in a condition that their reader must know: empty, cut, going round in circles, …"""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from translate.decoding.translator import Translation
+from translate.decoding.requests import Translation
+
+_WORDS = {
+    "repetitive": "repeat themselves",
+    "length_ratio": "far longer or shorter than their source",
+    "unspellable": "with characters that the vocabulary cannot spell",
+    "unmet": "without a required phrase",
+    "source_truncated": "sources cut to the model's positions",
+}
 
 
 @dataclasses.dataclass
 class ConditionCounts:
-    """Lines translated, and those that are not simply a translation."""
+    """Lines translated, and those that are not simply a translation; the conditions are `Translation.flags`."""
 
     lines: int = 0
-    empty: int = 0  # translations without text
+    empty: int = 0  # translations without text, those of empty lines too
     truncated: int = 0  # the search reached the maximum length
-    source_truncated: int = 0  # the source was cut to the model's positions
+    source_truncated: int = 0
+    repetitive: int = 0
+    length_ratio: int = 0
+    unspellable: int = 0
+    unmet: int = 0
 
     def watch(self, translations: Iterable[Translation]) -> Iterator[Translation]:
         """The same translations, counted as they pass."""
         for translation in translations:
             self.lines += 1
             self.empty += not translation.text
-            self.truncated += translation.truncated
-            self.source_truncated += translation.source_truncated
+            for flag in translation.flags - {"empty"}:
+                setattr(self, flag, getattr(self, flag) + 1)
             yield translation
 
     def __str__(self) -> str:
         text = f"{self.lines} lines, {self.empty} empty, {self.truncated} cut at the maximum length"
-        if self.source_truncated:
-            text += f", {self.source_truncated} sources cut to the model's positions"
-        return text
+        return text + "".join(
+            f", {getattr(self, flag)} {words}" for flag, words in _WORDS.items() if getattr(self, flag)
+        )
 
 
 def count_conditions(translations: Iterable[Translation]) -> ConditionCounts:

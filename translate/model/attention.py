@@ -7,11 +7,13 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from translate.model.positions import NO_RELATION, Relation, rotate
+from translate.model.projection import Projection
 
 
 class KeyValue(NamedTuple):
@@ -76,8 +78,8 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"num_heads = {num_heads} must divide d_model = {d_model}")
         self.d_model = d_model
         self.num_heads = num_heads
-        self.input_projection = nn.Linear(d_model, 3 * d_model)  # rows: query, key, value
-        self.output_projection = nn.Linear(d_model, d_model)
+        self.input_projection = Projection(d_model, 3 * d_model)  # rows: query, key, value
+        self.output_projection = Projection(d_model, d_model)
         self.weights_dropout = nn.Dropout(dropout)
 
     def project_query_key_value(
@@ -100,7 +102,7 @@ class MultiHeadAttention(nn.Module):
         return KeyValue(*self._project(memory, slice(self.d_model, None), 2))
 
     def _project(self, hidden: Tensor, rows: slice, parts: int) -> Tensor:
-        projected = F.linear(hidden, self.input_projection.weight[rows], self.input_projection.bias[rows])
+        projected = self.input_projection.rows(hidden, rows)
         return projected.unflatten(-1, (parts, self.num_heads, -1)).permute(2, 0, 3, 1, 4)  # (parts, batch, heads, …)
 
     def attend(
@@ -108,14 +110,21 @@ class MultiHeadAttention(nn.Module):
         query: Float[Tensor, "batch heads query head_dim"],
         key_value: KeyValue,
         *,
-        visible: Bool[Tensor, "..."] | None,
-        relation: Relation = NO_RELATION,
+        visible: Bool[Tensor, "..."] | None = None,
+        bias: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
-        """The heads' attention, joined and projected."""
-        attended = scaled_dot_product_attention(
-            query, *key_value, visible=visible, bias=relation.bias, dropout=self.weights_dropout
-        )
-        return self.output_projection(attended.output.transpose(1, 2).flatten(2))
+        """The heads' attention, joined and projected.
+
+        Where nobody asks for gradients or watches the weights, torch's fused kernel computes the same.
+        """
+        if self.training or torch.is_grad_enabled() or self.weights_dropout._forward_hooks:
+            output = scaled_dot_product_attention(
+                query, *key_value, visible=visible, bias=bias, dropout=self.weights_dropout
+            ).output
+        else:
+            mask = visible if bias is None else bias if visible is None else bias.masked_fill(~visible, -math.inf)
+            output = F.scaled_dot_product_attention(query, *key_value, attn_mask=mask)
+        return self.output_projection(output.transpose(1, 2).flatten(2))
 
     def forward(
         self,
@@ -135,4 +144,4 @@ class MultiHeadAttention(nn.Module):
             query, key_value = self.project_query_key_value(hidden, relation=relation)
         else:
             query, key_value = self.project_query(hidden), self.project_key_value(memory)
-        return self.attend(query, key_value, visible=visible, relation=relation)
+        return self.attend(query, key_value, visible=visible, bias=relation.bias)

@@ -8,9 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from translate.config import ModelConfig
-from translate.model.attention import KeyValue, MultiHeadAttention
+from translate.model.attention import MultiHeadAttention
 from translate.model.cache import LayerCache
 from translate.model.positions import Relation
+from translate.model.projection import Projection
 
 
 class FeedForward(nn.Module):
@@ -27,8 +28,8 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.activation = activation
-        self.inner = nn.Linear(d_model, 2 * d_ff if activation == "swiglu" else d_ff)  # swiglu's rows: gate, inner
-        self.outer = nn.Linear(d_ff, d_model)
+        self.inner = Projection(d_model, 2 * d_ff if activation == "swiglu" else d_ff)  # swiglu's rows: gate, inner
+        self.outer = Projection(d_ff, d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, hidden: Float[Tensor, "batch position d_model"]) -> Float[Tensor, "batch position d_model"]:
@@ -120,34 +121,33 @@ class DecoderLayer(nn.Module):
 
     def step(
         self,
-        hidden: Float[Tensor, "rows 1 d_model"],
+        hidden: Float[Tensor, "batch beam d_model"],
         cache: LayerCache,
         *,
-        memory_visible: Bool[Tensor, "batch 1 1 source"],
+        past_bias: Float[Tensor, "batch heads beam cells"],
+        memory_bias: Float[Tensor, "batch 1 1 source"],
         relation: Relation,
-    ) -> tuple[Float[Tensor, "rows 1 d_model"], LayerCache]:
-        """One more target position, given the keys and values of those before.
+    ) -> Float[Tensor, "batch beam d_model"]:
+        """One more target position of each hypothesis; its keys and values are written into the cache.
+
+        A sentence's hypotheses are so many queries to the same keys, in both attentions: what a hypothesis may not see
+        is masked, and nothing is copied for a beam.
 
         Args:
-            hidden: One row for each hypothesis; the hypotheses of a sentence are neighbours, equally many for each.
+            past_bias: 0 for the cells that a hypothesis sees, -inf for all others; with the positions' bias, if any.
         """
-        batch = memory_visible.shape[0]
-        attended: KeyValue = cache.past
 
         def attend_to_target(x: Tensor) -> Tensor:
-            nonlocal attended
             query, new = self.self_attention.project_query_key_value(x, relation=relation)
-            attended = cache.extended_past(new)
-            return self.self_attention.attend(query, attended, visible=None, relation=relation)
+            return self.self_attention.attend(query, cache.extend_past(new, end=past_bias.shape[3]), bias=past_bias)
 
         def attend_to_memory(x: Tensor) -> Tensor:
-            # A sentence's hypotheses are so many queries to the same keys: nothing of the memory is copied for a beam.
-            query = self.cross_attention.project_query(x.reshape(batch, -1, x.shape[-1]))
-            return self.cross_attention.attend(query, cache.memory, visible=memory_visible).reshape_as(x)
+            query, memory = self.cross_attention.project_query(x), cache.memory_up_to(memory_bias.shape[3])
+            return self.cross_attention.attend(query, memory, bias=memory_bias)
 
         hidden = self.self_attention_add_and_norm(hidden, attend_to_target)
         hidden = self.cross_attention_add_and_norm(hidden, attend_to_memory)
-        return self.feed_forward_add_and_norm(hidden, self.feed_forward), cache._replace(past=attended)
+        return self.feed_forward_add_and_norm(hidden, self.feed_forward)
 
 
 def _build_attention(config: ModelConfig) -> MultiHeadAttention:

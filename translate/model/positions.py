@@ -15,24 +15,28 @@ from translate.config import ModelConfig
 
 
 class Rotation(NamedTuple):
-    """Angles by which the pairs of query and key dimensions are turned."""
+    """Angles by which the pairs of query and key dimensions are turned; in a step, those of each sentence."""
 
-    cosine: Float[Tensor, "position half"]
-    sine: Float[Tensor, "position half"]
+    cosine: Float[Tensor, "*position half"]
+    sine: Float[Tensor, "*position half"]
 
 
 class Relation(NamedTuple):
     """What positions change in self-attention; nothing, for the kinds that are added to the embeddings."""
 
     rotation: Rotation | None = None
-    bias: Float[Tensor, "heads query key"] | None = None
+    bias: Float[Tensor, "*batch heads query key"] | None = None
 
 
 NO_RELATION = Relation()
 
 
 class Positions(nn.Module):
-    """Adds nothing and relates nothing; each kind overrides one of the two."""
+    """Adds nothing and relates nothing; each kind overrides one of the two.
+
+    A step of decoding has one query position for each sentence, the same for all its hypotheses: the methods that end
+    in `_step` are given it, after `reserve` has said how far it can go.
+    """
 
     def embed(
         self, embedded: Float[Tensor, "batch position d_model"], *, start: int
@@ -42,6 +46,23 @@ class Positions(nn.Module):
 
     def relate(self, *, start: int, length: int) -> Relation:
         """For `length` queries at `start` and following, and keys from 0 to the last query."""
+        return NO_RELATION
+
+    def reserve(self, length: int) -> None:
+        """Be ready for steps at positions 0 to length - 1.
+
+        Raises:
+            ValueError: The model has fewer.
+        """
+
+    def embed_step(
+        self, embedded: Float[Tensor, "batch beam d_model"], *, positions: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch beam d_model"]:
+        """Embeddings of one token of each hypothesis, with their sentence's position."""
+        return embedded
+
+    def relate_step(self, *, query: Int[Tensor, " batch"], key: Int[Tensor, "batch key"]) -> Relation:
+        """For a query at one position of each sentence, and keys at the given ones."""
         return NO_RELATION
 
 
@@ -78,10 +99,18 @@ class SinusoidalPositions(Positions):
         self, embedded: Float[Tensor, "batch position d_model"], *, start: int
     ) -> Float[Tensor, "batch position d_model"]:
         end = start + embedded.shape[1]
-        if end > len(self.table):
-            with torch.inference_mode(False):  # a table that validation grows must serve training too
-                self.table = sinusoidal_table(2 * end, self.table.shape[1]).to(self.table)
+        self.reserve(end)
         return embedded + self.table[start:end]
+
+    def reserve(self, length: int) -> None:
+        if length > len(self.table):
+            with torch.inference_mode(False):  # a table that validation grows must serve training too
+                self.table = sinusoidal_table(2 * length, self.table.shape[1]).to(self.table)
+
+    def embed_step(
+        self, embedded: Float[Tensor, "batch beam d_model"], *, positions: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch beam d_model"]:
+        return embedded + self.table[positions][:, None, :]
 
 
 class LearnedPositions(Positions):
@@ -99,11 +128,19 @@ class LearnedPositions(Positions):
         self, embedded: Float[Tensor, "batch position d_model"], *, start: int
     ) -> Float[Tensor, "batch position d_model"]:
         end = start + embedded.shape[1]
-        if end > len(self.table):
-            raise ValueError(
-                f"a sequence of {end} tokens exceeds the learned positions: model.max_positions = {len(self.table)}"
-            )
+        self.reserve(end)
         return embedded + self.table[start:end]
+
+    def reserve(self, length: int) -> None:
+        if length > len(self.table):
+            raise ValueError(
+                f"a sequence of {length} tokens exceeds the learned positions: model.max_positions = {len(self.table)}"
+            )
+
+    def embed_step(
+        self, embedded: Float[Tensor, "batch beam d_model"], *, positions: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch beam d_model"]:
+        return embedded + self.table[positions][:, None, :]
 
 
 class RotaryPositions(Positions):
@@ -124,11 +161,19 @@ class RotaryPositions(Positions):
 
     def relate(self, *, start: int, length: int) -> Relation:
         end = start + length
-        if end > len(self.cosine):
-            with torch.inference_mode(False):  # tables that validation grows must serve training too
-                angles = _angles(2 * end, 2 * self.cosine.shape[1])
-                self.cosine, self.sine = angles.cos().float().to(self.cosine), angles.sin().float().to(self.sine)
+        self.reserve(end)
         return Relation(rotation=Rotation(self.cosine[start:end], self.sine[start:end]))
+
+    def reserve(self, length: int) -> None:
+        if length > len(self.cosine):
+            with torch.inference_mode(False):  # tables that validation grows must serve training too
+                angles = _angles(2 * length, 2 * self.cosine.shape[1])
+                # The cosines last: another thread that sees them long enough finds the sines so too.
+                self.sine, self.cosine = angles.sin().float().to(self.sine), angles.cos().float().to(self.cosine)
+
+    def relate_step(self, *, query: Int[Tensor, " batch"], key: Int[Tensor, "batch key"]) -> Relation:
+        # (batch, heads = 1, hypothesis = 1, half); what a query and a key see of each other is their distance alone.
+        return Relation(rotation=Rotation(self.cosine[query][:, None, None, :], self.sine[query][:, None, None, :]))
 
 
 def rotate(
@@ -166,6 +211,12 @@ class RelativePositions(Positions):
             directions=self.directions,
         )
         return Relation(bias=self.table[buckets].permute(2, 0, 1))
+
+    def relate_step(self, *, query: Int[Tensor, " batch"], key: Int[Tensor, "batch key"]) -> Relation:
+        buckets = distance_buckets(
+            key - query[:, None], num_buckets=len(self.table), max_distance=self.max_distance, directions="past"
+        )
+        return Relation(bias=self.table[buckets].permute(0, 2, 1)[:, :, None, :])  # (batch, heads, hypothesis = 1, key)
 
 
 def distance_buckets(

@@ -15,6 +15,7 @@ from translate.model.initialization import initialize
 from translate.model.layers import DecoderLayer, EncoderLayer
 from translate.model.masks import padding_visible, target_visible
 from translate.model.positions import Positions, build_positions
+from translate.model.projection import Projection
 
 
 class Memory(NamedTuple):
@@ -34,8 +35,14 @@ class Embedder(nn.Module):
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, ids: Int[Tensor, "batch position"], *, start: int = 0) -> Float[Tensor, "batch position d_model"]:
-        return self.dropout(self.positions.embed(self.tokens(ids) * self.scale, start=start))
+    def forward(self, ids: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position d_model"]:
+        return self.dropout(self.positions.embed(self.tokens(ids) * self.scale, start=0))
+
+    def step(
+        self, ids: Int[Tensor, "batch beam"], *, positions: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch beam d_model"]:
+        """One token of each hypothesis, at its sentence's position."""
+        return self.dropout(self.positions.embed_step(self.tokens(ids) * self.scale, positions=positions))
 
 
 class Encoder(nn.Module):
@@ -85,31 +92,57 @@ class Decoder(nn.Module):
             )
         return self.final_norm(hidden)
 
-    def start(self, memory: Memory, *, beam_size: int) -> DecoderCache:
-        """A cache with no target positions and the memory's keys and values, for `beam_size` hypotheses a sentence."""
+    def start(self, memory: Memory, *, beam_size: int, max_length: int) -> DecoderCache:
+        """A cache with the memory's keys and values and no target positions yet.
+
+        Args:
+            max_length: Target positions that will be stepped through at most.
+
+        Raises:
+            ValueError: The model has fewer positions.
+        """
+        self.embedder.positions.reserve(max_length)
         layers = []
         for layer in self.layers:
             assert isinstance(layer, DecoderLayer)
             key_value = layer.cross_attention.project_key_value(memory.hidden)
             batch, heads, _, head_dim = key_value.key.shape
-            empty = key_value.key.new_empty(batch * beam_size, heads, 0, head_dim)
-            layers.append(LayerCache(past=KeyValue(empty, empty), memory=key_value))
-        return DecoderCache(tuple(layers), memory.visible, length=0)
+            empty = key_value.key.new_empty(batch, heads, 0, head_dim)
+            memory_key_value = KeyValue(key_value.key.contiguous(), key_value.value.contiguous())
+            layers.append(LayerCache(past=KeyValue(empty, empty), memory=memory_key_value))
+        visible = memory.visible
+        return DecoderCache(
+            layers=tuple(layers),
+            past_bias=memory.hidden.new_empty(len(visible), 1, beam_size, 0),
+            cell_positions=torch.empty(len(visible), 0, dtype=torch.long, device=visible.device),
+            memory_bias=memory.hidden.new_zeros(visible.shape).masked_fill(~visible, -math.inf),
+            lengths=torch.zeros(len(visible), dtype=torch.long, device=visible.device),
+            source_lengths=tuple(visible.sum(dim=3).flatten().tolist()),
+            max_length=max_length,
+            num_cells=0,
+        )
 
     def step(
-        self, target_ids: Int[Tensor, " rows"], cache: DecoderCache
-    ) -> tuple[Float[Tensor, "rows d_model"], DecoderCache]:
-        """One more position of each hypothesis: the same numbers as `forward`'s at that position."""
-        hidden = self.embedder(target_ids[:, None], start=cache.length)
-        relation = self.embedder.positions.relate(start=cache.length, length=1)
-        layers = []
+        self, target_ids: Int[Tensor, "batch beam"], cache: DecoderCache
+    ) -> tuple[Float[Tensor, "batch beam d_model"], DecoderCache]:
+        """One more position of each hypothesis: the same numbers as `forward`'s at that position.
+
+        Args:
+            cache: Used up; go on with the one returned.
+        """
+        cache = cache.with_new_cells()
+        # A row that its sentence has left goes on until another takes it: its position must only stay in the table.
+        positions = cache.lengths.clamp(max=cache.max_length - 1)
+        hidden = self.embedder.step(target_ids, positions=positions)
+        past_bias = cache.past_bias[..., : cache.num_cells]
+        relation = self.embedder.positions.relate_step(query=positions, key=cache.cell_positions[:, : cache.num_cells])
+        if relation.bias is not None:
+            past_bias = past_bias + relation.bias
+        memory_bias = cache.memory_bias[..., : max(cache.source_lengths)]
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             assert isinstance(layer, DecoderLayer)
-            hidden, layer_cache = layer.step(
-                hidden, layer_cache, memory_visible=cache.memory_visible, relation=relation
-            )
-            layers.append(layer_cache)
-        return self.final_norm(hidden)[:, 0], cache._replace(layers=tuple(layers), length=cache.length + 1)
+            hidden = layer.step(hidden, layer_cache, past_bias=past_bias, memory_bias=memory_bias, relation=relation)
+        return self.final_norm(hidden), cache._replace(lengths=cache.lengths + 1)
 
 
 class Transformer(nn.Module):
@@ -140,7 +173,7 @@ class Transformer(nn.Module):
             source_tokens = nn.Embedding(source_vocab_size, config.d_model)
         self.encoder = Encoder(config, tokens=source_tokens, pad_id=pad_id)
         self.decoder = Decoder(config, tokens=target_tokens, pad_id=pad_id)
-        self.output = nn.Linear(config.d_model, target_vocab_size, bias=False)
+        self.output = Projection(config.d_model, target_vocab_size, bias=False)
         initialize(self, config.initialization)
         if config.tie_embeddings != "none":
             self.output.weight = target_tokens.weight
@@ -164,7 +197,7 @@ class Transformer(nn.Module):
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return self.output.weight.device
+        return self.decoder.embedder.tokens.weight.device
 
 
 def log_probabilities(logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:

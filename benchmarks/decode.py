@@ -1,0 +1,296 @@
+"""How fast this toolkit, CTranslate2 and Hugging Face's generate translate with the same weights.
+
+    python benchmarks/decode.py RUN --source test.de --reference test.en
+
+Each engine runs in a process of its own, loads once (not timed) and waits for its turn; the turns alternate, so that a
+noisy machine is noisy for all. Before that each engine tries its thread layouts and batch sizes once, on the first
+lines, and keeps the fastest. Times are of whole files: text in, detokenised text out.
+
+Needs the extras `ctranslate2` and `huggingface`; an engine whose package is missing is left out, and said.
+"""
+
+import argparse
+import json
+import multiprocessing
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Translate = Callable[[Sequence[str], int], list[str]]  # lines and beam size to translations
+
+
+class Layout(NamedTuple):
+    """How an engine spreads its work."""
+
+    workers: int
+    threads: int  # of each worker
+    batch: int  # lines; of ours, hundreds of tokens
+
+
+def build_ours(run: Path, layout: Layout, *, precision: str, shortlist: bool = False) -> Translate:
+    """`translate decode`, with workers as threads of one process."""
+    import torch
+
+    from translate.decoding.loading import load_translator
+
+    torch.set_num_threads(layout.workers * layout.threads)
+    options = {"precision": precision, "shortlist": shortlist, "device": "cpu", "workers": layout.workers}
+    translator = load_translator(run, options={**options, "batch_tokens": layout.batch * 100}).translator
+
+    def run_ours(lines: Sequence[str], beam_size: int) -> list[str]:
+        return [each.text for each in translator.translate(lines, beam_size=beam_size)]
+
+    return run_ours
+
+
+def build_uncached(run: Path, layout: Layout) -> Translate:
+    """Our model and search, but the whole prefix is computed again for each token."""
+    import torch
+    from uncached import RecomputingDecoder
+
+    from translate.data.tokenizer import BOS_ID, EOS_ID
+    from translate.decoding.loading import load_translator
+    from translate.decoding.scoring import build_scoring, maximum_lengths
+    from translate.decoding.search import Plan, Sentences, search
+
+    torch.set_num_threads(layout.threads)
+    translator = load_translator(run, options={"device": "cpu"}).translator
+    target = translator.tokenizers.target
+
+    def translate_batch(sources: list[list[int]], beam_size: int) -> list[list[int]]:
+        lengths = torch.tensor([len(source) + 1 for source in sources])
+        limits = maximum_lengths(lengths, translator.config, max_positions=translator.max_positions)
+        plan = Plan(beam_size, build_scoring(translator.config), BOS_ID, EOS_ID, target.vocab_size)
+        sentences = Sentences(lengths.tolist(), limits.tolist())
+        with torch.inference_mode():
+            model = RecomputingDecoder(translator.model, sources, beam_size=beam_size)
+            found = dict(search(model, sentences, plan, order=range(len(sources)), max_tokens=10**9))
+        return [found[index][0].ids for index in range(len(sources))]
+
+    def run_uncached(lines: Sequence[str], beam_size: int) -> list[str]:
+        sources = translator.tokenizers.source.encode_lines(list(lines), num_threads=1)
+        return in_batches(
+            sources, layout, lambda batch: [target.decode(ids) for ids in translate_batch(batch, beam_size)]
+        )
+
+    return run_uncached
+
+
+def build_ctranslate2(run: Path, layout: Layout, *, compute_type: str) -> Translate:
+    """CTranslate2 as its users call it: its own search, sorting and batching."""
+    import ctranslate2
+
+    from translate.data.tokenizer import load_tokenizers
+    from translate.export.conversion import converted_run
+
+    tokenizers = load_tokenizers(run / "tokenizer")
+    engine = ctranslate2.Translator(
+        str(converted_run(run, checkpoint="best")),
+        compute_type=compute_type,
+        inter_threads=layout.workers,
+        intra_threads=layout.threads,
+    )
+
+    def run_ctranslate2(lines: Sequence[str], beam_size: int) -> list[str]:
+        sources = tokenizers.source.encode_lines(list(lines), num_threads=1)
+        pieces = [[*tokenizers.source.pieces(ids), "</s>"] for ids in sources]
+        results = engine.translate_batch(pieces, beam_size=beam_size, max_batch_size=layout.batch)
+        return [tokenizers.target.decode(tokenizers.target.parse(result.hypotheses[0])) for result in results]
+
+    return run_ctranslate2
+
+
+def build_huggingface(run: Path, layout: Layout) -> Translate:
+    """`generate` of a MarianMT model, sorted by length and batched, in inference mode."""
+    import torch
+    from transformers import MarianMTModel
+
+    from translate.data.batching import collate_sources
+    from translate.data.tokenizer import PAD_ID, load_tokenizers
+    from translate.export import export_run
+
+    torch.set_num_threads(layout.threads)
+    folder = Path(tempfile.mkdtemp()) / "marian"
+    export_run(run, to="huggingface", output=folder)
+    model = MarianMTModel.from_pretrained(folder).eval()
+    tokenizers = load_tokenizers(run / "tokenizer")
+
+    def run_huggingface(lines: Sequence[str], beam_size: int) -> list[str]:
+        def generate(batch: list[list[int]]) -> list[str]:
+            torch.set_num_threads(layout.threads)
+            ids = collate_sources(batch)
+            with torch.inference_mode():
+                found = model.generate(
+                    ids,
+                    attention_mask=(ids != PAD_ID).long(),
+                    num_beams=beam_size,
+                    max_new_tokens=2 * ids.shape[1] + 20,
+                )
+            return [tokenizers.target.decode(row) for row in found.tolist()]
+
+        return in_batches(tokenizers.source.encode_lines(list(lines), num_threads=1), layout, generate)
+
+    return run_huggingface
+
+
+def in_batches(
+    sources: list[list[int]], layout: Layout, translate: Callable[[list[list[int]]], list[str]]
+) -> list[str]:
+    """Batches of sentences of like length, the longest first, over the workers; results in the old order."""
+    order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
+    batches = [order[begin : begin + layout.batch] for begin in range(0, len(order), layout.batch)]
+    results: dict[int, str] = {}
+    with ThreadPoolExecutor(layout.workers) as executor:
+        translated = executor.map(lambda batch: translate([sources[index] for index in batch]), batches)
+        for batch, texts in zip(batches, translated, strict=True):
+            results |= zip(batch, texts, strict=True)
+    return [results[index] for index in range(len(sources))]
+
+
+ENGINES: dict[str, tuple[Callable[..., Translate], dict[str, Any], Sequence[int]]] = {
+    "ours fp32": (build_ours, {"precision": "fp32"}, (40, 80, 160)),
+    "ours bf16": (build_ours, {"precision": "bf16"}, (40, 80, 160)),
+    "ours int8": (build_ours, {"precision": "int8"}, (40, 80, 160)),
+    "ours fp32 shortlist": (build_ours, {"precision": "fp32", "shortlist": True}, (40, 80, 160)),
+    "ours bf16 shortlist": (build_ours, {"precision": "bf16", "shortlist": True}, (40, 80, 160)),
+    "ctranslate2 float32": (build_ctranslate2, {"compute_type": "float32"}, (16, 32, 64)),
+    "ctranslate2 int8": (build_ctranslate2, {"compute_type": "int8"}, (16, 32, 64)),
+    "huggingface fp32": (build_huggingface, {}, (32, 64)),
+    "without cache fp32": (build_uncached, {}, (32,)),
+}
+
+
+class Turn(NamedTuple):
+    """What an engine answers after a turn."""
+
+    seconds: float
+    texts: list[str]
+    peak_mib: float
+
+
+def serve(name: str, run: Path, threads: int, probe: list[str], connection: Connection) -> None:
+    """An engine's process: find the fastest layout for each beam size, then translate when asked to."""
+    build, options, batches = ENGINES[name]
+    layouts = [Layout(threads, 1, batch) for batch in batches] + [Layout(1, threads, batches[-1])]
+    best: dict[int, tuple[float, Layout, Translate]] = {}
+    try:
+        for layout in layouts:
+            translate = build(run, layout, **options)
+            for beam_size in (1, 5):
+                translate(probe, beam_size)
+                seconds = timed(translate, probe, beam_size).seconds
+                if beam_size not in best or seconds < best[beam_size][0]:
+                    best[beam_size] = (seconds, layout, translate)
+    except ImportError as error:
+        connection.send(f"left out: {error}")
+        return
+    connection.send({beam_size: layout for beam_size, (_, layout, _) in best.items()})
+    while (job := connection.recv()) is not None:
+        lines, beam_size = job
+        connection.send(timed(best[beam_size][2], lines, beam_size))
+
+
+def timed(translate: Translate, lines: Sequence[str], beam_size: int) -> Turn:
+    """One turn."""
+    begin = time.perf_counter()
+    texts = translate(lines, beam_size)
+    seconds = time.perf_counter() - begin
+    return Turn(seconds, texts, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+class Engine(NamedTuple):
+    """An engine's process and how to reach it."""
+
+    process: Any
+    connection: Connection
+    layouts: dict[int, Layout]
+
+
+def start_engines(names: Sequence[str], run: Path, threads: int, probe: list[str]) -> Iterator[tuple[str, Engine]]:
+    """Start the engines one after the other, so that each finds its layout on a quiet machine."""
+    context = multiprocessing.get_context("spawn")
+    for name in names:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=serve, args=(name, run, threads, probe, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        answer = ours.recv()
+        if isinstance(answer, str):
+            print(f"{name}: {answer}")
+        else:
+            yield name, Engine(process, ours, answer)
+
+
+def main() -> None:
+    """Run the benchmark and print a table; with --json also every number."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--source", type=Path, required=True)
+    parser.add_argument("--reference", type=Path, required=True)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES))
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    import sacrebleu
+
+    from translate.data.corpora import read_lines
+    from translate.data.tokenizer import load_tokenizers
+
+    lines, references = read_lines(arguments.source), read_lines(arguments.reference)
+    target = load_tokenizers(arguments.run / "tokenizer").target
+    engines = dict(
+        start_engines(arguments.engines, arguments.run, arguments.threads, lines[:: max(1, len(lines) // 250)])
+    )
+    report: list[dict[str, Any]] = []
+    for beam_size in (1, 5):
+        turns: dict[str, list[Turn]] = {name: [] for name in engines}
+        for _ in range(arguments.repeats):
+            for name, engine in engines.items():
+                engine.connection.send((lines, beam_size))
+                turns[name].append(engine.connection.recv())
+        print(f"\nbeam {beam_size}, {len(lines)} lines, {arguments.threads} threads, median of {arguments.repeats}")
+        print(
+            f"{'engine':<22}{'lines/s':>9}{'(min':>8}{'max)':>8}{'tokens/s':>10}{'BLEU':>7}{'MiB':>7}  layout"
+        )
+        for name, done in turns.items():
+            rates = sorted(len(lines) / turn.seconds for turn in done)
+            texts = done[-1].texts
+            num_tokens = sum(len(target.encode(text)) + 1 for text in texts)
+            bleu = sacrebleu.corpus_bleu(texts, [references]).score
+            median = statistics.median(rates)
+            layout = engines[name].layouts[beam_size]
+            print(
+                f"{name:<22}{median:9.1f}{rates[0]:8.1f}{rates[-1]:8.1f}{median * num_tokens / len(lines):10.0f}"
+                f"{bleu:7.2f}{done[-1].peak_mib:7.0f}  {layout.workers} x {layout.threads}, {layout.batch}"
+            )
+            report.append(
+                {"beam_size": beam_size, "engine": name, "rates": rates, "bleu": bleu, "peak_mib": done[-1].peak_mib}
+            )
+        print_ratios(turns)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    for engine in engines.values():
+        engine.connection.send(None)
+        engine.process.join()
+
+
+def print_ratios(turns: dict[str, list[Turn]]) -> None:
+    """How many times as fast as the others each of our modes was, turn by turn; medians."""
+    seconds = {name: [turn.seconds for turn in done] for name, done in turns.items()}
+    for ours in (name for name in turns if name.startswith("ours")):
+        ratios = []
+        for other in (name for name in turns if not name.startswith("ours")):
+            pairs = zip(seconds[other], seconds[ours], strict=True)
+            ratios.append(f"{statistics.median(theirs / mine for theirs, mine in pairs):.2f} x {other}")
+        print(f"  {ours}: {', '.join(ratios)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""IBM model 1 against fractions worked out by hand and against the plain loops of the paper."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from translate.data import lexicon as lexicon_module
+from translate.data.batching import EncodedPair
+from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
+
+A, B, X, Y = 4, 5, 6, 7
+TINY = [EncodedPair([A], [X]), EncodedPair([A, B], [X, Y])]
+
+
+def learn(pairs: list[EncodedPair], **changes: int) -> Lexicon:
+    return learn_lexicon(pairs, **{"source_vocab_size": 31, "target_vocab_size": 37, **changes})
+
+
+def as_dict(lexicon: Lexicon) -> dict[tuple[int, int], float]:
+    entries = zip(lexicon.source_ids.tolist(), lexicon.target_ids.tolist(), lexicon.probabilities.tolist(), strict=True)
+    return {(source, target): probability for source, target, probability in entries}
+
+
+def draw_pairs(count: int) -> list[EncodedPair]:
+    """Sentences in which each source id has a translation, among noise; some of them empty, and with repeated ids."""
+    generator = np.random.default_rng(7)
+    pairs = []
+    for _ in range(count):
+        source = generator.integers(4, 31, size=generator.integers(0, 11)).tolist()
+        noise = generator.integers(4, 37, size=generator.integers(0, 3)).tolist()
+        pairs.append(EncodedPair(source, [token + 5 for token in source if token % 5] + noise))
+    return pairs
+
+
+def learn_in_loops(pairs: list[EncodedPair], num_iterations: int) -> dict[tuple[int, int], float]:
+    """The figure of the textbook: for each pair, each target token, each source token."""
+    probabilities: dict[tuple[int, int], float] = defaultdict(lambda: 1.0)
+    for _ in range(num_iterations):
+        counts: dict[tuple[int, int], float] = defaultdict(float)
+        totals: dict[int, float] = defaultdict(float)
+        for source, target in pairs:
+            sources = [NULL_ID, *source]
+            for token in target:
+                total = sum(probabilities[word, token] for word in sources)
+                for word in sources:
+                    share = probabilities[word, token] / total
+                    counts[word, token] += share
+                    totals[word] += share
+        probabilities = defaultdict(float, {key: count / totals[key[0]] for key, count in counts.items()})
+    return dict(probabilities)
+
+
+def test_one_iteration_by_hand() -> None:
+    # The first pair shares x between the empty word and a; the second x and y among the empty word, a and b.
+    # So a explains 1/2 + 1/3 of an x and 1/3 of a y, the empty word the same, and b 1/3 of each.
+    assert as_dict(learn(TINY, num_iterations=1)) == pytest.approx(
+        {(NULL_ID, X): 5 / 7, (NULL_ID, Y): 2 / 7, (A, X): 5 / 7, (A, Y): 2 / 7, (B, X): 1 / 2, (B, Y): 1 / 2}
+    )
+
+
+def test_two_iterations_by_hand() -> None:
+    # x of the second pair is shared 10 : 10 : 7, and y 4 : 4 : 7; so a has 1/2 + 10/27 = 235/270 of x, 72/270 of y.
+    assert as_dict(learn(TINY, num_iterations=2)) == pytest.approx(
+        {
+            (NULL_ID, X): 235 / 307, (NULL_ID, Y): 72 / 307, (A, X): 235 / 307, (A, Y): 72 / 307,
+            (B, X): 5 / 14, (B, Y): 9 / 14,
+        }
+    )  # fmt: skip
+
+
+def test_agrees_with_plain_loops() -> None:
+    pairs = draw_pairs(101)
+    assert any(not pair.source for pair in pairs) and any(not pair.target for pair in pairs)
+    expected = learn_in_loops(pairs, num_iterations=5)
+    found = as_dict(learn(pairs))
+    assert list(found) == sorted(expected)
+    assert found == pytest.approx(expected, rel=1e-9)
+    # Not what one iteration less gives: the comparison can fail.
+    assert learn_in_loops(pairs, num_iterations=4) != pytest.approx(expected, rel=1e-3)
+
+
+def test_finds_the_translations() -> None:
+    lexicon = learn(draw_pairs(503))
+    for source in range(4, 31):
+        entries = np.flatnonzero(lexicon.source_ids == source)
+        likeliest = lexicon.target_ids[entries[lexicon.probabilities[entries].argmax()]]
+        assert likeliest == source + 5 or source % 5 == 0
+
+
+def test_probabilities_of_a_source_sum_to_one() -> None:
+    lexicon = learn(draw_pairs(101))
+    totals = np.bincount(lexicon.source_ids, lexicon.probabilities)
+    assert totals[totals > 0] == pytest.approx(np.ones(28))  # 27 ids and the empty word
+
+
+def test_the_empty_word_takes_what_has_no_counterpart() -> None:
+    # Each source has its own translation, and 36 stands in every target.
+    words = [(first, second) for first in range(4, 17) for second in range(17, 23)]
+    pairs = [EncodedPair([first, second], [36, first + 6, second + 6]) for first, second in words]
+    found = as_dict(learn(pairs, num_iterations=7))
+    assert found[NULL_ID, 36] > 0.9
+    assert all(found[word, 36] < 0.3 < 0.6 < found[word, word + 6] for word in range(4, 23))
+    assert as_dict(learn([EncodedPair([], [X])])) == {(NULL_ID, X): 1.0}
+
+
+@pytest.mark.parametrize("block_cells", [1, 97, 1009])
+def test_blocks_change_nothing(block_cells: int) -> None:
+    pairs = draw_pairs(101)
+    whole, parts = learn(pairs), learn(pairs, block_cells=block_cells)
+    assert parts.source_ids.tolist() == whole.source_ids.tolist()
+    assert parts.target_ids.tolist() == whole.target_ids.tolist()
+    assert parts.probabilities == pytest.approx(whole.probabilities, rel=1e-9)
+
+
+def test_a_corpus_too_large_to_keep_its_cells_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = draw_pairs(101)
+    kept = learn(pairs, block_cells=97)
+    monkeypatch.setattr(lexicon_module, "_MAX_KEPT_CELLS", 1000)
+    assert as_dict(learn(pairs, block_cells=97)) == as_dict(kept)
+
+
+def test_is_deterministic() -> None:
+    assert as_dict(learn(draw_pairs(101))) == as_dict(learn(draw_pairs(101)))
+
+
+def test_leaves_out_what_meets_least() -> None:
+    # By Dice a stays with x and b with y; a meets y and b meets x once among many.
+    pairs = [EncodedPair([A], [X])] * 5 + [EncodedPair([B], [Y])] * 5 + [EncodedPair([A, B], [X, Y])]
+    found = as_dict(learn(pairs, max_entries=4))
+    assert sorted(found) == [(NULL_ID, X), (NULL_ID, Y), (A, X), (B, Y)]
+    assert found[A, X] == found[B, Y] == 1.0
+    # The empty word's entries stay whatever the limit is, so that each target token has a source.
+    assert sorted(as_dict(learn(pairs, max_entries=0))) == [(NULL_ID, X), (NULL_ID, Y)]
+
+
+@pytest.mark.parametrize("block_cells", [13, 10_007])
+def test_a_limit_on_entries_keeps_the_likely_ones(block_cells: int) -> None:
+    pairs = draw_pairs(503)
+    whole = as_dict(learn(pairs))
+    limited = as_dict(learn(pairs, max_entries=211, block_cells=block_cells))
+    assert len(limited) == 211 < len(whole) / 3
+    assert {(source, source + 5) for source in range(4, 31) if source % 5} < limited.keys() < whole.keys()
+
+
+def test_no_pairs_give_an_empty_lexicon() -> None:
+    assert as_dict(learn([])) == as_dict(learn([EncodedPair([A], [])])) == {}
+
+
+def test_refuses_what_cannot_be() -> None:
+    with pytest.raises(ValueError, match=r"^target ids 6 to 37 do not fit a vocabulary of 37$"):
+        learn([EncodedPair([A], [X, 37])])
+    with pytest.raises(ValueError, match=r"^source ids 0 to 31 do not fit a vocabulary of 31$"):
+        learn([EncodedPair([31], [X])])
+    with pytest.raises(ValueError, match=r"^num_iterations = 0 and block_cells = 1000000 must be at least 1$"):
+        learn(TINY, num_iterations=0)

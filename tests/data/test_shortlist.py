@@ -1,0 +1,234 @@
+"""Shortlists: their content by hand, one sentence and a batch alike, and what they cover of the embedded corpus."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from translate.config import TokenizerConfig
+from translate.data.batching import EncodedPair, collate_sources
+from translate.data.corpora import read_lines
+from translate.data.lexicon import NULL_ID, Lexicon
+from translate.data.shortlist import Shortlist, build_shortlist, count_ids, select_shortlist
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from translate.data.tokenizer_training import train_tokenizer
+from translate.errors import RunError
+
+CORPUS = Path(__file__).resolve().parents[2] / "data"
+SPECIALS = [UNK_ID, EOS_ID]
+
+# Source ids 4 to 6, target ids 4 to 10; 10 never occurs.
+LEXICON = Lexicon(
+    source_ids=np.array([NULL_ID, 4, 4, 4, 5, 5, 5]),
+    target_ids=np.array([9, 4, 6, 7, 5, 6, 8]),
+    probabilities=np.array([1.0, 0.7, 0.1, 0.2, 0.3, 0.3, 0.4]),
+)
+SOURCE_COUNTS = np.array([0, 0, 0, 0, 3, 2, 0])
+TARGET_COUNTS = np.array([0, 1, 0, 0, 5, 2, 3, 3, 2, 1, 0])
+
+
+def select(*, num_frequent: int, num_translations: int, joint: bool = False) -> Shortlist:
+    return select_shortlist(
+        LEXICON,
+        source_counts=np.append(SOURCE_COUNTS, [0, 0, 4, 0]) if joint else SOURCE_COUNTS,
+        target_counts=TARGET_COUNTS,
+        vocabulary="joint" if joint else "separate",
+        num_frequent=num_frequent,
+        num_translations=num_translations,
+    )
+
+
+def load(tensors: dict[str, Tensor]) -> Shortlist:
+    return Shortlist.from_tensors(tensors, source_vocab_size=7, target_vocab_size=11, name="shortlist.safetensors")
+
+
+def draw_shortlist() -> Shortlist:
+    """For a vocabulary of 31 source and 37 target ids."""
+    generator = np.random.default_rng(3)
+    pairs = [
+        EncodedPair(generator.integers(4, 31, size=5).tolist(), generator.integers(4, 37, size=7).tolist())
+        for _ in range(53)
+    ]
+    return build_shortlist(
+        pairs, source_vocab_size=31, target_vocab_size=37, vocabulary="separate", num_frequent=3, num_translations=2
+    )
+
+
+# Content
+
+
+def test_likeliest_translations() -> None:
+    shortlist = select(num_frequent=0, num_translations=2)
+    assert shortlist.candidates([4]) == [*SPECIALS, 4, 7]
+    assert shortlist.candidates([5]) == [*SPECIALS, 5, 8]  # of 5 and 6, which are alike, the first
+    assert shortlist.candidates([5, 4, 5]) == [*SPECIALS, 4, 5, 7, 8]
+    assert shortlist.candidates([6]) == shortlist.candidates([]) == SPECIALS
+
+
+def test_frequent_ids_take_no_place_among_the_translations() -> None:
+    shortlist = select(num_frequent=2, num_translations=2)  # 4, and of 6 and 7 the first
+    assert shortlist.candidates([]) == [*SPECIALS, 4, 6]
+    assert shortlist.candidates([4]) == [*SPECIALS, 4, 6, 7]
+    assert shortlist.candidates([5]) == [*SPECIALS, 4, 5, 6, 8]
+
+
+def test_frequent_ids_are_at_most_those_that_occur() -> None:
+    shortlist = select(num_frequent=97, num_translations=0)
+    assert shortlist.candidates([4, 5]) == [*SPECIALS, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_joint_vocabulary_lets_tokens_be_copied() -> None:
+    shortlist = select(num_frequent=0, num_translations=1, joint=True)
+    assert shortlist.candidates([4]) == [*SPECIALS, 4]
+    assert shortlist.candidates([5]) == [*SPECIALS, 5, 8]  # 5 is likely no translation of itself, but a target has it
+    assert shortlist.candidates([10]) == [*SPECIALS, 10]  # nothing is known of it, so it may be a name
+    sources = [PAD_ID, UNK_ID, BOS_ID, EOS_ID]
+    assert shortlist.candidates(sources) == SPECIALS
+    # As a source 10 is now known, and no target ever had it.
+    counts = np.append(SOURCE_COUNTS, [0, 0, 4, 2])
+    known = select_shortlist(
+        LEXICON, source_counts=counts, target_counts=TARGET_COUNTS, vocabulary="joint",
+        num_frequent=0, num_translations=1,
+    )  # fmt: skip
+    assert known.candidates([10]) == SPECIALS
+
+
+def test_padding_and_start_are_never_allowed() -> None:
+    counts = TARGET_COUNTS.copy()
+    counts[[PAD_ID, BOS_ID]] = 1000
+    lexicon = Lexicon(np.array([4, 4]), np.array([PAD_ID, BOS_ID]), np.array([0.5, 0.5]))
+    shortlist = select_shortlist(
+        lexicon, source_counts=SOURCE_COUNTS, target_counts=counts, vocabulary="separate",
+        num_frequent=3, num_translations=2,
+    )  # fmt: skip
+    assert shortlist.candidates([4, PAD_ID, BOS_ID]) == [*SPECIALS, 4]
+
+
+def test_built_from_pairs() -> None:
+    pairs = [EncodedPair([4], [7]), EncodedPair([5], [8]), EncodedPair([4, 5], [7, 8, 9]), EncodedPair([6], [9, 9])]
+    shortlist = build_shortlist(
+        pairs, source_vocab_size=7, target_vocab_size=11, vocabulary="separate", num_frequent=1, num_translations=1
+    )
+    assert [shortlist.candidates([token]) for token in (4, 5, 6)] == [
+        [*SPECIALS, 7, 9], [*SPECIALS, 8, 9], [*SPECIALS, 9]
+    ]  # fmt: skip
+    assert count_ids([[4, 6], [], [6]], vocab_size=8).tolist() == [0, 0, 0, 0, 1, 0, 2, 0]
+
+
+def test_refuses_negative_numbers() -> None:
+    with pytest.raises(ValueError, match=r"^num_frequent = -1 and num_translations = 2 must not be negative$"):
+        select(num_frequent=-1, num_translations=2)
+
+
+# Batches
+
+
+def test_batch_equals_single_sentences() -> None:
+    shortlist = draw_shortlist()
+    sentences = [[4, 11, 30], [], [7], [30, 29, 4, 4, 17]]
+    allowed = shortlist.allowed(collate_sources(sentences))
+    assert allowed.shape == (4, 37) and allowed.dtype == torch.bool
+    for sentence, row in zip(sentences, allowed, strict=True):
+        expected = set(shortlist.always.nonzero()[:, 0].tolist())
+        for token in sentence:
+            expected |= set(shortlist.translations[token].tolist())
+        assert row.nonzero()[:, 0].tolist() == sorted(expected) == shortlist.candidates(sentence)
+    assert allowed.sum(dim=1).unique().numel() == 4  # they differ, so that a mixed-up row would be seen
+    assert shortlist.allowed(torch.zeros(3, 0, dtype=torch.long)).equal(shortlist.always.expand(3, -1))
+
+
+def test_a_sentence_alone_decides_its_list() -> None:
+    shortlist = draw_shortlist()
+    alone = shortlist.allowed(collate_sources([[5, 13]]))
+    beside = shortlist.allowed(collate_sources([[6] * 19, [5, 13], [23]]))
+    assert beside[1].equal(alone[0])
+    assert not beside[0].equal(alone[0])
+
+
+# Files
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    shortlist = select(num_frequent=2, num_translations=3)
+    save_file(shortlist.to_tensors(), tmp_path / "shortlist.safetensors")
+    loaded = load(load_file(tmp_path / "shortlist.safetensors"))
+    assert loaded.always.equal(shortlist.always) and loaded.translations.equal(shortlist.translations)
+    assert loaded.translations.dtype == torch.int32
+    moved = loaded.to("meta")
+    assert {moved.always.device.type, moved.translations.device.type} == {"meta"}
+
+
+def test_refuses_other_tensors() -> None:
+    tensors = select(num_frequent=2, num_translations=3).to_tensors()
+    with pytest.raises(
+        RunError,
+        match=r"^shortlist.safetensors: is no shortlist: it has the tensors \['always'\],"
+        r" not \['always', 'translations'\]$",
+    ):
+        load({"always": tensors["always"]})
+    with pytest.raises(RunError, match=r"^shortlist.safetensors: is no shortlist: its tensors have other types"):
+        load({**tensors, "always": tensors["always"].float()})
+    with pytest.raises(RunError, match=r"^shortlist.safetensors: is no shortlist: its tensors have other types"):
+        load({**tensors, "translations": tensors["translations"][0]})
+
+
+def test_refuses_other_vocabularies() -> None:
+    with pytest.raises(
+        RunError,
+        match=r"^s: is a shortlist for vocabularies of 7 and 11 subwords, but the tokenizers have 7 and 13$",
+    ):
+        Shortlist.from_tensors(
+            select(num_frequent=2, num_translations=3).to_tensors(), source_vocab_size=7, target_vocab_size=13, name="s"
+        )
+
+
+def test_refuses_damage() -> None:
+    always, translations = select(num_frequent=2, num_translations=3)
+    for wrong in (11, -1):
+        damaged = translations.clone()
+        damaged[4, 1] = wrong
+        with pytest.raises(RunError, match=r"is damaged: a translation is outside the vocabulary of 11$"):
+            load({"always": always, "translations": damaged})
+    specials = r"is damaged: it allows PAD or BOS, or does not always allow UNK and EOS$"
+    for token in (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+        flipped = always.clone()
+        flipped[token] ^= True
+        with pytest.raises(RunError, match=specials):
+            load({"always": flipped, "translations": translations})
+    damaged = translations.clone()
+    damaged[4, 1] = BOS_ID
+    with pytest.raises(RunError, match=specials):
+        load({"always": always, "translations": damaged})
+
+
+# Coverage
+
+
+def share_covered(allowed: Tensor, references: list[list[int]]) -> float:
+    """Of the references' tokens, those that their sentence's list has."""
+    covered = [allowed[sentence, target] for sentence, target in enumerate(references)]
+    return float(torch.cat(covered).double().mean())
+
+
+def test_covers_the_embedded_corpus() -> None:
+    """Nearly all that the references of held-out sentences have is in the lists, and these are a small part of all."""
+    german, english = (read_lines(CORPUS / f"train.{language}") for language in ("de", "en"))
+    tokenizer = train_tokenizer([*german, *english], TokenizerConfig(vocab_size=3000))
+
+    def encode(lines: list[str]) -> list[list[int]]:
+        return tokenizer.encode_lines(lines, num_threads=1)
+
+    pairs = [EncodedPair(source, target) for source, target in zip(encode(german), encode(english), strict=True)]
+    shortlist = build_shortlist(
+        pairs, source_vocab_size=3000, target_vocab_size=3000, vocabulary="joint", num_frequent=100, num_translations=10
+    )
+    references = encode(read_lines(CORPUS / "validation.en"))
+    allowed = shortlist.allowed(collate_sources(encode(read_lines(CORPUS / "validation.de"))))
+    assert share_covered(allowed, references) > 0.999  # measured: 0.99965
+    assert float(allowed.sum(dim=1).double().mean()) < 200  # measured: 181 of 3000
+    # It is the translations that cover, and those of the right sentence.
+    assert share_covered(shortlist.always.expand(len(references), -1), references) < 0.8
+    assert share_covered(allowed.roll(1, dims=0), references) < 0.9

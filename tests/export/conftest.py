@@ -1,0 +1,110 @@
+"""A run with a small model that has learnt a toy language, and untrained models of every shape."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from translate.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
+from translate.data.batching import EncodedPair, collate
+from translate.data.tokenizer import PAD_ID, Tokenizers
+from translate.data.tokenizer_training import prepare_tokenizers
+from translate.model import Transformer
+from translate.run import add_prefix, build_model, create_run, get_parameters, write_tensors
+
+WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green", "und": "and"}
+
+
+class Toy(NamedTuple):
+    """A run on the disk, its model, and sentences that the model has not seen."""
+
+    path: Path
+    config: Config
+    model: Transformer
+    tokenizers: Tokenizers
+    sources: list[str]
+    references: list[str]
+
+
+def toy_sentences(number: int, *, seed: int, longest: int) -> tuple[list[str], list[str]]:
+    """Random words, and each word's translation, twice where it is "und"."""
+    generator = random.Random(seed)
+    sources = [generator.choices(list(WORDS), k=generator.randint(1, longest)) for _ in range(number)]
+    targets = [[WORDS[word] + (" and" if word == "und" else "") for word in words] for words in sources]
+    return [" ".join(words) for words in sources], [" ".join(words) for words in targets]
+
+
+def write_run(path: Path, config: Config, tokenizers: Tokenizers, model: Transformer) -> None:
+    run = create_run(path, config=config, tokenizers=tokenizers, command=["translate", "train"])
+    write_tensors(run.checkpoint("best"), add_prefix(get_parameters(model), "model."), {"step": "150"})
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
+    sources, targets = toy_sentences(800, seed=1, longest=6)
+    config = Config(
+        tokenizer=TokenizerConfig(vocab_size=300),
+        model=ModelConfig(d_model=32, num_heads=4, d_ff=64, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0),
+        decoding=DecodingConfig(device="cpu"),
+    )
+    tokenizers = prepare_tokenizers(config.tokenizer, sources, targets)
+    torch.manual_seed(1)
+    model = build_model(config, tokenizers)
+    pairs = [
+        EncodedPair(tokenizers.source.encode(source), tokenizers.target.encode(target))
+        for source, target in zip(sources, targets, strict=True)
+    ]
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3, betas=(0.9, 0.98))
+    generator = random.Random(2)
+    for _ in range(150):
+        batch = collate(generator.sample(pairs, 32), range(32))
+        logits = model(batch.source_ids, batch.target_input_ids)
+        loss = F.cross_entropy(logits.flatten(0, 1), batch.target_output_ids.flatten(), ignore_index=PAD_ID)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    path = tmp_path_factory.mktemp("runs") / "toy"
+    write_run(path, config, tokenizers, model.eval())
+    new_sources, references = toy_sentences(37, seed=3, longest=7)
+    return Toy(path, config, model, tokenizers, new_sources, references)
+
+
+@pytest.fixture
+def save_run() -> Callable[[Path, Config, Tokenizers, Transformer], None]:
+    """Makes a run directory of a model."""
+    return write_run
+
+
+@pytest.fixture(scope="session")
+def separate_tokenizers() -> Tokenizers:
+    """A vocabulary for each side, of different sizes; without byte fallback they are small."""
+    sources, targets = toy_sentences(100, seed=5, longest=6)
+    config = TokenizerConfig(vocabulary="separate", vocab_size=23, byte_fallback=False)
+    return prepare_tokenizers(config, sources, targets)._replace(
+        target=prepare_tokenizers(config.model_copy(update={"vocab_size": 27}), sources, targets).target
+    )
+
+
+@pytest.fixture
+def build(toy: Toy, separate_tokenizers: Tokenizers) -> Callable[..., tuple[Transformer, Tokenizers]]:
+    """Makes an untrained model with all its weights far from zero, biases and norms too, and its tokenizers."""
+
+    def build_random(*, vocabulary: str = "joint", **shape: object) -> tuple[Transformer, Tokenizers]:
+        tokenizers = toy.tokenizers if vocabulary == "joint" else separate_tokenizers
+        sizes = {"d_model": 20, "num_heads": 2, "d_ff": 28, "num_encoder_layers": 2, "num_decoder_layers": 3}
+        model = Transformer(
+            ModelConfig.model_validate(sizes | shape),
+            source_vocab_size=tokenizers.source.vocab_size,
+            target_vocab_size=tokenizers.target.vocab_size,
+            pad_id=PAD_ID,
+        )
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.3 * torch.randn_like(parameter)
+        return model.eval(), tokenizers
+
+    return build_random

@@ -1,0 +1,82 @@
+"""Every shape of model has its exact counterpart in CTranslate2: log-probabilities within 1e-4 nats of ours."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from translate.data.tokenizer import Tokenizers
+from translate.errors import RunError
+from translate.export.ctranslate2 import check_ctranslate2, write_ctranslate2
+from translate.model import Transformer
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+
+Build = Callable[..., tuple[Transformer, Tokenizers]]
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
+def test_norm_and_positions(build: Build, tmp_path: Path, norm: str, positions: str) -> None:
+    model, tokenizers = build(norm=norm, positions=positions, max_positions=79)
+    write_ctranslate2(model, tokenizers, tmp_path)  # checks what it wrote
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"activation": "gelu"},
+        {"activation": "swiglu"},
+        {"scale_embeddings": False},
+        {"norm_epsilon": 0.03},
+        {"tie_embeddings": "decoder"},
+        {"tie_embeddings": "none"},
+        {"tie_embeddings": "decoder", "vocabulary": "separate"},
+        {"tie_embeddings": "none", "vocabulary": "separate"},
+        {"d_model": 21, "num_heads": 3, "positions": "learned"},
+        {"positions": "relative", "relative_buckets": 11, "relative_max_distance": 37},
+    ],
+    ids=str,
+)
+def test_other_options(build: Build, tmp_path: Path, shape: dict[str, object]) -> None:
+    write_ctranslate2(*build(**shape), tmp_path)
+
+
+def test_scores_of_given_sentences(build: Build, tmp_path: Path) -> None:
+    """Not by our own check: one sentence at a time, the logits of the full forward pass."""
+    model, tokenizers = build(norm="pre", positions="rotary", activation="swiglu")
+    write_ctranslate2(model, tokenizers, tmp_path)
+    source, target = tokenizers.source.encode("Hund läuft und schläft"), tokenizers.target.encode("dog runs")
+    with torch.inference_mode():
+        logits = model(torch.tensor([[*source, 3]]), torch.tensor([[2, *target]]))
+    expected = logits.log_softmax(dim=-1)[0, range(len(target) + 1), [*target, 3]]
+    translator = ctranslate2.Translator(str(tmp_path), compute_type="float32", intra_threads=1)
+    [scored] = translator.score_batch([tokenizers.source.pieces(source)], [tokenizers.target.pieces(target)])
+    assert scored.log_probs == pytest.approx(expected.tolist(), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "encoder.embedder.tokens.weight",
+        "encoder.layers.1.self_attention.output_projection.bias",
+        "decoder.layers.2.cross_attention.input_projection.weight",
+        "decoder.layers.0.feed_forward_add_and_norm.norm.bias",
+    ],
+)
+def test_a_changed_weight_fails_the_check(build: Build, tmp_path: Path, name: str) -> None:
+    model, tokenizers = build()
+    write_ctranslate2(model, tokenizers, tmp_path)
+    with torch.no_grad():
+        model.get_parameter(name)[-1] += 0.1
+    with pytest.raises(RunError, match=r"its log-probabilities differ by up to .*, and 0\.0001 is allowed"):
+        check_ctranslate2(tmp_path, model, tokenizers)
+
+
+def test_weights_that_are_not_finite_fail_the_check(build: Build, tmp_path: Path) -> None:
+    model, tokenizers = build()
+    with torch.no_grad():
+        model.output.weight[7, 3] = torch.nan
+    with pytest.raises(RunError, match="differ by up to nan"):
+        write_ctranslate2(model, tokenizers, tmp_path)

@@ -1,0 +1,162 @@
+"""The engine gives the Translator's translations, from a model that is converted once."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.config import Config, DecodingConfig
+from translate.decoding import Translator
+from translate.errors import InputError, RunError
+from translate.export import CTranslate2Translator, engine
+from translate.export.conversion import converted_run
+from translate.run import add_prefix, build_model, get_parameters, write_tensors
+
+Toy = Any  # conftest.py's: test modules cannot import each other
+SaveRun = Callable[..., None]
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+
+
+def settings(**options: object) -> DecodingConfig:
+    return DecodingConfig.model_validate({"device": "cpu", "workers": 2} | options)
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 5])
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.3])
+def test_translations_are_the_translators(toy: Toy, beam_size: int, length_penalty: float) -> None:
+    """All of them in greedy search; in beam search, which is not quite ours, nearly all. Lines without words too."""
+    lines = ["", *toy.sources[:20], "   ", *toy.sources[20:], "日本"]
+    config = settings(beam_size=beam_size, length_penalty=length_penalty, look_ahead_lines=11)
+    theirs = CTranslate2Translator(toy.path, config).translate(lines)
+    ours = Translator(toy.model, toy.tokenizers, config).translate(lines)
+    assert [translation.source for translation in theirs] == lines
+    same = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if mine.text == other.text]
+    assert len(same) == len(lines) if beam_size == 1 else len(same) >= 0.95 * len(lines)
+    for mine, other in same:
+        assert (other.ids, other.truncated, other.source_truncated) == (mine.ids, mine.truncated, mine.source_truncated)
+        assert (other.log_prob, other.score) == pytest.approx((mine.log_prob, mine.score), abs=1e-3)
+
+
+def test_the_toy_language_is_learnt(toy: Toy) -> None:
+    """Else the comparisons would compare noise."""
+    translations = CTranslate2Translator(toy.path, settings()).translate(toy.sources)
+    right = sum(t.text == reference for t, reference in zip(translations, toy.references, strict=True))
+    assert right > len(toy.references) / 2
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_maximum_lengths_are_each_lines_own(toy: Toy, beam_size: int) -> None:
+    config = settings(beam_size=beam_size, max_length_factor=0.4, max_length_constant=1)
+    theirs = CTranslate2Translator(toy.path, config).translate(toy.sources)
+    ours = Translator(toy.model, toy.tokenizers, config).translate(toy.sources)
+    assert any(translation.truncated for translation in theirs)
+    assert len({len(translation.ids) for translation in theirs if translation.truncated}) > 3
+    assert [translation.truncated for translation in theirs] == [translation.truncated for translation in ours]
+    same = sum(mine.ids == other.ids for mine, other in zip(ours, theirs, strict=True))
+    assert same == len(ours) if beam_size == 1 else same > 0.9 * len(ours)
+
+
+def test_sources_are_cut_to_learned_positions(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+    model_config = toy.config.model.model_copy(update={"positions": "learned", "max_positions": 13})
+    config = toy.config.model_copy(update={"model": model_config})
+    data = config.data.model_copy(update={"max_source_tokens": 12, "max_target_tokens": 12})
+    config = Config.model_validate(config.model_copy(update={"data": data}).model_dump())
+    model = build_model(config, toy.tokenizers).eval()
+    save_run(tmp_path / "run", config, toy.tokenizers, model)
+    lines = ["Hund " * 30, "Haus"]
+    theirs = CTranslate2Translator(tmp_path / "run", settings(beam_size=1)).translate(lines)
+    ours = Translator(model, toy.tokenizers, settings(beam_size=1)).translate(lines)
+    assert [translation.source_truncated for translation in theirs] == [True, False]
+    assert [translation.ids for translation in theirs] == [translation.ids for translation in ours]
+
+
+def test_a_sentence_longer_than_the_table_is_ours_to_search(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = settings(beam_size=1, max_length_factor=1.0, max_length_constant=2)
+    lines = ["Hund", "Hund " * 40]
+    monkeypatch.setattr(engine, "max_positions", lambda config: 20)
+    theirs = CTranslate2Translator(toy.path, config).translate(lines)
+    ours = Translator(toy.model, toy.tokenizers, config).translate(lines)
+    assert [translation.ids for translation in theirs] == [translation.ids for translation in ours]
+
+
+def test_n_best(toy: Toy) -> None:
+    config = settings(beam_size=4, n_best=3)
+    for translation in CTranslate2Translator(toy.path, config).translate(toy.sources[:5]):
+        scores = [translation.score, *(other.score for other in translation.alternatives)]
+        assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+
+
+def test_reads_no_further_than_the_window(toy: Toy) -> None:
+    taken = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal taken
+        for line in toy.sources:
+            taken += 1
+            yield line
+
+    stream = CTranslate2Translator(toy.path, settings(look_ahead_lines=3)).translate_stream(lines())
+    next(stream)
+    assert taken == 3
+
+
+def test_int8_translates(toy: Toy) -> None:
+    translations = CTranslate2Translator(toy.path, settings(precision="int8")).translate(toy.sources)
+    assert sum(t.text == r for t, r in zip(translations, toy.references, strict=True)) > len(toy.references) / 2
+
+
+def test_a_compute_type_that_is_not_here_is_refused(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctranslate2, "get_supported_compute_types", lambda device: {"float32", "int8"})
+    with pytest.raises(InputError, match="compute type bfloat16: CTranslate2 has it not on this cpu"):
+        CTranslate2Translator(toy.path, settings(), compute_type="bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("search", "sample"),
+        ("coverage_penalty", 0.2),
+        ("min_length_factor", 0.5),
+        ("min_length_constant", 3),
+        ("diversity_groups", 5),
+        ("mbr", "chrf"),
+        ("no_repeat_ngram", 3),
+        ("repetition_penalty", 1.5),
+        ("shortlist", True),
+    ],
+)
+def test_searches_that_ctranslate2_lacks_are_refused_by_name(toy: Toy, key: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"decoding.{key} = {value!r}"):
+        CTranslate2Translator(toy.path, settings(**{key: value}))
+
+
+def test_a_model_is_converted_once(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+    run = tmp_path / "run"
+    save_run(run, toy.config, toy.tokenizers, toy.model)
+    first = converted_run(run, checkpoint="best")
+    assert first.parent == run / "export" and first.name.startswith("ctranslate2-best-")
+    written = (first / "model.bin").stat().st_mtime_ns
+    assert converted_run(run, checkpoint="best") == first
+    assert (first / "model.bin").stat().st_mtime_ns == written
+
+    other = build_model(toy.config, toy.tokenizers)
+    write_tensors(run / "checkpoints" / "best.safetensors", add_prefix(get_parameters(other), "model."), {"step": "9"})
+    second = converted_run(run, checkpoint="best")
+    assert second != first
+    assert {folder.name for folder in (run / "export").iterdir()} == {first.name, second.name}
+
+
+def test_a_run_without_the_checkpoint(toy: Toy) -> None:
+    with pytest.raises(InputError, match="has no checkpoint last.safetensors"):
+        converted_run(toy.path, checkpoint="last")
+
+
+def test_weights_that_are_not_finite(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+    model = build_model(toy.config, toy.tokenizers)
+    model.output.weight.data[5] = float("nan")
+    save_run(tmp_path / "run", toy.config, toy.tokenizers, model)
+    with pytest.raises(RunError, match="differ by up to nan"):
+        CTranslate2Translator(tmp_path / "run", settings())
+    assert list((tmp_path / "run" / "export").iterdir()) == []

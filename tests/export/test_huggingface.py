@@ -1,0 +1,103 @@
+"""What MarianMT can express is the same there, logits within 1e-4 and all texts; the rest is refused by its key."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from translate.config import Config, DecodingConfig, ModelConfig
+from translate.data.tokenizer import Tokenizers
+from translate.decoding import Translator
+from translate.errors import InputError, RunError
+from translate.export.export import export_run
+from translate.export.huggingface import check_huggingface, refuse_what_marian_lacks, write_huggingface
+from translate.model import Transformer
+
+Toy = Any  # conftest.py's: test modules cannot import each other
+
+transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
+
+Build = Callable[..., tuple[Transformer, Tokenizers]]
+
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {},
+        {"activation": "gelu", "scale_embeddings": False},
+        {"tie_embeddings": "decoder"},
+        {"tie_embeddings": "none"},
+        {"tie_embeddings": "decoder", "vocabulary": "separate"},
+        {"tie_embeddings": "none", "vocabulary": "separate"},
+    ],
+    ids=str,
+)
+def test_models(build: Build, tmp_path: Path, shape: dict[str, object]) -> None:
+    model, tokenizers = build(**shape)
+    config = Config.model_construct(model=model.config)
+    write_huggingface(model, tokenizers, config, tmp_path)  # checks what it wrote
+
+
+def test_translates_offline_as_the_run_does(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    export_run(toy.path, to="huggingface", output=tmp_path / "marian")
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "marian")
+    model = transformers.MarianMTModel.from_pretrained(tmp_path / "marian")
+    batch = tokenizer(toy.sources, return_tensors="pt", padding=True)
+    ids = model.generate(**batch, num_beams=1, max_length=40)
+    greedy = Translator(toy.model, toy.tokenizers, DecodingConfig(beam_size=1, device="cpu"))
+    expected = [translation.text for translation in greedy.translate(toy.sources)]
+    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == expected
+    ids = model.config
+    assert (ids.pad_token_id, ids.bos_token_id, ids.eos_token_id, ids.decoder_start_token_id) == (0, 2, 3, 2)
+    assert model.generation_config.num_beams == 5
+
+
+def test_tokens_are_ours(separate_tokenizers: Tokenizers, build: Build, tmp_path: Path) -> None:
+    """Each side by its own vocabulary; a character that it cannot spell is the unknown token."""
+    model, tokenizers = build(tie_embeddings="decoder", vocabulary="separate")
+    write_huggingface(model, tokenizers, Config.model_construct(model=model.config), tmp_path)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
+    text = "  der Hund läuft, Ж 5"
+    assert tokenizer(text)["input_ids"] == [*tokenizers.source.encode(text), 3]
+    assert 1 in tokenizer(text)["input_ids"]
+    assert tokenizer(text_target="dog runs")["input_ids"] == [*tokenizers.target.encode("dog runs"), 3]
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ({"norm": "pre"}, "model.norm = 'pre' (it has 'post')"),
+        ({"positions": "rotary"}, "model.positions = 'rotary' (it has 'sinusoidal')"),
+        ({"positions": "learned"}, "model.positions = 'learned' (it has 'sinusoidal')"),
+        ({"positions": "relative"}, "model.positions = 'relative' (it has 'sinusoidal')"),
+        ({"activation": "swiglu"}, "model.activation = 'swiglu' (it has 'relu' or 'gelu')"),
+        ({"norm_epsilon": 1e-6}, "model.norm_epsilon = 1e-06 (it has 1e-05)"),
+        ({"norm": "pre", "positions": "rotary"}, "model.norm = 'pre' (it has 'post'), model.positions = 'rotary'"),
+    ],
+)
+def test_refusals_name_the_key(shape: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        refuse_what_marian_lacks(ModelConfig.model_validate(shape))
+    assert f"a MarianMT model cannot express {words}" in str(caught.value)
+
+
+def test_a_changed_weight_fails_the_check(build: Build, tmp_path: Path) -> None:
+    model, tokenizers = build()
+    write_huggingface(model, tokenizers, Config.model_construct(model=model.config), tmp_path)
+    with torch.no_grad():
+        model.decoder.layers[1].get_parameter("self_attention.input_projection.weight")[5, 7] += 1.0
+    with pytest.raises(RunError, match=r"its logits differ by up to .*, and 0\.0001 is allowed"):
+        check_huggingface(tmp_path, model, tokenizers)
+
+
+def test_another_tokenizer_fails_the_check(build: Build, tmp_path: Path, separate_tokenizers: Tokenizers) -> None:
+    model, tokenizers = build(tie_embeddings="decoder", vocabulary="separate")
+    write_huggingface(model, tokenizers, Config.model_construct(model=model.config), tmp_path)
+    (tmp_path / "source.spm").write_bytes(tokenizers.target.model_bytes)
+    with pytest.raises(RunError, match="the exported tokenizer gives"):
+        check_huggingface(tmp_path, model, tokenizers)

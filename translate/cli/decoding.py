@@ -1,0 +1,278 @@
+"""`decode`, `score` and `shortlist`: translations, and what the model thinks of them."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from translate.cli.decoding_options import takes_decoding_options
+from translate.cli.failures import tells_errors
+from translate.cli.lines import open_lines, prompted, say, whole_file, with_bar, write_lines
+from translate.cli.options import CheckpointOption, InputFile, RunArgument
+from translate.cli.wishes import (
+    ForbidFile,
+    PrefixFile,
+    RequireFile,
+    TerminologyFile,
+    WishFiles,
+    read_phrases,
+    read_requests,
+)
+from translate.errors import InputError
+
+if TYPE_CHECKING:
+    from translate.decoding import Translation, Translator
+    from translate.export import CTranslate2Translator
+
+OutputFile = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Where to write; else standard output.", show_default=False),
+]
+
+
+@tells_errors
+@takes_decoding_options
+def decode(
+    run: RunArgument,
+    file: InputFile = None,
+    output: OutputFile = None,
+    checkpoint: CheckpointOption = "best",
+    output_format: Annotated[
+        Literal["text", "jsonl"],
+        typer.Option("--format", help="text; or a JSON object a line with tokens, scores, alignment and flags."),
+    ] = "text",
+    alignments: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write word alignments by cross-attention, as Pharaoh does: 0-0 1-2.",
+            show_default=False,
+        ),
+    ] = None,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", help="Answer each line as soon as it is in; prompts on a terminal.")
+    ] = False,
+    prefix: PrefixFile = None,
+    require: RequireFile = None,
+    terminology: TerminologyFile = None,
+    forbid: ForbidFile = None,
+    ensemble: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="Another run whose probabilities are averaged in.", show_default=False),
+    ] = None,
+    contrast: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="A weaker run: what it finds probable too counts less.", show_default=False),
+    ] = None,
+    engine: Annotated[
+        Literal["translate", "ctranslate2"],
+        typer.Option(help="ctranslate2: the same search by CTranslate2 (needs the extra `ctranslate2`)."),
+    ] = "translate",
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Translate text, a line of output for each line of input, in order; an empty line for an empty line.
+
+    With --n-best N, text is N lines a sentence as Moses writes them: number ||| translation ||| log_prob ||| score.
+
+    \b
+    Examples:
+      echo "Ein Hund läuft durch den Schnee." | translate decode runs/demo
+      translate decode runs/demo input.de --output output.en --beam-size 4 --length-penalty 0.6
+      translate decode runs/demo input.de --format jsonl --n-best 3
+      translate decode runs/demo --interactive
+      translate decode runs/demo input.de --search sample --top-p 0.9 --seed 7
+      translate decode runs/demo input.de --search sample --epsilon 0.02 --mbr chrf
+      translate decode runs/demo input.de --terminology terms.tsv --forbid words.txt
+    """
+    wishes = WishFiles(prefix, require, terminology)
+    if interactive:
+        if file is not None or output is not None or wishes.prefix or wishes.require:
+            raise InputError(
+                "--interactive answers standard input on standard output, without FILE, --output, --prefix or --require"
+            )
+        options["look_ahead_lines"] = 1
+    if output is not None and alignments is not None and output.resolve() == alignments.resolve():
+        raise InputError(f"--output and --alignments are both {output}: name two files")
+    lines = prompted(open_lines(None)) if interactive else open_lines(file)
+    total = len(lines) if isinstance(lines, list) else None
+    if engine == "ctranslate2":
+        _refuse_for_ctranslate2(
+            {
+                "--format jsonl": output_format != "text",
+                "--alignments": alignments,
+                "--prefix": prefix,
+                "--require": require,
+                "--terminology": terminology,
+                "--forbid": forbid,
+                "--ensemble": ensemble,
+                "--contrast": contrast,
+            }
+        )
+        translator: Any = _load_ctranslate2(run, checkpoint, options)
+        requests: Iterable[Any] = lines
+    else:
+        from translate.decoding.loading import load_translator
+
+        translator = load_translator(
+            run,
+            checkpoint=checkpoint,
+            options=options,
+            ensemble=ensemble or [],
+            contrast=contrast,
+            forbidden=read_phrases(forbid),
+        ).translator
+        requests = read_requests(lines, wishes)
+    translations = translator.translate_stream(requests)
+    if not interactive:  # whoever is asked for the next line sees no bar beside the question
+        translations = with_bar(translations, total=total)
+    _decode(translator, translations, output, output_format=output_format, alignments=alignments)
+
+
+def _decode(
+    translator: Any,
+    translations: Iterable["Translation"],
+    output: Path | None,
+    *,
+    output_format: Literal["text", "jsonl"],
+    alignments: Path | None,
+) -> None:
+    from translate.decoding import ConditionCounts
+
+    started = time.perf_counter()
+    counts = ConditionCounts()
+    stream = counts.watch(translations)
+    with contextlib.nullcontext() if alignments is None else whole_file(alignments) as write_alignment:
+        write_lines(_formatted(stream, translator, output_format, write_alignment), output)
+    seconds = time.perf_counter() - started
+    say(f"{counts} in {seconds:.1f} s ({counts.lines / max(seconds, 1e-9):.1f} lines/s)")
+
+
+def _formatted(
+    stream: Iterator["Translation"],
+    translator: "Translator",
+    output_format: Literal["text", "jsonl"],
+    write_alignment: Callable[[str], None] | None,
+) -> Iterator[str]:
+    """The lines to write; each translation's alignment, if it is wanted, is written before."""
+    from translate.decoding.records import align_translations, describe, moses_n_best
+
+    if output_format == "text" and write_alignment is None:
+        for number, translation in enumerate(stream):
+            if translator.config.n_best > 1:
+                yield from moses_n_best(translation, number=number)
+            else:
+                yield translation.text
+        return
+    for number, aligned in enumerate(align_translations(translator, stream)):
+        if write_alignment is not None:
+            write_alignment(aligned.alignment)
+        if output_format == "jsonl":
+            yield json.dumps(describe(aligned, translator, number=number + 1), ensure_ascii=False)
+        elif translator.config.n_best > 1:
+            yield from moses_n_best(aligned.translation, number=number)
+        else:
+            yield aligned.translation.text
+
+
+def _load_ctranslate2(
+    run: Path, checkpoint: Literal["best", "last"], options: dict[str, Any]
+) -> "CTranslate2Translator":
+    from translate.config import override_config, read_resolved_config
+    from translate.export import CTranslate2Translator
+    from translate.run import open_run
+
+    config = read_resolved_config(open_run(run).config)
+    config = override_config(config, {f"decoding.{key}": value for key, value in options.items()})
+    return CTranslate2Translator(run, config.decoding, checkpoint=checkpoint)
+
+
+def _refuse_for_ctranslate2(given: dict[str, object]) -> None:
+    for name, value in given.items():
+        if value:
+            raise InputError(f"{name} is not for --engine ctranslate2; leave one of them out")
+
+
+@tells_errors
+@takes_decoding_options
+def score(
+    run: RunArgument,
+    source: Annotated[Path, typer.Argument(help="Text, one sentence a line.", show_default=False)],
+    target: Annotated[Path, typer.Argument(help="Its translations, line by line.", show_default=False)],
+    output: OutputFile = None,
+    checkpoint: CheckpointOption = "best",
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Score given translations by forced decoding: a JSON object a line, and the perplexity of all.
+
+    log_prob is in nats, the end symbol included; score is log_prob divided by the length penalty.
+
+    \b
+    Examples:
+      translate score runs/demo news.de news.en
+      translate score runs/demo news.de output.en --output scores.jsonl
+    """
+    from translate.decoding.loading import load_translator
+    from translate.decoding.records import CorpusScore, describe_scores
+
+    sources, targets = list(open_lines(source)), list(open_lines(target))
+    if len(sources) != len(targets):
+        raise InputError(
+            f"{source} has {len(sources)} lines and {target} has {len(targets)}: they must pair line by line"
+        )
+    translator = load_translator(run, checkpoint=checkpoint, options=options).translator
+    total = CorpusScore()
+    records = describe_scores(translator, sources, targets, total)
+    write_lines((json.dumps(record, ensure_ascii=False) for record in records), output)
+    say(f"{len(sources)} lines, {total.tokens} tokens, {total.log_prob:.2f} nats, perplexity {total.perplexity:.3f}")
+
+
+@tells_errors
+def shortlist(
+    run: RunArgument,
+    frequent: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Most frequent words that are always allowed.")
+    ] = 1000,
+    translations: Annotated[int, typer.Option(metavar="N", min=0, help="Translations of each source word.")] = 10,
+) -> None:
+    """Learn the likely translations of each word from the run's training corpora, for decode --shortlist.
+
+    Decoding is then faster, and its scores are among those words alone.
+
+    \b
+    Example:
+      translate shortlist runs/multi30k && translate decode runs/multi30k input.de --shortlist
+    """
+    from translate.decoding.shortlists import make_shortlist
+
+    made = make_shortlist(run, num_frequent=frequent, num_translations=translations)
+    say(f"{made.file}: from {made.num_pairs} pairs, in {made.seconds:.1f} s. Next: translate decode {run} --shortlist")
+
+
+@tells_errors
+def export(
+    run: RunArgument,
+    to: Annotated[
+        Literal["ctranslate2", "huggingface"], typer.Option("--to", help="Whose layout.", show_default=False)
+    ],
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A folder that does not exist yet.", show_default=False)
+    ],
+    checkpoint: CheckpointOption = "best",
+) -> None:
+    """Write a run's model for another toolkit, checked to give the same numbers.
+
+    \b
+    Examples:
+      translate export runs/demo --to ctranslate2 demo-ct2
+      translate export runs/multi30k --to huggingface multi30k-marian
+    """
+    from translate.export import export_run
+
+    exported = export_run(run, to=to, output=output, checkpoint=checkpoint)
+    say(f"{exported.directory}: the weights of step {exported.step}, checked to give the same numbers")

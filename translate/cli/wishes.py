@@ -1,0 +1,92 @@
+"""What a user wants of single lines, from files: how translations begin, what they contain and what they do not."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from translate.errors import InputError
+
+if TYPE_CHECKING:
+    from translate.decoding import Request
+
+PrefixFile = Annotated[
+    Path | None,
+    typer.Option("--prefix", metavar="FILE", help="Line N: how translation N begins.", show_default=False),
+]
+RequireFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--require",
+        metavar="FILE",
+        help="Line N: words and phrases, between tabs, that translation N contains.",
+        show_default=False,
+    ),
+]
+TerminologyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--terminology",
+        metavar="FILE",
+        help="Lines of source, tab, target: required wherever the source occurs in a line.",
+        show_default=False,
+    ),
+]
+ForbidFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--forbid",
+        metavar="FILE",
+        help="Words and phrases, one a line, that no translation has, spelt as the tokenizer spells them.",
+        show_default=False,
+    ),
+]
+
+
+class WishFiles(NamedTuple):
+    """The files that were named."""
+
+    prefix: Path | None
+    require: Path | None
+    terminology: Path | None
+
+
+def read_requests(lines: Iterable[str], files: WishFiles) -> Iterator["Request"]:
+    """The lines with what is wanted of each.
+
+    Raises:
+        InputError: A file cannot be used, or has not as many lines as there are.
+    """
+    from translate.data.corpora import read_lines
+    from translate.decoding import Request
+    from translate.decoding.terminology import read_terminology
+
+    prefixes = None if files.prefix is None else read_lines(files.prefix)
+    required = None if files.require is None else read_lines(files.require)
+    terminology = None if files.terminology is None else read_terminology(files.terminology)
+    number = 0
+    for number, line in enumerate(lines, start=1):
+        phrases = _wish(files.require, required, number).split("\t") if required is not None else []
+        terms = [] if terminology is None else terminology.matches(line)
+        yield Request(
+            line,
+            prefix=_wish(files.prefix, prefixes, number) if prefixes is not None else "",
+            required=tuple(phrase for phrase in (*phrases, *terms) if phrase.strip()),
+        )
+    for path, wishes in ((files.prefix, prefixes), (files.require, required)):
+        if wishes is not None and len(wishes) != number:
+            raise InputError(f"{path} has {len(wishes)} lines, but {number} were to be translated: they pair by line")
+
+
+def read_phrases(path: Path | None) -> list[str]:
+    """The phrases of a file, one a line; empty lines are none."""
+    from translate.data.corpora import read_lines
+
+    return [] if path is None else [line for line in read_lines(path) if line.strip()]
+
+
+def _wish(path: Path | None, wishes: list[str], number: int) -> str:
+    if number > len(wishes):
+        raise InputError(f"{path} has only {len(wishes)} lines, and there is a line {number} to translate")
+    return wishes[number - 1]

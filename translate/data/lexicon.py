@@ -1,0 +1,197 @@
+"""Which target subword translates which source subword, and how likely: IBM model 1, learnt from sentence pairs by EM.
+
+Words used here: a *cell* is one source token beside one target token of a pair; an *entry* is a source id and a target
+id that share a cell somewhere. Cells are worked on in blocks of pairs, and a block's cells all at once.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from translate.data.batching import EncodedPair
+from translate.data.tokenizer import PAD_ID
+
+NULL_ID = PAD_ID
+"""The empty word, which every source has: it takes what has no counterpart. Padding is no token, so its id is free."""
+
+# Cells of which the entries are kept between iterations, 4 bytes each; those of a larger corpus are looked up again.
+_MAX_KEPT_CELLS = 100_000_000
+
+
+class Lexicon(NamedTuple):
+    """t(target | source) of each entry, sorted by source id and then by target id; `NULL_ID` is a source too."""
+
+    source_ids: NDArray[np.int64]
+    target_ids: NDArray[np.int64]
+    probabilities: NDArray[np.float64]  # sum to 1 over the targets of a source
+
+
+class _Corpus(NamedTuple):
+    """All pairs one after the other, with the empty word before each source."""
+
+    source_ids: NDArray[np.int64]
+    target_ids: NDArray[np.int64]
+    source_lengths: NDArray[np.int64]
+    target_lengths: NDArray[np.int64]
+    source_starts: NDArray[np.int64]  # where each pair's tokens begin
+    target_starts: NDArray[np.int64]
+
+    @property
+    def num_cells(self) -> int:
+        return int((self.source_lengths * self.target_lengths).sum())
+
+
+class _Block(NamedTuple):
+    """Cells of some pairs, the sources of each target token side by side."""
+
+    entries: NDArray[np.int32]  # for each cell, a position in the table; one past its end: the entry was pruned
+    starts: NDArray[np.int64]  # for each target token, its first cell
+    widths: NDArray[np.int64]  # and the number of its cells
+
+
+def learn_lexicon(
+    pairs: Sequence[EncodedPair],
+    *,
+    source_vocab_size: int,
+    target_vocab_size: int,
+    num_iterations: int = 5,
+    max_entries: int = 10_000_000,
+    block_cells: int = 1_000_000,
+) -> Lexicon:
+    """The translation probabilities that explain the pairs best, if each target token comes from one source token.
+
+    Starts from uniform probabilities and is a pure function of its arguments. Time is linear in the cells; memory
+    beyond the tokens themselves is bounded, by the last two arguments and by the cells that are kept.
+
+    Args:
+        pairs: Token ids without special symbols; either side may be empty.
+        num_iterations: Of EM; the likelihood has one maximum, and after five little of use changes.
+        max_entries: Of more, those of the smallest Dice coefficient are left out, as if they never met; those of the
+            empty word stay. About 100 bytes each are needed while they are counted.
+        block_cells: Cells worked on at once, give or take a pair. Changes the rounding alone, unless entries are left
+            out: what is rare until a block may be left out before it is seen again.
+
+    Raises:
+        ValueError: No iteration or no cell is asked for, or an id is outside its vocabulary.
+
+    Source: Brown et al. 1993, https://aclanthology.org/J93-2003, section 4.1 (model 1).
+    """
+    if num_iterations < 1 or block_cells < 1:
+        raise ValueError(f"num_iterations = {num_iterations} and block_cells = {block_cells} must be at least 1")
+    corpus = _concatenate(pairs)
+    for side, ids, vocab_size in (
+        ("source", corpus.source_ids, source_vocab_size),
+        ("target", corpus.target_ids, target_vocab_size),
+    ):
+        if ids.size and not 0 <= ids.min() <= ids.max() < vocab_size:
+            raise ValueError(f"{side} ids {ids.min()} to {ids.max()} do not fit a vocabulary of {vocab_size}")
+
+    keys = _find_entries(corpus, target_vocab_size, max_entries=max_entries, block_cells=block_cells)
+    blocks: Iterable[_Block] = _Blocks(corpus, keys, target_vocab_size, block_cells=block_cells)
+    if corpus.num_cells <= _MAX_KEPT_CELLS:
+        blocks = list(blocks)
+    source_ids = keys // target_vocab_size
+    probabilities = np.ones(len(keys))  # only their ratios matter, and only within a target token's cells
+    for _ in range(num_iterations):
+        counts = _expected_counts(blocks, probabilities)
+        probabilities = counts / np.bincount(source_ids, counts, minlength=source_vocab_size)[source_ids]
+    return Lexicon(source_ids, keys % target_vocab_size, probabilities)
+
+
+def _expected_counts(blocks: Iterable[_Block], probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How many target tokens each entry explains, if a token is shared out by the probabilities of its sources."""
+    padded = np.append(probabilities, 0.0)  # the last one is that of entries left out
+    counts = np.zeros(len(padded))
+    for block in blocks:
+        shares = padded[block.entries]
+        # The empty word is among the sources of each token, so that no total is 0.
+        shares /= np.repeat(np.add.reduceat(shares, block.starts), block.widths)
+        counts += np.bincount(block.entries, shares, minlength=len(counts))
+    return counts[:-1]
+
+
+class _Blocks:
+    """The cells of a corpus, looked up in the table of entries each time they are gone through."""
+
+    def __init__(self, corpus: _Corpus, keys: NDArray[np.int64], target_vocab_size: int, *, block_cells: int) -> None:
+        self._corpus = corpus
+        self._keys = keys
+        self._target_vocab_size = target_vocab_size
+        self._block_cells = block_cells
+
+    def __iter__(self) -> Iterator[_Block]:
+        for pairs in _block_pairs(self._corpus, self._block_cells):
+            cells, widths = _cell_keys(self._corpus, pairs, self._target_vocab_size)
+            entries = np.searchsorted(self._keys, cells)
+            if len(self._keys):
+                found = self._keys[np.minimum(entries, len(self._keys) - 1)] == cells
+                entries[~found] = len(self._keys)
+            yield _Block(entries.astype(np.int32), np.cumsum(widths) - widths, widths)
+
+
+def _find_entries(corpus: _Corpus, target_vocab_size: int, *, max_entries: int, block_cells: int) -> NDArray[np.int64]:
+    """The keys of the entries, sorted: source id · target_vocab_size + target id."""
+    source_counts = np.bincount(corpus.source_ids)
+    target_counts = np.bincount(corpus.target_ids)
+    keys, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # counted, but not yet merged
+
+    def merge() -> None:
+        nonlocal keys, counts
+        every = np.concatenate([keys, *(new for new, _ in waiting)])
+        weights = np.concatenate([counts, *(number for _, number in waiting)])
+        keys, inverse = np.unique(every, return_inverse=True)
+        counts = np.bincount(inverse, weights, minlength=len(keys)).astype(np.int64)
+        waiting.clear()
+        if len(keys) > max_entries:
+            sources, targets = keys // target_vocab_size, keys % target_vocab_size
+            dice = counts / (source_counts[sources] + target_counts[targets])
+            dice[sources == NULL_ID] = np.inf
+            num_kept = max(max_entries, int((sources == NULL_ID).sum()))
+            kept = np.sort(np.argsort(-dice, kind="stable")[:num_kept])
+            keys, counts = keys[kept], counts[kept]
+
+    for pairs in _block_pairs(corpus, block_cells):
+        cells, _ = _cell_keys(corpus, pairs, target_vocab_size)
+        waiting.append(np.unique(cells, return_counts=True))
+        if sum(len(new) for new, _ in waiting) > max_entries:
+            merge()
+    merge()
+    return keys
+
+
+def _cell_keys(corpus: _Corpus, pairs: slice, target_vocab_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The keys of the cells of some pairs, target token by target token, and for each of these its number of cells."""
+    target_lengths = corpus.target_lengths[pairs]
+    first = corpus.target_starts[pairs.start]
+    target_ids = corpus.target_ids[first : first + target_lengths.sum()]
+    widths = np.repeat(corpus.source_lengths[pairs], target_lengths)
+    # Cell 5 of a target token reads token 5 of its source: count on from where the token's cells and its source begin.
+    shifts = np.repeat(corpus.source_starts[pairs], target_lengths) - (np.cumsum(widths) - widths)
+    positions = np.arange(widths.sum()) + np.repeat(shifts, widths)
+    return corpus.source_ids[positions] * target_vocab_size + np.repeat(target_ids, widths), widths
+
+
+def _block_pairs(corpus: _Corpus, block_cells: int) -> Iterator[slice]:
+    """Runs of pairs with about `block_cells` cells each."""
+    numbers = np.cumsum(corpus.source_lengths * corpus.target_lengths) // block_cells
+    borders = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for start, stop in pairwise(borders):
+        if corpus.target_lengths[start:stop].any():
+            yield slice(start, stop)
+
+
+def _concatenate(pairs: Sequence[EncodedPair]) -> _Corpus:
+    source_lengths = np.fromiter((len(pair.source) + 1 for pair in pairs), dtype=np.int64, count=len(pairs))
+    target_lengths = np.fromiter((len(pair.target) for pair in pairs), dtype=np.int64, count=len(pairs))
+    return _Corpus(
+        source_ids=np.fromiter(chain.from_iterable((NULL_ID, *pair.source) for pair in pairs), dtype=np.int64),
+        target_ids=np.fromiter(chain.from_iterable(pair.target for pair in pairs), dtype=np.int64),
+        source_lengths=source_lengths,
+        target_lengths=target_lengths,
+        source_starts=np.cumsum(source_lengths) - source_lengths,
+        target_starts=np.cumsum(target_lengths) - target_lengths,
+    )

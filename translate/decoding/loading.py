@@ -1,0 +1,128 @@
+"""From a run directory to a translator: weights, precision, other runs beside it, its shortlist."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from translate.config import DecodingConfig, override_config
+from translate.data.shortlist import Shortlist
+from translate.decoding.combined import Combination
+from translate.decoding.translator import Translator
+from translate.errors import InputError
+from translate.model import Transformer
+from translate.model.device import choose_device
+from translate.model.projection import quantize_projections
+from translate.run import Checkpoint, LoadedRun, RunDirectory, load_run, read_tensors
+
+_ARGUMENTS = ("checkpoint", "ensemble", "contrast", "forbidden")  # of `load_translator`, for `load_with_options`
+
+
+class LoadedTranslator(NamedTuple):
+    """A translator, and what it was loaded from."""
+
+    translator: Translator
+    run: LoadedRun
+
+
+def load_translator(
+    run: Path,
+    *,
+    checkpoint: Checkpoint = "best",
+    options: Mapping[str, object] | None = None,
+    ensemble: Sequence[Path] = (),
+    contrast: Path | None = None,
+    forbidden: Sequence[str] = (),
+) -> LoadedTranslator:
+    """A run's model, ready to translate, with settings of its own or given ones.
+
+    Args:
+        options: Values of `DecodingConfig` in place of the run's; None leaves one as it is.
+        ensemble: Other runs whose probabilities are averaged with this one's.
+        contrast: A run that knows less: what it finds probable too counts less.
+        forbidden: Words and phrases that no translation contains.
+
+    Raises:
+        InputError: Not a run, settings that cannot be, or runs with other tokenizers.
+        RunError: A damaged run.
+    """
+    loaded = load_run(run, checkpoint=checkpoint)
+    values = {f"decoding.{key}": value for key, value in (options or {}).items()}
+    config = override_config(loaded.config, values).decoding
+    others = [_load_other(path, loaded, config, checkpoint=checkpoint) for path in ensemble]
+    amateur = None if contrast is None else _load_other(contrast, loaded, config, checkpoint=checkpoint)
+    translator = Translator(
+        _prepare(loaded.model, config),
+        loaded.tokenizers,
+        config,
+        combination=Combination(tuple(others), amateur),
+        shortlist=read_shortlist(loaded) if config.shortlist else None,
+        forbidden=forbidden,
+    )
+    return LoadedTranslator(translator, loaded)
+
+
+def load_with_options(run: str | PathLike[str], options: Mapping[str, Any]) -> Translator:
+    """What `translate.load` does: arguments of `load_translator` and settings of `decoding` side by side.
+
+    An option that is None is one that was not given.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    arguments = {key: given.pop(key) for key in _ARGUMENTS if key in given}
+    for key in given:
+        if key not in DecodingConfig.model_fields:
+            near = difflib.get_close_matches(key, [*_ARGUMENTS, *DecodingConfig.model_fields], n=1)
+            raise InputError(f"unknown option {key}{f'; did you mean {near[0]}?' if near else ''}")
+    for key in ("ensemble", "forbidden"):
+        if isinstance(arguments.get(key), str | PathLike):
+            raise InputError(f"{key} = {str(arguments[key])!r}: should be a list, such as [{str(arguments[key])!r}]")
+    if arguments.get("checkpoint", "best") not in get_args(Checkpoint):
+        raise InputError(f"checkpoint = {arguments['checkpoint']!r}: should be 'best' or 'last'")
+    if "ensemble" in arguments:
+        arguments["ensemble"] = [Path(other) for other in arguments["ensemble"]]
+    if "contrast" in arguments:
+        arguments["contrast"] = Path(arguments["contrast"])
+    return load_translator(Path(run), options=given, **arguments).translator
+
+
+def read_shortlist(run: LoadedRun) -> Shortlist:
+    """The shortlist of a run.
+
+    Raises:
+        InputError: It has none.
+        RunError: It is damaged, or one of other vocabularies.
+    """
+    file = RunDirectory(run.directory).shortlist
+    if not file.is_file():
+        raise InputError(f"{run.directory} has no {file.name}: make it with translate shortlist {run.directory}")
+    return Shortlist.from_tensors(
+        read_tensors(file).tensors,
+        source_vocab_size=run.tokenizers.source.vocab_size,
+        target_vocab_size=run.tokenizers.target.vocab_size,
+        name=str(file),
+    )
+
+
+def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Transformer:
+    other = load_run(path, checkpoint=checkpoint)
+    for side in ("source", "target"):
+        if getattr(other.tokenizers, side).model_bytes != getattr(first.tokenizers, side).model_bytes:
+            raise InputError(
+                f"{path} has another {side} tokenizer than {first.directory}: models that search together must have"
+                " the same; train both with the tokenizer of one (tokenizer.source_model, tokenizer.target_model)"
+            )
+    return _prepare(other.model, config)
+
+
+def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
+    """The model on its device, in its precision."""
+    model = model.to(choose_device(config.device))
+    match config.precision:
+        case "fp32":
+            return model
+        case "bf16":
+            return model.bfloat16()
+        case "int8":
+            quantize_projections(model)
+            return model

@@ -1,0 +1,83 @@
+"""How a hypothesis is ranked: log-probability, length penalty, coverage penalty; and what it can still reach."""
+
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from translate.config import DecodingConfig
+
+
+class Scoring(NamedTuple):
+    """score = total / penalty(length) + coverage_penalty · coverage; all log-probabilities in nats."""
+
+    length_penalty: Literal["gnmt", "average", "none"] = "gnmt"
+    alpha: float = 0.6
+    coverage_penalty: float = 0.0
+
+    def penalty(self, lengths: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        """What a total is divided by, at least 1; the end symbol counts as a token.
+
+        Source: gnmt: ((5 + length) / 6)^alpha, Wu et al. 2016, https://arxiv.org/abs/1609.08144, equation 14;
+        average: length^alpha, which is the mean log-probability at alpha = 1.
+        """
+        match self.length_penalty:
+            case "gnmt":
+                return ((5.0 + lengths) / 6.0) ** self.alpha
+            case "average":
+                return lengths.clamp(min=1).float() ** self.alpha
+            case "none":
+                return torch.ones_like(lengths, dtype=torch.float)
+
+    def score(
+        self,
+        totals: Float[Tensor, "*batch"],
+        lengths: Int[Tensor, "*batch"],
+        coverage: Float[Tensor, "*batch source"] | None = None,
+    ) -> Float[Tensor, "*batch"]:
+        """Scores of finished hypotheses.
+
+        Args:
+            coverage: The attention that each source token got from all target tokens together; 1 for padding.
+
+        Source: the coverage penalty, sum over the source of log(min(coverage, 1)): Wu et al. 2016, equation 15.
+        """
+        scores = totals / self.penalty(lengths)
+        if coverage is not None and self.coverage_penalty:
+            covered = coverage.clamp(min=torch.finfo(coverage.dtype).tiny, max=1.0)
+            scores = scores + self.coverage_penalty * covered.log().sum(dim=-1)
+        return scores
+
+    def upper_bound(
+        self, totals: Float[Tensor, "*batch"], max_lengths: Int[Tensor, "*batch"]
+    ) -> Float[Tensor, "*batch"]:
+        """No continuation of an open hypothesis scores more.
+
+        A total only falls, since each step adds the logarithm of a probability (rules and penalties can only lower
+        it); the penalty never falls with the length, so it is largest at the maximum; coverage only takes away. So
+        stopping by this bound is safe for every length penalty here, not a heuristic.
+        """
+        return totals / self.penalty(max_lengths)
+
+
+def build_scoring(config: DecodingConfig) -> Scoring:
+    """The scoring that a config names."""
+    return Scoring(config.length_penalty_kind, config.length_penalty, config.coverage_penalty)
+
+
+def minimum_lengths(source_tokens: Int[Tensor, " batch"], config: DecodingConfig) -> Int[Tensor, " batch"]:
+    """Tokens that each translation has at least before its end symbol; the source's end symbol counts."""
+    return (source_tokens * config.min_length_factor).long() + config.min_length_constant
+
+
+def maximum_lengths(
+    source_tokens: Int[Tensor, " batch"], config: DecodingConfig, *, max_positions: int | None
+) -> Int[Tensor, " batch"]:
+    """Tokens that each translation has at most, its end symbol included.
+
+    Args:
+        max_positions: Those that the model has; None: no limit.
+    """
+    lengths = (source_tokens * config.max_length_factor).long() + config.max_length_constant
+    return lengths if max_positions is None else lengths.clamp(max=max_positions)

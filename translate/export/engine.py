@@ -1,0 +1,272 @@
+"""CTranslate2 in the place of `decoding.Translator`: text in, text out, almost always the same translations.
+
+Its beam search is not ours: a finished hypothesis leaves its slot to another one, and its length penalty is the
+length^alpha alone. So it searches without a penalty, until the likeliest hypothesis and somewhat more than `beam_size`
+in all are finished; and they are ranked here, by the run's own score. Greedy search is the same.
+"""
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from translate.config import DecodingConfig, read_resolved_config
+from translate.data.batching import batch_by_tokens
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, load_tokenizers
+from translate.decoding import Translation, Translator
+from translate.decoding.scoring import build_scoring, maximum_lengths
+from translate.errors import InputError, RunError
+from translate.export.conversion import converted_run
+from translate.export.ctranslate2 import import_ctranslate2, max_positions
+from translate.run import Checkpoint, load_run, open_run
+
+ComputeType = Literal["float32", "int8", "bfloat16"]
+
+COMPUTE_TYPES: dict[str, ComputeType] = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
+"""By the words of `decoding.precision`."""
+
+FINISHED_PER_SLOT = 1.2
+"""Hypotheses that the search finishes for each of `beam_size`: with fewer it stops before some that ours finds."""
+
+
+class Hypothesis(NamedTuple):
+    """A finished translation."""
+
+    ids: list[int]  # without end symbol
+    log_prob: float  # nats, of the ids and the end symbol
+    score: float
+    truncated: bool
+
+
+EMPTY = Hypothesis([], 0.0, 0.0, truncated=False)
+
+
+class Sentence(NamedTuple):
+    """What is searched."""
+
+    place: int  # in its window
+    pieces: list[str]
+    limit: int  # generated tokens at most, the end symbol included
+
+
+class CTranslate2Translator:
+    """Translates lines of text with a run's model, converted to CTranslate2 and kept in the run.
+
+    Args:
+        config: The search; None: the run's own. Its `workers` are threads that each search their own sentences, null:
+            one for each core; its `precision` gives the arithmetic.
+        compute_type: In place of the config's precision.
+
+    Raises:
+        InputError: The package is not installed, or the config asks for what CTranslate2 lacks; the key is named.
+        RunError: The run is damaged, cannot be written to, or the converted model gives other numbers.
+    """
+
+    def __init__(
+        self,
+        run_path: Path,
+        config: DecodingConfig | None = None,
+        *,
+        checkpoint: Checkpoint = "best",
+        compute_type: ComputeType | None = None,
+    ) -> None:
+        run = open_run(run_path)
+        run_config = read_resolved_config(run.config)
+        self.config = config or run_config.decoding
+        refuse_other_searches(self.config)
+        self.tokenizers = load_tokenizers(run.tokenizer)
+        self.num_workers = self.config.workers or _num_cores()
+        self._run_path, self._checkpoint = run_path, checkpoint
+        is_learned = run_config.model.positions == "learned"
+        self.max_positions = run_config.model.max_positions if is_learned else None
+        self._table_positions = max_positions(run_config.model)
+        self._ours: Translator | None = None  # loaded for sentences that are longer than the exported table
+        target = self.tokenizers.target
+        self._ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
+        self._never = [[piece] for piece in target.pieces([PAD_ID, BOS_ID])]
+        self._translator = _load(
+            converted_run(run_path, checkpoint=checkpoint),
+            compute_type=compute_type or COMPUTE_TYPES[self.config.precision],
+            device=self.config.device,
+            num_workers=self.num_workers,
+        )
+
+    def translate(self, lines: Iterable[str]) -> list[Translation]:
+        """The translation of each line, in order. A line without any word gives an empty translation."""
+        return list(self.translate_stream(lines))
+
+    def translate_stream(self, lines: Iterable[str]) -> Iterator[Translation]:
+        """The translation of each line, in order, reading no further ahead than `look_ahead_lines`."""
+        remaining = iter(lines)
+        while window := list(islice(remaining, self.config.look_ahead_lines)):
+            yield from self._translate_window(window)
+
+    def _translate_window(self, lines: list[str]) -> Iterator[Translation]:
+        encoded = self.tokenizers.source.encode_lines(lines, num_threads=self.num_workers)
+        cut = [ids if self.max_positions is None else ids[: self.max_positions - 1] for ids in encoded]
+        lengths = [len(ids) + 1 for ids in cut]
+        limits = maximum_lengths(torch.tensor(lengths), self.config, max_positions=self.max_positions).tolist()
+        has_words = [bool(ids) and not line.isspace() for ids, line in zip(cut, lines, strict=True)]
+        longest = [max(lengths[index], limits[index]) for index in range(len(lines))]
+        fits = [self._table_positions is None or length <= self._table_positions for length in longest]
+        found = self._search(
+            [
+                Sentence(index, self.tokenizers.source.pieces(cut[index]), limits[index])
+                for index in range(len(lines))
+                if has_words[index] and fits[index]
+            ]
+        )
+        for index, line in enumerate(lines):
+            if has_words[index] and not fits[index]:
+                yield self._translate_long(line)
+                continue
+            best, *others = (
+                self._translation(line, cut[index], hypothesis, is_cut=len(cut[index]) < len(encoded[index]))
+                for hypothesis in found.get(index, [EMPTY])[: self.config.n_best]
+            )
+            yield best._replace(alternatives=tuple(others)) if others else best
+
+    def _translation(self, line: str, source_ids: list[int], hypothesis: Hypothesis, *, is_cut: bool) -> Translation:
+        text = self.tokenizers.target.decode(hypothesis.ids)
+        return Translation(
+            source=line,
+            text=text.replace("\r", " ").replace("\n", " "),  # which byte fallback can spell
+            ids=hypothesis.ids,
+            log_prob=hypothesis.log_prob,
+            score=hypothesis.score,
+            truncated=hypothesis.truncated,
+            source_truncated=is_cut,
+            source_ids=source_ids,
+        )
+
+    def _translate_long(self, line: str) -> Translation:
+        """By our own search, which has as many positions as a sentence needs."""
+        if self._ours is None:
+            run = load_run(self._run_path, checkpoint=self._checkpoint)
+            self._ours = Translator(run.model, run.tokenizers, self.config)
+        return self._ours.translate([line])[0]
+
+    def _search(self, sentences: list[Sentence]) -> dict[int, list[Hypothesis]]:
+        """The hypotheses of each sentence by its place, the best score first.
+
+        A batch has one maximum length, the largest of its sentences'. One that reached its own is searched again with
+        others of the same; and so is one with a symbol that is never generated, which is forbidden only then, because
+        that changes the other tokens' probabilities.
+
+        Raises:
+            RunError: The model's weights are not finite.
+        """
+        found: dict[int, list[Hypothesis]] = {}
+        again: list[Sentence] = []
+        for batch, results in self._run(self._batches(sentences), never=None):
+            longest = max(sentence.limit for sentence in batch)
+            for sentence, result in zip(batch, results, strict=True):
+                reached = max(map(len, result.hypotheses))
+                is_within = reached < sentence.limit or sentence.limit == longest
+                if is_within and not any([piece] in self._never for piece in itertools.chain(*result.hypotheses)):
+                    found[sentence.place] = self._ranked(result)
+                else:
+                    again.append(sentence)
+        again.sort(key=lambda sentence: sentence.limit)
+        groups = [list(group) for _, group in itertools.groupby(again, key=lambda sentence: sentence.limit)]
+        for batch, results in self._run(groups, never=self._never):
+            found |= {sentence.place: self._ranked(result) for sentence, result in zip(batch, results, strict=True)}
+        if not all(found.values()):
+            raise RunError("the model gives no probability to any word: its weights are not finite")
+        return found
+
+    def _batches(self, sentences: list[Sentence]) -> list[list[Sentence]]:
+        """Neighbours in length, the longest first: batches within `batch_tokens`, and enough for all workers."""
+        lengths = [(len(sentence.pieces) + 1) * self.config.beam_size for sentence in sentences]
+        order = sorted(range(len(sentences)), key=lambda index: -lengths[index])
+        max_tokens = min(self.config.batch_tokens, -(-sum(lengths) // self.num_workers))
+        return [[sentences[i] for i in batch] for batch in batch_by_tokens(lengths, order=order, max_tokens=max_tokens)]
+
+    def _run(
+        self, batches: Sequence[list[Sentence]], *, never: list[list[str]] | None
+    ) -> Iterator[tuple[list[Sentence], list[Any]]]:
+        """CTranslate2's results: all batches wait in its queue, from which each worker takes the next."""
+        beam_size = self.config.beam_size
+        num_finished = 1 if beam_size == 1 else round(beam_size * FINISHED_PER_SLOT)
+        waiting = [
+            self._translator.translate_batch(
+                [sentence.pieces for sentence in batch],
+                asynchronous=True,
+                beam_size=beam_size,
+                num_hypotheses=num_finished,
+                patience=num_finished / beam_size,
+                length_penalty=0,
+                min_decoding_length=0,
+                max_decoding_length=max(sentence.limit for sentence in batch),
+                max_input_length=0,  # no limit
+                suppress_sequences=never,
+                return_scores=True,
+                return_end_token=True,
+            )
+            for batch in batches
+        ]
+        for batch, results in zip(batches, waiting, strict=True):
+            yield batch, [result.result() for result in results]
+
+    def _ranked(self, result: Any) -> list[Hypothesis]:
+        scoring = build_scoring(self.config)
+        hypotheses = []
+        for pieces, log_prob in zip(result.hypotheses, result.scores, strict=True):
+            ids = [self._ids[piece] for piece in pieces]
+            score = float(scoring.score(torch.tensor(log_prob), torch.tensor(len(ids))))
+            is_ended = ids[-1] == EOS_ID
+            hypotheses.append(Hypothesis(ids[:-1] if is_ended else ids, log_prob, score, truncated=not is_ended))
+        return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+
+
+def refuse_other_searches(config: DecodingConfig) -> None:
+    """Raise the InputError that names the settings of the search that CTranslate2 cannot follow, if there are any."""
+    needed = {
+        "search": "beam",
+        "coverage_penalty": 0.0,
+        "min_length_factor": 0.0,
+        "min_length_constant": 0,
+        "diversity_groups": 1,
+        "mbr": "none",
+        "no_repeat_ngram": 0,
+        "repetition_penalty": 1.0,
+        "shortlist": False,
+    }
+    others = [f"decoding.{key} = {getattr(config, key)!r}" for key in needed if getattr(config, key) != needed[key]]
+    if others:
+        raise InputError(
+            f"the engine ctranslate2 cannot search as {', '.join(others)} asks; translate with this toolkit's own"
+        )
+
+
+def _load(folder: Path, *, compute_type: ComputeType, device: str, num_workers: int) -> Any:
+    """CTranslate2's translator of a converted model."""
+    ctranslate2 = import_ctranslate2()
+    name, _, index = device.partition(":")
+    num_gpus = ctranslate2.get_cuda_device_count()
+    if name == "auto":
+        name = "cuda" if num_gpus else "cpu"
+    if name == "mps" or (name == "cuda" and int(index or 0) >= num_gpus):
+        raise InputError(f"device = {device}: CTranslate2 has no such device here; use device=auto or device=cpu")
+    supported = ctranslate2.get_supported_compute_types(name)
+    if compute_type not in supported:
+        raise InputError(
+            f"compute type {compute_type}: CTranslate2 has it not on this {name}; it has {', '.join(sorted(supported))}"
+        )
+    return ctranslate2.Translator(
+        str(folder),
+        device=name,
+        device_index=int(index or 0),
+        compute_type=compute_type,
+        inter_threads=num_workers,
+        intra_threads=1,
+        max_queued_batches=-1,  # as many as a window has
+    )
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,211 @@
+"""A model in the MarianMT layout of Hugging Face transformers: the paper's model, as `MarianMTModel` computes it.
+
+Marian's table of positions has the sines in its first half and the cosines in its second; ours has them side by side.
+So the dimensions of the residual stream change places, in every weight alike, which changes no result.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from translate.config import Config, ModelConfig
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
+from translate.errors import InputError
+from translate.export.agreement import probe, real_positions, require_agreement
+from translate.export.marian_tokenizer import check_tokenizer, write_tokenizer
+from translate.model import Transformer
+from translate.model.attention import MultiHeadAttention
+from translate.model.layers import DecoderLayer, EncoderLayer
+
+TABLE_POSITIONS = 1024
+"""Rows of the table that Marian makes: tokens of the longest source or translation, the special symbol included."""
+
+
+def import_transformers() -> ModuleType:
+    """The package, which is an extra.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    try:
+        import transformers
+    except ImportError as error:
+        raise InputError(
+            f"transformers cannot be imported ({error}): pip install 'translate-nmt[huggingface]'"
+        ) from error
+    module: ModuleType = transformers
+    return module
+
+
+def refuse_what_marian_lacks(config: ModelConfig) -> None:
+    """Raise the InputError that names the keys of what a Marian model cannot express, if there is any."""
+    needed = {
+        "norm": ("post",),
+        "positions": ("sinusoidal",),
+        "activation": ("relu", "gelu"),
+        "norm_epsilon": (1e-5,),
+    }
+    lacking = [
+        f"model.{key} = {getattr(config, key)!r} (it has {' or '.join(map(repr, values))})"
+        for key, values in needed.items()
+        if getattr(config, key) not in values
+    ]
+    if lacking:
+        raise InputError(
+            f"a MarianMT model cannot express {', '.join(lacking)}; export to ctranslate2, which can, or train so"
+        )
+
+
+def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path) -> None:
+    """Writes model, generation config and tokenizer into a folder, and checks that they are ours.
+
+    Raises:
+        InputError: The package is not installed, or the model cannot be expressed.
+        RunError: What was written gives other logits than the model, or other subwords.
+        OSError: The folder cannot be written to.
+    """
+    refuse_what_marian_lacks(config.model)
+    transformers = import_transformers()
+    marian = transformers.MarianMTModel(marian_config(transformers, model))
+    missing, unexpected = marian.load_state_dict(marian_weights(model), strict=False)
+    # These two Marian makes by itself: its table of positions, and zeros.
+    assert not unexpected and all(name.endswith(("embed_positions.weight", "final_logits_bias")) for name in missing)
+    marian.generation_config = generation_config(transformers, config)
+    with _without_progress_bars(transformers):
+        marian.save_pretrained(directory)
+        write_tokenizer(tokenizers, config, directory, max_tokens=TABLE_POSITIONS)
+        check_huggingface(directory, model, tokenizers)
+
+
+def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizers) -> None:
+    """Runs the written model and ours on the same sentences.
+
+    Raises:
+        RunError: A logit differs by more than the tolerance, or a text by a subword.
+    """
+    transformers = import_transformers()
+    probes = probe(model, max_positions=TABLE_POSITIONS)
+    marian = transformers.MarianMTModel.from_pretrained(directory, local_files_only=True).eval()
+    with torch.inference_mode():
+        logits = marian(
+            input_ids=probes.batch.source_ids,
+            attention_mask=(probes.batch.source_ids != PAD_ID).long(),
+            decoder_input_ids=probes.batch.target_input_ids,
+        ).logits
+    target_ids = probes.batch.target_output_ids
+    require_agreement(real_positions(probes.logits, target_ids), real_positions(logits, target_ids), what="logits")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # nothing here uses it
+        marian_tokenizer = transformers.MarianTokenizer.from_pretrained(directory, local_files_only=True)
+    check_tokenizer(marian_tokenizer, tokenizers, probes.pairs)
+
+
+@contextlib.contextmanager
+def _without_progress_bars(transformers: ModuleType) -> Iterator[None]:
+    logging = transformers.utils.logging
+    were_shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if were_shown:
+            logging.enable_progress_bar()
+
+
+def marian_config(transformers: ModuleType, model: Transformer) -> Any:
+    """Our model's shape in Marian's words."""
+    config = model.config
+    return transformers.MarianConfig(
+        vocab_size=model.encoder.embedder.tokens.num_embeddings,
+        decoder_vocab_size=model.output.out_features,
+        max_position_embeddings=TABLE_POSITIONS,
+        d_model=config.d_model,
+        encoder_layers=config.num_encoder_layers,
+        decoder_layers=config.num_decoder_layers,
+        encoder_attention_heads=config.num_heads,
+        decoder_attention_heads=config.num_heads,
+        encoder_ffn_dim=config.d_ff,
+        decoder_ffn_dim=config.d_ff,
+        activation_function=config.activation,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        activation_dropout=config.activation_dropout,
+        scale_embedding=config.scale_embeddings,
+        share_encoder_decoder_embeddings=config.tie_embeddings == "all",
+        tie_word_embeddings=config.tie_embeddings != "none",
+        pad_token_id=PAD_ID,
+        bos_token_id=BOS_ID,
+        eos_token_id=EOS_ID,
+        decoder_start_token_id=BOS_ID,
+        forced_eos_token_id=None,
+    )
+
+
+def generation_config(transformers: ModuleType, config: Config) -> Any:
+    """The run's search as far as `generate` has it: its length penalty is length^alpha, where ours is Wu et al.'s."""
+    return transformers.GenerationConfig(
+        pad_token_id=PAD_ID,
+        bos_token_id=BOS_ID,
+        eos_token_id=EOS_ID,
+        decoder_start_token_id=BOS_ID,
+        suppress_tokens=[PAD_ID, BOS_ID],
+        num_beams=config.decoding.beam_size,
+        length_penalty=config.decoding.length_penalty,
+        max_length=TABLE_POSITIONS // 2,
+    )
+
+
+def marian_weights(model: Transformer) -> dict[str, Tensor]:
+    """Our weights by Marian's names, sines before cosines; tied ones under each of their names."""
+    order = torch.cat((torch.arange(0, model.config.d_model, 2), torch.arange(1, model.config.d_model, 2)))
+    source, target = (stack.embedder.tokens.weight[:, order] for stack in (model.encoder, model.decoder))
+    weights = {
+        "model.encoder.embed_tokens.weight": source,
+        "model.decoder.embed_tokens.weight": target,
+        "lm_head.weight": model.output.weight[:, order],
+    }
+    if model.config.tie_embeddings == "all":
+        weights["model.shared.weight"] = target
+    for stack, layers in (("encoder", model.encoder.layers), ("decoder", model.decoder.layers)):
+        for number, layer in enumerate(layers):
+            assert isinstance(layer, EncoderLayer | DecoderLayer)
+            for name, tensor in _layer_weights(layer, order).items():
+                weights[f"model.{stack}.layers.{number}.{name}"] = tensor
+    return {name: tensor.detach().float().cpu() for name, tensor in weights.items()}
+
+
+def _layer_weights(layer: EncoderLayer | DecoderLayer, order: Tensor) -> dict[str, Tensor]:
+    inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
+    weights = {
+        **_attention_weights("self_attn", layer.self_attention, order),
+        **_norm_weights("self_attn_layer_norm", layer.self_attention_add_and_norm.norm, order),
+        "fc1.weight": inner.weight[:, order],
+        "fc1.bias": inner.bias,
+        "fc2.weight": outer.weight[order],
+        "fc2.bias": outer.bias[order],
+        **_norm_weights("final_layer_norm", layer.feed_forward_add_and_norm.norm, order),
+    }
+    if isinstance(layer, DecoderLayer):
+        weights |= _attention_weights("encoder_attn", layer.cross_attention, order)
+        weights |= _norm_weights("encoder_attn_layer_norm", layer.cross_attention_add_and_norm.norm, order)
+    return weights
+
+
+def _attention_weights(name: str, attention: MultiHeadAttention, order: Tensor) -> dict[str, Tensor]:
+    """The axis of the residual stream is reordered; that of the heads stays."""
+    weights = {}
+    projection, output = attention.input_projection, attention.output_projection
+    for part, weight, bias in zip("qkv", projection.weight.chunk(3), projection.bias.chunk(3), strict=True):
+        weights[f"{name}.{part}_proj.weight"], weights[f"{name}.{part}_proj.bias"] = weight[:, order], bias
+    weights[f"{name}.out_proj.weight"], weights[f"{name}.out_proj.bias"] = output.weight[order], output.bias[order]
+    return weights
+
+
+def _norm_weights(name: str, norm: nn.LayerNorm, order: Tensor) -> dict[str, Tensor]:
+    return {f"{name}.weight": norm.weight[order], f"{name}.bias": norm.bias[order]}

@@ -1,0 +1,81 @@
+"""Matrix products with trained weights: in floating point for training, in int8 where only translating is asked for."""
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from translate.errors import InputError
+
+
+class Projection(nn.Linear):
+    """A linear layer of which some rows can be used by themselves."""
+
+    def rows(self, hidden: Float[Tensor, "*batch features"], rows: slice) -> Float[Tensor, "*batch outputs"]:
+        """What `forward` gives, of these outputs alone."""
+        return F.linear(hidden, self.weight[rows], None if self.bias is None else self.bias[rows])
+
+    def chosen(self, outputs: Int[Tensor, " outputs"]) -> "Projection":
+        """A layer of these outputs alone."""
+        layer = Projection(self.in_features, len(outputs), bias=self.bias is not None, device="meta")
+        layer.weight = nn.Parameter(self.weight[outputs], requires_grad=False)
+        if self.bias is not None:
+            layer.bias = nn.Parameter(self.bias[outputs], requires_grad=False)
+        return layer
+
+
+class Int8Projection(nn.Module):
+    """A linear layer whose products are of 8-bit integers, summed in 32 bits.
+
+    Each output has its own scale, fixed here, and each input row its own, found as it comes: so a row's result does
+    not depend on its neighbours.
+
+    Source: Wu et al. 2020, https://arxiv.org/abs/2004.09602, section 3 (symmetric, per-channel scales).
+    """
+
+    def __init__(self, projection: nn.Linear) -> None:
+        super().__init__()
+        weight = projection.weight.detach().float()
+        scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float).tiny) / 127
+        bias = torch.zeros(len(weight)) if projection.bias is None else projection.bias.detach().float()
+        self.register_buffer("weight", (weight / scales[:, None]).round().to(torch.int8))
+        self.register_buffer("scales", scales)
+        self.register_buffer("bias", bias.to(weight.device))
+        self.weight: Tensor
+        self.scales: Tensor
+        self.bias: Tensor
+
+    def chosen(self, outputs: Int[Tensor, " outputs"]) -> "Int8Projection":
+        """A layer of these outputs alone."""
+        layer = copy.copy(self)
+        layer._buffers = {name: buffer[outputs] for name, buffer in self.named_buffers()}
+        return layer
+
+    def forward(self, hidden: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch outputs"]:
+        return self.rows(hidden, slice(None))
+
+    def rows(self, hidden: Float[Tensor, "*batch features"], rows: slice) -> Float[Tensor, "*batch outputs"]:
+        """What `forward` gives, of these outputs alone."""
+        flat = hidden.flatten(0, -2)
+        row_scales = flat.abs().amax(dim=1, keepdim=True).clamp_(min=torch.finfo(torch.float).tiny).div_(127)
+        quantized = (flat / row_scales).round_().to(torch.int8)
+        summed = torch._int_mm(quantized, self.weight[rows].t())
+        result = torch.addcmul(self.bias[rows], summed * self.scales[rows], row_scales)
+        return result.unflatten(0, hidden.shape[:-1])
+
+
+def quantize_projections(module: nn.Module) -> None:
+    """Put int8 in place of every linear layer; for translating on a CPU only.
+
+    Raises:
+        InputError: The weights are on another device.
+    """
+    for name, child in module.named_children():
+        if isinstance(child, nn.Linear):
+            if child.weight.device.type != "cpu":
+                raise InputError(f"precision = int8: is for the CPU, not {child.weight.device}; use bf16 there")
+            setattr(module, name, Int8Projection(child))
+        else:
+            quantize_projections(child)
