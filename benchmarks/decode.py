@@ -256,9 +256,7 @@ def main() -> None:
                 engine.connection.send((lines, beam_size))
                 turns[name].append(engine.connection.recv())
         print(f"\nbeam {beam_size}, {len(lines)} lines, {arguments.threads} threads, median of {arguments.repeats}")
-        print(
-            f"{'engine':<22}{'lines/s':>9}{'(min':>8}{'max)':>8}{'tokens/s':>10}{'BLEU':>7}{'MiB':>7}  layout"
-        )
+        print(f"{'engine':<22}{'lines/s':>9}{'(min':>8}{'max)':>8}{'tokens/s':>10}{'BLEU':>7}{'MiB':>7}  layout")
         for name, done in turns.items():
             rates = sorted(len(lines) / turn.seconds for turn in done)
             texts = done[-1].texts

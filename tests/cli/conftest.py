@@ -1,5 +1,6 @@
 """A run that `translate train` itself has made, and the command in this process."""
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,21 @@ model: {d_model: 8, num_heads: 2, d_ff: 16, num_encoder_layers: 1, num_decoder_l
 training: {max_steps: 3, validate_every: 2, log_every: 2, batch_tokens: 200, warmup_steps: 2, device: cpu, threads: 1}
 decoding: {beam_size: 2, max_length_factor: 0.2, max_length_constant: 3, device: cpu}
 evaluation: {bootstrap_samples: 10}
+"""
+
+WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green", "und": "and"}
+LEARNT_CONFIG = """\
+data:
+  train: [{kind: text, source: toy.de, target: toy.en}]
+  validation: {kind: text, source: new.de, target: new.en}
+tokenizer: {vocab_size: 300}
+model:
+  {d_model: 32, num_heads: 4, d_ff: 64, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.0, norm: pre,
+   positions: rotary}
+training:
+  {max_steps: 150, validate_every: 150, batch_tokens: 600, schedule: linear, learning_rate: 0.01, warmup_steps: 20,
+   label_smoothing: 0.0, precision: fp32, device: cpu, threads: 1}
+decoding: {beam_size: 4, device: cpu}
 """
 
 Translate = Callable[..., Result]
@@ -69,3 +85,23 @@ def trained(translate: Translate, corpus: Path) -> Result:
 def run(trained: Result, corpus: Path) -> Path:
     assert trained.exit_code == 0, trained.output
     return corpus / "run"
+
+
+@pytest.fixture(scope="session")
+def learnt(translate: Translate, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has learnt a toy language word by word, so that its translations end by themselves and tell apart.
+
+    Beside it, new.de and new.en: 12 pairs.
+    """
+    directory = tmp_path_factory.mktemp("learnt")
+    generator = random.Random(1)
+    for name, number in [("toy", 600), ("new", 12)]:
+        sources = [generator.choices(list(WORDS), k=generator.randint(1, 5)) for _ in range(number)]
+        targets = [[WORDS[word] + (" and" if word == "und" else "") for word in words] for words in sources]
+        for language, lines in [("de", sources), ("en", targets)]:
+            text = "".join(" ".join(words) + "\n" for words in lines)
+            (directory / f"{name}.{language}").write_text(text, encoding="utf-8")
+    (directory / "learnt.yaml").write_text(LEARNT_CONFIG)
+    result = translate("train", directory / "learnt.yaml", "--run", directory / "run")
+    assert result.exit_code == 0, result.output
+    return directory / "run"

@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
+import select
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import Result
@@ -192,3 +195,222 @@ def test_a_pipe_of_two_commands(run: Path) -> None:
     assert "▁".encode() in encoded.stdout and encoded.stderr == decoded.stderr == b""
     assert decoded.stdout.splitlines()[0].decode() == "Ein Hund läuft."
     assert decoded.stdout.count(b"\n") == len(LINES)
+
+
+# Records, n-best lists and alignments
+
+
+def records(result: Result) -> list[dict[str, Any]]:
+    """A JSON object a line."""
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout_bytes.decode().split("\n")
+    assert lines.pop() == ""
+    return [json.loads(line) for line in lines]
+
+
+def test_json_lines(translate: Translate, run: Path) -> None:
+    text = translate("decode", run, stdin=TEXT)
+    found = records(translate("decode", run, "--format", "jsonl", stdin=TEXT))
+    assert [record["line"] for record in found] == list(range(1, len(LINES) + 1))
+    assert [record["source"] for record in found] == LINES
+    assert [record["translation"] for record in found] == text.stdout_bytes.decode().split("\n")[:-1]
+    for record in found:
+        assert list(record) == [
+            *("line", "source", "source_tokens", "translation", "tokens", "log_prob", "score", "token_log_probs"),
+            *("words", "alignment", "flags", "unmet", "n_best"),
+        ]
+        assert sum(record["token_log_probs"]) == pytest.approx(record["log_prob"], abs=1e-5)
+        # The small model never ends by itself: no end symbol has a probability, and this is said.
+        assert len(record["token_log_probs"]) == len(record["tokens"])
+        assert ("truncated" in record["flags"]) == (record["source"].strip() != "")
+        assert [word["text"] for word in record["words"]] == record["translation"].split()
+    empty = found[1]
+    assert (empty["translation"], empty["tokens"], empty["words"], empty["alignment"]) == ("", [], [], "")
+    assert (empty["log_prob"], empty["score"], empty["flags"], empty["n_best"]) == (0.0, 0.0, [], [])
+
+
+def test_json_lines_of_translations_that_end(translate: Translate, learnt: Path) -> None:
+    options = ["--format", "jsonl", "--n-best", "3"]
+    found = records(translate("decode", learnt, learnt.parent / "new.de", *options))
+    assert not any("truncated" in record["flags"] for record in found)
+    for record in found:
+        length = len(record["tokens"]) + 1  # the end symbol's is the last
+        assert len(record["token_log_probs"]) == length
+        assert record["score"] == pytest.approx(record["log_prob"] / ((5 + length) / 6) ** 0.6, rel=1e-5)
+        scores = [record["score"], *(other["score"] for other in record["n_best"])]
+        assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+        first = record["words"][0]
+        num_pieces = next((i for i, piece in enumerate(record["tokens"][1:], 1) if piece.startswith("▁")), length - 1)
+        assert first["mean_probability"] ** num_pieces == pytest.approx(first["probability"], rel=1e-5)
+
+
+def test_alignments(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+    """As Pharaoh writes them, of words; the same in both places, and the text is as without them."""
+    source, file = learnt.parent / "new.de", tmp_path / "links"
+    result = translate("decode", learnt, source, "--alignments", file)
+    assert result.stdout == translate("decode", learnt, source).stdout
+    found = records(translate("decode", learnt, source, "--format", "jsonl"))
+    assert file.read_text().split("\n") == [*(record["alignment"] for record in found), ""]
+    for record in found:
+        links = [tuple(map(int, link.split("-"))) for link in record["alignment"].split()]
+        assert re.fullmatch(r"\d+-\d+( \d+-\d+)*", record["alignment"]) and links == sorted(links)
+        assert all(link[0] < len(record["source"].split()) for link in links)
+        assert {link[1] for link in links} <= set(range(len(record["translation"].split())))
+        if len(record["words"]) == len(record["source"].split()) == 1:
+            assert record["alignment"] == "0-0"
+
+
+def test_alignments_of_empty_lines_and_no_two_outputs_in_one_file(
+    translate: Translate, run: Path, tmp_path: Path
+) -> None:
+    result = translate("decode", run, "--alignments", tmp_path / "links", stdin=TEXT)
+    assert result.exit_code == 0, result.stderr
+    links = (tmp_path / "links").read_text().split("\n")
+    assert len(links) == len(LINES) + 1 and links[1] == links[4] == ""
+    same = tmp_path / "same"
+    result = translate("decode", run, "-o", same, "--alignments", tmp_path / "." / "same", stdin=TEXT)
+    assert result.exit_code == 2 and not same.exists()
+    assert result.stderr == f"translate: --output and --alignments are both {same}: name two files\n"
+    result = translate("decode", run, "--alignments", tmp_path / "gone" / "links", stdin=TEXT)
+    assert result.exit_code == 1 and result.stdout == ""
+    assert result.stderr.startswith(f"translate: {tmp_path / 'gone' / 'links'}: cannot be written: ")
+
+
+def test_n_best_lists_as_moses_writes_them(translate: Translate, run: Path) -> None:
+    found = records(translate("decode", run, "--format", "jsonl", "--n-best", "2", stdin=TEXT))
+    result = translate("decode", run, "--n-best", "2", stdin=TEXT)
+    rows = [line.split(" ||| ") for line in result.stdout_bytes.decode().split("\n")[:-1]]
+    expected = [
+        [str(record["line"] - 1), each["translation"], f"log_prob= {each['log_prob']:.6f}", f"{each['score']:.6f}"]
+        for record in found
+        for each in (record, *record["n_best"])
+    ]
+    assert rows == expected
+    assert [row[0] for row in rows] == list("001223345566")  # an empty line has one translation
+
+
+# Interactive
+
+
+def read_line(stream: Any, seconds: float) -> bytes:
+    """A line of an unbuffered pipe, or a failure if it does not come."""
+    ready, _, _ = select.select([stream], [], [], seconds)
+    assert ready, "no answer"
+    return bytes(stream.readline())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="select is for sockets there")
+@pytest.mark.timeout(90)
+def test_interactive_answers_each_line_at_once(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+    """The next line is sent after the answer to the one before has come."""
+    expected = records(translate("decode", learnt, "--format", "jsonl", stdin="Hund\n\ngrün Haus\n".encode()))
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("Haus\thouse\n")
+    command = [sys.executable, "-m", "translate", "decode", learnt, "--interactive", "--terminology", terms]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, env=environment) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        try:
+            for record in expected:
+                process.stdin.write(f"{record['source']}\n".encode())
+                assert read_line(process.stdout, 60.0).decode() == f"{record['translation']}\n"
+            process.stdin.close()
+            assert process.stdout.read() == b""
+            assert process.stderr.read().startswith(b"3 lines, 1 empty, 0 cut at the maximum length in ")
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("options", [["FILE"], ["-o", "FILE"], ["--prefix", "FILE"], ["--require", "FILE"]])
+def test_interactive_is_for_standard_input(translate: Translate, run: Path, corpus: Path, options: list[str]) -> None:
+    paths = [str(corpus / "one.de") if option == "FILE" else option for option in options]
+    result = translate("decode", run, "--interactive", *paths, stdin=TEXT)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("translate: --interactive answers standard input on standard output, without FILE")
+
+
+# Other searches
+
+
+def test_sampling_is_settled_by_the_seed(translate: Translate, run: Path) -> None:
+    """And by the line's number, so that equal lines differ."""
+    options = ["decode", run, "--search", "sample"]
+    text = "Die Straße ist grün.\n".encode() * 3
+    first = translate(*options, stdin=text)
+    lines = first.stdout.split("\n")[:-1]
+    assert first.exit_code == 0 and len(set(lines)) == 3
+    assert translate(*options, "--look-ahead-lines", "1", stdin=text).stdout == first.stdout
+    assert translate(*options, "--seed", "1", stdin=text).stdout == first.stdout
+    assert translate(*options, "--seed", "2", stdin=text).stdout != first.stdout
+    greedy = translate("decode", run, "--beam-size", "1", stdin=text).stdout
+    assert translate(*options, "--top-k", "1", "--seed", "2", stdin=text).stdout == greedy
+
+
+def test_minimum_bayes_risk(translate: Translate, run: Path) -> None:
+    """The chosen one is among the candidates: the same seed draws the same."""
+    text = b"Ein Haus.\nHund\n"
+    options = ["--search", "sample", "--seed", "3"]
+    drawn = records(translate("decode", run, *options, "--n-best", "7", "--format", "jsonl", stdin=text))
+    for metric in ("chrf", "bleu"):
+        result = translate("decode", run, *options, "--mbr", metric, "--mbr-candidates", "7", stdin=text)
+        chosen = result.stdout.split("\n")[:-1]
+        assert result.exit_code == 0 and len(chosen) == 2
+        for record, line in zip(drawn, chosen, strict=True):
+            assert line in {each["translation"] for each in (record, *record["n_best"])}
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--n-best", "3"], "decoding.n_best = 3 is more than decoding.beam_size = 2 hypotheses"),
+        (["--diversity-groups", "3"], "decoding.diversity_groups = 3 must divide decoding.beam_size = 2"),
+        (["--mbr", "bleu", "--n-best", "2"], "decoding.n_best = 2 must be 1 with decoding.mbr = 'bleu'"),
+    ],
+)
+def test_settings_that_cannot_go_together(translate: Translate, run: Path, options: list[str], message: str) -> None:
+    result = translate("decode", run, *options, stdin=TEXT)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("translate: ") and message in result.stderr
+
+
+# Several runs, and other arithmetic
+
+
+def test_an_ensemble_with_itself_is_the_run(translate: Translate, learnt: Path) -> None:
+    options = ["decode", learnt, learnt.parent / "new.de", "--format", "jsonl"]
+    alone, together = records(translate(*options)), records(translate(*options, "--ensemble", learnt))
+    for one, other in zip(alone, together, strict=True):
+        assert one["translation"] == other["translation"]
+        assert one["log_prob"] == pytest.approx(other["log_prob"], abs=1e-4)
+
+
+def test_contrast(translate: Translate, learnt: Path) -> None:
+    """Against itself only the length is left to choose by; with no weight it changes nothing."""
+    options = ["decode", learnt, learnt.parent / "new.de"]
+    alone = translate(*options).stdout
+    nothing = ["--contrastive-weight", "0", "--contrastive-plausibility", "0"]
+    assert translate(*options, "--contrast", learnt, *nothing).stdout == alone
+    against = translate(*options, "--contrast", learnt, "--contrastive-weight", "5")
+    assert against.exit_code == 0 and against.stdout != alone
+
+
+@pytest.mark.parametrize("option", ["--ensemble", "--contrast"])
+def test_runs_that_do_not_fit(translate: Translate, run: Path, learnt: Path, tmp_path: Path, option: str) -> None:
+    result = translate("decode", run, option, learnt, stdin=TEXT)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"translate: {learnt} has another source tokenizer than {run}: ")
+    result = translate("decode", run, option, tmp_path / "none", stdin=TEXT)
+    assert (result.exit_code, result.stderr) == (2, f"translate: {tmp_path / 'none'}: no such run directory\n")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_other_precisions_give_nearly_the_same(translate: Translate, learnt: Path, precision: str) -> None:
+    options = ["decode", learnt, learnt.parent / "new.de", "--format", "jsonl"]
+    ours, theirs = records(translate(*options)), records(translate(*options, "--precision", precision))
+    same = [(one, other) for one, other in zip(ours, theirs, strict=True) if one["tokens"] == other["tokens"]]
+    assert len(same) >= 9  # of 12
+    for one, other in same:
+        assert other["log_prob"] != one["log_prob"]
+        assert other["log_prob"] == pytest.approx(one["log_prob"], abs=0.5)

@@ -118,6 +118,7 @@ def decode(
     else:
         from translate.decoding.loading import load_translator
 
+        requests = read_requests(lines, wishes)  # a wrong file is told before the model is loaded
         translator = load_translator(
             run,
             checkpoint=checkpoint,
@@ -126,7 +127,6 @@ def decode(
             contrast=contrast,
             forbidden=read_phrases(forbid),
         ).translator
-        requests = read_requests(lines, wishes)
     translations = translator.translate_stream(requests)
     if not interactive:  # whoever is asked for the next line sees no bar beside the question
         translations = with_bar(translations, total=total)

@@ -10,6 +10,7 @@ from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.decoding import Request
+    from translate.decoding.terminology import Terminology
 
 PrefixFile = Annotated[
     Path | None,
@@ -53,30 +54,47 @@ class WishFiles(NamedTuple):
 
 
 def read_requests(lines: Iterable[str], files: WishFiles) -> Iterator["Request"]:
-    """The lines with what is wanted of each.
+    """The lines with what is wanted of each; the files are read at once, the lines as they are asked for.
 
     Raises:
-        InputError: A file cannot be used, or has not as many lines as there are.
+        InputError: A file cannot be used, or has not as many lines as there are: at once if `lines` is a list, else
+            when it is known.
     """
     from translate.data.corpora import read_lines
-    from translate.decoding import Request
     from translate.decoding.terminology import read_terminology
 
-    prefixes = None if files.prefix is None else read_lines(files.prefix)
-    required = None if files.require is None else read_lines(files.require)
+    by_line = {path: read_lines(path) for path in (files.prefix, files.require) if path is not None}
+    if isinstance(lines, list):
+        for path, wishes in by_line.items():
+            _check_number(path, wishes, len(lines))
     terminology = None if files.terminology is None else read_terminology(files.terminology)
+    return _requests(lines, files, by_line, terminology)
+
+
+def _requests(
+    lines: Iterable[str], files: WishFiles, by_line: dict[Path, list[str]], terminology: "Terminology | None"
+) -> Iterator["Request"]:
+    from translate.decoding import Request
+
     number = 0
     for number, line in enumerate(lines, start=1):
-        phrases = _wish(files.require, required, number).split("\t") if required is not None else []
+        for path, wishes in by_line.items():
+            if number > len(wishes):
+                raise InputError(f"{path} has only {len(wishes)} lines, and there is a line {number} to translate")
+        phrases = [] if files.require is None else by_line[files.require][number - 1].split("\t")
         terms = [] if terminology is None else terminology.matches(line)
         yield Request(
             line,
-            prefix=_wish(files.prefix, prefixes, number) if prefixes is not None else "",
+            prefix="" if files.prefix is None else by_line[files.prefix][number - 1],
             required=tuple(phrase for phrase in (*phrases, *terms) if phrase.strip()),
         )
-    for path, wishes in ((files.prefix, prefixes), (files.require, required)):
-        if wishes is not None and len(wishes) != number:
-            raise InputError(f"{path} has {len(wishes)} lines, but {number} were to be translated: they pair by line")
+    for path, wishes in by_line.items():
+        _check_number(path, wishes, number)
+
+
+def _check_number(path: Path, wishes: list[str], number: int) -> None:
+    if len(wishes) != number:
+        raise InputError(f"{path} has {len(wishes)} lines, but {number} were to be translated: they pair by line")
 
 
 def read_phrases(path: Path | None) -> list[str]:
@@ -84,9 +102,3 @@ def read_phrases(path: Path | None) -> list[str]:
     from translate.data.corpora import read_lines
 
     return [] if path is None else [line for line in read_lines(path) if line.strip()]
-
-
-def _wish(path: Path | None, wishes: list[str], number: int) -> str:
-    if number > len(wishes):
-        raise InputError(f"{path} has only {len(wishes)} lines, and there is a line {number} to translate")
-    return wishes[number - 1]

@@ -160,8 +160,7 @@ class _Pool(Generic[Carry]):
         if not self.live:
             self.carry, self.state = carry, state
             rows = list(range(len(new)))
-            self.numbers = self.max_lengths = torch.zeros(len(self.state.ids), dtype=torch.long, device=self.device)
-            self.max_lengths = self.numbers.clone()
+            self.numbers, self.max_lengths = (self.state.lengths.new_zeros(len(state.ids)) for _ in range(2))
         else:
             rows = [row for row in range(self.num_rows) if row not in self.live][: len(new)]
             if len(rows) < len(new):

@@ -212,7 +212,7 @@ class Translator:
             num_threads = torch.get_num_threads()
             try:
                 with ThreadPoolExecutor(workers) as executor:
-                    # Each worker takes every so-manieth line: as much work for each, and always the same.
+                    # Of n workers each takes every n-th line: as much work for each, and always the same.
                     parts = [
                         executor.submit(self._search_part, lines, sentences, order[first::workers], stop, num_threads=1)
                         for first in range(workers)

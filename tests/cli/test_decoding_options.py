@@ -1,0 +1,162 @@
+"""Each setting of `decoding` is an option of decode, eval and score, with the section's type and default."""
+
+import typing
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from translate.cli.decoding_options import SETTINGS
+from translate.config import DecodingConfig
+from translate.errors import InputError
+
+Translate = Callable[..., Result]
+
+GIVEN: dict[str, object] = {
+    "search": "sample",
+    "beam_size": 6,
+    "n_best": 3,
+    "length_penalty": 0.7,
+    "length_penalty_kind": "average",
+    "coverage_penalty": 0.2,
+    "max_length_factor": 1.5,
+    "max_length_constant": 7,
+    "min_length_factor": 0.5,
+    "min_length_constant": 2,
+    "diversity_groups": 3,
+    "diversity_strength": 0.75,
+    "temperature": 0.8,
+    "top_k": 11,
+    "top_p": 0.9,
+    "epsilon": 0.01,
+    "seed": 13,
+    "mbr": "none",
+    "mbr_candidates": 17,
+    "no_repeat_ngram": 3,
+    "repetition_penalty": 1.2,
+    "contrastive_weight": 0.3,
+    "contrastive_plausibility": 0.2,
+    "alignment_layer": 0,
+    "batch_tokens": 500,
+    "look_ahead_lines": 19,
+    "precision": "bf16",
+    "shortlist": False,
+    "workers": 1,
+    "device": "cpu",
+}
+OUT_OF_BOUNDS: dict[str, list[object]] = {
+    "beam_size": [0, 1001],
+    "n_best": [0],
+    "length_penalty": [-0.1, 10.1],
+    "coverage_penalty": [-0.1],
+    "max_length_factor": [-1.0],
+    "max_length_constant": [0],
+    "min_length_factor": [-1.0],
+    "min_length_constant": [-1],
+    "diversity_groups": [0],
+    "diversity_strength": [-0.5],
+    "temperature": [0.0],
+    "top_k": [-1],
+    "top_p": [0.0, 1.5],
+    "epsilon": [-0.1, 1.0],
+    "seed": [-1],
+    "mbr_candidates": [0],
+    "no_repeat_ngram": [-1],
+    "repetition_penalty": [0.5],
+    "contrastive_weight": [-0.1],
+    "contrastive_plausibility": [-0.1, 1.1],
+    "alignment_layer": [1, -2],  # the run has one layer
+    "batch_tokens": [0],
+    "look_ahead_lines": [0],
+    "workers": [0],
+    "device": ["gpu"],
+}
+
+
+def option(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
+
+
+def flags(settings: dict[str, object]) -> list[str]:
+    arguments = []
+    for key, value in settings.items():
+        arguments += [f"--{'' if value else 'no-'}{key}"] if isinstance(value, bool) else [option(key), str(value)]
+    return arguments
+
+
+def plain_type(annotation: object) -> object:
+    """The type behind bounds and None."""
+    while typing.get_origin(annotation) is not typing.Literal and typing.get_args(annotation):
+        annotation = typing.get_args(annotation)[0]
+    return annotation
+
+
+def test_options_and_section_are_the_same() -> None:
+    assert list(SETTINGS) == list(DecodingConfig.model_fields)
+    for key, field in DecodingConfig.model_fields.items():
+        assert (SETTINGS[key].type, SETTINGS[key].default) == (plain_type(field.annotation), field.default), key
+
+
+@pytest.mark.parametrize("command", ["decode", "eval", "score"])
+def test_every_option_comes_through(
+    translate: Translate, run: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """As the section's type, and only what was given; values out of bounds are for the section to refuse."""
+    seen = []
+
+    def load(path: Path, *, options: dict[str, object], **others: object) -> None:
+        seen.append(options)
+        raise InputError("seen")
+
+    monkeypatch.setattr("translate.decoding.loading.load_translator", load)
+    files = {"score": [corpus / "train.de", corpus / "train.en"]}.get(command, [])
+    assert GIVEN.keys() == SETTINGS.keys()
+    for settings in (GIVEN, {"shortlist": True}, {}):
+        assert translate(command, run, *files, *flags(settings), stdin=b"").stderr == "translate: seen\n"
+        assert seen.pop() == settings
+    assert DecodingConfig.model_validate(GIVEN, strict=True).model_dump() == GIVEN
+
+
+@pytest.mark.parametrize("command", ["decode", "eval", "score"])
+def test_help_states_keys_defaults_and_the_formula(translate: Translate, command: str) -> None:
+    text = " ".join(translate(command, "--help").stdout.split())
+    for key, setting in SETTINGS.items():
+        default = "" if setting.default is None else f" = {str(setting.default).lower()}"
+        assert f"[decoding.{key}{default}]" in text.replace("- ", "-")
+    assert "score = log-probability / penalty, of gnmt ((5 + length) / 6)^alpha, of average length^alpha." in text
+    assert "[default: best]" in text
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key, values in OUT_OF_BOUNDS.items() for value in values], ids=str
+)
+def test_bounds_are_kept_and_named(translate: Translate, run: Path, key: str, value: object) -> None:
+    result = translate("decode", run, option(key), str(value), stdin=b"Hund\n")
+    assert (result.exit_code, result.stdout) == (2, "")
+    shown = f'"{value}"' if isinstance(value, str) else value
+    assert result.stderr.startswith(f"translate: decoding.{key} = {shown}: ")
+
+
+def test_every_number_has_bounds_here() -> None:
+    assert {key for key, setting in SETTINGS.items() if setting.type in (int, float, str)} == OUT_OF_BOUNDS.keys()
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_what_is_no_finite_number_is_refused(translate: Translate, run: Path, value: str) -> None:
+    result = translate("decode", run, f"--length-penalty={value}", stdin=b"Hund\n")
+    assert result.exit_code == 2 and result.stderr.startswith("translate: decoding.length_penalty = ")
+
+
+@pytest.mark.parametrize("key", [key for key in SETTINGS if typing.get_args(SETTINGS[key].type)])
+def test_other_words_than_the_choices_are_wrong_usage(translate: Translate, run: Path, key: str) -> None:
+    result = translate("decode", run, option(key), "other", stdin=b"Hund\n")
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option(key)}'" in result.stderr and "'other' is not one of" in result.stderr
+
+
+def test_settings_of_the_run_hold_where_no_option_is_given(translate: Translate, run: Path) -> None:
+    """The run's own beam size is 2, not the section's 5."""
+    result = translate("decode", run, "--n-best", "3", stdin=b"Hund\n")
+    assert result.exit_code == 2
+    assert "decoding.n_best = 3 is more than decoding.beam_size = 2 hypotheses" in result.stderr

@@ -1,0 +1,48 @@
+"""`translate export`: a folder for another toolkit, or a paragraph and nothing."""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+Translate = Callable[..., Result]
+
+
+def test_export(translate: Translate, run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    output = tmp_path / "new" / "ct2"
+    result = translate("export", run, output, "--to", "ctranslate2", "--checkpoint", "last")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"{output}: the weights of step 3, checked to give the same numbers\n"
+    assert {"model.bin", "config.json"} <= {file.name for file in output.iterdir()}
+
+    again = translate("export", run, output, "--to", "ctranslate2")
+    assert again.exit_code == 2
+    assert again.stderr == f"translate: {output} is not empty: choose another folder, or empty it\n"
+
+
+@pytest.mark.parametrize(("to", "package"), [("ctranslate2", "ctranslate2"), ("huggingface", "transformers")])
+def test_an_export_without_its_package(
+    translate: Translate, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    result = translate("export", run, tmp_path / "out", "--to", to)
+    assert result.exit_code == 2 and f"pip install 'translate-nmt[{to}]'" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_exported(translate: Translate, run: Path, corpus: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    for arguments, message in [
+        ([corpus, tmp_path / "x", "--to", "ctranslate2"], f"{re.escape(str(corpus))} is no run directory"),
+        ([run, corpus / "one.de", "--to", "ctranslate2"], "one.de is a file, not a folder to export to"),
+        ([run, tmp_path / "x", "--to", "marian"], "'marian' is not one of 'ctranslate2', 'huggingface'"),
+        ([run, tmp_path / "x"], "Missing option '--to'"),
+    ]:
+        result = translate("export", *arguments)
+        assert result.exit_code == 2 and result.stdout == ""
+        assert re.search(message, result.stderr), result.stderr
+    assert list(tmp_path.iterdir()) == []
