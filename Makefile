@@ -44,5 +44,5 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/installed-for-tests: $(VENV)/installed
-	$(INSTALL) --editable '.[test,tensorboard]'
+	$(INSTALL) --editable '.[test,tensorboard,ctranslate2,huggingface]'
 	touch $@

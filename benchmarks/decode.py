@@ -6,7 +6,8 @@ Each engine runs in a process of its own, loads once (not timed) and waits for i
 noisy machine is noisy for all. Before that each engine tries its thread layouts and batch sizes once, on the first
 lines, and keeps the fastest. Times are of whole files: text in, detokenised text out.
 
-Needs the extras `ctranslate2` and `huggingface`; an engine whose package is missing is left out, and said.
+Needs the extras `ctranslate2` and `huggingface`, and a RUN with a shortlist; an engine whose package is missing is left
+out, and said.
 """
 
 import argparse
@@ -131,6 +132,7 @@ def build_huggingface(run: Path, layout: Layout) -> Translate:
                     attention_mask=(ids != PAD_ID).long(),
                     num_beams=beam_size,
                     max_new_tokens=2 * ids.shape[1] + 20,
+                    max_length=None,
                 )
             return [tokenizers.target.decode(row) for row in found.tolist()]
 

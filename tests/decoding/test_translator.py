@@ -461,6 +461,12 @@ def test_forbidden_words_are_not_there(toy: Toy, translator: MakeTranslator) -> 
     assert not any("dog" in each.text.split() for each in without.translate(lines, beam_size=2))
 
 
+def test_a_phrase_that_is_required_and_forbidden_is_refused(toy: Toy, translator: MakeTranslator) -> None:
+    both = Translator(toy.model, toy.tokenizers, translator().config, forbidden=["dog"])
+    with pytest.raises(InputError, match="^line 2: a phrase is both required and forbidden$"):
+        both.translate(["Haus", Request("Hund", required=("dog",))])
+
+
 def test_no_ngram_comes_twice(toy: Toy, translator: MakeTranslator) -> None:
     lines = ["Hund Hund Hund Hund", "der Hund und der Hund", *toy.sources[:5]]
     for n in (1, 2):

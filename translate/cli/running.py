@@ -118,8 +118,9 @@ def evaluate(
             step=loaded.step,
             watch=functools.partial(with_bar, total=len(test_set.sources)),
         )
+        how = f"beam {translator.config.beam_size}" if translator.config.search == "beam" else "sampled"
         typer.echo(
-            f"{test_set.name}, {checkpoint} checkpoint (step {loaded.step}), beam {translator.config.beam_size}:"
+            f"{test_set.name}, {checkpoint} checkpoint (step {loaded.step}), {how}:"
             f" {count_conditions(evaluation.translations)}"
         )
         _print_metrics(evaluation.metrics)

@@ -62,6 +62,9 @@ def build_plan(
     Raises:
         InputError: Settings and wishes that cannot go together.
     """
+    for line in lines:
+        if any(phrase in forbidden for phrase in line.required):
+            raise InputError(f"line {line.number + 1}: a phrase is both required and forbidden")
     vocab_size = len(words.begins_word)
     words = WordTables(*(table.to(device) for table in words))
     max_lengths = torch.tensor(sentences.max_lengths, device=device)

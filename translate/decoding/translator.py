@@ -120,7 +120,8 @@ class Translator:
     def score(self, sources: Sequence[str], targets: Sequence[Sequence[int]]) -> list[Score]:
         """The log-probability of given translations, by the full forward pass: forced decoding.
 
-        A source is cut to the positions that the model has, as in translating.
+        A source is cut to the positions that the model has, as in translating. By the first model alone and its whole
+        vocabulary: an ensemble, a contrast or a shortlist has no say here.
 
         Args:
             targets: Subwords of each translation, without the end symbol.
