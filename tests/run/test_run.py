@@ -1,5 +1,6 @@
 """A run directory: written whole or not at all, read back as it was, and refused with a reason if it is not right."""
 
+import contextlib
 import json
 import re
 import resource
@@ -295,22 +296,29 @@ def test_prefixes() -> None:
 # Written whole or not at all
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def full_disk() -> Iterator[None]:
-    """No file may grow beyond 2000 bytes: a real failure of `write`, for root too."""
+    """No file may grow beyond 2000 bytes: a real failure of `write`, for root too.
+
+    Only around the write itself: what else the process writes, such as pytest's own files, must not fail too.
+    """
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "last.safetensors"
     write_tensors(path, {"a": torch.arange(3)}, {"step": "1"})
     before = path.read_bytes()
-    request.getfixturevalue("full_disk")
-    with pytest.raises(
-        RunError, match=rf"^{path}: cannot be written: .*[Ff]ile too large.*earlier checkpoints are intact"
+    with (
+        full_disk(),
+        pytest.raises(
+            RunError, match=rf"^{path}: cannot be written: .*[Ff]ile too large.*earlier checkpoints are intact"
+        ),
     ):
         write_tensors(path, {"a": torch.zeros(5000)}, {"step": "2"})
     assert path.read_bytes() == before
@@ -318,11 +326,10 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path, request: pytest.F
     assert no_temporary_files(tmp_path)
 
 
-def test_a_full_disk_leaves_the_old_text(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_full_disk_leaves_the_old_text(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     write_text(path, "old\n")
-    request.getfixturevalue("full_disk")
-    with pytest.raises(RunError, match=rf"^{path}: cannot be written: File too large"):
+    with full_disk(), pytest.raises(RunError, match=rf"^{path}: cannot be written: File too large"):
         write_text(path, "new\n" * 5000)
     assert path.read_text() == "old\n"
     assert no_temporary_files(tmp_path)
