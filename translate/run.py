@@ -259,13 +259,14 @@ def _remove(temporary: Path) -> None:
 
 def _rename_durably(temporary: Path, path: Path) -> None:
     """Rename, after the bytes are on the disk and with the directory's entry after them."""
-    _sync(temporary)
+    sync(temporary)
     os.replace(temporary, path)
     if os.name == "posix":
-        _sync(path.parent)
+        sync(path.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file's bytes, or a folder's entries, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

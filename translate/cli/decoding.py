@@ -11,7 +11,7 @@ import typer
 
 from translate.cli.decoding_options import takes_decoding_options
 from translate.cli.failures import tells_errors
-from translate.cli.lines import open_lines, prompted, say, whole_file, with_bar, write_lines
+from translate.cli.lines import open_lines, prompted, require_pairs, say, whole_file, with_bar, write_lines
 from translate.cli.options import CheckpointOption, InputFile, RunArgument
 from translate.cli.wishes import (
     ForbidFile,
@@ -159,24 +159,29 @@ def _formatted(
     write_alignment: Callable[[str], None] | None,
 ) -> Iterator[str]:
     """The lines to write; each translation's alignment, if it is wanted, is written before."""
-    from translate.decoding.records import align_translations, describe, moses_n_best
+    from translate.decoding.records import align_translations, describe
 
     if output_format == "text" and write_alignment is None:
         for number, translation in enumerate(stream):
-            if translator.config.n_best > 1:
-                yield from moses_n_best(translation, number=number)
-            else:
-                yield translation.text
+            yield from _text_lines(translation, translator, number=number)
         return
     for number, aligned in enumerate(align_translations(translator, stream)):
         if write_alignment is not None:
             write_alignment(aligned.alignment)
         if output_format == "jsonl":
             yield json.dumps(describe(aligned, translator, number=number + 1), ensure_ascii=False)
-        elif translator.config.n_best > 1:
-            yield from moses_n_best(aligned.translation, number=number)
         else:
-            yield aligned.translation.text
+            yield from _text_lines(aligned.translation, translator, number=number)
+
+
+def _text_lines(translation: "Translation", translator: "Translator", *, number: int) -> Iterator[str]:
+    """The translation alone, or the n-best list that was asked for."""
+    if translator.config.n_best > 1:
+        from translate.decoding.records import moses_n_best
+
+        yield from moses_n_best(translation, number=number)
+    else:
+        yield translation.text
 
 
 def _load_ctranslate2(
@@ -221,10 +226,7 @@ def score(
     from translate.decoding.records import CorpusScore, describe_scores
 
     sources, targets = list(open_lines(source)), list(open_lines(target))
-    if len(sources) != len(targets):
-        raise InputError(
-            f"{source} has {len(sources)} lines and {target} has {len(targets)}: they must pair line by line"
-        )
+    require_pairs(source, sources, target, targets)
     translator = load_translator(run, checkpoint=checkpoint, options=options).translator
     total = CorpusScore()
     records = describe_scores(translator, sources, targets, total)

@@ -27,6 +27,14 @@ def open_lines(file: Path | None) -> Iterable[str]:
     return read_lines(file)
 
 
+def require_pairs(first: Path, first_lines: list[str], second: Path, second_lines: list[str]) -> None:
+    """Raise the InputError that says that two files have different numbers of lines, if they have."""
+    if len(first_lines) != len(second_lines):
+        raise InputError(
+            f"{first} has {len(first_lines)} lines and {second} has {len(second_lines)}: they must pair line by line"
+        )
+
+
 def prompted(lines: Iterable[str]) -> Iterator[str]:
     """The same lines, each asked for with a prompt if a person is typing."""
     is_person = _is_terminal(sys.stdin) and _is_terminal(sys.stderr)

@@ -10,7 +10,7 @@ import typer
 
 from translate.cli.decoding_options import takes_decoding_options
 from translate.cli.failures import fail, tells_errors
-from translate.cli.lines import say, with_bar
+from translate.cli.lines import require_pairs, say, with_bar
 from translate.cli.options import CheckpointOption, Overrides
 from translate.errors import InputError
 
@@ -138,11 +138,7 @@ def _score_files(hypotheses: Path, reference: Path) -> None:
     from translate.evaluation import score_translations
 
     translated, references = read_lines(hypotheses), read_lines(reference)
-    if len(translated) != len(references):
-        raise InputError(
-            f"{hypotheses} has {len(translated)} lines and {reference} has {len(references)}:"
-            " they must pair line by line"
-        )
+    require_pairs(hypotheses, translated, reference, references)
     _print_metrics(score_translations(translated, references, EvaluationConfig()))
 
 

@@ -7,7 +7,7 @@ from translate.config import read_resolved_config
 from translate.errors import InputError
 from translate.export.ctranslate2 import TABLE_POSITIONS, write_ctranslate2
 from translate.export.folder import write_folder
-from translate.run import Checkpoint, load_run, open_run
+from translate.run import Checkpoint, RunDirectory, load_run, open_run
 
 CONVERSION = 1
 """Raised when models that were converted before are to be converted anew."""
@@ -27,15 +27,14 @@ def converted_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
     file = run.checkpoint(checkpoint)
     if not file.is_file():
         raise InputError(f"{run_path} has no checkpoint {file.name}")
-    folder = run.path / "export" / f"ctranslate2-{checkpoint}-{_fingerprint(run_path, file)}"
+    folder = run.path / "export" / f"ctranslate2-{checkpoint}-{_fingerprint(run, file)}"
     if not (folder / "model.bin").is_file():
         loaded = load_run(run_path, checkpoint=checkpoint)
         write_folder(folder, lambda directory: write_ctranslate2(loaded.model, loaded.tokenizers, directory))
     return folder
 
 
-def _fingerprint(run_path: Path, checkpoint: Path) -> str:
-    run = open_run(run_path)
+def _fingerprint(run: RunDirectory, checkpoint: Path) -> str:
     model = read_resolved_config(run.config).model
     digest = hashlib.sha256(f"{CONVERSION} {TABLE_POSITIONS} {model.model_dump_json()}".encode())
     for path in (checkpoint, *sorted(run.tokenizer.iterdir())):

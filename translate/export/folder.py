@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from translate.errors import InputError, RunError
+from translate.run import sync
 
 
 def refuse_occupied(folder: Path) -> None:
@@ -37,7 +38,7 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> bool:
         mode = temporary.stat().st_mode & 0o666  # as any new file's; some libraries let the owner alone read theirs
         for file in temporary.iterdir():
             file.chmod(mode)
-            _sync(file)
+            sync(file)
         return _put_in_place(temporary, folder)
     except OSError as error:
         raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from error
@@ -55,13 +56,5 @@ def _put_in_place(temporary: Path, folder: Path) -> bool:
             return False
         raise
     if os.name == "posix":
-        _sync(folder.parent)
+        sync(folder.parent)
     return True
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
