@@ -1,6 +1,7 @@
 """Whole small trainings: exact resume, the same code in validation and evaluation, and how they stop."""
 
 import hashlib
+import itertools
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from translate.decoding import Translator
 from translate.errors import InputError, RunError
 from translate.evaluation import evaluate
 from translate.run import RunDirectory, load_run, read_tensors
-from translate.training import loop, train
+from translate.training import loop, step, train
 
 Digits = Callable[..., Config]
 
@@ -169,13 +170,14 @@ def test_stops_early_and_keeps_the_best(digits: Digits, tmp_path: Path, capsys: 
 def test_a_loss_that_is_not_finite_stops_with_the_mend(
     digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = loop.Trainer._loss
+    original = step.batch_loss
+    calls = itertools.count(1)
 
-    def poisoned(self: loop.Trainer, batch: Any) -> Any:
-        loss = original(self, batch)
-        return loss._replace(nats=loss.nats * float("nan")) if self.progress.step == 5 else loss
+    def poisoned(*args: Any, **kwargs: Any) -> Any:
+        loss = original(*args, **kwargs)
+        return loss._replace(nats=loss.nats * float("nan")) if next(calls) == 6 else loss
 
-    monkeypatch.setattr(loop.Trainer, "_loss", poisoned)
+    monkeypatch.setattr(step, "batch_loss", poisoned)
     with pytest.raises(RunError) as caught:
         run_training(digits(), tmp_path / "run")
     message = str(caught.value)

@@ -1,7 +1,6 @@
 """The training loop: forward, backward, step; log, validate and save at their times; stop when it is time."""
 
 import contextlib
-import math
 import time
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +10,7 @@ from translate.config import Config
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import TrainingBatches
-from translate.data.tokenizer import PAD_ID, Tokenizers
+from translate.data.tokenizer import Tokenizers
 from translate.decoding import count_conditions
 from translate.errors import RunError
 from translate.evaluation import spread_samples
@@ -20,9 +19,9 @@ from translate.model.device import choose_precision
 from translate.run import RunDirectory, get_parameters
 from translate.training.average import AveragedWeights
 from translate.training.checkpoints import save_best, save_last
-from translate.training.loss import SummedLoss, label_smoothed_loss
 from translate.training.progress import LogWindow, Progress, StepResult
 from translate.training.schedule import learning_rate
+from translate.training.step import train_step
 from translate.training.tracking import Tracker
 from translate.training.validation import Validation, validate
 
@@ -112,54 +111,23 @@ class Trainer:
         return progress.step >= self.settings.max_steps
 
     def _train_step(self, group: Sequence[Batch]) -> StepResult:
-        """One optimizer step on the summed gradients of some batches, divided by their target tokens."""
-        model, progress = self.model, self.progress
-        rate = learning_rate(progress.step + 1, self.settings, d_model=self.config.model.d_model)
-        tokens = sum(batch.num_target_tokens for batch in group)
-        nats, cross_entropy = 0.0, 0.0
-        for batch in group:
-            loss = self._loss(batch.to(model.device))
-            (loss.nats / tokens).backward()
-            nats, cross_entropy = nats + float(loss.nats.detach()), cross_entropy + float(loss.cross_entropy)
-        limit = math.inf if self.settings.max_gradient_norm is None else self.settings.max_gradient_norm
-        norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
-        if not math.isfinite(nats) or not math.isfinite(norm):
-            raise self._not_finite(group, loss=nats / tokens, norm=norm, rate=rate)
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = rate
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        progress.step += 1
+        """One optimizer step, and the counters after it."""
+        progress = self.progress
+        number = progress.step + 1
+        rate = learning_rate(number, self.settings, d_model=self.config.model.d_model)
+        try:
+            result = train_step(
+                self.model, self.optimizer, group, settings=self.settings, rate=rate, is_bf16=self.is_bf16
+            )
+        except RunError as error:
+            kept = self.run.checkpoint("last").parent
+            raise RunError(f"step {number}: {error} Checkpoints written so far are kept in {kept}.") from error
+        progress.step = number
         progress.step_in_epoch += 1
-        progress.target_tokens += tokens
+        progress.target_tokens += result.tokens
         if self.average is not None:
-            self.average.update(model, step=progress.step)
-        return StepResult(nats, cross_entropy, tokens, norm)
-
-    def _loss(self, batch: Batch) -> SummedLoss:
-        """The loss of a batch; the output layer sees the real target positions alone."""
-        model = self.model
-        with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=self.is_bf16):
-            hidden = model.decoder(batch.target_input_ids, model.encoder(batch.source_ids))
-            real = batch.target_output_ids != PAD_ID
-            logits = model.output(hidden[real])
-        return label_smoothed_loss(
-            logits, batch.target_output_ids[real], smoothing=self.settings.label_smoothing, pad_id=PAD_ID
-        )
-
-    def _not_finite(self, group: Sequence[Batch], *, loss: float, norm: float, rate: float) -> RunError:
-        shapes = "; ".join(
-            f"{len(batch.indices)} pairs of up to {batch.source_ids.shape[1]} source and"
-            f" {batch.target_output_ids.shape[1]} target tokens"
-            for batch in group
-        )
-        return RunError(
-            f"step {self.progress.step + 1}: the loss is {loss} and the gradient's norm {norm}, on {shapes}."
-            f" The last good checkpoint is kept in {self.run.checkpoint('last').parent}."
-            f" Lower training.learning_rate (the rate was {rate:.2g}), raise training.warmup_steps"
-            f" (now {self.settings.warmup_steps}), set training.max_gradient_norm=1.0 or training.precision=fp32,"
-            " and train anew"
-        )
+            self.average.update(self.model, step=progress.step)
+        return result
 
     def _log(self) -> None:
         progress = self.progress
