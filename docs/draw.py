@@ -149,8 +149,9 @@ def draw(table: str) -> str:
                 f'<text class="what" x="{left + 9}" y="{top + 35}">{html.escape(what)}</text></a>'
             )
         y += height + GAP
+    height = y - GAP + 16
     opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1240 {y - GAP + 16}" width="1240" height="{y - GAP + 16}"'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1240 {height}" width="1240" height="{height}"'
         ' role="img" aria-labelledby="title">'
     )
     return "\n".join([opening, f'<title id="title">{TITLE}</title>', STYLE, *parts, "</svg>"]) + "\n"
