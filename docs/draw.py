@@ -7,6 +7,9 @@ from pathlib import Path
 TABLE = """
 7 cli/
     cli/running.py: train, eval
+    cli/checking.py: check
+    cli/verifying.py: verify
+    cli/showing.py: show …
     cli/decoding.py: decode, score, export
     cli/decoding_options.py: a flag a setting
     cli/wishes.py: prefixes, terms, …
@@ -27,8 +30,21 @@ TABLE = """
     training/validation.py: loss and BLEU
     training/checkpoints.py: save, restore
     training/resuming.py: may it go on?
+    training/circumstances.py: what else matters
+    training/randomness.py: generators, all devices
     training/progress.py: where it stands
-    training/tracking.py: log, metrics
+    training/signals.py: stop, save, leave
+    training/tracking.py: what people see
+    training/metrics_log.py: metrics, vouched for
+    training/out_of_memory.py: memory refused, told
+    training/steady_memory.py: memory stays flat
+    training/check.py: look before training
+    training/check_corpora.py: suspicious pairs, leaks
+    training/check_suspicions.py: names, thresholds
+    training/check_tokens.py: vocabulary and text
+    training/check_report.py: findings as data
+    training/rehearsal.py: real steps, speed
+    training/rehearsal_memory.py: peak memory
 5 export/
     export/export.py: a folder for others
     export/ctranslate2.py: weights for CTranslate2
@@ -38,6 +54,20 @@ TABLE = """
     export/conversion.py: kept in the run
     export/engine.py: search by CTranslate2
     export/folder.py: whole or not at all
+5 visualise/
+    visualise/attention.py: who looks where
+    visualise/capture.py: weights as used
+    visualise/sentences.py: tokens and words
+    visualise/masks.py: visible or not
+    visualise/positions.py: tables, waves
+    visualise/curves.py: a run over time
+    visualise/embeddings.py: neighbours, a map
+    visualise/alignments.py: word to word
+    visualise/figure.py: what a picture holds
+    visualise/panels.py: parts of a page
+    visualise/page.py: one HTML file
+    visualise/plots.py: by matplotlib
+    visualise/saving.py: written, or said
 4 evaluation/
     evaluation/evaluate.py: translate, score
     evaluation/metrics.py: BLEU, chrF, TER
@@ -48,6 +78,10 @@ TABLE = """
     decoding/loading.py: from a run
     decoding/requests.py: in and out, typed
     decoding/plans.py: settings to a plan
+    decoding/windows.py: bounded read-ahead
+    decoding/splitting.py: long text in pieces
+    decoding/limits.py: refuse, cut, join
+    decoding/workers.py: sentences to threads
     decoding/search.py: the loop, a full batch
     decoding/beam.py: a pure step
     decoding/scoring.py: penalties, bounds
@@ -68,8 +102,22 @@ TABLE = """
     decoding/conditions.py: what is counted, said
     decoding/records.py: all that is known
     decoding/shortlists.py: made for a run
-2 run
-    run.py: the run directory, written and read safely
+2 run/
+    run/directory.py: paths of a run
+    run/creation.py: a new run
+    run/loading.py: open and load
+    run/description.py: format, versions
+    run/checkpoints.py: last, previous, best
+    run/weights.py: names, shapes, what fits
+    run/tensors.py: sealed tensors
+    run/header.py: what a file claims
+    run/seal.py: checksum inside a file
+    run/checksums.py: of a folder
+    run/files.py: durable writing
+    run/safety.py: links, pipes, sizes
+    run/lock.py: one training at a time
+    run/soundness.py: what each file must be
+    run/verify.py: every file's report
 1 model/
     model/transformer.py: encoder, decoder
     model/layers.py: sub-layers, add & norm
@@ -83,7 +131,12 @@ TABLE = """
     model/device.py: where, how exact
 1 data/
     data/corpora.py: files to pairs
+    data/lines.py: lines from files
     data/tables.py: datasets to pairs
+    data/rows.py: JSON and CSV checked
+    data/texts.py: listed or mapped
+    data/encoded.py: ids, mapped
+    data/spill.py: unnamed files
     data/tokenizer.py: text and ids
     data/tokenizer_training.py: SentencePiece
     data/sampling.py: other segmentations
@@ -92,6 +145,13 @@ TABLE = """
     data/filtering.py: what is left out
     data/batching.py: padded batches
     data/epochs.py: what is seen when
+    data/inspection/sample.py: evenly spaced runs
+    data/inspection/repetition.py: duplicates, leakage
+    data/inspection/lengths.py: unlikely lengths
+    data/inspection/characters.py: broken characters
+    data/inspection/languages.py: wrong language
+    data/inspection/shifts.py: shifted lines
+    data/inspection/spelling.py: bytes, unused entries
 0 config/
     config/sections.py: every knob
     config/decoding.py: those of search
@@ -103,6 +163,8 @@ TABLE = """
     config/explain.py: errors
     config/presets.py: by name
     config/show.py: as text
+    config/advice.py: settings that fail
+    config/advice_on_data.py: … with these data
     errors.py: how a command fails
     versions.py: of what computes
 """

@@ -1,6 +1,11 @@
 """For all tests: shapes in signatures are executed, and parallel test processes share the cores."""
 
+import hashlib
+import json
 import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from jaxtyping import install_import_hook
@@ -19,3 +24,44 @@ def _same_random_numbers() -> None:
     import torch
 
     torch.manual_seed(20170612)
+
+
+class RunState(NamedTuple):
+    """What two runs of the same training have in common, byte by byte: all but times."""
+
+    last: dict[str, str]  # checksums of tensors: weights, average, optimizer, random generators
+    best: dict[str, str]
+    best_step: str
+    progress: dict[str, Any]
+    metrics: list[dict[str, Any]]
+
+
+@pytest.fixture
+def state_of() -> Callable[[Path], RunState]:
+    """A function that reads all of that from a run directory."""
+    import torch
+
+    from translate.run import RunDirectory, read_tensors
+
+    def checksum(tensor: torch.Tensor) -> str:
+        return hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest()
+
+    def read(path: Path) -> RunState:
+        run = RunDirectory(path)
+        last, best = read_tensors(run.checkpoint("last")), read_tensors(run.checkpoint("best"))
+        progress = json.loads(last.metadata["progress"])
+        # Of the file of metrics, times and all: they are vouched for here, and compared below.
+        assert progress.pop("metrics_bytes") is not None and progress.pop("metrics_sha256") is not None
+        records = [json.loads(line) for line in run.metrics.read_text(encoding="utf-8").splitlines()]
+        for record in records:
+            for timed in ("seconds", "target_tokens_per_second"):
+                record.pop(timed, None)
+        return RunState(
+            {name: checksum(tensor) for name, tensor in last.tensors.items()},
+            {name: checksum(tensor) for name, tensor in best.tensors.items()},
+            best.metadata["step"],
+            progress,
+            records,
+        )
+
+    return read

@@ -118,7 +118,7 @@ def test_missing_things(translate: Translate, run: Path, tmp_path: Path) -> None
         ([run, missing], f"{missing}: no such file"),
         ([run, tmp_path], f"{tmp_path}: is a folder, and a file is needed"),
         ([missing], f"{missing}: no such run directory"),
-        ([tmp_path], f"{tmp_path} is no run directory, or an incomplete one: it has no run.json"),
+        ([tmp_path], f"{tmp_path} is no run directory: it is empty"),
     ]:
         result = translate("decode", *arguments, stdin=TEXT)
         assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"translate: {message}\n")
@@ -151,7 +151,7 @@ def test_a_damaged_checkpoint_is_exit_code_1(translate: Translate, run: Path, tm
     path = copy / "checkpoints" / "best.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
     result = translate("decode", copy, stdin=TEXT)
-    assert result.exit_code == 1 and result.stderr.startswith(f"translate: {path}: damaged or unreadable: ")
+    assert result.exit_code == 1 and result.stderr.startswith(f"translate: {path}: damaged: ")
 
 
 def test_a_reader_that_goes_away(run: Path) -> None:
@@ -217,7 +217,7 @@ def test_json_lines(translate: Translate, run: Path) -> None:
     for record in found:
         assert list(record) == [
             *("line", "source", "source_tokens", "translation", "tokens", "log_prob", "score", "token_log_probs"),
-            *("words", "alignment", "flags", "unmet", "n_best"),
+            *("words", "alignment", "flags", "unmet", "pieces", "n_best"),
         ]
         assert sum(record["token_log_probs"]) == pytest.approx(record["log_prob"], abs=1e-5)
         # The small model never ends by itself: no end symbol has a probability, and this is said.

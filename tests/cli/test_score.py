@@ -21,7 +21,7 @@ def test_records_and_sums(translate: Translate, learnt: Path, tmp_path: Path) ->
     result = translate("score", learnt, source, target)
     assert result.exit_code == 0, result.stderr
     found = records(result.stdout)
-    keys = ["line", "source", "target", "tokens", "log_prob", "score", "perplexity", "token_log_probs"]
+    keys = ["line", "source", "target", "tokens", "log_prob", "score", "perplexity", "token_log_probs", "flags"]
     assert all(list(record) == keys for record in found)
     assert [record["line"] for record in found] == list(range(1, 13))
     for column, file in (("source", source), ("target", target)):
@@ -87,13 +87,30 @@ def test_empty_lines_and_files(translate: Translate, learnt: Path, tmp_path: Pat
     assert result.stderr == "0 lines, 0 tokens, 0.00 nats, perplexity 1.000\n"
 
 
+def test_a_side_from_standard_input(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+    """Its number of lines is known at its end alone."""
+    target = tmp_path / "en"
+    target.write_text("dog\nhouse\n")
+    result = translate("score", learnt, "-", target, stdin=b"Hund\nHaus\n")
+    assert result.exit_code == 0 and [record["source"] for record in records(result.stdout)] == ["Hund", "Haus"]
+    for stdin, message in [
+        (b"Hund\n", f"standard input has only 1 lines, and {target} has more: they must pair line by line"),
+        (b"Hund\n" * 3, f"{target} has only 2 lines, and standard input has more: they must pair line by line"),
+    ]:
+        result = translate("score", learnt, "-", target, stdin=stdin)
+        assert (result.exit_code, result.stderr) == (2, f"translate: {message}\n")
+
+
 def test_wrong_input(translate: Translate, learnt: Path, tmp_path: Path) -> None:
     source, target = tmp_path / "de", tmp_path / "en"
-    source.write_text("Hund\nHaus\n")
-    target.write_text("dog\n")
+    source.write_text("Hund und Haus und Hund\ngrün\nHaus und grün Haus und\n")
+    target.write_text("dog and house and dog\nhouse and green house\n")
     result = translate("score", learnt, source, target, "-o", tmp_path / "out")
     assert (result.exit_code, result.stdout) == (2, "") and not (tmp_path / "out").exists()
-    assert result.stderr == f"translate: {source} has 2 lines and {target} has 1: they must pair line by line\n"
+    assert result.stderr == (
+        f"translate: {source} has 3 lines and {target} has 2; line N of one must translate line N of the other. Judging"
+        " by the lengths of the lines, they part near line 2\n"
+    )
     result = translate("score", learnt, source, tmp_path / "none")
     assert (result.exit_code, result.stderr) == (2, f"translate: {tmp_path / 'none'}: no such file\n")
     result = translate("score", tmp_path / "none", source, source)

@@ -39,6 +39,7 @@ COMMANDS = all_commands()
 
 def test_all_commands_are_known() -> None:
     assert sorted(map(" ".join, COMMANDS)) == [
+        "check",
         "config presets",
         "config schema",
         "config show",
@@ -47,10 +48,17 @@ def test_all_commands_are_known() -> None:
         "export",
         "score",
         "shortlist",
+        "show alignments",
+        "show attention",
+        "show curves",
+        "show embeddings",
+        "show masks",
+        "show positions",
         "tokenizer decode",
         "tokenizer encode",
         "tokenizer train",
         "train",
+        "verify",
     ]
 
 

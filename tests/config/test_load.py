@@ -204,7 +204,10 @@ KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
             f"training.warmup_steps = 0 must be at least 1 for training.schedule = 'noam' {HERE}",
         ),
         ("name=2024", f"name = 2024: should be text, in quotes if it looks like something else {HERE}"),
-        ("name=..", f"name = \"..\": should match pattern '^\\w[\\w.-]*$' {HERE}"),
+        (
+            "name=..",
+            f"name = \"..\": a run's name is of letters, digits, '_', '-' and '.', the first no '-' or '.' {HERE}",
+        ),
         ("name=[", "command line: name: not valid YAML: while parsing a flow node"),
         ("data.validation={a: 1, a: 2}", "command line: data.validation: the key 'a' is given twice"),
         ("1=x", f"unknown key 1 {HERE}"),
@@ -266,7 +269,8 @@ def test_missing_files_are_all_told_with_where_was_looked(tmp_path: Path) -> Non
     assert error("data.root=root", name="folder/c.yaml", require_files=True).splitlines() == [
         f"data.train.0.source = a.de: no such file (folder/c.yaml:2); looked for {here}/root/a.de, {here}/folder/a.de,"
         f" {here}/a.de",
-        f"data.train.0.target = ..: no such file (folder/c.yaml:2); looked for {here}, {here.parent}",
+        "data.train.0.target = ..: is a folder, and a file is needed (folder/c.yaml:2); looked for"
+        f" {here}, {here.parent}",
     ]
     message = error("data.root=none", name="folder/c.yaml", require_files=True)
     assert message.startswith(f"data.root = none: no such folder (command line); looked for {here}/none\n")

@@ -1,14 +1,15 @@
-"""Reading text: the pairing never shifts, and each way in which a file can be bad names the file and the place."""
+"""Reading corpora of all kinds: the pairing never shifts, and whatever is bad is named with its file and place."""
 
 import gzip
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from translate.config import HubCorpus, TableCorpus, TextCorpus, TsvCorpus
-from translate.data.corpora import iterate_lines, read_corpus, read_lines
+from translate.data.corpora import read_corpus
 from translate.errors import InputError
 
 
@@ -22,66 +23,6 @@ def table(
 ) -> TableCorpus:
     path = write(tmp_path / f"{name}.{kind}", data)
     return TableCorpus(kind=kind, path=path, source_column=source, target_column=target)  # type: ignore[arg-type]
-
-
-# Lines
-
-
-@pytest.mark.parametrize("separator", ["\r", "\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\0"])
-def test_only_a_newline_ends_a_line(tmp_path: Path, separator: str) -> None:
-    path = write(tmp_path / "a.de", f"ein{separator}s\nzwei\n".encode())
-    assert read_lines(path) == [f"ein{separator}s", "zwei"]
-
-
-@pytest.mark.parametrize(
-    ("data", "lines"),
-    [
-        (b"", []),
-        (b"\n", [""]),
-        (b"a", ["a"]),
-        (b"a\n\nb\n", ["a", "", "b"]),
-        (b" a \n\tb\n", [" a ", "\tb"]),
-        (b"a\r\nb\r\n", ["a", "b"]),
-        (b"a\r\r\nb", ["a\r", "b"]),
-        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
-    ],
-)
-def test_lines(tmp_path: Path, data: bytes, lines: list[str]) -> None:
-    assert read_lines(write(tmp_path / "a.txt", data)) == lines
-    assert read_lines(write(tmp_path / "a.txt.gz", gzip.compress(data))) == lines
-    assert list(iterate_lines(io.BytesIO(data), "standard input")) == lines
-
-
-def test_a_stream_is_read_as_it_comes() -> None:
-    lines = iterate_lines(io.BytesIO(b"good\n\xff\n"), "standard input")
-    assert next(lines) == "good"
-    with pytest.raises(InputError, match=r"^standard input, line 2: byte 1 of the line \(0xff\) is not UTF-8"):
-        next(lines)
-
-
-def test_bad_utf8_names_line_and_byte(tmp_path: Path) -> None:
-    path = write(tmp_path / "latin1.de", "eins\nzwölf\n".encode("latin1"))
-    with pytest.raises(InputError) as caught:
-        read_lines(path)
-    assert str(caught.value) == (
-        f"{path}, line 2: byte 3 of the line (0xf6) is not UTF-8;"
-        " convert the file, for example with iconv -f latin1 -t utf-8"
-    )
-
-
-def test_unreadable_files(tmp_path: Path) -> None:
-    whole = gzip.compress(b"a line of text\n" * 97)
-    cases = [
-        (tmp_path / "missing.de", "no such file"),
-        (tmp_path, "is a folder, and a file is needed"),
-        (write(tmp_path / "cut.gz", whole[:-11]), "the gzip data are cut short; copy or download the file again"),
-        (write(tmp_path / "plain.gz", b"plain text\n"), "not readable as gzip, which its name promises"),
-        (write(tmp_path / "broken.gz", whole[:13] + b"\xff\xff" + whole[15:]), "not readable as gzip"),
-    ]
-    for path, message in cases:
-        with pytest.raises(InputError) as caught:
-            read_lines(path)
-        assert str(caught.value).startswith(f"{path}: {message}")
 
 
 # Plain text
@@ -106,6 +47,40 @@ def test_a_lost_line_is_located(tmp_path: Path) -> None:
     )
 
 
+def test_one_pair_is_a_corpus(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", b"one")
+    assert read_corpus(TextCorpus(source=one, target=one), key="k")[1:3] == (["one"], ["one"])
+
+
+@pytest.mark.parametrize("surplus", [1, 999, 1000, 1001, 2500])
+def test_both_numbers_of_lines_are_said_wherever_the_shorter_file_ends(tmp_path: Path, surplus: int) -> None:
+    source, target = write(tmp_path / "a.de", b"x\n" * 3000), write(tmp_path / "a.en", b"y\n" * (3000 + surplus))
+    with pytest.raises(InputError, match=f"has 3000 lines and .* has {3000 + surplus}; line N of one"):
+        read_corpus(TextCorpus(source=source, target=target), key="k")
+
+
+@pytest.mark.parametrize("kind", ["text", "tsv", "json", "csv", "parquet"])
+def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    cases = [
+        (tmp_path, "is a folder, and a file is needed"),
+        (pipe, "is a pipe, which can be read only once, and a file is needed; write it to a file first"),
+        (Path("/dev/zero"), "is a device or socket, and a file is needed"),
+        (tmp_path / "gone", "no such file"),
+    ]
+    for path, message in cases:
+        if kind == "text":
+            corpus = TextCorpus(source=path, target=path)
+        elif kind == "tsv":
+            corpus = TsvCorpus(path=path)
+        else:
+            corpus = TableCorpus(kind=kind, path=path, source_column="a", target_column="b")  # type: ignore[arg-type]
+        with pytest.raises(InputError) as caught:
+            read_corpus(corpus, key="data.validation")
+        assert str(caught.value) == f"data.validation: {path}: {message}"
+
+
 def test_an_empty_corpus_is_an_error(tmp_path: Path) -> None:
     empty = write(tmp_path / "empty", b"")
     with pytest.raises(InputError, match="^data.validation: .*empty has no sentence pair$"):
@@ -124,11 +99,11 @@ def test_tsv_has_columns_and_no_quoting(tmp_path: Path) -> None:
 
 
 def test_tsv_with_too_few_columns_names_the_line(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", b"a\tb\nno tab here\n")
+    path = write(tmp_path / "a.tsv", b"a\tb\n" * 1600 + b"no tab here\n")
     with pytest.raises(InputError) as caught:
         read_corpus(TsvCorpus(path=path), key="data.test.news")
     assert str(caught.value) == (
-        f"data.test.news: {path}, line 2: 1 tab-separated column, but source_column = 0 and target_column = 1,"
+        f"data.test.news: {path}, line 1601: 1 tab-separated column, but source_column = 0 and target_column = 1,"
         " counted from 0, need 2"
     )
 
@@ -161,32 +136,105 @@ def test_parquet_whose_name_looks_like_a_pattern(tmp_path: Path) -> None:
     assert (corpus.sources, corpus.targets) == (["eins", "zwei"], ["one", "two"])
 
 
+GOOD = b'{"de": "a", "en": "b"}\n'
+
+
+def parquet(columns: dict[str, list[object]]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), buffer, row_group_size=100)
+    return buffer.getvalue()
+
+
 @pytest.mark.parametrize(
     ("kind", "data", "message"),
     [
-        ("csv", b"a,b\n1,2\n", "source_column = 'de' does not exist; the columns are a, b"),
-        ("csv", b"de,fr\n1,2\n", "target_column = 'en' does not exist; the columns are de, fr"),
-        ("csv", b"de,en\na, b, c\n", "cannot be read as csv (ParserWarning: Length of header"),
+        ("csv", b"a,b\n1,2\n", ": source_column = 'de' does not exist; the columns are a, b"),
+        ("csv", b"de,fr\n1,2\n", ": target_column = 'en' does not exist; the columns are de, fr"),
         (
             "csv",
-            b"de,en\na,b\na,b,c\n",
-            "cannot be read as csv (ParserError: Error tokenizing data. C error: Expected 2",
+            b"de,en\na,b\na, b, c\n",
+            ", line 3: has 3 cells, and the header has 2; a cell with commas must stand in double quotes",
         ),
-        ("csv", b"de,en\n\xff,b\n", "cannot be read as csv (UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff"),
-        ("csv", b"", "the file is empty"),
-        ("json", b'{"de": "a", "en": "b"}\n{"de": "a"}\n', "row 2 of column 'en' is null where text is needed"),
-        ("json", b'{"de": 7, "en": "b"}\n', "row 1 of column 'de' is 7, of type int, where text is needed"),
-        ("json", b'{"de": {"x": "a"}, "en": "b"}\n', "source_column = 'de' does not exist; the columns are de.x, en"),
-        ("json", b"{nope\n", "cannot be read as json (ArrowInvalid: JSON parse error"),
-        ("parquet", b"nope", "cannot be read as parquet (ArrowInvalid: "),
+        ("csv", b'de,en\n\n"a\nb",c\na\n', ", line 5: has 1 cell, and the header has 2; a cell with"),
+        ("csv", b'de,en\na,b\n"x,c\nd,e\n', ", line 4: is no CSV (unexpected end of data)"),
+        ("csv", b'de,en\n"x"y,c\n', ", line 2: is no CSV (',' expected after '\"')"),
+        ("csv", b"de,en\na\rb,c\n", ", line 2: is no CSV (new-line character seen in unquoted field"),
+        ("csv", b"de,en\na,b\n\xff,b\n", ", line 3: byte 1 of the line (0xff) is not UTF-8"),
+        ("csv", b"\n\n", ": the file has no header"),
+        ("csv", b"", ": the file is empty"),
+        ("json", GOOD + b'{"de": "a"}\n', ", line 2: has no 'en', which column 'en' needs, but the keys de"),
+        ("json", b'{"de": 7, "en": "b"}\n', ", line 1: column 'de' is 7, of type int, where text is needed"),
+        ("json", GOOD + b'\n{"de": null, "en": "b"}\n', ", line 3: column 'de' is null where text is needed"),
+        ("json", b'{"de": {"x": "a"}, "en": "b"}\n', ', line 1: column \'de\' is {"x": "a"}, of type dict, where text'),
+        ("json", b"{nope\n", ", line 1, character 2: is no JSON (Expecting property name enclosed in double quotes)"),
+        ("json", GOOD * 7 + GOOD[:-2] + b"\n", ", line 8, character 22: is no JSON (Expecting ',' delimiter)"),
+        ("json", GOOD + b"null\n", ", line 2: is JSON, but no object: null"),
+        ("json", b"null\n", ", line 1: is JSON, but no object: null"),  # `datasets` dies of it with the process
+        ("json", GOOD + b"[" * 100_000 + b"\n", ", line 2: is nested too deeply"),
+        ("json", b'{"de": "\\ud800", "en": "b"}\n', ", line 1: column 'de' has half a surrogate pair"),
+        ("json", b'{"de": "\xff", "en": "b"}\n', ", line 1: byte 9 of the line (0xff) is not UTF-8"),
+        ("json", b'[{"de": "a", "en": "b"}, {"de": "a"}]', ": row 2 of column 'en' is null where text is needed"),
+        ("parquet", b"nope", ": cannot be read as parquet (ArrowInvalid: "),
+        (
+            "parquet",
+            parquet({"de": ["a"] * 300, "en": ["b"] * 300})[:-9],
+            ": cannot be read as parquet (ArrowInvalid: ",
+        ),
+        (
+            "parquet",
+            parquet({"de": ["a"], "en": [7]}),
+            ": row 1 of column 'en' is 7, of type int, where text is needed",
+        ),
+        (
+            "parquet",
+            parquet({"de": [*["a"] * 1500, None], "en": ["b"] * 1501}),
+            ": row 1501 of column 'de' is null where text is needed",
+        ),
     ],
 )
 def test_bad_tables(tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str, data: bytes, message: str) -> None:
     corpus = table(tmp_path, kind, data)
     with pytest.raises(InputError) as caught:
         read_corpus(corpus, key="data.train.3")
-    assert str(caught.value).startswith(f"data.train.3: {corpus.path}: {message}")
+    assert str(caught.value).startswith(f"data.train.3: {corpus.path}{message}")
+    assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")  # neither progress bars nor log lines of the libraries
+
+
+def test_a_nested_key_that_is_missing_is_named_with_those_that_are_there(tmp_path: Path) -> None:
+    rows = b'{"translation": {"de": "a", "en": "b"}}\n{"translation": {"de": "a", "fr": "b"}}\n'
+    corpus = table(tmp_path, "json", rows, source="translation.de", target="translation.en")
+    with pytest.raises(InputError) as caught:
+        read_corpus(corpus, key="data.train.0")
+    assert str(caught.value) == (
+        f"data.train.0: {corpus.path}, line 2: 'translation' has no 'en', which column 'translation.en' needs, but the"
+        " keys de, fr"
+    )
+
+
+def test_compressed_tables(tmp_path: Path) -> None:
+    for kind, data in (("json", GOOD * 3), ("csv", b"de,en\n" + b"a,b\n" * 3)):
+        path = write(tmp_path / f"t.{kind}.gz", gzip.compress(data))
+        corpus = TableCorpus(kind=kind, path=path, source_column="de", target_column="en")  # type: ignore[arg-type]
+        assert read_corpus(corpus, key="data.train.0")[1:3] == (["a"] * 3, ["b"] * 3)
+
+
+def test_cells_may_be_long_and_odd(tmp_path: Path) -> None:
+    cells = ["x" * 200_000, "\0", "\u2028\x85\r\n\x0b", "", " "]
+    rows = "".join(json.dumps({"de": cell, "en": cell}) + "\n" for cell in cells).encode()
+    assert read_corpus(table(tmp_path, "json", rows), key="k").sources == cells
+    assert read_corpus(table(tmp_path, "parquet", parquet({"de": cells, "en": cells})), key="k").sources == cells
+    data = "de,en\n" + "".join(f'"{cell}","{cell}"\n' for cell in ["x" * 200_000, "", "\u2028\x85\n"])
+    assert read_corpus(table(tmp_path, "csv", data.encode()), key="k").sources == ["x" * 200_000, "", "\u2028\x85\n"]
+
+
+def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
+    for text in ("a", "b"):
+        assert read_corpus(table(tmp_path, "json", GOOD.replace(b"a", text.encode())), key="k").sources == [text]
+        assert read_corpus(table(tmp_path, "csv", f"de,en\n{text},x\n".encode()), key="k").sources == [text]
 
 
 def test_a_missing_table(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from translate.config import TokenizerConfig
 from translate.data.batching import EncodedPair, collate_sources
-from translate.data.corpora import read_lines
 from translate.data.lexicon import NULL_ID, Lexicon
+from translate.data.lines import read_lines
 from translate.data.shortlist import Shortlist, build_shortlist, count_ids, select_shortlist
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from translate.data.tokenizer_training import train_tokenizer

@@ -217,6 +217,29 @@ def test_long_lines_take_part_in_training() -> None:
     assert tokenizer.pieces(tokenizer.encode("q")) in (["▁q"], ["▁", "q"])
 
 
+@pytest.mark.parametrize("type_", ["bpe", "unigram"])
+def test_a_line_is_trained_on_whole_in_parts(type_: str) -> None:
+    words = " ".join([*GERMAN, *ENGLISH]).split(" ")
+    together, apart = " ".join(words * 97), [" ".join(words)] * 97  # 60,000 characters
+    spaced = train_tokenizer([together], settings(type=type_))
+    if type_ == "bpe":  # counts words, and so cannot tell where a line is cut
+        assert spaced.model_bytes == train_tokenizer(apart, settings(type=type_)).model_bytes
+    assert spaced.decode(spaced.encode(together)) == together
+    # The last of 100,000 letters without a space counts too.
+    solid = train_tokenizer([*GERMAN, "ab" * 50_000 + "ж"], settings(type=type_))
+    assert len(solid.encode("ж")) <= 2 and solid.num_unknown(solid.encode("ж")) == 0
+    assert not any("<0x" in piece for piece in solid.pieces(solid.encode("ж")))
+
+
+def test_what_is_forgotten_changes_no_draw(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [*GERMAN, *ENGLISH] * 5
+    expected = tokenizer.sample_lines(lines, amount=0.3, seed=7)
+    monkeypatch.setattr("translate.data.sampling._MAX_REMEMBERED_WORDS", 3)
+    monkeypatch.setattr("translate.data.sampling._MAX_REMEMBERED_CHARACTERS", 29)
+    fresh = Tokenizer(tokenizer.model_bytes)
+    assert fresh.sample_lines(lines, amount=0.3, seed=7) == expected
+
+
 def test_max_training_lines_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
     trained_on: list[list[str]] = []
 

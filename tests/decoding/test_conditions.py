@@ -27,7 +27,7 @@ def test_conditions_are_counted_and_said() -> None:
     )
     assert str(counts) == (
         "6 lines, 2 empty, 1 cut at the maximum length, 1 repeat themselves, 1 far longer or shorter than their source,"
-        " 1 without a required phrase, 1 sources cut to the model's positions"
+        " 1 without a required phrase, 1 too long and cut"
     )
     assert str(count_conditions(translations[:1])) == "1 lines, 0 empty, 0 cut at the maximum length"
 

@@ -66,6 +66,7 @@ def test_a_record_by_hand(toy: Toy, translator: Translator) -> None:
         "alignment": "0-0 1-1",
         "flags": ["source_truncated", "unmet"],
         "unmet": ["cat"],
+        "pieces": [],
         "n_best": [{"translation": "dog", "log_prob": -4.0, "score": -3.5}],
     }
     json.dumps(record, allow_nan=False)
@@ -105,7 +106,7 @@ def test_records_of_scores(toy: Toy, translator: Translator) -> None:
     """Read one by one; the sums hold what was read so far."""
     total = CorpusScore()
     sources, targets = toy.sources[:5], ["", *toy.references[1:5]]
-    records = describe_scores(translator, sources, targets, total)
+    records = describe_scores(translator, zip(sources, targets, strict=True), total)
     first = next(records)
     assert (first["line"], first["source"], first["target"], first["tokens"]) == (1, sources[0], "", [])
     assert (total.tokens, total.log_prob) == (1, first["log_prob"])
@@ -121,5 +122,5 @@ def test_records_of_scores(toy: Toy, translator: Translator) -> None:
 
 def test_perplexity_by_hand() -> None:
     """Two tokens of probability 1/2 and one of 1/4: the geometric mean of 2, 2 and 4."""
-    assert CorpusScore(3, math.log(1 / 16)).perplexity == pytest.approx(16 ** (1 / 3))
+    assert CorpusScore(1, 3, math.log(1 / 16)).perplexity == pytest.approx(16 ** (1 / 3))
     assert CorpusScore().perplexity == 1.0

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from translate.config import DecodingConfig, ModelConfig, TokenizerConfig
+from translate.data.batching import EncodedPair
 from translate.data.shortlist import Shortlist
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
 from translate.data.tokenizer_training import train_tokenizer
@@ -149,7 +150,7 @@ def test_a_coverage_penalty_is_that_of_the_attention(toy: Toy, translator: MakeT
     """By hand from forced decoding's attention: beta times the sum of log min(1, what each source token got)."""
     given = translator(beam_size=3, coverage_penalty=0.3, length_penalty_kind="average", length_penalty=1.0)
     translations = given.translate(toy.sources[:11])
-    forced = given.force([each.source for each in translations], [each.ids for each in translations])
+    forced = given.force([EncodedPair(list(each.source_ids), each.ids) for each in translations])
     for translation, each in zip(translations, forced, strict=True):
         covered = [min(1.0, sum(column)) for column in zip(*each.attention.tolist(), strict=True)]
         mean = sum(each.token_log_probs) / len(each.token_log_probs)
@@ -303,7 +304,7 @@ def test_length_limit_by_hand(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.fixture
 def limited(toy: Toy) -> Translator:
     model = untrained(toy.tokenizers, positions="learned", max_positions=11)
-    return Translator(model, toy.tokenizers, DecodingConfig(beam_size=2))
+    return Translator(model, toy.tokenizers, DecodingConfig(beam_size=2, long="truncate"))
 
 
 def test_a_source_beyond_learned_positions_is_cut_and_flagged(toy: Toy, limited: Translator) -> None:

@@ -1,5 +1,6 @@
 """`evaluate` is translating and scoring; its report holds all of it; test sets are found by name or refused."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -76,12 +77,15 @@ def test_report_by_hand(tmp_path: Path) -> None:
     metrics = (Metric("BLEU", 12.5, Interval(10.0, 15.0), "case:mixed"), Metric("TER", 50.0, None, "tok:tercom"))
     directory = tmp_path / "evaluation" / "news"
     write_report(directory, Evaluation(translations, metrics), name="news", step=7, settings={"beam_size": 5})
-    assert (directory / "hypotheses.txt").read_bytes() == "size\n\né\u2028x\nsize\nsize\n".encode()
+    hypotheses = (directory / "hypotheses.txt").read_bytes()
+    assert hypotheses == "size\n\né\u2028x\nsize\nsize\n".encode()
     report = json.loads((directory / "report.json").read_text(encoding="utf-8"))
     assert report.pop("versions").keys() == {"translate", "python", "torch", "sentencepiece", "sacrebleu"}
+    assert len(report.pop("sha256")) == 64
     assert report == {
         "name": "news",
         "step": 7,
+        "hypotheses": f"sha256:{hashlib.sha256(hypotheses).hexdigest()}",
         "num_lines": 5,
         "num_empty": 1,
         "num_truncated": 2,
@@ -90,6 +94,7 @@ def test_report_by_hand(tmp_path: Path) -> None:
         "num_length_ratio": 0,
         "num_unspellable": 0,
         "num_unmet": 0,
+        "num_split": 0,
         "metrics": [
             {"name": "BLEU", "score": 12.5, "interval": [10.0, 15.0], "signature": "case:mixed"},
             {"name": "TER", "score": 50.0, "interval": None, "signature": "tok:tercom"},
@@ -167,3 +172,13 @@ def test_a_test_set_that_is_not_there(config: Config, tmp_path: Path) -> None:
 def test_two_files_that_do_not_pair(config: Config, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="^--source and --reference: .*first.de has 2 lines and .*valid.en has 1"):
         choose_test_sets(config, source=tmp_path / "first.de", reference=tmp_path / "valid.en", name=None)
+
+
+def test_a_report_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """A run from elsewhere could have one in the place of its evaluation's folder."""
+    (tmp_path / "evaluation").mkdir()
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "evaluation" / "news").symlink_to(tmp_path / "victim")
+    with pytest.raises(RunError, match=rf"^{tmp_path}/evaluation/news: is a link out of {tmp_path}/evaluation, to "):
+        write_report(tmp_path / "evaluation" / "news", Evaluation([], ()), name="news", step=7, settings={})
+    assert list((tmp_path / "victim").iterdir()) == []

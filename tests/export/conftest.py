@@ -58,9 +58,10 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
         EncodedPair(tokenizers.source.encode(source), tokenizers.target.encode(target))
         for source, target in zip(sources, targets, strict=True)
     ]
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3, betas=(0.9, 0.98))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98))
     generator = random.Random(2)
-    for _ in range(150):
+    for step in range(1, 451):
+        optimizer.param_groups[0]["lr"] = 5e-3 * min(1.0, step / 50)
         batch = collate(generator.sample(pairs, 32), range(32))
         logits = model(batch.source_ids, batch.target_input_ids)
         loss = F.cross_entropy(logits.flatten(0, 1), batch.target_output_ids.flatten(), ignore_index=PAD_ID)

@@ -66,10 +66,17 @@ def test_sources_are_cut_to_learned_positions(toy: Toy, tmp_path: Path, save_run
     model = build_model(config, toy.tokenizers).eval()
     save_run(tmp_path / "run", config, toy.tokenizers, model)
     lines = ["Hund " * 30, "Haus"]
-    theirs = CTranslate2Translator(tmp_path / "run", settings(beam_size=1)).translate(lines)
-    ours = Translator(model, toy.tokenizers, settings(beam_size=1)).translate(lines)
-    assert [translation.source_truncated for translation in theirs] == [True, False]
-    assert [translation.ids for translation in theirs] == [translation.ids for translation in ours]
+    for long, flags in (("truncate", {"source_truncated"}), ("split", {"split"})):
+        given = settings(beam_size=1, long=long)
+        theirs = CTranslate2Translator(tmp_path / "run", given).translate(lines)
+        ours = Translator(model, toy.tokenizers, given).translate(lines)
+        assert [each.flags & {"source_truncated", "split"} for each in theirs] == [flags, frozenset()]
+        assert [each.text for each in theirs] == [each.text for each in ours]
+        assert [len(each.pieces) for each in theirs] == [len(each.pieces) for each in ours]
+    with pytest.raises(
+        InputError, match=r"^line 1 has \d+ tokens, and the limit is 12 \(model.max_positions = 13, one"
+    ):
+        CTranslate2Translator(tmp_path / "run", settings(long="error")).translate(lines)
 
 
 def test_a_sentence_longer_than_the_table_is_ours_to_search(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:

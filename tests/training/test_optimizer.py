@@ -56,18 +56,27 @@ def test_state_goes_out_and_in(kind: str) -> None:
     }
     other_model, other_optimizer = build(kind)
     other_model.load_state_dict(weights)
-    set_optimizer_tensors(other_optimizer, other_model, saved)
+    set_optimizer_tensors(other_optimizer, other_model, saved, name="a file")
     step(model, optimizer, 3)
     step(other_model, other_optimizer, 3)
     assert torch.equal(model.weight, other_model.weight)
 
 
-def test_foreign_state_is_refused() -> None:
+def test_state_that_does_not_fit_is_refused_whole() -> None:
     model, optimizer = build("adam")
-    with pytest.raises(RunError, match="weigth/exp_avg fits no parameter"):
-        set_optimizer_tensors(optimizer, model, {"weigth/exp_avg": torch.zeros(2, 3)})
-    with pytest.raises(RunError, match="weight/exp_avg fits no parameter"):
-        set_optimizer_tensors(optimizer, model, {"weight/exp_avg": torch.zeros(3, 2)})
+    model.weight.grad, model.bias.grad = torch.ones(2, 3), torch.ones(2)
+    optimizer.step()
+    saved = optimizer_tensors(optimizer, model)
+    del saved["bias/step"]
+    saved |= {"weigth/exp_avg": torch.zeros(2, 3), "weight/exp_avg": torch.zeros(3, 2)}
+    fresh_model, fresh = build("adam")
+    with pytest.raises(RunError) as caught:
+        set_optimizer_tensors(fresh, fresh_model, saved, name="a file")
+    message = str(caught.value)
+    assert message.startswith("a file does not fit the model of its config")
+    assert "missing: bias/step" in message and "unexpected: weigth/exp_avg" in message
+    assert "weight/exp_avg is (3, 2), the model's (2, 3)" in message
+    assert not fresh.state, "all or none"
 
 
 def test_average_by_hand() -> None:

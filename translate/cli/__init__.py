@@ -4,20 +4,26 @@ from typing import Annotated
 
 import typer
 
+from translate.cli.checking import check
 from translate.cli.configs import config_app
 from translate.cli.decoding import decode, export, score, shortlist
 from translate.cli.running import evaluate, train
+from translate.cli.showing import show_app
 from translate.cli.tokenizers import tokenizer_app
+from translate.cli.verifying import verify
 
 app = typer.Typer(name="translate", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command()(check)
 app.command()(train)
 app.command()(decode)
 app.command("eval")(evaluate)
 app.command()(score)
 app.command()(shortlist)
 app.command()(export)
+app.command()(verify)
 app.add_typer(tokenizer_app, name="tokenizer")
 app.add_typer(config_app, name="config")
+app.add_typer(show_app, name="show")
 
 
 def _print_version(wanted: bool) -> None:

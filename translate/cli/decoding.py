@@ -1,6 +1,7 @@
 """`decode`, `score` and `shortlist`: translations, and what the model thinks of them."""
 
 import contextlib
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +12,16 @@ import typer
 
 from translate.cli.decoding_options import takes_decoding_options
 from translate.cli.failures import tells_errors
-from translate.cli.lines import open_lines, prompted, require_pairs, say, whole_file, with_bar, write_lines
+from translate.cli.lines import (
+    open_lines,
+    paired_lines,
+    prompted,
+    refuse_overwriting,
+    say,
+    whole_file,
+    with_bar,
+    write_lines,
+)
 from translate.cli.options import CheckpointOption, InputFile, RunArgument
 from translate.cli.wishes import (
     ForbidFile,
@@ -98,8 +108,10 @@ def decode(
         options["look_ahead_lines"] = 1
     if output is not None and alignments is not None and output.resolve() == alignments.resolve():
         raise InputError(f"--output and --alignments are both {output}: name two files")
-    lines = prompted(open_lines(None)) if interactive else open_lines(file)
-    total = len(lines) if isinstance(lines, list) else None
+    refuse_overwriting({"--output": output, "--alignments": alignments}, [file, prefix, require, terminology, forbid])
+    source = open_lines(file)
+    if interactive:
+        source = dataclasses.replace(source, lines=prompted(source))
     if engine == "ctranslate2":
         _refuse_for_ctranslate2(
             {
@@ -114,11 +126,11 @@ def decode(
             }
         )
         translator: Any = _load_ctranslate2(run, checkpoint, options)
-        requests: Iterable[Any] = lines
+        requests: Iterable[Any] = source
     else:
         from translate.decoding.loading import load_translator
 
-        requests = read_requests(lines, wishes)  # a wrong file is told before the model is loaded
+        requests = read_requests(source, wishes)  # a wrong file is told before the model is loaded
         translator = load_translator(
             run,
             checkpoint=checkpoint,
@@ -129,7 +141,7 @@ def decode(
         ).translator
     translations = translator.translate_stream(requests)
     if not interactive:  # whoever is asked for the next line sees no bar beside the question
-        translations = with_bar(translations, total=total)
+        translations = with_bar(translations, total=source.total)
     _decode(translator, translations, output, output_format=output_format, alignments=alignments)
 
 
@@ -193,7 +205,7 @@ def _load_ctranslate2(
 
     config = read_resolved_config(open_run(run).config)
     config = override_config(config, {f"decoding.{key}": value for key, value in options.items()})
-    return CTranslate2Translator(run, config.decoding, checkpoint=checkpoint)
+    return CTranslate2Translator(run, config.decoding_settings(), checkpoint=checkpoint)
 
 
 def _refuse_for_ctranslate2(given: dict[str, object]) -> None:
@@ -215,7 +227,8 @@ def score(
 ) -> None:
     """Score given translations by forced decoding: a JSON object a line, and the perplexity of all.
 
-    log_prob is in nats, the end symbol included; score is log_prob divided by the length penalty.
+    log_prob is in nats, the end symbol included; score is log_prob divided by the length penalty. A given translation
+    cannot be split: unless --long is error, a side with more tokens than the model takes is cut, flagged and counted.
 
     \b
     Examples:
@@ -225,22 +238,27 @@ def score(
     from translate.decoding.loading import load_translator
     from translate.decoding.records import CorpusScore, describe_scores
 
-    sources, targets = list(open_lines(source)), list(open_lines(target))
-    require_pairs(source, sources, target, targets)
+    refuse_overwriting({"--output": output}, [source, target])
+    pairs = paired_lines(open_lines(source), open_lines(target))
     translator = load_translator(run, checkpoint=checkpoint, options=options).translator
     total = CorpusScore()
-    records = describe_scores(translator, sources, targets, total)
+    records = describe_scores(translator, pairs, total)
     write_lines((json.dumps(record, ensure_ascii=False) for record in records), output)
-    say(f"{len(sources)} lines, {total.tokens} tokens, {total.log_prob:.2f} nats, perplexity {total.perplexity:.3f}")
+    cut = f", {total.cut} too long and cut" if total.cut else ""
+    say(
+        f"{total.lines} lines, {total.tokens} tokens, {total.log_prob:.2f} nats, perplexity {total.perplexity:.3f}{cut}"
+    )
 
 
 @tells_errors
 def shortlist(
     run: RunArgument,
     frequent: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Most frequent words that are always allowed.")
+        int, typer.Option(metavar="N", min=0, max=1_000_000, help="Most frequent words that are always allowed.")
     ] = 1000,
-    translations: Annotated[int, typer.Option(metavar="N", min=0, help="Translations of each source word.")] = 10,
+    translations: Annotated[
+        int, typer.Option(metavar="N", min=0, max=1000, help="Translations of each source word.")
+    ] = 10,
 ) -> None:
     """Learn the likely translations of each word from the run's training corpora, for decode --shortlist.
 

@@ -39,6 +39,13 @@ SETTINGS: dict[str, Setting] = {
     "max_length_constant": Setting(int, 20, "See --max-length-factor."),
     "min_length_factor": Setting(float, 0.0, "At least factor * source tokens + constant tokens."),
     "min_length_constant": Setting(int, 0, "See --min-length-factor."),
+    "long": Setting(
+        Literal["error", "truncate", "split"],
+        "split",
+        "A source above --max-source-tokens: an error, cut, or translated in pieces; score cuts in place of splitting.",
+    ),
+    "max_source_tokens": Setting(int, None, "By default as many as the run was trained with: data.max_source_tokens."),
+    "max_target_tokens": Setting(int, None, "The same for the translations that score is given."),
     "diversity_groups": Setting(int, 1, "Groups of the beam, each kept away from what earlier ones chose."),
     "diversity_strength": Setting(float, 0.5, "Nats that a token costs for each earlier group that chose it."),
     "temperature": Setting(float, 1.0, "Sampling: log-probabilities are divided by it."),

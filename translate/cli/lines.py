@@ -1,6 +1,7 @@
 """Lines in, lines out: UTF-8 split on newlines alone, whatever the locale; and what is said beside them."""
 
 import contextlib
+import dataclasses
 import errno
 import os
 import sys
@@ -16,23 +17,82 @@ if TYPE_CHECKING:
     from translate.decoding import Translation
 
 
-def open_lines(file: Path | None) -> Iterable[str]:
-    """The lines of a file, read whole so that it is known to be good; or of standard input, as they come."""
-    from translate.data.corpora import iterate_lines, read_lines
+_MUST_PAIR = "they must pair line by line"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextLines:
+    """Lines that are read as they are asked for, once."""
+
+    lines: Iterator[str]
+    total: int | None  # None: it is not known before the end
+    name: str
+
+    def __iter__(self) -> Iterator[str]:
+        return self.lines
+
+
+def open_lines(file: Path | None) -> TextLines:
+    """The lines of a file, or of standard input; never more than a line is held.
+
+    A file is read twice, first to know that all of it is good, and how many lines it has; what can be read only once,
+    standard input or a pipe, as it comes.
+
+    Raises:
+        InputError: A file that cannot be used.
+    """
+    from translate.data.lines import iterate_lines, stream_lines
 
     if file is None or str(file) == "-":
         if sys.stdin is None:
             raise InputError("standard input is closed: name a file")
-        return iterate_lines(sys.stdin.buffer, "standard input")
-    return read_lines(file)
+        return TextLines(iterate_lines(sys.stdin.buffer, "standard input"), None, "standard input")
+    total = None if file.is_fifo() else sum(1 for _ in stream_lines(file))
+    return TextLines(stream_lines(file, may_be_pipe=True), total, str(file))
+
+
+def paired_lines(first: TextLines, second: TextLines) -> Iterator[tuple[str, str]]:
+    """Line N of both, read side by side.
+
+    Raises:
+        InputError: One has more lines than the other: at once if both numbers are known.
+    """
+    from translate.data.corpora import unequal_message
+
+    if first.total is not None and second.total is not None and first.total != second.total:
+        raise InputError(unequal_message(Path(first.name), Path(second.name)))
+    return _paired(first, second)
+
+
+def _paired(first: TextLines, second: TextLines) -> Iterator[tuple[str, str]]:
+    number = 0
+    for number, line in enumerate(first, start=1):
+        other = next(second.lines, None)
+        if other is None:
+            raise InputError(f"{second.name} has only {number - 1} lines, and {first.name} has more: {_MUST_PAIR}")
+        yield line, other
+    if next(second.lines, None) is not None:
+        raise InputError(f"{first.name} has only {number} lines, and {second.name} has more: {_MUST_PAIR}")
 
 
 def require_pairs(first: Path, first_lines: list[str], second: Path, second_lines: list[str]) -> None:
     """Raise the InputError that says that two files have different numbers of lines, if they have."""
+    from translate.data.corpora import unequal_message
+
     if len(first_lines) != len(second_lines):
-        raise InputError(
-            f"{first} has {len(first_lines)} lines and {second} has {len(second_lines)}: they must pair line by line"
-        )
+        raise InputError(unequal_message(first, second))
+
+
+def refuse_overwriting(outputs: dict[str, Path | None], inputs: Iterable[Path | None]) -> None:
+    """Raise the InputError that says that a file is both read and written, if one is.
+
+    Args:
+        outputs: By the option that names them.
+    """
+    read = [path for path in inputs if path is not None and path.is_file()]
+    for option, output in outputs.items():
+        if output is not None and output.is_file() and any(output.samefile(path) for path in read):
+            raise InputError(f"{option} {output}: is read by this very command, and would be lost; name another file")
 
 
 def prompted(lines: Iterable[str]) -> Iterator[str]:
@@ -69,12 +129,17 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
 def whole_file(path: Path) -> Iterator[Callable[[str], None]]:
     """Within the context, lines are written beside the file's place; it appears when all went well.
 
+    A device or a pipe is written as it is: a file must not take the place of `/dev/null`.
+
     Raises:
         RunError: It cannot be written; as early as this is known.
     """
-    temporary = path.with_name(path.name + ".part")
+    is_special = path.exists() and not path.is_file()
+    real = path if is_special else Path(os.path.realpath(path))  # a link stays one
+    temporary = real if is_special else real.with_name(real.name + ".part")
     with contextlib.ExitStack() as stack:
-        stack.callback(_remove, temporary)  # whatever failed, also the reading; after a success there is none
+        if not is_special:
+            stack.callback(_remove, temporary)  # whatever failed, also the reading; after a success there is none
         with _names(path):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -90,7 +155,7 @@ def whole_file(path: Path) -> Iterator[Callable[[str], None]]:
             with _names(path):
                 file.close()
         with _names(path):
-            temporary.replace(path)
+            temporary.replace(real)
 
 
 @contextlib.contextmanager

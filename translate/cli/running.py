@@ -1,6 +1,7 @@
 """`train` and `eval`: a run is made, and scored."""
 
 import functools
+import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +26,9 @@ def train(
     run: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Directory of the run. Default: runs/NAME.", show_default=False)
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the run's last checkpoint; begin if there is no run yet.")
+    ] = False,
 ) -> None:
     """Train a tokenizer and a model, as a config says, into a run directory.
 
@@ -39,12 +42,17 @@ def train(
 
     loaded = load_config(config, overrides or [], require_files=True).config
     directory = run or Path("runs") / loaded.name
+    command = ["translate", *sys.argv[1:]]
+    go_on = shlex.join([*command, *([] if resume else ["--resume"])])
+    from translate.training import StoppedBySignal
     from translate.training import train as train_run
 
     try:
-        progress = train_run(loaded, directory, resume=resume, command=["translate", *sys.argv[1:]], say=say)
+        progress = train_run(loaded, directory, resume=resume, command=command, say=say)
+    except StoppedBySignal as stop:
+        fail(f"{stop}, and saved. Go on with: {go_on}", stop.exit_code)
     except KeyboardInterrupt:
-        fail(f"stopped; go on with --resume --run {directory}, from its last checkpoint", 130)
+        fail(f"interrupted. Begin again, or go on, with: {go_on}", 130)
     best = "" if progress.best_step is None else f"; the best checkpoint is of step {progress.best_step}"
     say(f"done after {progress.step} steps{best}. Next: translate eval {directory}")
 
@@ -134,7 +142,7 @@ def evaluate(
 
 def _score_files(hypotheses: Path, reference: Path) -> None:
     from translate.config import EvaluationConfig
-    from translate.data.corpora import read_lines
+    from translate.data.lines import read_lines
     from translate.evaluation import score_translations
 
     translated, references = read_lines(hypotheses), read_lines(reference)

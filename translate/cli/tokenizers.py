@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from translate.cli.failures import tells_errors
-from translate.cli.lines import open_lines, say, write_lines
+from translate.cli.lines import open_lines, refuse_overwriting, say, write_lines
 from translate.cli.options import InputFile
 from translate.errors import InputError
 
@@ -45,7 +45,7 @@ def train_tokenizer(
       translate tokenizer train train.de train.en --output joint.model --vocab-size 8000
     """
     from translate.config import Config, override_config
-    from translate.data.corpora import read_lines
+    from translate.data.lines import read_lines
     from translate.data.tokenizer_training import train_tokenizer as train_model
 
     options = {
@@ -56,6 +56,9 @@ def train_tokenizer(
         "tokenizer.normalization": normalization,
     }
     config = override_config(Config(), options).tokenizer
+    refuse_overwriting({"--output": output}, corpora)
+    if not output.resolve().parent.is_dir():
+        raise InputError(f"{output}: cannot be written: there is no such folder")
     lines = [line for path in corpora for line in read_lines(path)]
     model = train_model(lines, config)
     try:
@@ -86,9 +89,10 @@ def encode_text(
       echo "Ein Hund läuft." | translate tokenizer encode runs/demo
     """
     tokenizer = _load_tokenizer(model, side)
+    source = open_lines(file)
 
     def encoded() -> Iterator[str]:
-        for line in open_lines(file):
+        for line in source:
             line_ids = tokenizer.encode(line)
             yield " ".join(map(str, line_ids) if ids else tokenizer.pieces(line_ids))
 
@@ -105,9 +109,10 @@ def decode_ids(model: ModelArgument, file: InputFile = None, side: Side = "sourc
       echo "Ein Hund läuft." | translate tokenizer encode runs/demo | translate tokenizer decode runs/demo
     """
     tokenizer = _load_tokenizer(model, side)
+    source = open_lines(file)
 
     def decoded() -> Iterator[str]:
-        for line in open_lines(file):
+        for line in source:
             # Only the spaces that `encode` put there: other white space can be a subword, or in one.
             yield tokenizer.decode(tokenizer.parse([token for token in line.split(" ") if token]))
 

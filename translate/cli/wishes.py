@@ -1,11 +1,12 @@
 """What a user wants of single lines, from files: how translations begin, what they contain and what they do not."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from translate.cli.lines import TextLines, open_lines
 from translate.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,52 +54,52 @@ class WishFiles(NamedTuple):
     terminology: Path | None
 
 
-def read_requests(lines: Iterable[str], files: WishFiles) -> Iterator["Request"]:
-    """The lines with what is wanted of each; the files are read at once, the lines as they are asked for.
+def read_requests(lines: TextLines, files: WishFiles) -> Iterator["Request"]:
+    """The lines with what is wanted of each, read side by side as they are asked for; terminology is read at once.
 
     Raises:
-        InputError: A file cannot be used, or has not as many lines as there are: at once if `lines` is a list, else
-            when it is known.
+        InputError: A file cannot be used, or has not as many lines as there are: at once where the numbers are known.
     """
-    from translate.data.corpora import read_lines
     from translate.decoding.terminology import read_terminology
 
-    by_line = {path: read_lines(path) for path in (files.prefix, files.require) if path is not None}
-    if isinstance(lines, list):
-        for path, wishes in by_line.items():
-            _check_number(path, wishes, len(lines))
+    by_line = {path: open_lines(path) for path in (files.prefix, files.require) if path is not None}
+    for wishes in by_line.values():
+        if lines.total is not None and wishes.total is not None and lines.total != wishes.total:
+            raise InputError(_wrong_number(wishes.name, wishes.total, lines.total))
     terminology = None if files.terminology is None else read_terminology(files.terminology)
     return _requests(lines, files, by_line, terminology)
 
 
 def _requests(
-    lines: Iterable[str], files: WishFiles, by_line: dict[Path, list[str]], terminology: "Terminology | None"
+    lines: TextLines, files: WishFiles, by_line: dict[Path, TextLines], terminology: "Terminology | None"
 ) -> Iterator["Request"]:
     from translate.decoding import Request
 
     number = 0
     for number, line in enumerate(lines, start=1):
-        for path, wishes in by_line.items():
-            if number > len(wishes):
-                raise InputError(f"{path} has only {len(wishes)} lines, and there is a line {number} to translate")
-        phrases = [] if files.require is None else by_line[files.require][number - 1].split("\t")
-        terms = [] if terminology is None else terminology.matches(line)
+        wishes = {path: next(opened.lines, None) for path, opened in by_line.items()}
+        for path, wish in wishes.items():
+            if wish is None:
+                raise InputError(f"{path} has only {number - 1} lines, and there is a line {number} to translate")
+        phrases = ((wishes[files.require] if files.require else None) or "").split("\t")
         yield Request(
             line,
-            prefix="" if files.prefix is None else by_line[files.prefix][number - 1],
-            required=tuple(phrase for phrase in (*phrases, *terms) if phrase.strip()),
+            prefix=(wishes[files.prefix] if files.prefix else None) or "",
+            required=tuple(phrase for phrase in phrases if phrase.strip()),
+            terminology=terminology,
         )
-    for path, wishes in by_line.items():
-        _check_number(path, wishes, number)
+    for opened in by_line.values():
+        surplus = sum(1 for _ in opened)
+        if surplus:
+            raise InputError(_wrong_number(opened.name, number + surplus, number))
 
 
-def _check_number(path: Path, wishes: list[str], number: int) -> None:
-    if len(wishes) != number:
-        raise InputError(f"{path} has {len(wishes)} lines, but {number} were to be translated: they pair by line")
+def _wrong_number(name: str, number: int, wanted: int) -> str:
+    return f"{name} has {number} lines, but {wanted} were to be translated: they pair by line"
 
 
 def read_phrases(path: Path | None) -> list[str]:
     """The phrases of a file, one a line; empty lines are none."""
-    from translate.data.corpora import read_lines
+    from translate.data.lines import read_lines
 
     return [] if path is None else [line for line in read_lines(path) if line.strip()]

@@ -104,7 +104,7 @@ class TokenizerConfig(Section):
     """Segmentation model: Kudo 2018 (unigram) or Sennrich et al. 2016 (bpe)."""
     vocabulary: Literal["joint", "separate"] = "joint"
     """One vocabulary for both languages, or one for each."""
-    vocab_size: Annotated[int, Field(ge=8)] = 8000
+    vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
     """Number of subwords, of each vocabulary if they are separate; special symbols and bytes included."""
     character_coverage: Annotated[float, Field(ge=0.98, le=1.0)] = 1.0
     """Share of the training text's characters that get a subword of their own; others are spelt in bytes."""
@@ -114,7 +114,7 @@ class TokenizerConfig(Section):
     """Unicode normalisation before segmentation; `_cf` also folds case; identity changes nothing."""
     subword_sampling: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """Segment the training text anew each epoch: unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null: never."""
-    max_training_lines: PositiveInt = 2_000_000
+    max_training_lines: PositiveInt = 1_000_000
     """The tokenizer is trained on at most this many lines of each language, evenly spaced over the corpus."""
     source_model: InputPath | None = None
     """A ready SentencePiece model for the source (for both languages, if the vocabulary is joint)."""

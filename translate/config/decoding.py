@@ -4,9 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from translate.config.section import PositiveInt, Probability, Section
-
-NotNegative = Annotated[int, Field(ge=0)]
+from translate.config.section import NotNegativeInt, PositiveInt, Probability, Section
 
 
 class DecodingConfig(Section):
@@ -26,19 +24,25 @@ class DecodingConfig(Section):
     """Beta of Wu et al. 2016: score + beta · sum over source tokens of log(min(attention received, 1)); 0: none."""
     max_length_factor: Annotated[float, Field(ge=0.0, le=100.0)] = 2.0
     """A translation has at most factor · source tokens + constant tokens; one cut there is counted and said."""
-    max_length_constant: PositiveInt = 20
+    max_length_constant: Annotated[int, Field(ge=1, le=10_000)] = 20
     """See max_length_factor."""
     min_length_factor: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
     """A translation has at least factor · source tokens + constant tokens before its end."""
-    min_length_constant: NotNegative = 0
+    min_length_constant: Annotated[int, Field(ge=0, le=10_000)] = 0
     """See min_length_factor."""
+    long: Literal["error", "truncate", "split"] = "split"
+    """A source above max_source_tokens: is an error, is cut there, or is translated in pieces; counted and said."""
+    max_source_tokens: PositiveInt | None = None
+    """Most subwords of a source; null: data.max_source_tokens; learned positions allow model.max_positions - 1."""
+    max_target_tokens: PositiveInt | None = None
+    """Scoring: the same for given translations, which are cut where long = split; null: data.max_target_tokens."""
     diversity_groups: PositiveInt = 1
     """Groups that the beam is divided into, each kept away from what earlier ones chose (Vijayakumar et al. 2018)."""
     diversity_strength: Annotated[float, Field(ge=0.0, le=100.0)] = 0.5
     """Nats that a token costs for each earlier group that chose it at the same step."""
     temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
     """Sampling: log-probabilities are divided by it; towards 0 the most probable token is always drawn."""
-    top_k: NotNegative = 0
+    top_k: NotNegativeInt = 0
     """Sampling: only from the k most probable tokens; 0: from all."""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Sampling: only from the smallest set of tokens with this probability together (Holtzman et al. 2020)."""
@@ -50,7 +54,7 @@ class DecodingConfig(Section):
     """Minimum Bayes risk: of mbr_candidates translations the one most like all others by this metric."""
     mbr_candidates: PositiveInt = 32
     """Samples drawn, or of the beam's hypotheses as many as it has, for mbr."""
-    no_repeat_ngram: NotNegative = 0
+    no_repeat_ngram: NotNegativeInt = 0
     """No n tokens in a row twice in one translation (Paulus et al. 2017); 0: no such rule."""
     repetition_penalty: Annotated[float, Field(ge=1.0, le=10.0)] = 1.0
     """The log-probability of a token that occurred before is multiplied by it (Keskar et al. 2019); 1: none."""

@@ -55,6 +55,11 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
             return f"{key} = {_shown(problem['input'])}: should be a mapping of names to corpora{where}"
         case "dict_type" if problem["loc"][:2] == ("data", "test") and problem["input"] is None:
             return f"{key} = null: there is no test set of this name to remove{where}"
+        case "string_pattern_mismatch" if problem["loc"] == ("name",):
+            shown = _shown(problem["input"])
+            return (
+                f"name = {shown}: a run's name is of letters, digits, '_', '-' and '.', the first no '-' or '.'{where}"
+            )
     expected = _EXPECTED.get(problem["type"]) or re.sub(r"^(Input|String) ", "", problem["msg"])
     return f"{key} = {_shown(problem['input'])}: {expected}{where}"
 

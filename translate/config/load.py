@@ -16,6 +16,7 @@ from translate.config.yaml import COMMAND_LINE, Document, Origin, join_key, pars
 from translate.errors import InputError
 
 DEFAULT = Origin("default")
+_MOST_PARENTS = 10  # of a key; no section is so deep
 
 
 class LoadedConfig(NamedTuple):
@@ -149,8 +150,8 @@ def _apply_override(document: Document, override: str) -> None:
     key, equals, text = override.partition("=")
     key = key.strip()
     *parents, last = key.split(".")
-    if not equals or not all((*parents, last)):
-        raise InputError(f"{override!r} is no override: write dotted.key=value, such as model.d_model=256")
+    if not equals or not all((*parents, last)) or len(parents) > _MOST_PARENTS or not _is_text(key):
+        raise InputError(f"{override[:80]!r} is no override: write dotted.key=value, such as model.d_model=256")
     if key == "extends":
         raise InputError(f"{COMMAND_LINE}: {override}: extends is said in a config file only")
     value, new_origins = parse_yaml(text, path=None, key=key)
@@ -174,6 +175,11 @@ def _apply_override(document: Document, override: str) -> None:
     else:
         container[index] = value
         _replace_origins(key, document.origins, new_origins)
+
+
+def _is_text(key: str) -> bool:
+    """Whether it can be written as UTF-8: bytes of the command line that were none become lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in key)
 
 
 def _list_index(items: list[Any], part: str, key: str) -> int:

@@ -64,5 +64,7 @@ class _Finder:
         if self.required:
             looked = ", ".join(dict.fromkeys(os.path.abspath(candidate) for candidate in candidates))
             where = f" ({origin})" if origin else ""
-            self.problems.append(f"{key} = {given}: no such {what}{where}; looked for {looked}")
+            is_folder = what == "file" and any(os.path.isdir(candidate) for candidate in candidates)
+            problem = "is a folder, and a file is needed" if is_folder else f"no such {what}"
+            self.problems.append(f"{key} = {given}: {problem}{where}; looked for {looked}")
         return path

@@ -7,7 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 InputPath = Path  # every path in a section is an input file, which the loader looks for beside its config
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
-PositiveInt = Annotated[int, Field(ge=1)]
+MOST = 2**53  # beyond it JSON's readers and torch's integers disagree with Python's
+PositiveInt = Annotated[int, Field(ge=1, le=MOST)]
+NotNegativeInt = Annotated[int, Field(ge=0, le=MOST)]
 TestName = Annotated[str, Field(pattern=r"^[\w-]+$")]
 
 

@@ -42,11 +42,11 @@ class ModelConfig(Section):
     """Width of the residual stream."""
     num_heads: PositiveInt = 8
     """Attention heads; must divide d_model."""
-    d_ff: PositiveInt = 2048
+    d_ff: Annotated[int, Field(ge=1, le=1_000_000)] = 2048
     """Width of the feed-forward layer's inside."""
-    num_encoder_layers: PositiveInt = 6
+    num_encoder_layers: Annotated[int, Field(ge=1, le=1000)] = 6
     """Encoder layers."""
-    num_decoder_layers: PositiveInt = 6
+    num_decoder_layers: Annotated[int, Field(ge=1, le=1000)] = 6
     """Decoder layers."""
     dropout: Probability = 0.1
     """Dropout on each sub-layer's output and on the sum of embeddings and positions."""
@@ -60,11 +60,11 @@ class ModelConfig(Section):
     """Added to the variance in layer normalisation."""
     positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
     """The paper's sines, a learned table, rotary (Su et al. 2021), or T5's relative bias (Raffel et al. 2020)."""
-    max_positions: PositiveInt = 1024
+    max_positions: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
     """Rows of the learned table, and so a hard limit on its sequences; the other kinds have no limit."""
-    relative_buckets: Annotated[int, Field(ge=4)] = 32
+    relative_buckets: Annotated[int, Field(ge=4, le=65536)] = 32
     """Number of distance buckets of the relative bias."""
-    relative_max_distance: Annotated[int, Field(ge=2)] = 128
+    relative_max_distance: Annotated[int, Field(ge=2, le=1_000_000)] = 128
     """Distances from here on share the relative bias's last bucket."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Non-linearity of the feed-forward layer; swiglu (Shazeer 2020) has a third matrix."""
@@ -133,7 +133,7 @@ class TrainingConfig(Section):
     """Arithmetic of matrix products; weights and optimizer stay fp32. auto: bf16 where the hardware multiplies it."""
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
-    threads: PositiveInt | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """CPU threads; null: as torch chooses."""
     validate_every: PositiveInt = 1000
     """Steps between validations."""
@@ -193,6 +193,14 @@ class Config(Section):
     """The search for a translation."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """Scoring of translations."""
+
+    def decoding_settings(self) -> DecodingConfig:
+        """The section `decoding`, with the values that it takes from `data` where it has none of its own."""
+        limits = {
+            name: getattr(self.decoding, name) or getattr(self.data, name)
+            for name in ("max_source_tokens", "max_target_tokens")
+        }
+        return self.decoding.model_copy(update=limits)
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:

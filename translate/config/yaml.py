@@ -15,6 +15,7 @@ from translate.errors import InputError
 
 COMMAND_LINE = "command line"
 _MOST_VALUES = 100_000  # aliases of aliases can make a small file a huge value
+_MOST_BYTES = 250_000
 _DEEPEST = 50
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = (  # the implicit scalars: tag, pattern, possible first characters
@@ -67,9 +68,17 @@ def read_yaml(path: Path) -> Document:
     """
     place = shown_path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise InputError(f"{place}: is no config: it has more than {_MOST_BYTES:,} bytes")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{place}: not UTF-8 text (byte {error.start})") from error
+        before, wrong = error.object[: error.start], error.object[error.start]
+        line, byte = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+        raise InputError(
+            f"{place}:{line}: byte {byte} of the line (0x{wrong:02x}) is not UTF-8; convert the file"
+        ) from error
     except OSError as error:
         raise InputError(f"{place}: cannot be read: {error.strerror}") from error
     value, origins = parse_yaml(text, path=path)

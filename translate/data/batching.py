@@ -1,6 +1,7 @@
 """Pairs of token ids become padded batches of at most so many tokens, with as little padding as their order allows."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -86,21 +87,35 @@ def batch_by_tokens(*lengths: Sequence[int], order: Sequence[int], max_tokens: i
     Returns:
         The batches, as lists of items; one after the other they are `order`.
     """
-    batches: list[list[int]] = []
-    widest = 0  # the longest item of the batch being filled, on either side
-    for item in order:
-        width = max(side[item] for side in lengths)
-        if batches and (len(batches[-1]) + 1) * max(widest, width) <= max_tokens:
-            batches[-1].append(item)
-            widest = max(widest, width)
-        else:
-            batches.append([item])
-            widest = width
-    return batches
+    widths = np.array([max(side[item] for side in lengths) for item in order], dtype=np.int64)
+    borders = cut_batches(widths, max_tokens=max_tokens).tolist()
+    return [list(order[first:end]) for first, end in pairwise(borders)]
+
+
+def cut_batches(widths: NDArray[np.signedinteger], *, max_tokens: int) -> NDArray[np.int64]:
+    """Where the batches of a whole epoch begin; see `batch_by_tokens`.
+
+    Args:
+        widths: The longer side of each item, at least 1, in the order in which the items fill batches.
+
+    Returns:
+        The first item of each batch, and the number of all items at the end.
+    """
+    borders = [0]
+    while (first := borders[-1]) < len(widths):
+        # All that can join the first item, and the one that cannot.
+        waiting = widths[first : first + max_tokens // int(widths[first]) + 1].astype(np.int64)
+        fits = np.maximum.accumulate(waiting) * np.arange(1, len(waiting) + 1) <= max_tokens
+        size = len(waiting) if fits.all() else int(fits.argmin())
+        borders.append(first + max(size, 1))
+    return np.array(borders, dtype=np.int64)
 
 
 def order_by_length(
-    source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64], *, generator: np.random.Generator
+    source_lengths: NDArray[np.signedinteger],
+    target_lengths: NDArray[np.signedinteger],
+    *,
+    generator: np.random.Generator,
 ) -> NDArray[np.int64]:
     """A random order in which neighbours have like lengths on both sides.
 

@@ -1,81 +1,36 @@
-"""Text in: files, tables and Hub data sets become two lists of sentences of equal length, or an error naming the place.
+"""Text in: files, tables and Hub data sets become sentences and their translations, or an error naming the place.
 
 Nothing is silently changed or dropped here. A sentence out of a table may contain a newline; it is kept, and
 SentencePiece's normalisation takes it for a space.
 """
 
-import gzip
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from translate.config import Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
-from translate.data.tables import read_hub_columns, read_table_columns
+from translate.data.lines import stream_lines
+from translate.data.tables import read_hub, read_table
+from translate.data.texts import PairChunk, store_pairs
 from translate.errors import InputError
+
+_CHUNK_LINES = 1000
 
 
 class ParallelCorpus(NamedTuple):
-    """Sentences and their translations: `targets[i]` translates `sources[i]`."""
+    """Sentences and their translations: `targets[i]` translates `sources[i]`.
+
+    A large corpus is in a file: go through it in order, by iteration or in slices (which are lists).
+    """
 
     name: str  # for logs: the files or the data set
-    sources: list[str]
-    targets: list[str]
+    sources: Sequence[str]
+    targets: Sequence[str]
     weight: float  # how often each pair is seen in one epoch
-
-
-def iterate_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    r"""The lines of a UTF-8 stream, split on `\n` alone, as `wc -l` and every other MT tool counts them.
-
-    Python's text mode and `str.splitlines` also split on `\r`, U+2028 and others, which would shift the pairing of
-    two files. Removed are the newline, one `\r` before it (Windows files), and a byte order mark at the start.
-
-    Args:
-        stream: A file opened in binary mode, or `sys.stdin.buffer`: iterating over it splits it on `\n` alone.
-        name: What errors call the stream: a path, or `standard input`.
-
-    Returns:
-        An iterator that reads as it goes, so that a pipe can be translated while it is written.
-
-    Raises:
-        InputError: A line is not UTF-8.
-    """
-    for number, line in enumerate(stream, start=1):
-        line = line.removesuffix(b"\n").removesuffix(b"\r")
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{name}, line {number}: byte {error.start + 1} of the line (0x{line[error.start]:02x}) is not UTF-8;"
-                " convert the file, for example with iconv -f latin1 -t utf-8"
-            ) from error
-        yield text.removeprefix("\ufeff") if number == 1 else text
-
-
-def read_lines(path: Path) -> list[str]:
-    """All lines of a UTF-8 file, gunzipped if its name ends in `.gz`; the rules of `iterate_lines`.
-
-    Raises:
-        InputError: The file is missing, a folder, unreadable, not gzip although named so, cut short, or not UTF-8.
-    """
-    try:
-        with path.open("rb") as stream:
-            if path.suffix != ".gz":
-                return list(iterate_lines(stream, str(path)))
-            with gzip.open(stream) as unzipped:
-                return list(iterate_lines(unzipped, str(path)))
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path}: is a folder, and a file is needed") from error
-    except EOFError as error:
-        raise InputError(f"{path}: the gzip data are cut short; copy or download the file again") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path}: not readable as gzip, which its name promises ({error})") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
@@ -86,47 +41,64 @@ def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
 
     Raises:
         InputError: The corpus is missing, damaged, misaligned, or has no pair.
+        RunError: It is large, and its text cannot be written to a temporary file.
     """
     try:
         match corpus:
             case TextCorpus():
-                pair = _read_text(corpus)
+                name = f"{corpus.source}, {corpus.target}"
+                pairs = store_pairs(_text_pairs(corpus), name=name)
             case TsvCorpus():
-                pair = _read_tsv(corpus)
+                name = str(corpus.path)
+                pairs = store_pairs(_tsv_pairs(corpus), name=name)
             case TableCorpus():
-                sources, targets = read_table_columns(corpus)
-                pair = ParallelCorpus(str(corpus.path), sources, targets, corpus.weight)
+                name = str(corpus.path)
+                pairs = read_table(corpus)
             case HubCorpus():
-                sources, targets = read_hub_columns(corpus)
-                pair = ParallelCorpus(f"{corpus.dataset}[{corpus.split}]", sources, targets, corpus.weight)
+                name = f"{corpus.dataset}[{corpus.split}]"
+                pairs = read_hub(corpus)
     except InputError as error:
         raise InputError(f"{key}: {error}") from error.__cause__
-    if not pair.sources:
-        raise InputError(f"{key}: {pair.name} has no sentence pair")
-    return pair
+    if not len(pairs.sources):
+        raise InputError(f"{key}: {name} has no sentence pair")
+    return ParallelCorpus(name, pairs.sources, pairs.targets, corpus.weight)
 
 
-def _read_text(corpus: TextCorpus) -> ParallelCorpus:
-    sources, targets = read_lines(corpus.source), read_lines(corpus.target)
-    if len(sources) != len(targets):
-        message = (
-            f"{corpus.source} has {len(sources)} lines and {corpus.target} has {len(targets)};"
-            " line N of one must translate line N of the other"
-        )
-        if sources and targets:
-            message += f". Judging by the lengths of the lines, they part near line {_slip_line(sources, targets)}"
-        raise InputError(message)
-    return ParallelCorpus(f"{corpus.source}, {corpus.target}", sources, targets, corpus.weight)
+def _text_pairs(corpus: TextCorpus) -> Iterator[PairChunk]:
+    sources, targets = stream_lines(corpus.source), stream_lines(corpus.target)
+    while True:
+        chunk = PairChunk(list(islice(sources, _CHUNK_LINES)), list(islice(targets, _CHUNK_LINES)))
+        if len(chunk.sources) != len(chunk.targets):
+            raise InputError(unequal_message(corpus.source, corpus.target))
+        if not chunk.sources:
+            return
+        yield chunk
 
 
-def _slip_line(sources: list[str], targets: list[str]) -> int:
+def unequal_message(source: Path, target: Path) -> str:
+    """For two files of unlike numbers of lines, which are read again, for the lengths alone."""
+    sources, targets = _line_lengths(source), _line_lengths(target)
+    message = (
+        f"{source} has {len(sources)} lines and {target} has {len(targets)};"
+        " line N of one must translate line N of the other"
+    )
+    if len(sources) and len(targets):
+        message += f". Judging by the lengths of the lines, they part near line {_slip_line(sources, targets)}"
+    return message
+
+
+def _line_lengths(path: Path) -> NDArray[np.int32]:
+    return np.fromiter(map(len, stream_lines(path)), dtype=np.int32)
+
+
+def _slip_line(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> int:
     """The likeliest line (from 1) at which the longer list has its surplus lines.
 
     Until there line i should pair with line i, and from there with line i + surplus; the place is chosen where the
     lengths of the paired lines agree best, with the difference of their logarithms as the cost.
     """
     shorter, longer = sorted(
-        (np.log1p([len(line) for line in lines]) for lines in (sources, targets)), key=lambda lengths: int(lengths.size)
+        (np.log1p(lengths) for lengths in (source_lengths, target_lengths)), key=lambda lengths: int(lengths.size)
     )
     surplus = longer.size - shorter.size
     offset = longer.mean() - shorter.mean()  # one language may use more letters throughout
@@ -136,17 +108,21 @@ def _slip_line(sources: list[str], targets: list[str]) -> int:
     return int(cost.argmin()) + 1
 
 
-def _read_tsv(corpus: TsvCorpus) -> ParallelCorpus:
+def _tsv_pairs(corpus: TsvCorpus) -> Iterator[PairChunk]:
     needed = max(corpus.source_column, corpus.target_column) + 1
-    sources, targets = [], []
-    for number, line in enumerate(read_lines(corpus.path), start=1):
-        columns = line.split("\t")
-        if len(columns) < needed:
-            raise InputError(
-                f"{corpus.path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)},"
-                f" but source_column = {corpus.source_column} and target_column = {corpus.target_column},"
-                f" counted from 0, need {needed}"
-            )
-        sources.append(columns[corpus.source_column])
-        targets.append(columns[corpus.target_column])
-    return ParallelCorpus(str(corpus.path), sources, targets, corpus.weight)
+    number = 0
+    lines = stream_lines(corpus.path)
+    while chunk := list(islice(lines, _CHUNK_LINES)):
+        pairs = PairChunk([], [])
+        for line in chunk:
+            number += 1
+            columns = line.split("\t")
+            if len(columns) < needed:
+                raise InputError(
+                    f"{corpus.path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)},"
+                    f" but source_column = {corpus.source_column} and target_column = {corpus.target_column},"
+                    f" counted from 0, need {needed}"
+                )
+            pairs.sources.append(columns[corpus.source_column])
+            pairs.targets.append(columns[corpus.target_column])
+        yield pairs

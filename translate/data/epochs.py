@@ -4,41 +4,26 @@ So a run that was stopped goes on from (epoch, batch) alone, and skips what it h
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from translate.config import DataConfig
-from translate.data.batching import Batch, EncodedPair, batch_by_tokens, collate, order_by_length
+from translate.data.batching import Batch, EncodedPair, collate, cut_batches, order_by_length
 from translate.data.corpora import ParallelCorpus
+from translate.data.encoded import EncodedLines
 from translate.data.filtering import FilterReport, filter_pairs
+from translate.data.texts import JoinedText
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import InputError
 
 # What a generator is for; with the seed and the epoch it makes its seed, so that no draw disturbs another.
 _CHOICE, _ORDER, _SOURCE_SAMPLING, _TARGET_SAMPLING = range(4)
 # Lines encoded at once: the lists of Python integers that SentencePiece gives take ten times the room of the arrays.
-_CHUNK_LINES = 50_000
-
-
-class EncodedLines:
-    """The ids of many sentences in one array, 4 bytes a token, so that millions of lines fit into memory."""
-
-    def __init__(self, lines: Iterator[list[int]]) -> None:
-        ids, lengths = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int64)]
-        while chunk := list(islice(lines, _CHUNK_LINES)):
-            lengths.append(np.fromiter(map(len, chunk), dtype=np.int64, count=len(chunk)))
-            ids.append(np.fromiter(chain.from_iterable(chunk), dtype=np.int32, count=int(lengths[-1].sum())))
-        self._ids = np.concatenate(ids)
-        self.lengths: NDArray[np.int64] = np.concatenate(lengths)
-        self._ends = np.cumsum(self.lengths)
-
-    def __getitem__(self, line: int) -> list[int]:
-        end = int(self._ends[line])
-        ids: list[int] = self._ids[end - int(self.lengths[line]) : end].tolist()
-        return ids
+_CHUNK_LINES = 10_000
+# Lines for which one generator draws: with another number, a run would see other segmentations.
+_DRAWN_LINES = 50_000
 
 
 class PaddingReport(NamedTuple):
@@ -65,21 +50,29 @@ class PaddingReport(NamedTuple):
         return self.num_padding / self.num_computed
 
 
+class Plan(NamedTuple):
+    """The batches of an epoch, in flat arrays: batch n is `positions[starts[n] : ends[n]]`."""
+
+    positions: NDArray[np.int64]  # pairs, those of a batch side by side
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
 class Epoch:
     """The batches of one epoch, planned; a tensor is made when its batch is asked for."""
 
     def __init__(
         self,
-        plan: list[list[int]],
+        plan: Plan,
         sources: EncodedLines,
         targets: EncodedLines,
-        pair_numbers: NDArray[np.int64],
+        pair_numbers: NDArray[np.int64] | None,
         num_resegmented: int,
     ) -> None:
         """
         Args:
-            plan: For each batch, its pairs as positions in the three that follow.
-            pair_numbers: What each position is called in `Batch.indices`.
+            plan: Its pairs are positions in the three that follow.
+            pair_numbers: What each position is called in `Batch.indices`; None: as it is.
             num_resegmented: See the attribute.
         """
         self.plan = plan
@@ -90,23 +83,40 @@ class Epoch:
         self._pair_numbers = pair_numbers
 
     def __len__(self) -> int:
-        return len(self.plan)
+        return len(self.plan.starts)
 
     def __getitem__(self, number: int) -> Batch:
-        positions = self.plan[number]
-        pairs = [EncodedPair(self._sources[position], self._targets[position]) for position in positions]
-        return collate(pairs, [int(self._pair_numbers[position]) for position in positions])
+        positions = self.plan.positions[self.plan.starts[number] : self.plan.ends[number]]
+        numbers = positions if self._pair_numbers is None else self._pair_numbers[positions]
+        pairs = [EncodedPair(self._sources[position], self._targets[position]) for position in positions.tolist()]
+        return collate(pairs, numbers.tolist())
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """The batches in order, from number `start` on."""
         return (self[number] for number in range(start, len(self)))
 
     @property
+    def shapes(self) -> NDArray[np.int64]:
+        """Of each batch: its pairs, and the tokens of its longest source and target, special symbols counted."""
+        order = np.argsort(self.plan.starts)  # the batches as they lie in `positions`, which `reduceat` wants
+        widest = [
+            np.maximum.reduceat(side.lengths[self.plan.positions], self.plan.starts[order]) + 1
+            for side in (self._sources, self._targets)
+        ]
+        shapes = np.empty((len(self), 3), dtype=np.int64)
+        shapes[:, 0] = self.plan.ends - self.plan.starts
+        shapes[order, 1:] = np.column_stack(widest)
+        return shapes
+
+    @property
     def padding(self) -> PaddingReport:
         """Tokens and padding of the whole epoch, counted from the plan."""
-        sides = [side.lengths + 1 for side in (self._sources, self._targets)]
-        tokens = [sum(int(side[batch].sum()) for batch in self.plan) for side in sides]
-        computed = [sum(len(batch) * int(side[batch].max()) for batch in self.plan) for side in sides]
+        positions, shapes = self.plan.positions, self.shapes
+        num_pairs = len(positions)
+        tokens = [
+            int(side.lengths[positions].sum(dtype=np.int64)) + num_pairs for side in (self._sources, self._targets)
+        ]
+        computed = [int((shapes[:, 0] * shapes[:, side]).sum()) for side in (1, 2)]
         return PaddingReport(tokens[0], tokens[1], computed[0] - tokens[0], computed[1] - tokens[1])
 
 
@@ -141,11 +151,17 @@ class TrainingBatches:
         self._seed = seed
         self._weights = [corpus.weight for corpus in corpora]
         self._texts = (
-            list(chain.from_iterable(corpus.sources for corpus in corpora)),
-            list(chain.from_iterable(corpus.targets for corpus in corpora)),
+            JoinedText(corpus.sources for corpus in corpora),
+            JoinedText(corpus.targets for corpus in corpora),
         )
-        self._sources = EncodedLines(_encode(self._texts[0], tokenizers.source, num_threads))
-        self._targets = EncodedLines(_encode(self._texts[1], tokenizers.target, num_threads))
+        self._sources, self._targets = (
+            EncodedLines(
+                _encode(texts, tokenizer, num_threads),
+                vocab_size=tokenizer.vocab_size,
+                content="the token ids of the training corpora",
+            )
+            for texts, tokenizer in zip(self._texts, tokenizers[:2], strict=True)
+        )
         self._kept: list[NDArray[np.int64]] = []  # for each corpus, pair numbers
         reports: list[FilterReport] = []
         first = 0
@@ -171,24 +187,27 @@ class TrainingBatches:
         `Batch.indices` counts the pairs of all corpora one after the other, from 0, before filtering.
         """
         chosen = self._choose_pairs(number)
-        if self._subword_sampling is None:
-            sources, targets, num_resegmented = self._sources, self._targets, 0
-            numbers, positions = np.arange(len(sources.lengths)), chosen
-        else:
-            sources, targets, num_resegmented = self._draw_segmentations(chosen, epoch=number)
-            numbers, positions = chosen, np.arange(len(chosen))
         generator = self._generator(number, _ORDER)
+        if self._subword_sampling is None:
+            plan = self._plan(self._sources, self._targets, chosen, generator)
+            return Epoch(plan, self._sources, self._targets, None, 0)
+        sources, targets, num_resegmented = self._draw_segmentations(chosen, epoch=number)
+        plan = self._plan(sources, targets, np.arange(len(chosen)), generator)
+        return Epoch(plan, sources, targets, chosen, num_resegmented)
+
+    def _plan(
+        self,
+        sources: EncodedLines,
+        targets: EncodedLines,
+        positions: NDArray[np.int64],
+        generator: np.random.Generator,
+    ) -> Plan:
         # Specials counted: the source ends in EOS, the target has BOS before or EOS behind.
-        source_lengths, target_lengths = sources.lengths + 1, targets.lengths + 1
-        order = order_by_length(source_lengths[positions], target_lengths[positions], generator=generator)
-        plan = batch_by_tokens(
-            source_lengths.tolist(),
-            target_lengths.tolist(),
-            order=positions[order].tolist(),
-            max_tokens=self._batch_tokens,
-        )
-        shuffled = [plan[batch] for batch in generator.permutation(len(plan))]
-        return Epoch(shuffled, sources, targets, numbers, num_resegmented)
+        source_lengths, target_lengths = sources.lengths[positions] + 1, targets.lengths[positions] + 1
+        order = order_by_length(source_lengths, target_lengths, generator=generator)
+        borders = cut_batches(np.maximum(source_lengths, target_lengths)[order], max_tokens=self._batch_tokens)
+        shuffle = generator.permutation(len(borders) - 1)
+        return Plan(positions[order], borders[:-1][shuffle], borders[1:][shuffle])
 
     def _choose_pairs(self, epoch: int) -> NDArray[np.int64]:
         """Each pair as often as its corpus's weight says; of a fraction, a random share without repetition."""
@@ -211,24 +230,30 @@ class TrainingBatches:
         Returns:
             Sources and targets, in the order of `chosen`, and the number of pairs that keep the usual segmentation.
         """
-        sources = EncodedLines(self._sample(chosen, side=0, epoch=epoch))
-        targets = EncodedLines(self._sample(chosen, side=1, epoch=epoch))
+        sources, targets = (
+            EncodedLines(
+                self._sample(chosen, side=side, epoch=epoch),
+                vocab_size=usual.vocab_size,
+                content=f"the segmentations drawn for epoch {epoch + 1}",
+            )
+            for side, usual in ((0, self._sources), (1, self._targets))
+        )
         max_source = min(self._limits.max_source_tokens, self._batch_tokens - 1)
         max_target = min(self._limits.max_target_tokens, self._batch_tokens - 1)
         too_long = (sources.lengths > max_source) | (targets.lengths > max_target)
         if too_long.any():
-            sources = _replaced(sources, self._sources, chosen, too_long)
-            targets = _replaced(targets, self._targets, chosen, too_long)
+            sources = sources.replaced(too_long, by=self._sources, lines=chosen)
+            targets = targets.replaced(too_long, by=self._targets, lines=chosen)
         return sources, targets, int(too_long.sum())
 
-    def _sample(self, chosen: NDArray[np.int64], *, side: Literal[0, 1], epoch: int) -> Iterator[list[int]]:
+    def _sample(self, chosen: NDArray[np.int64], *, side: int, epoch: int) -> Iterator[list[int]]:
         assert self._subword_sampling is not None
         texts = self._texts[side]
         tokenizer = self._tokenizers.source if side == 0 else self._tokenizers.target
         purpose = _SOURCE_SAMPLING if side == 0 else _TARGET_SAMPLING
-        for first in range(0, len(chosen), _CHUNK_LINES):
-            seed = int(self._generator(epoch, purpose, first // _CHUNK_LINES).integers(2**63))
-            lines = [texts[pair] for pair in chosen[first : first + _CHUNK_LINES]]
+        for first in range(0, len(chosen), _DRAWN_LINES):
+            seed = int(self._generator(epoch, purpose, first // _DRAWN_LINES).integers(2**63))
+            lines = [texts[pair] for pair in chosen[first : first + _DRAWN_LINES].tolist()]
             yield from tokenizer.sample_lines(lines, amount=self._subword_sampling, seed=seed)
 
     def _generator(self, epoch: int, purpose: int, part: int = 0) -> np.random.Generator:
@@ -236,8 +261,8 @@ class TrainingBatches:
 
     def _refuse_unusable(self, corpora: Sequence[ParallelCorpus]) -> None:
         if self.num_pairs == 0:
-            lines = [line for report in self.filter_reports for line in report.lines()]
-            raise InputError("\n".join(["data.train: no sentence pair is left to train on", *lines]))
+            lines = [line.strip() for report in self.filter_reports for line in report.lines()]
+            raise InputError(f"data.train: no sentence pair is left to train on: {'; '.join(lines)}")
         kept = np.concatenate(self._kept)
         longest = np.maximum(self._sources.lengths[kept], self._targets.lengths[kept]) + 1
         if longest.max() > self._batch_tokens:
@@ -254,15 +279,6 @@ class TrainingBatches:
             )
 
 
-def _encode(lines: list[str], tokenizer: Tokenizer, num_threads: int) -> Iterator[list[int]]:
-    for first in range(0, len(lines), _CHUNK_LINES):
-        yield from tokenizer.encode_lines(lines[first : first + _CHUNK_LINES], num_threads=num_threads)
-
-
-def _replaced(
-    drawn: EncodedLines, usual: EncodedLines, chosen: NDArray[np.int64], where: NDArray[np.bool_]
-) -> EncodedLines:
-    return EncodedLines(
-        usual[pair] if use_usual else drawn[position]
-        for position, (pair, use_usual) in enumerate(zip(chosen.tolist(), where.tolist(), strict=True))
-    )
+def _encode(texts: Sequence[str], tokenizer: Tokenizer, num_threads: int) -> Iterator[list[int]]:
+    for first in range(0, len(texts), _CHUNK_LINES):
+        yield from tokenizer.encode_lines(texts[first : first + _CHUNK_LINES], num_threads=num_threads)

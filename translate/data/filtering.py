@@ -47,7 +47,11 @@ class FilteredPairs(NamedTuple):
 
 
 def filter_pairs(
-    source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64], *, limits: DataConfig, name: str
+    source_lengths: NDArray[np.signedinteger],
+    target_lengths: NDArray[np.signedinteger],
+    *,
+    limits: DataConfig,
+    name: str,
 ) -> FilteredPairs:
     """Applies the limits of the config to one corpus.
 

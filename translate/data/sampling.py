@@ -16,7 +16,9 @@ import sentencepiece
 _SPACE = "▁"
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character costs this much more than the least likely piece
 _DRAWS_AT_ONCE = 8192
+# A remembered word takes some 300 bytes (BPE), and a character of one 450 (unigram): at most 150 and 180 MB.
 _MAX_REMEMBERED_WORDS = 500_000
+_MAX_REMEMBERED_CHARACTERS = 400_000
 _NEVER = 2**62  # merges to wait for the next that is dropped
 
 
@@ -59,6 +61,7 @@ class SubwordSampler:
         self._merges: dict[str, _Merges] = {}
         self._lattices: dict[str, list[list[_Edge]]] = {}
         self._lattice_alpha = math.nan
+        self._num_lattice_characters = 0
 
     def sample(self, lines: list[str], *, amount: float, seed: int) -> list[list[int]]:
         """One segmentation of each line.
@@ -104,8 +107,6 @@ class SubwordSampler:
     # BPE
 
     def _sample_merges(self, texts: list[str], *, dropout: float, generator: np.random.Generator) -> list[list[int]]:
-        if len(self._merges) > _MAX_REMEMBERED_WORDS:
-            self._merges.clear()
         # Instead of a coin for each merge: how many merges until the next one that is dropped. Most words have none.
         waits = _waiting_times(dropout, generator)
         wait = next(waits)
@@ -115,6 +116,8 @@ class SubwordSampler:
             for word in self._words(text):
                 usual = self._merges.get(word)
                 if usual is None:
+                    if len(self._merges) >= _MAX_REMEMBERED_WORDS:
+                        self._merges.clear()
                     pieces, num_merges, _ = self._merge(word, _NEVER, waits)
                     usual = self._merges[word] = _Merges(self._ids_of(pieces), num_merges)
                 if usual.num_merges < wait:
@@ -165,8 +168,8 @@ class SubwordSampler:
     # Unigram
 
     def _sample_lattices(self, texts: list[str], *, alpha: float, generator: np.random.Generator) -> list[list[int]]:
-        if alpha != self._lattice_alpha or len(self._lattices) > _MAX_REMEMBERED_WORDS:
-            self._lattices.clear()
+        if alpha != self._lattice_alpha:
+            self._forget_lattices()
             self._lattice_alpha = alpha
         uniforms = _uniforms(generator)
         drawn = []
@@ -175,7 +178,10 @@ class SubwordSampler:
             for word in self._words(text):
                 lattice = self._lattices.get(word)
                 if lattice is None:
+                    if self._num_lattice_characters > _MAX_REMEMBERED_CHARACTERS:
+                        self._forget_lattices()
                     lattice = self._lattices[word] = self._lattice(word, alpha)
+                    self._num_lattice_characters += len(word)
                 end = len(word)
                 backwards = []
                 while end > 0:
@@ -192,6 +198,10 @@ class SubwordSampler:
                         ids += piece_ids
             drawn.append(ids)
         return drawn
+
+    def _forget_lattices(self) -> None:
+        self._lattices.clear()
+        self._num_lattice_characters = 0
 
     def _lattice(self, word: str, alpha: float) -> list[list[_Edge]]:
         """For each position, the edges that end there, with the probability of each given that a path passes there."""

@@ -1,48 +1,55 @@
-"""Tables with named columns, local or from the Hugging Face Hub, through `datasets`: one way from a table to two lists.
+"""Tables with named columns, local or from the Hugging Face Hub: one way, through `datasets`, from a table to pairs.
 
 `datasets` is imported where it is used, because it takes most of a second and a corpus of plain text does not need it.
 """
 
 import glob
-import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from translate.config import HubCorpus, TableCorpus
+from translate.data.lines import require_file, require_unchanged
+from translate.data.rows import check_csv, check_json_lines
+from translate.data.texts import PairChunk, StoredPairs, store_pairs
 from translate.errors import InputError
 
-if TYPE_CHECKING:
-    import datasets
+_CHUNK_ROWS = 1000
 
 
-def read_table_columns(corpus: TableCorpus) -> tuple[list[str], list[str]]:
-    """Source and target sentences of a local JSON, CSV or Parquet file.
+def read_table(corpus: TableCorpus) -> StoredPairs:
+    """The pairs of a local JSON, CSV or Parquet file.
 
     Every cell of a CSV file is text as it stands: `null`, `NA` and `007` are neither missing nor numbers.
 
     Raises:
         InputError: The file cannot be read, has no such column, or a cell that is not text.
     """
-    if not corpus.path.is_file():
-        raise InputError(f"{corpus.path}: no such file")
-    if corpus.path.stat().st_size == 0:
-        raise InputError(f"{corpus.path}: the file is empty")
-    # The Arrow copy that `datasets` makes lives as long as this call: no stale cache, and no disk filled unasked.
-    with _quiet_datasets() as datasets, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
-        try:
-            options = _csv_options(corpus) if corpus.kind == "csv" else {}
-            table = datasets.load_dataset(
-                corpus.kind, data_files=glob.escape(str(corpus.path)), split="train", cache_dir=cache, **options
+    path = corpus.path
+    require_file(path)
+    options: dict[str, Any] = {}
+    with require_unchanged(path):
+        if path.stat().st_size == 0:
+            raise InputError(f"{path}: the file is empty")
+        if corpus.kind == "json":
+            check_json_lines(path, (corpus.source_column, corpus.target_column))
+        elif corpus.kind == "csv":
+            # A converter for every column, also those not asked for: types are guessed anew for each chunk.
+            options = {"converters": dict.fromkeys(check_csv(path), str), "na_filter": False, "index_col": False}
+
+        def load(datasets: Any) -> Iterable[Any]:
+            # As a stream: `datasets` makes no copy of its own, which could be stale or fill a disk.
+            rows = datasets.load_dataset(
+                corpus.kind, data_files=glob.escape(str(path)), split="train", streaming=True, **options
             )
-        except Exception as error:  # `datasets` lets through whatever its readers raise
-            raise InputError(f"{corpus.path}: cannot be read as {corpus.kind} ({_innermost(error)})") from error
-        return _two_columns(table, corpus.source_column, corpus.target_column, name=str(corpus.path))
+            return rows.with_format("arrow").iter(batch_size=_CHUNK_ROWS)
+
+        return _store(load, corpus, name=str(path), failure=f"{path}: cannot be read as {corpus.kind} (%s)")
 
 
-def read_hub_columns(corpus: HubCorpus) -> tuple[list[str], list[str]]:
-    """Source and target sentences of a data set of the Hub, downloaded once into the user's cache.
+def read_hub(corpus: HubCorpus) -> StoredPairs:
+    """The pairs of a data set of the Hub, downloaded once into the user's cache.
 
     Raises:
         InputError: The data set cannot be loaded, has no such column, or a cell that is not text.
@@ -51,43 +58,69 @@ def read_hub_columns(corpus: HubCorpus) -> tuple[list[str], list[str]]:
     details += [f"subset {corpus.subset}"] if corpus.subset is not None else []
     details += [f"revision {corpus.revision}"] if corpus.revision is not None else []
     name = f"{corpus.dataset} ({', '.join(details)})"
+
+    def load(datasets: Any) -> Iterable[Any]:
+        rows = datasets.load_dataset(corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision)
+        return rows.with_format("arrow").iter(batch_size=_CHUNK_ROWS)
+
+    failure = (
+        f"{name} could not be loaded from the Hugging Face Hub (%s); check the network and the names,"
+        " or download the data and give them as kind text, tsv, json, csv or parquet"
+    )
+    return _store(load, corpus, name=name, failure=failure)
+
+
+def _store(
+    load: Callable[[Any], Iterable[Any]], corpus: TableCorpus | HubCorpus, *, name: str, failure: str
+) -> StoredPairs:
+    """The two columns of a table that comes in parts.
+
+    Args:
+        load: Given the module `datasets`, begins to read the table, as Arrow tables one below the other.
+        failure: The error if that fails, with `%s` for the reason.
+    """
     with _quiet_datasets() as datasets:
-        try:
-            table = datasets.load_dataset(corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision)
-        except Exception as error:  # network, authentication, names, builders: each library has its own
-            raise InputError(
-                f"{name} could not be loaded from the Hugging Face Hub ({_innermost(error)}); check the network and the"
-                " names, or download the data and give them as kind text, tsv, json, csv or parquet"
-            ) from error
-        return _two_columns(table, corpus.source_column, corpus.target_column, name=name)
+
+        def tables() -> Iterator[Any]:
+            try:
+                yield from load(datasets)
+            except Exception as error:  # `datasets` lets through whatever its readers and the network raise
+                raise InputError(failure.replace("%s", _innermost(error))) from error
+
+        return store_pairs(_pairs(tables(), corpus, name=name), name=name)
 
 
-def _two_columns(
-    table: "datasets.Dataset", source_column: str, target_column: str, *, name: str
-) -> tuple[list[str], list[str]]:
-    flat = table.flatten()  # {"translation": {"de": ...}} becomes a column "translation.de"
-    for key, column in (("source_column", source_column), ("target_column", target_column)):
-        if column not in flat.column_names:
-            existing = ", ".join(flat.column_names)
-            raise InputError(f"{name}: {key} = {column!r} does not exist; the columns are {existing}")
-    return _text_column(flat, source_column, name=name), _text_column(flat, target_column, name=name)
+def _pairs(tables: Iterable[Any], corpus: TableCorpus | HubCorpus, *, name: str) -> Iterator[PairChunk]:
+    num_rows = 0
+    for table in tables:
+        while any(str(column.type).startswith("struct<") for column in table.columns):
+            table = table.flatten()  # {"translation": {"de": ...}} becomes a column "translation.de"
+        for key, column in (("source_column", corpus.source_column), ("target_column", corpus.target_column)):
+            if column not in table.column_names:
+                existing = ", ".join(table.column_names)
+                raise InputError(f"{name}: {key} = {column!r} does not exist; the columns are {existing}")
+        sources, targets = (
+            _text(table, column, name=name, num_before=num_rows)
+            for column in (corpus.source_column, corpus.target_column)
+        )
+        yield PairChunk(sources, targets)
+        num_rows += len(sources)
 
 
-def _text_column(table: "datasets.Dataset", column: str, *, name: str) -> list[str]:
-    values: list[Any] = list(table[column][:])
-    for row, value in enumerate(values, start=1):
+def _text(table: Any, column: str, *, name: str, num_before: int) -> list[str]:
+    """The cells of a column, all of them text; `num_before` rows came before."""
+    try:
+        values: list[Any] = table[column].to_pylist()
+    except UnicodeDecodeError as error:
+        rows = f"rows {num_before + 1} to {num_before + len(table)}"
+        raise InputError(
+            f"{name}: {rows}: column {column!r} has text that is not UTF-8; is the file damaged?"
+        ) from error
+    for row, value in enumerate(values, start=num_before + 1):
         if not isinstance(value, str):
             what = "is null" if value is None else f"is {value!r}, of type {type(value).__name__},"
             raise InputError(f"{name}: row {row} of column {column!r} {what} where text is needed")
     return values
-
-
-def _csv_options(corpus: TableCorpus) -> dict[str, Any]:
-    import pandas
-
-    # A converter for every column, also those not asked for: guessed types may differ between chunks and then fail.
-    header = pandas.read_csv(corpus.path, nrows=0, index_col=False)
-    return {"converters": {column: str for column in header.columns}, "na_filter": False, "index_col": False}
 
 
 @contextmanager
@@ -116,4 +149,5 @@ def _innermost(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    reason = "".join(character if character.isprintable() else "?" for character in lines[0]) if lines else ""
+    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__

@@ -98,13 +98,14 @@ class Tokenizer:
             InputError: A subword or number that is not of this vocabulary.
         """
         if all(token.isdecimal() for token in tokens):
-            ids = [int(token) for token in tokens]
+            # Python reads no number of thousands of digits.
+            ids = [int(token) if len(token) < 20 else self.vocab_size for token in tokens]
         else:
             ids = [int(self._processor.piece_to_id(token)) for token in tokens]
         for token, token_id in zip(tokens, ids, strict=True):
             is_unknown = token_id == UNK_ID and token not in (str(UNK_ID), self.pieces([UNK_ID])[0])
             if is_unknown or token_id >= self.vocab_size:
-                raise InputError(f"{self._name}: {token!r} is not in its vocabulary of {self.vocab_size} subwords")
+                raise InputError(f"{self._name}: {token[:40]!r} is not in its vocabulary of {self.vocab_size} subwords")
         return ids
 
     def num_unknown(self, ids: Sequence[int]) -> int:

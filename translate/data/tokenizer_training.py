@@ -1,8 +1,11 @@
 """Where tokenizers come from: trained on the corpus, or given ready. The same text and config give the same bytes."""
 
+import contextlib
+import ctypes
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import sentencepiece
 
@@ -14,6 +17,8 @@ from translate.errors import InputError
 _TRAINER_THREADS = 4
 # SentencePiece leaves out longer lines without a word; its own default is 4192 bytes.
 _MAX_LINE_BYTES = 2**30
+# Longer lines are trained on in parts, cut at spaces: a long line that occurs twice takes unigram's trainer minutes.
+_PART_CHARACTERS = 4000
 
 
 def prepare_tokenizers(config: TokenizerConfig, source_lines: Sequence[str], target_lines: Sequence[str]) -> Tokenizers:
@@ -26,14 +31,13 @@ def prepare_tokenizers(config: TokenizerConfig, source_lines: Sequence[str], tar
         source = read_tokenizer(config.source_model)
         target = read_tokenizer(config.target_model) if config.target_model is not None else source
         return Tokenizers(source, target, config.vocabulary)
-    source_lines = _evenly_spaced(source_lines, config.max_training_lines)
-    target_lines = _evenly_spaced(target_lines, config.max_training_lines)
+    sources, targets = (_evenly_spaced(lines, config.max_training_lines) for lines in (source_lines, target_lines))
     if config.vocabulary == "joint":
-        tokenizer = train_tokenizer([*source_lines, *target_lines], config, text_name="the training text")
+        tokenizer = train_tokenizer(chain(sources, targets), config, text_name="the training text")
         return Tokenizers(tokenizer, tokenizer, "joint")
     return Tokenizers(
-        train_tokenizer(source_lines, config, text_name="the source side of the training text"),
-        train_tokenizer(target_lines, config, text_name="the target side of the training text"),
+        train_tokenizer(sources, config, text_name="the source side of the training text"),
+        train_tokenizer(targets, config, text_name="the target side of the training text"),
         "separate",
     )
 
@@ -53,7 +57,7 @@ def train_tokenizer(
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=(part for line in lines for part in _parts(line)),
             model_writer=model,
             model_type=config.type,
             vocab_size=config.vocab_size,
@@ -70,7 +74,14 @@ def train_tokenizer(
         )
     except RuntimeError as error:
         raise InputError(_training_failure(str(error), config, text_name)) from error
+    _give_back_freed_memory()
     return Tokenizer(model.getvalue())
+
+
+def _give_back_freed_memory() -> None:
+    """Millions of sentences that the trainer held and has freed: glibc keeps them for the process, if not told."""
+    with contextlib.suppress(OSError, TypeError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> str:
@@ -92,7 +103,18 @@ def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> 
     return f"tokenizer: SentencePiece could not be trained on {text_name}: {message}"
 
 
-def _evenly_spaced(lines: Sequence[str], max_lines: int) -> Sequence[str]:
+def _parts(line: str) -> Iterator[str]:
+    start = 0
+    while len(line) - start > _PART_CHARACTERS:
+        space = line.rfind(" ", start + 1, start + _PART_CHARACTERS)
+        end = space if space > 0 else start + _PART_CHARACTERS
+        yield line[start:end]
+        start = end
+    yield line[start:]
+
+
+def _evenly_spaced(lines: Sequence[str], max_lines: int) -> Iterator[str]:
+    """At most so many lines, one by one: the trainer keeps its own copy."""
     if len(lines) <= max_lines:
-        return lines
-    return [lines[number * len(lines) // max_lines] for number in range(max_lines)]
+        return iter(lines)
+    return (lines[number * len(lines) // max_lines] for number in range(max_lines))

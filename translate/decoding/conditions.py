@@ -10,7 +10,8 @@ _WORDS = {
     "length_ratio": "far longer or shorter than their source",
     "unspellable": "with characters that the vocabulary cannot spell",
     "unmet": "without a required phrase",
-    "source_truncated": "sources cut to the model's positions",
+    "split": "too long and translated in pieces",
+    "source_truncated": "too long and cut",
 }
 
 
@@ -21,6 +22,7 @@ class ConditionCounts:
     lines: int = 0
     empty: int = 0  # translations without text, those of empty lines too
     truncated: int = 0  # the search reached the maximum length
+    split: int = 0  # the source was longer than the limit
     source_truncated: int = 0
     repetitive: int = 0
     length_ratio: int = 0

@@ -49,7 +49,7 @@ def load_translator(
     """
     loaded = load_run(run, checkpoint=checkpoint)
     values = {f"decoding.{key}": value for key, value in (options or {}).items()}
-    config = override_config(loaded.config, values).decoding
+    config = override_config(loaded.config, values).decoding_settings()
     others = [_load_other(path, loaded, config, checkpoint=checkpoint) for path in ensemble]
     amateur = None if contrast is None else _load_other(contrast, loaded, config, checkpoint=checkpoint)
     translator = Translator(

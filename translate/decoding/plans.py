@@ -43,9 +43,11 @@ class Line(NamedTuple):
     """A line as search needs it."""
 
     number: int  # in the whole input; it seeds sampling
+    piece: int  # of a line that was split; it seeds sampling too
     source_ids: list[int]  # without special symbols
     prefix: list[int]  # ids that the translation begins with
-    required: list[list[int]]  # phrases that it contains
+    phrases: tuple[str, ...]  # that it contains
+    required: list[list[int]]  # the same as ids
 
 
 def build_plan(
@@ -113,7 +115,7 @@ def _build_choose(config: DecodingConfig, lines: Sequence[Line], words: WordTabl
         phrases = [line.required for line in lines]
         return RequiredPhrases(phrases, begins_word=words.begins_word, end_id=EOS_ID, device=device)
     if config.search == "sample":
-        numbers = torch.tensor([line.number for line in lines], device=device)
+        numbers = torch.tensor([line.number + (line.piece << 32) for line in lines], device=device)
         return TokenSampler(
             temperature=config.temperature,
             top_k=config.top_k,

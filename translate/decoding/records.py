@@ -3,13 +3,14 @@
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
-from translate.decoding.alignment import align_words, format_pharaoh
+from translate.data.batching import EncodedPair
+from translate.decoding.alignment import Link, align_words, format_pharaoh
 from translate.decoding.forced import Forced
 from translate.decoding.requests import Translation
 from translate.decoding.translator import Translator
+from translate.decoding.windows import read_windows
 from translate.decoding.words import group_words, word_confidences
 
 
@@ -25,11 +26,16 @@ def align_translations(translator: Translator, translations: Iterable[Translatio
 
     Reads no further ahead than the translator does.
     """
-    remaining = iter(translations)
-    while window := list(islice(remaining, translator.config.look_ahead_lines)):
-        forced = translator.force([each.source for each in window], [each.ids for each in window])
-        for translation, each in zip(window, forced, strict=True):
-            yield AlignedTranslation(translation, _alignment(translator, translation, each))
+    for window in read_windows(
+        translations,
+        max_items=translator.config.look_ahead_lines,
+        count_characters=lambda translation: len(translation.source),
+    ):
+        parts = [part for translation in window for part in translation.parts]
+        pairs = [EncodedPair(list(part.source_ids), list(part.ids)) for part in parts]
+        forced = iter(translator.force(pairs))
+        for translation in window:
+            yield AlignedTranslation(translation, _alignment(translator, translation.parts, forced))
 
 
 def describe(aligned: AlignedTranslation, translator: Translator, *, number: int) -> dict[str, Any]:
@@ -38,32 +44,40 @@ def describe(aligned: AlignedTranslation, translator: Translator, *, number: int
     Returns:
         In JSON's types: `line` from 1, `source`, `translation`, `tokens`, `log_prob` in nats, `score` (what the search
         ranked it by), `token_log_probs` (with the end symbol's, if the search came to it), `words` with their
-        probability and the geometric mean over their tokens, `alignment`, `flags`, and `n_best` behind the first.
+        probability and the geometric mean over their tokens, `alignment`, `flags`, `unmet`, and `n_best` behind the
+        first. Of a source that was split, `pieces` has what was translated by itself; its tokens' log-probabilities
+        have the end symbol of each piece among them, and `log_prob` and `score` are sums over the pieces.
     """
     translation = aligned.translation
-    pieces = translator.tokenizers.target.pieces(translation.ids)
-    confidence = word_confidences(pieces, translation.token_log_probs)
+    target = translator.tokenizers.target
+    words = [
+        word
+        for part in translation.parts
+        for word in word_confidences(target.pieces(part.ids), part.token_log_probs).words
+    ]
     return {
         "line": number,
         "source": translation.source,
         "source_tokens": translator.tokenizers.source.pieces(translation.source_ids),
         "translation": translation.text,
-        "tokens": pieces,
+        "tokens": target.pieces(translation.ids),
         "log_prob": translation.log_prob,
         "score": translation.score,
         "token_log_probs": list(translation.token_log_probs),
         "words": [
             {"text": word.text, "probability": word.probability, "mean_probability": word.mean_probability}
-            for word in confidence.words
+            for word in words
         ],
         "alignment": aligned.alignment,
         "flags": sorted(translation.flags),
         "unmet": list(translation.unmet),
-        "n_best": [
-            {"translation": other.text, "log_prob": other.log_prob, "score": other.score}
-            for other in translation.alternatives
-        ],
+        "pieces": [{"source": piece.source} | _summary(piece) for piece in translation.pieces],
+        "n_best": [_summary(other) for other in translation.alternatives],
     }
+
+
+def _summary(translation: Translation) -> dict[str, Any]:
+    return {"translation": translation.text, "log_prob": translation.log_prob, "score": translation.score}
 
 
 def moses_n_best(translation: Translation, *, number: int) -> Iterator[str]:
@@ -72,14 +86,23 @@ def moses_n_best(translation: Translation, *, number: int) -> Iterator[str]:
         yield f"{number} ||| {each.text} ||| log_prob= {each.log_prob:.6f} ||| {each.score:.6f}"
 
 
-def _alignment(translator: Translator, translation: Translation, forced: Forced) -> str:
-    if not translation.ids or not translation.source_ids:
-        return ""
-    links = align_words(
-        forced.attention,
-        source_words=_word_positions(translator.tokenizers.source.pieces(translation.source_ids)),
-        target_words=_word_positions(translator.tokenizers.target.pieces(translation.ids)),
-    )
+def _alignment(translator: Translator, parts: Sequence[Translation], forced: Iterator[Forced]) -> str:
+    """The links of a line, its words counted through all that was translated by itself."""
+    links: list[Link] = []
+    source_offset = target_offset = 0
+    is_inside_word = False
+    for part in parts:
+        attention = next(forced).attention
+        source_words = _word_positions(translator.tokenizers.source.pieces(part.source_ids))
+        target_words = _word_positions(translator.tokenizers.target.pieces(part.ids))
+        if is_inside_word and source_words and not part.source[:1].isspace():
+            source_offset -= 1  # the piece before ends with the beginning of this one's first word
+        if source_words and target_words:
+            found = align_words(attention, source_words=source_words, target_words=target_words)
+            links += [Link(source + source_offset, target + target_offset) for source, target in found]
+        source_offset += len(source_words)
+        target_offset += len(target_words)
+        is_inside_word = bool(source_words) and not part.source[-1:].isspace()
     return format_pharaoh(links)
 
 
@@ -91,8 +114,17 @@ def _word_positions(pieces: Sequence[str]) -> list[list[int]]:
 class CorpusScore:
     """Sums over the pairs that were scored so far."""
 
+    lines: int = 0
     tokens: int = 0  # end symbols included
     log_prob: float = 0.0  # nats
+    cut: int = 0  # pairs of which a side was longer than its limit
+
+    def add(self, other: "CorpusScore") -> None:
+        """Add another sum to this one."""
+        self.lines += other.lines
+        self.tokens += other.tokens
+        self.log_prob += other.log_prob
+        self.cut += other.cut
 
     @property
     def perplexity(self) -> float:
@@ -101,33 +133,36 @@ class CorpusScore:
 
 
 def describe_scores(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str], total: CorpusScore
+    translator: Translator, pairs: Iterable[tuple[str, str]], total: CorpusScore
 ) -> Iterator[dict[str, Any]]:
-    """A record for each given translation: what the model thinks of it.
+    """A record for each given translation: what the model thinks of it. Reads no more than a window ahead.
 
     Args:
+        pairs: Sources and their translations.
         total: Gets the sums.
 
     Returns:
         In JSON's types: `line` from 1, `source`, `target`, `tokens`, `log_prob` in nats with the end symbol, `score`
-        (log_prob divided by the length penalty), `perplexity` by token, and `token_log_probs`.
+        (log_prob divided by the length penalty), `perplexity` by token, `token_log_probs`, and `flags`:
+        source_truncated and target_truncated.
     """
-    step = translator.config.look_ahead_lines
-    for begin in range(0, len(sources), step):
-        window = slice(begin, begin + step)
-        ids = [translator.tokenizers.target.encode(target) for target in targets[window]]
-        scores = translator.score(sources[window], ids)
-        for number, (each, score) in enumerate(zip(ids, scores, strict=True), start=begin):
-            pair = CorpusScore(len(score.token_log_probs), score.log_prob)
-            total.tokens += pair.tokens
-            total.log_prob += pair.log_prob
+    target = translator.tokenizers.target
+    for window in read_windows(
+        pairs, max_items=translator.config.look_ahead_lines, count_characters=lambda pair: len(pair[0]) + len(pair[1])
+    ):
+        ids = [target.encode(translation) for _, translation in window]
+        scores = translator.score([source for source, _ in window], ids, first_number=total.lines)
+        for (source, translation), score in zip(window, scores, strict=True):
+            pair = CorpusScore(1, len(score.token_log_probs), score.log_prob, int(bool(score.flags)))
+            total.add(pair)
             yield {
-                "line": number + 1,
-                "source": sources[number],
-                "target": targets[number],
-                "tokens": translator.tokenizers.target.pieces(each),
+                "line": total.lines,
+                "source": source,
+                "target": translation,
+                "tokens": target.pieces(score.ids),
                 "log_prob": score.log_prob,
                 "score": score.score,
                 "perplexity": pair.perplexity,
                 "token_log_probs": score.token_log_probs,
+                "flags": sorted(score.flags),
             }

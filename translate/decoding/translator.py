@@ -1,10 +1,9 @@
 """Text in, text out: lines are encoded, searched longest first, decoded, and given back in their order."""
 
+import functools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, islice
-from typing import NamedTuple
+from itertools import chain
 
 import torch
 
@@ -16,22 +15,18 @@ from translate.decoding.beam import Hypothesis
 from translate.decoding.combined import ALONE, Combination, build_next_token_model
 from translate.decoding.constraints import met_first, phrase_ids, unmet_phrases
 from translate.decoding.forced import Forced, force_decode
+from translate.decoding.limits import Piece, find_limit, fit_pair, fit_sources, join_translations
 from translate.decoding.mbr import choose_minimum_risk
 from translate.decoding.plans import Line, build_plan, build_word_tables
-from translate.decoding.requests import Request, Score, Translation
+from translate.decoding.requests import Request, Score, Translation, one_line
 from translate.decoding.scoring import build_scoring, maximum_lengths
 from translate.decoding.search import Sentences, search
+from translate.decoding.windows import read_windows
+from translate.decoding.workers import share_out
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 
 LINES_PER_WORKER = 8  # with fewer, one worker with all threads is as fast
-
-
-class Window(NamedTuple):
-    """Lines that are searched together."""
-
-    lines: list[Line]
-    sentences: Sentences
 
 
 class Translator:
@@ -79,6 +74,8 @@ class Translator:
         self.max_positions = min(
             (each.config.max_positions for each in models if each.config.positions == "learned"), default=None
         )
+        self.source_limit = find_limit("source", config, max_positions=self.max_positions)
+        self.target_limit = find_limit("target", config, max_positions=self.max_positions)
 
     def with_options(self, **options: object) -> "Translator":
         """The same translator with some of its settings changed.
@@ -110,87 +107,133 @@ class Translator:
         return list(translator.translate_stream(lines))
 
     def translate_stream(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
-        """The translation of each line, in order, reading no further ahead than `look_ahead_lines`."""
+        """The translation of each line, in order, reading no further ahead than `look_ahead_lines`.
+
+        Raises:
+            InputError: A source is longer than the limit, and decoding.long = error; or wishes that cannot be.
+        """
         requests = (Request(line) if isinstance(line, str) else line for line in lines)
         number = 0
-        while window := list(islice(requests, self.config.look_ahead_lines)):
+        for window in read_windows(
+            requests, max_items=self.config.look_ahead_lines, count_characters=lambda request: len(request.source)
+        ):
             yield from self._translate_window(window, first_number=number)
             number += len(window)
 
-    def score(self, sources: Sequence[str], targets: Sequence[Sequence[int]]) -> list[Score]:
+    def score(self, sources: Sequence[str], targets: Sequence[Sequence[int]], *, first_number: int = 0) -> list[Score]:
         """The log-probability of given translations, by the full forward pass: forced decoding.
 
-        A source is cut to the positions that the model has, as in translating. By the first model alone and its whole
-        vocabulary: an ensemble, a contrast or a shortlist has no say here.
+        What is longer than the limits is cut, unless decoding.long = error: a given translation cannot be split. By the
+        first model alone and its whole vocabulary: an ensemble, a contrast or a shortlist has no say here.
 
         Args:
             targets: Subwords of each translation, without the end symbol.
+            first_number: Of the first line among all, from 0, for errors.
+
+        Raises:
+            InputError: A side is longer than its limit, and decoding.long = error.
         """
+        encoded = self.tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
+        pairs = [
+            fit_pair(
+                EncodedPair(source, list(target)),
+                self.source_limit,
+                self.target_limit,
+                number=number,
+                is_error=self.config.long == "error",
+            )
+            for number, (source, target) in enumerate(zip(encoded, targets, strict=True), start=first_number)
+        ]
         scoring = build_scoring(self.config)
         scores = []
-        for forced in self.force(sources, targets):
+        for fitted, forced in zip(pairs, self.force([each.pair for each in pairs]), strict=True):
             total = sum(forced.token_log_probs)
             score = scoring.score(torch.tensor(total), torch.tensor(len(forced.token_log_probs)))
-            scores.append(Score(total, float(score), forced.token_log_probs))
+            scores.append(Score(total, float(score), forced.token_log_probs, fitted.pair.target, fitted.flags))
         return scores
 
-    def force(self, sources: Sequence[str], targets: Sequence[Sequence[int]]) -> list[Forced]:
+    def force(self, pairs: Sequence[EncodedPair]) -> list[Forced]:
         """Forced decoding: token log-probabilities, and the attention for alignments."""
-        encoded = self._encode(sources)
-        pairs = [EncodedPair(self._cut(source), list(target)) for source, target in zip(encoded, targets, strict=True)]
         return force_decode(
             self.model, pairs, max_tokens=self.config.batch_tokens, attention_layer=self.config.alignment_layer
         )
 
-    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        return self.tokenizers.source.encode_lines(lines, num_threads=torch.get_num_threads())
-
-    def _cut(self, source_ids: list[int]) -> list[int]:
-        """As much of a source as the model has positions for; the end symbol takes one."""
-        return source_ids if self.max_positions is None else source_ids[: self.max_positions - 1]
-
     def _translate_window(self, requests: list[Request], *, first_number: int) -> Iterator[Translation]:
-        encoded = self._encode([request.source for request in requests])
+        fitted = fit_sources(
+            [request.source for request in requests],
+            self.tokenizers.source,
+            self.source_limit,
+            long=self.config.long,
+            first_number=first_number,
+            num_threads=torch.get_num_threads(),
+        )
         lines = [
-            Line(
-                number=first_number + index,
-                source_ids=self._cut(ids),
-                prefix=self.tokenizers.target.encode(request.prefix),
-                required=[phrase_ids(self.tokenizers.target, phrase) for phrase in request.required],
-            )
-            for index, (request, ids) in enumerate(zip(requests, encoded, strict=True))
+            self._line(request, piece, number=number, place=place, is_split=len(pieces) > 1)
+            for number, (request, pieces) in enumerate(zip(requests, fitted, strict=True), start=first_number)
+            for place, piece in enumerate(pieces)
         ]
+        sources = [piece for pieces in fitted for piece in pieces]
         found = self._search(
-            lines, [i for i, line in enumerate(lines) if line.source_ids and not requests[i].source.isspace()]
+            lines, [i for i, piece in enumerate(sources) if piece.source_ids and not piece.source.isspace()]
         )
-        for index, (request, line) in enumerate(zip(requests, lines, strict=True)):
-            is_cut = len(line.source_ids) < len(encoded[index])
-            best, *others = [
-                self._translation(request, line, hypothesis, is_cut=is_cut)
-                for hypothesis in found.get(index, [Hypothesis([], [], 0.0, truncated=False)])
-            ]
-            yield best._replace(alternatives=tuple(others)) if others else best
+        translated = iter(
+            self._translation(piece, line, found.get(index, [Hypothesis([], [], 0.0, truncated=False)]))
+            for index, (piece, line) in enumerate(zip(sources, lines, strict=True))
+        )
+        for request, pieces in zip(requests, fitted, strict=True):
+            yield self._checked(request, join_translations(request.source, [next(translated) for _ in pieces]))
 
-    def _translation(self, request: Request, line: Line, hypothesis: Hypothesis, *, is_cut: bool) -> Translation:
-        missing = (
-            unmet_phrases(hypothesis.ids, line.required, begins_word=self.words.begins_word) if line.required else ()
+    def _line(self, request: Request, piece: Piece, *, number: int, place: int, is_split: bool) -> Line:
+        """A piece with the wishes for it."""
+        terms = () if request.terminology is None else request.terminology.matches(piece.source)
+        phrases = (*(() if is_split else request.required), *terms)
+        return Line(
+            number=number,
+            piece=place,
+            source_ids=piece.source_ids,
+            prefix=self.tokenizers.target.encode(request.prefix) if place == 0 else [],
+            phrases=phrases,
+            required=[phrase_ids(self.tokenizers.target, phrase) for phrase in phrases],
         )
-        return Translation(
-            source=request.source,
-            text=self._text(hypothesis.ids),
-            ids=hypothesis.ids,
-            log_prob=hypothesis.log_prob,
-            score=hypothesis.score,
-            truncated=hypothesis.truncated,
-            source_truncated=is_cut,
-            token_log_probs=hypothesis.token_log_probs,
-            source_ids=line.source_ids,
-            unmet=tuple(request.required[number] for number in missing),
+
+    def _translation(self, piece: Piece, line: Line, hypotheses: list[Hypothesis]) -> Translation:
+        """The best of a piece's hypotheses, the others behind it."""
+        best, *others = (
+            Translation(
+                source=piece.source,
+                text=self._text(hypothesis.ids),
+                ids=hypothesis.ids,
+                log_prob=hypothesis.log_prob,
+                score=hypothesis.score,
+                truncated=hypothesis.truncated,
+                source_truncated=piece.is_cut,
+                token_log_probs=hypothesis.token_log_probs,
+                source_ids=line.source_ids,
+                unmet=self._unmet(hypothesis.ids, line.phrases, line.required),
+            )
+            for hypothesis in hypotheses
         )
+        return best._replace(alternatives=tuple(others)) if others else best
+
+    def _checked(self, request: Request, translation: Translation) -> Translation:
+        """A translation in pieces, none of which was made to have the required phrases: which of them does it lack?"""
+        if not translation.pieces or not request.required:
+            return translation
+        required = [phrase_ids(self.tokenizers.target, phrase) for phrase in request.required]
+        best, *others = (
+            each._replace(unmet=(*each.unmet, *self._unmet(each.ids, request.required, required)))
+            for each in (translation, *translation.alternatives)
+        )
+        return best._replace(alternatives=tuple(others))
+
+    def _unmet(self, ids: list[int], phrases: Sequence[str], required: list[list[int]]) -> tuple[str, ...]:
+        """The phrases that a translation lacks."""
+        if not phrases:
+            return ()
+        return tuple(phrases[number] for number in unmet_phrases(ids, required, begins_word=self.words.begins_word))
 
     def _text(self, ids: list[int]) -> str:
-        """The text of the ids. Byte fallback can spell a line break, which would shift all lines after it."""
-        return self.tokenizers.target.decode(ids).replace("\r", " ").replace("\n", " ")
+        return one_line(self.tokenizers.target.decode(ids))
 
     def _search(self, lines: list[Line], searched: list[int]) -> dict[int, list[Hypothesis]]:
         """The wanted hypotheses of lines, by their place.
@@ -205,41 +248,14 @@ class Translator:
         sentences = Sentences(lengths.tolist(), limits.tolist())
         # Neighbours of like length pad little; and what needs the most memory comes first.
         order = sorted(searched, key=lambda index: -sentences.source_lengths[index])
-        workers = self._num_workers(len(order))
-        stop = threading.Event()
-        if workers == 1:
-            found = self._search_part(lines, sentences, order, stop, num_threads=None)
-        else:
-            num_threads = torch.get_num_threads()
-            try:
-                with ThreadPoolExecutor(workers) as executor:
-                    # Of n workers each takes every n-th line: as much work for each, and always the same.
-                    parts = [
-                        executor.submit(self._search_part, lines, sentences, order[first::workers], stop, num_threads=1)
-                        for first in range(workers)
-                    ]
-                    found = {}
-                    try:
-                        for part in parts:
-                            found |= part.result()
-                    finally:
-                        stop.set()  # before the executor waits for the others
-            finally:
-                torch.set_num_threads(num_threads)
+        search_part = functools.partial(self._search_part, lines, sentences)
+        found = share_out(order, search_part, num_workers=self._num_workers(len(order)))
         return {index: self._wanted(hypotheses, lines[index]) for index, hypotheses in found.items()}
 
     def _search_part(
-        self,
-        lines: list[Line],
-        sentences: Sentences,
-        order: list[int],
-        stop: threading.Event,
-        *,
-        num_threads: int | None,
+        self, lines: list[Line], sentences: Sentences, order: Sequence[int], stop: threading.Event
     ) -> dict[int, list[Hypothesis]]:
         """What one worker does: its sentences, one pool."""
-        if num_threads is not None:
-            torch.set_num_threads(num_threads)
         device = self.model.device
         plan = build_plan(
             self.config,
@@ -286,10 +302,7 @@ class Translator:
         if self.config.mbr == "none":
             return hypotheses[: self.config.n_best]
         if line.required:
-            lacking = [self._num_unmet(hypothesis, line) for hypothesis in hypotheses]
+            lacking = [len(self._unmet(each.ids, line.phrases, line.required)) for each in hypotheses]
             hypotheses = hypotheses[: lacking.count(lacking[0])]
         texts = [self._text(hypothesis.ids) for hypothesis in hypotheses]
         return [hypotheses[choose_minimum_risk(texts, utility=self.config.mbr).chosen]]
-
-    def _num_unmet(self, hypothesis: Hypothesis, line: Line) -> int:
-        return len(unmet_phrases(hypothesis.ids, line.required, begins_word=self.words.begins_word))

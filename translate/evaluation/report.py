@@ -1,13 +1,14 @@
 """What an evaluation leaves behind: the hypotheses as text, one a line, and the scores as JSON."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from translate.decoding import count_conditions
-from translate.errors import RunError
 from translate.evaluation.evaluate import Evaluation
 from translate.run import write_text
+from translate.run.files import cannot_write
+from translate.run.safety import require_kind
+from translate.run.seal import file_digest, write_sealed_json
 from translate.versions import package_versions
 
 
@@ -20,23 +21,26 @@ def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: in
         settings: What the search was told.
 
     Raises:
-        RunError: They cannot be written.
+        RunError: They cannot be written, or the directory is a link out of the run.
     """
+    require_kind(directory, "folder", within=directory.parent)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"{directory}: cannot be written: {error.strerror}") from error
+        raise cannot_write(directory, error) from error
     translations = evaluation.translations
-    write_text(directory / "hypotheses.txt", "".join(f"{translation.text}\n" for translation in translations))
+    hypotheses = directory / "hypotheses.txt"
+    write_text(hypotheses, "".join(f"{translation.text}\n" for translation in translations))
     report = {
         "name": name,
         "step": step,
+        "hypotheses": file_digest(hypotheses),
         **{f"num_{condition}": count for condition, count in vars(count_conditions(translations)).items()},
         "metrics": [metric._asdict() for metric in evaluation.metrics],
         "decoding": settings,
         "versions": package_versions(),
     }
-    write_text(directory / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    write_sealed_json(directory / "report.json", report)
 
 
 def spread_samples(total: int, wanted: int) -> Sequence[int]:

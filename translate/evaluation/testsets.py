@@ -73,4 +73,4 @@ def evaluate_test_set(
 
 def _read(name: str, corpus: Corpus, *, key: str) -> ReferenceSet:
     pairs = read_corpus(corpus, key=key)
-    return ReferenceSet(name, pairs.sources, pairs.targets)
+    return ReferenceSet(name, list(pairs.sources), list(pairs.targets))

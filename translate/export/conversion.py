@@ -8,6 +8,8 @@ from translate.errors import InputError
 from translate.export.ctranslate2 import TABLE_POSITIONS, write_ctranslate2
 from translate.export.folder import write_folder
 from translate.run import Checkpoint, RunDirectory, load_run, open_run
+from translate.run.checksums import check_checksums, write_checksums
+from translate.run.safety import require_kind
 
 CONVERSION = 1
 """Raised when models that were converted before are to be converted anew."""
@@ -21,16 +23,24 @@ def converted_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
 
     Raises:
         InputError: Not a run, one without that checkpoint, or the package is not installed.
-        RunError: The run is damaged or cannot be written to, or the converted numbers are not the model's.
+        RunError: The run or what was converted before is damaged, the run cannot be written to, or the converted
+            numbers are not the model's.
     """
     run = open_run(run_path)
     file = run.checkpoint(checkpoint)
     if not file.is_file():
         raise InputError(f"{run_path} has no checkpoint {file.name}")
     folder = run.path / "export" / f"ctranslate2-{checkpoint}-{_fingerprint(run, file)}"
+    require_kind(folder, "folder", within=run.path)
     if not (folder / "model.bin").is_file():
         loaded = load_run(run_path, checkpoint=checkpoint)
-        write_folder(folder, lambda directory: write_ctranslate2(loaded.model, loaded.tokenizers, directory))
+
+        def write(directory: Path) -> None:
+            write_ctranslate2(loaded.model, loaded.tokenizers, directory)
+            write_checksums(directory)
+
+        write_folder(folder, write)
+    check_checksums(folder)
     return folder
 
 

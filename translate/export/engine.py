@@ -8,7 +8,6 @@ in all are finished; and they are ranked here, by the run's own score. Greedy se
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +17,10 @@ from translate.config import DecodingConfig, read_resolved_config
 from translate.data.batching import batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, load_tokenizers
 from translate.decoding import Translation, Translator
+from translate.decoding.limits import Piece, find_limit, fit_sources, join_translations
+from translate.decoding.requests import one_line
 from translate.decoding.scoring import build_scoring, maximum_lengths
+from translate.decoding.windows import read_windows
 from translate.errors import InputError, RunError
 from translate.export.conversion import converted_run
 from translate.export.ctranslate2 import import_ctranslate2, max_positions
@@ -76,13 +78,14 @@ class CTranslate2Translator:
     ) -> None:
         run = open_run(run_path)
         run_config = read_resolved_config(run.config)
-        self.config = config or run_config.decoding
+        self.config = config or run_config.decoding_settings()
         refuse_other_searches(self.config)
         self.tokenizers = load_tokenizers(run.tokenizer)
         self.num_workers = self.config.workers or _num_cores()
         self._run_path, self._checkpoint = run_path, checkpoint
         is_learned = run_config.model.positions == "learned"
         self.max_positions = run_config.model.max_positions if is_learned else None
+        self.source_limit = find_limit("source", self.config, max_positions=self.max_positions)
         self._table_positions = max_positions(run_config.model)
         self._ours: Translator | None = None  # loaded for sentences that are longer than the exported table
         target = self.tokenizers.target
@@ -100,47 +103,61 @@ class CTranslate2Translator:
         return list(self.translate_stream(lines))
 
     def translate_stream(self, lines: Iterable[str]) -> Iterator[Translation]:
-        """The translation of each line, in order, reading no further ahead than `look_ahead_lines`."""
-        remaining = iter(lines)
-        while window := list(islice(remaining, self.config.look_ahead_lines)):
-            yield from self._translate_window(window)
+        """The translation of each line, in order, reading no further ahead than `look_ahead_lines`.
 
-    def _translate_window(self, lines: list[str]) -> Iterator[Translation]:
-        encoded = self.tokenizers.source.encode_lines(lines, num_threads=self.num_workers)
-        cut = [ids if self.max_positions is None else ids[: self.max_positions - 1] for ids in encoded]
-        lengths = [len(ids) + 1 for ids in cut]
+        Raises:
+            InputError: A source is longer than the limit, and decoding.long = error.
+        """
+        number = 0
+        for window in read_windows(lines, max_items=self.config.look_ahead_lines, count_characters=len):
+            yield from self._translate_window(window, first_number=number)
+            number += len(window)
+
+    def _translate_window(self, lines: list[str], *, first_number: int) -> Iterator[Translation]:
+        fitted = fit_sources(
+            lines,
+            self.tokenizers.source,
+            self.source_limit,
+            long=self.config.long,
+            first_number=first_number,
+            num_threads=self.num_workers,
+        )
+        translated = self._translate_pieces([piece for pieces in fitted for piece in pieces])
+        for line, pieces in zip(lines, fitted, strict=True):
+            yield join_translations(line, [next(translated) for _ in pieces])
+
+    def _translate_pieces(self, pieces: list[Piece]) -> Iterator[Translation]:
+        lengths = [len(piece.source_ids) + 1 for piece in pieces]
         limits = maximum_lengths(torch.tensor(lengths), self.config, max_positions=self.max_positions).tolist()
-        has_words = [bool(ids) and not line.isspace() for ids, line in zip(cut, lines, strict=True)]
-        longest = [max(lengths[index], limits[index]) for index in range(len(lines))]
+        has_words = [bool(piece.source_ids) and not piece.source.isspace() for piece in pieces]
+        longest = [max(lengths[index], limits[index]) for index in range(len(pieces))]
         fits = [self._table_positions is None or length <= self._table_positions for length in longest]
         found = self._search(
             [
-                Sentence(index, self.tokenizers.source.pieces(cut[index]), limits[index])
-                for index in range(len(lines))
+                Sentence(index, self.tokenizers.source.pieces(piece.source_ids), limits[index])
+                for index, piece in enumerate(pieces)
                 if has_words[index] and fits[index]
             ]
         )
-        for index, line in enumerate(lines):
+        for index, piece in enumerate(pieces):
             if has_words[index] and not fits[index]:
-                yield self._translate_long(line)
+                yield self._translate_long(piece.source)
                 continue
             best, *others = (
-                self._translation(line, cut[index], hypothesis, is_cut=len(cut[index]) < len(encoded[index]))
-                for hypothesis in found.get(index, [EMPTY])[: self.config.n_best]
+                self._translation(piece, hypothesis) for hypothesis in found.get(index, [EMPTY])[: self.config.n_best]
             )
             yield best._replace(alternatives=tuple(others)) if others else best
 
-    def _translation(self, line: str, source_ids: list[int], hypothesis: Hypothesis, *, is_cut: bool) -> Translation:
-        text = self.tokenizers.target.decode(hypothesis.ids)
+    def _translation(self, piece: Piece, hypothesis: Hypothesis) -> Translation:
         return Translation(
-            source=line,
-            text=text.replace("\r", " ").replace("\n", " "),  # which byte fallback can spell
+            source=piece.source,
+            text=one_line(self.tokenizers.target.decode(hypothesis.ids)),
             ids=hypothesis.ids,
             log_prob=hypothesis.log_prob,
             score=hypothesis.score,
             truncated=hypothesis.truncated,
-            source_truncated=is_cut,
-            source_ids=source_ids,
+            source_truncated=piece.is_cut,
+            source_ids=piece.source_ids,
         )
 
     def _translate_long(self, line: str) -> Translation:

@@ -1,6 +1,7 @@
 """Layer 5: the trainer."""
 
 from translate.training.progress import Progress
+from translate.training.signals import StoppedBySignal
 from translate.training.train import train
 
-__all__ = ["Progress", "train"]
+__all__ = ["Progress", "StoppedBySignal", "train"]

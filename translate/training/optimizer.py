@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from translate.config import TrainingConfig
-from translate.errors import RunError
+from translate.run.weights import Form, forms_of, refuse_misfits
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's; beside them it counts its steps
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -35,17 +37,22 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
     }
 
 
-def set_optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimizer the state that `optimizer_tensors` took.
+def set_optimizer_tensors(
+    optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor], *, name: str
+) -> None:
+    """Give an optimizer the state that `optimizer_tensors` took: all or none.
+
+    Args:
+        name: Of the file that they come from.
 
     Raises:
-        RunError: State of a parameter that the model lacks, or of another shape.
+        RunError: State is missing, unexpected, or of another shape or type; it is listed.
     """
     parameters = dict(model.named_parameters())
+    expected = {f"{parameter}/{entry}": form for parameter, form in forms_of(parameters).items() for entry in _MOMENTS}
+    expected |= {f"{parameter}/step": Form((), torch.float32) for parameter in parameters}
+    refuse_misfits(expected, forms_of(tensors), name=name)
     for key, tensor in tensors.items():
-        name, _, entry = key.rpartition("/")
-        if name not in parameters or (tensor.dim() > 0 and tensor.shape != parameters[name].shape):
-            raise RunError(f"the optimizer's state {key} fits no parameter of the model")
-        parameter = parameters[name]
+        parameter, _, entry = key.rpartition("/")
         # A copy: a tensor read from a file may share the file's memory.
-        optimizer.state[parameter][entry] = tensor.clone().to(parameter.device)
+        optimizer.state[parameters[parameter]][entry] = tensor.clone().to(parameters[parameter].device)

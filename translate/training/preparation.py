@@ -10,9 +10,12 @@ import torch
 from translate.config import Config
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import TrainingBatches
+from translate.data.texts import JoinedText
 from translate.data.tokenizer import Tokenizers
 from translate.data.tokenizer_training import prepare_tokenizers
 from translate.errors import InputError
+
+_CHUNK_LINES = 10_000  # that are in memory at once
 
 
 class Corpora(NamedTuple):
@@ -43,8 +46,8 @@ def read_corpora(config: Config) -> Corpora:
 def make_tokenizers(config: Config, corpora: Sequence[ParallelCorpus], say: Callable[[str], None]) -> Tokenizers:
     """The tokenizers that the config asks for, trained on the corpora or given ready."""
     started = time.perf_counter()
-    sources = [line for corpus in corpora for line in corpus.sources]
-    targets = [line for corpus in corpora for line in corpus.targets]
+    sources = JoinedText(corpus.sources for corpus in corpora)
+    targets = JoinedText(corpus.targets for corpus in corpora)
     tokenizers = prepare_tokenizers(config.tokenizer, sources, targets)
     sizes = f"joint vocabulary of {tokenizers.source.vocab_size}"
     if tokenizers.vocabulary == "separate":
@@ -89,6 +92,9 @@ def fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers) -> st
     digest = hashlib.sha256(tokenizers.source.model_bytes + tokenizers.target.model_bytes)
     for corpus in corpora:
         digest.update(f"{len(corpus.sources)} {corpus.weight}\n".encode())
-        digest.update("\n".join(corpus.sources).encode("utf-8", "surrogatepass"))
-        digest.update("\n".join(corpus.targets).encode("utf-8", "surrogatepass"))
+        for lines in (corpus.sources, corpus.targets):
+            for first in range(0, len(lines), _CHUNK_LINES):
+                if first:
+                    digest.update(b"\n")
+                digest.update("\n".join(lines[first : first + _CHUNK_LINES]).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from translate.errors import RunError
+from translate.training.metrics_log import MetricsMark
 
 
 class StepResult(NamedTuple):
@@ -63,6 +64,17 @@ class Progress:
     best_score: float | None = None  # more is better: BLEU, or the loss negated
     validations_without_better: int = 0
     window: LogWindow = dataclasses.field(default_factory=LogWindow)
+    # Of metrics.jsonl when the checkpoint was written; those of version 0.1.0 do not say it.
+    metrics_bytes: int | None = None
+    metrics_sha256: str | None = None
+    circumstances: dict[str, str] = dataclasses.field(default_factory=dict)  # see `circumstances.py`
+
+    @property
+    def metrics(self) -> MetricsMark | None:
+        """How much of metrics.jsonl the checkpoint vouches for, if it says."""
+        if self.metrics_bytes is None or self.metrics_sha256 is None:
+            return None
+        return MetricsMark(self.metrics_bytes, self.metrics_sha256)
 
     def to_json(self) -> str:
         """What `from_json` reads."""

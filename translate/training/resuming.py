@@ -5,7 +5,7 @@ from pathlib import Path
 
 from translate.config import Config, read_resolved_config
 from translate.errors import InputError
-from translate.run import open_run
+from translate.run import RunDirectory, open_run
 
 # A continued run may end later, or say more or less of itself; anything else would make it another training.
 _MAY_CHANGE = {
@@ -14,12 +14,30 @@ _MAY_CHANGE = {
         *("max_steps", "max_epochs", "validate_every", "save_every", "log_every", "patience"),
         *("threads", "device", "sample_translations", "tensorboard"),
     )
-}
+} | {"tokenizer.max_training_lines"}  # the tokenizer is there
 # What the training corpora hold is compared by checksum; where they lie may change.
 _PLACES = (
     *("data.train", "data.validation", "data.test", "data.root"),
     *("tokenizer.source_model", "tokenizer.target_model"),
 )
+
+
+def is_begun(directory: Path) -> bool:
+    """Whether there is a run to go on with. What a process left behind that was killed while it made one is none.
+
+    Raises:
+        InputError: There are checkpoints, but not the rest of the run.
+    """
+    run = RunDirectory(directory)
+    if run.description.exists():
+        return True
+    left = sorted(run.checkpoints.glob("*.safetensors"))
+    if left:
+        raise InputError(
+            f"{directory} is an incomplete run: it has {left[0].relative_to(directory)} but no {run.description.name}."
+            " Copy the whole run, or choose another directory with --run"
+        )
+    return False
 
 
 def check_settings(config: Config, directory: Path, say: Callable[[str], None]) -> None:

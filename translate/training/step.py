@@ -11,6 +11,7 @@ from translate.data.tokenizer import PAD_ID
 from translate.errors import RunError
 from translate.model import Transformer
 from translate.training.loss import SummedLoss, label_smoothed_loss
+from translate.training.out_of_memory import out_of_memory_told
 from translate.training.progress import StepResult
 
 
@@ -30,14 +31,16 @@ def train_step(
         rate: The learning rate of this step.
 
     Raises:
+        OutOfMemory: The device's memory is not enough for a batch.
         RunError: The loss or the gradient is not finite; the weights are as they were.
     """
     tokens = sum(batch.num_target_tokens for batch in group)
     nats, cross_entropy = 0.0, 0.0
     for batch in group:
-        loss = batch_loss(model, batch.to(model.device), smoothing=settings.label_smoothing, is_bf16=is_bf16)
-        (loss.nats / tokens).backward()
-        nats, cross_entropy = nats + float(loss.nats.detach()), cross_entropy + float(loss.cross_entropy)
+        with out_of_memory_told(f"a batch of {describe_shapes([batch])}", mend=_less_memory(settings)):
+            loss = batch_loss(model, batch.to(model.device), smoothing=settings.label_smoothing, is_bf16=is_bf16)
+            (loss.nats / tokens).backward()
+            nats, cross_entropy = nats + float(loss.nats.detach()), cross_entropy + float(loss.cross_entropy)
     limit = math.inf if settings.max_gradient_norm is None else settings.max_gradient_norm
     norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
     if not math.isfinite(nats) or not math.isfinite(norm):
@@ -49,7 +52,8 @@ def train_step(
         )
     for parameters in optimizer.param_groups:
         parameters["lr"] = rate
-    optimizer.step()
+    with out_of_memory_told("the optimizer's state", mend="Make the model smaller: model.d_model, model.d_ff, layers."):
+        optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return StepResult(nats, cross_entropy, tokens, norm)
 
@@ -66,6 +70,14 @@ def batch_loss(model: Transformer, batch: Batch, *, smoothing: float, is_bf16: b
         real = batch.target_output_ids != PAD_ID
         logits = model.output(hidden[real])
     return label_smoothed_loss(logits, batch.target_output_ids[real], smoothing=smoothing, pad_id=PAD_ID)
+
+
+def _less_memory(settings: TrainingConfig) -> str:
+    return (
+        f"Lower training.batch_tokens (now {settings.batch_tokens}); with training.accumulate_batches (now"
+        f" {settings.accumulate_batches}) raised as much, a step still sees as many tokens. Or lower"
+        " data.max_source_tokens and data.max_target_tokens, or make the model smaller."
+    )
 
 
 def describe_shapes(group: Sequence[Batch]) -> str:

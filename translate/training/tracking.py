@@ -1,23 +1,21 @@
 """What people see of a training: a bar on a terminal, plain lines elsewhere, `metrics.jsonl`, TensorBoard if asked."""
 
-import json
 import sys
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from tqdm import tqdm
 
 from translate.errors import InputError
-
-Record = dict[str, Any]
+from translate.training.metrics_log import MetricsLog, MetricsMark, Record
 
 
 class Tracker:
     """Receives records of a training and shows them.
 
     Args:
-        metrics: File that gets a JSON line for each record.
-        first_step: Steps already done, when a run is continued; later records in the file are dropped.
+        metrics: Gets each record; it is closed with the tracker.
+        first_step: Steps already done, when a run is continued.
         tensorboard: Directory for TensorBoard's events; None: none are written.
 
     Raises:
@@ -25,10 +23,15 @@ class Tracker:
     """
 
     def __init__(
-        self, metrics: Path, *, first_step: int, max_steps: int, tensorboard: Path | None, stream: TextIO | None = None
+        self,
+        metrics: MetricsLog,
+        *,
+        first_step: int,
+        max_steps: int,
+        tensorboard: Path | None,
+        stream: TextIO | None = None,
     ) -> None:
-        _drop_records_after(metrics, first_step)
-        self._file = metrics.open("a", encoding="utf-8", newline="\n")
+        self._metrics = metrics
         self._stream = stream = stream or sys.stderr
         self._is_terminal = stream.isatty()
         self._bar = tqdm(
@@ -67,32 +70,28 @@ class Tracker:
 
         Args:
             record: Has `kind` (train or validation) and `step`; numbers go to TensorBoard too.
+
+        Raises:
+            RunError: It cannot be written.
         """
-        self._file.write(json.dumps(record, ensure_ascii=False) + "\n")
-        self._file.flush()
+        self._metrics.append(record)
         if self._writer is not None:
             for name, value in record.items():
                 if isinstance(value, int | float) and name != "step":
                     self._writer.add_scalar(f"{record['kind']}/{name}", value, record["step"])
         self.say(f"step {record['step']}: {summary}")
 
+    def sync(self) -> MetricsMark:
+        """Wait until all records are on the disk, for a checkpoint to vouch for them.
+
+        Raises:
+            RunError: The disk refuses them.
+        """
+        return self._metrics.sync()
+
     def close(self) -> None:
         """Finish the files."""
         self._bar.close()
-        self._file.close()
+        self._metrics.close()
         if self._writer is not None:
             self._writer.close()
-
-
-def _drop_records_after(metrics: Path, step: int) -> None:
-    """A continued run computes them again."""
-    if not metrics.exists():
-        return
-    kept = []
-    for line in metrics.read_text(encoding="utf-8").splitlines(keepends=True):
-        try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line)
-        except (ValueError, KeyError):
-            continue  # the half line of a process that was killed
-    metrics.write_text("".join(kept), encoding="utf-8", newline="\n")

@@ -10,6 +10,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.evaluation import Evaluation, evaluate
 from translate.model import Transformer
+from translate.training.out_of_memory import out_of_memory_told
 
 
 class Validation(NamedTuple):
@@ -26,12 +27,24 @@ class Validation(NamedTuple):
 
 
 def validate(model: Transformer, tokenizers: Tokenizers, corpus: ParallelCorpus, config: Config) -> Validation:
-    """The model's loss, translations and scores on the validation corpus; afterwards it is in training mode."""
+    """The model's loss, translations and scores on the validation corpus; afterwards it is in training mode.
+
+    Raises:
+        OutOfMemory: The device's memory is not enough for the search.
+    """
     started = time.perf_counter()
+    settings = config.decoding_settings()
     model.eval()
-    translator = Translator(model, tokenizers, config.decoding)
-    scores = translator.score(corpus.sources, [tokenizers.target.encode(line) for line in corpus.targets])
-    loss = -sum(score.log_prob for score in scores) / sum(len(score.token_log_probs) for score in scores)
-    evaluation = evaluate(translator, corpus.sources, corpus.targets, config.evaluation, effort="quick")
-    model.train()
+    try:
+        with out_of_memory_told(
+            "the validation",
+            mend=f"Lower decoding.batch_tokens (now {settings.batch_tokens}) or decoding.beam_size (now"
+            f" {settings.beam_size}), and go on with --resume.",
+        ):
+            translator = Translator(model, tokenizers, settings)
+            scores = translator.score(corpus.sources, [tokenizers.target.encode(line) for line in corpus.targets])
+            loss = -sum(score.log_prob for score in scores) / sum(len(score.token_log_probs) for score in scores)
+            evaluation = evaluate(translator, corpus.sources, corpus.targets, config.evaluation, effort="quick")
+    finally:
+        model.train()
     return Validation(loss, evaluation, time.perf_counter() - started)

@@ -1,0 +1,267 @@
+"""What goes wrong, as docs/bad-input.md says: its exit codes and its words are what is expected here.
+
+What is handled is in `test_bad_input_handled.py`, and pipes and closed streams are in `test_bad_input_streams.py`.
+"""
+
+import gzip
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from typer.testing import Result
+
+Translate = Callable[..., Result]
+
+GERMAN = "Ein Hund läuft.\nZwei Männer kochen.\nDie Straße ist grün.\n"
+ENGLISH = "A dog runs.\nTwo men cook.\nThe street is green.\n"
+LATIN = "Hund\nGröße\n".encode("latin-1")
+CUT_GZIP = gzip.compress(GERMAN.encode() * 1000)[:-10]
+BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9))])
+
+
+class Place:
+    """A folder of one test, which it works in, and what is there."""
+
+    def __init__(self, folder: Path, corpus: Path, run: Path) -> None:
+        self.folder, self.corpus, self.run = folder, corpus, run
+
+    def write(self, name: str, content: str | bytes) -> str:
+        (self.folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return name
+
+    def copy_run(self, *, without: str | None = None) -> Path:
+        copy = self.folder / "copy"
+        shutil.copytree(self.run, copy)
+        if without is not None:
+            gone = copy / without
+            shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+        return copy
+
+
+class Call(NamedTuple):
+    """A command line, and its standard input."""
+
+    arguments: list[Any]
+    stdin: bytes = b"Hund\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, corpus: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.chdir(tmp_path)
+    return Place(tmp_path, corpus, run)
+
+
+def config(text: str | bytes, *overrides: str) -> Callable[[Place], Call]:
+    return lambda place: Call(["config", "show", place.write("bad.yaml", text), *overrides])
+
+
+def corpus_files(source: str | bytes, target: str | bytes = ENGLISH, name: str = "x.de") -> Callable[[Place], Call]:
+    def call(place: Place) -> Call:
+        files = place.write(name, source), place.write("x.en", target)
+        overrides = [f"data.train.0.{side}={file}" for side, file in zip(("source", "target"), files, strict=True)]
+        return Call(["train", place.corpus / "tiny.yaml", *overrides, "--run", "new"])
+
+    return call
+
+
+def train(*overrides: str, directory: str = "new") -> Callable[[Place], Call]:
+    return lambda place: Call(["train", place.corpus / "tiny.yaml", *overrides, "--run", directory])
+
+
+def json_corpus(text: str, column: str = "de") -> Callable[[Place], Call]:
+    def call(place: Place) -> Call:
+        path = place.write("a.jsonl", text)
+        corpus = f"{{kind: json, path: {path}, source_column: {column}, target_column: en}}"
+        return train(f"data.train=[{corpus}]")(place)
+
+    return call
+
+
+def tsv_corpus(place: Place) -> Call:
+    return train(f"data.train=[{{kind: tsv, path: {place.write('a.tsv', 'a' + chr(9) + 'b' + chr(10) + 'c')}}}]")(place)
+
+
+def pipe_corpus(place: Place) -> Call:
+    os.mkfifo("pipe")
+    return train("data.train.0.source=pipe")(place)
+
+
+def decode(content: str | bytes, *options: Any, name: str = "in.de") -> Callable[[Place], Call]:
+    return lambda place: Call(["decode", place.run, place.write(name, content), *options])
+
+
+def decode_options(*options: Any) -> Callable[[Place], Call]:
+    return lambda place: Call(["decode", place.run, *options])
+
+
+def with_file(arguments: Callable[[Place, str], list[Any]], content: str | bytes) -> Callable[[Place], Call]:
+    return lambda place: Call(arguments(place, place.write("file", content)))
+
+
+def score(source: str, target: str, *options: str) -> Callable[[Place], Call]:
+    return lambda place: Call(["score", place.run, place.write("a.de", source), place.write("a.en", target), *options])
+
+
+def half_run(without: str) -> Callable[[Place], Call]:
+    return lambda place: Call(["decode", place.copy_run(without=without)])
+
+
+def other_tokenizer(place: Place) -> Call:
+    """Sound in itself, and of the same size, but trained on other text."""
+    from translate.config import TokenizerConfig
+    from translate.data.tokenizer_training import train_tokenizer
+
+    copy = place.copy_run()
+    text = (place.corpus / "train.en").read_text(encoding="utf-8").split("\n")
+    tokenizer = train_tokenizer(text, TokenizerConfig(vocab_size=300))
+    (copy / "tokenizer" / "joint.model").write_bytes(tokenizer.model_bytes)
+    return Call(["decode", copy])
+
+
+def cut_checkpoint(place: Place) -> Call:
+    copy = place.copy_run()
+    file = copy / "checkpoints" / "best.safetensors"
+    file.write_bytes(file.read_bytes()[:-5])
+    return Call(["decode", copy])
+
+
+def resume(*overrides: str) -> Callable[[Place], Call]:
+    return lambda place: Call(["train", place.corpus / "tiny.yaml", *overrides, "--run", place.copy_run(), "--resume"])
+
+
+def empty_run(place: Place) -> Call:
+    Path("empty").mkdir()
+    return Call(["decode", "empty"])
+
+
+def full_export(place: Place) -> Call:
+    Path("out").mkdir()
+    place.write("out/file", "")
+    return Call(["export", place.run, "out", "--to", "ctranslate2"])
+
+
+CALLS: dict[str, Callable[[Place], Call]] = {
+    "config-key": config("model: {d_modle: 8}"),
+    "config-section": config("modle: {d_model: 8}"),
+    "config-type": config("model: {d_model: many}"),
+    "config-bound": config("training: {label_smoothing: 2}"),
+    "config-nan": config("training: {learning_rate: .nan}"),
+    "config-huge-number": config(f"training: {{max_steps: {'9' * 26}}}"),
+    "config-agreement": config("model: {d_model: 8, num_heads: 3}"),
+    "config-yaml": config("model:\n  d_model: [1\n"),
+    "config-tab": config("model:\n\td_model: 1\n"),
+    "config-twice": config("model:\n  d_model: 8\n  d_model: 9\n"),
+    "config-nul": config("name: a\0b"),
+    "config-not-utf8": config("# YAML\n# ö".encode("latin-1")),
+    "config-list": config("- a"),
+    "config-bomb": config(BOMB),
+    "config-endless": config("data:\n  test: &a\n    b: *a"),
+    "config-deep": config("[" * 5000),
+    "config-large": config(f"# {'x' * 1_000_000}\n"),
+    "config-tag": config("name: !!python/object/apply:os.system ['touch hacked']"),
+    "config-folder": lambda place: Call(["config", "show", place.folder]),
+    "config-preset": lambda place: Call(["train", "dmeo"]),
+    "config-name": config("", "name=../x"),
+    "override-key": config("", "model.d_modle=1"),
+    "override-form": config("", "model.d_model"),
+    "override-yaml": config("", "model.d_model=[1"),
+    "override-bytes": config("", "mod\udcffel.x=1"),
+    "override-deep": config("", f"{'a.' * 5000}a=1"),
+    "command-unknown": lambda place: Call(["tran", "demo"]),
+    "option-unknown": decode_options("--beam-sise", "3"),
+    "option-type": decode_options("--beam-size", "many"),
+    "option-choice": decode_options("--checkpoint", "middle"),
+    "option-negative": decode_options("--beam-size", "-1"),
+    "option-huge": decode_options("--max-length-constant", "9" * 20),
+    "option-nan": decode_options("--length-penalty", "nan"),
+    "corpus-none": train("data.train=[]"),
+    "corpus-missing": train("data.train.0.source=gone.de"),
+    "corpus-folder": train("data.train.0.source=/"),
+    "corpus-empty": corpus_files("", ""),
+    "corpus-numbers": corpus_files("Ein Hund läuft.\nJa\nZwei Männer kochen.\nDie Straße ist grün.\n"),
+    "corpus-not-utf8": corpus_files(LATIN + b"x\n"),
+    "corpus-nul": corpus_files("a\nb\0\nc\n"),
+    "corpus-utf16": corpus_files(b"\xff\xfe" + GERMAN.encode("utf-16-le")),
+    "corpus-gzip-cut": corpus_files(CUT_GZIP, name="x.de.gz"),
+    "corpus-not-gzip": corpus_files(GERMAN, name="x.de.gz"),
+    "corpus-gzip-unnamed": corpus_files(gzip.compress(GERMAN.encode())),
+    "corpus-pipe": pipe_corpus,
+    "corpus-tsv": tsv_corpus,
+    "corpus-json-line": json_corpus('{"de": "a", "en": "b"}\n{"de": \n'),
+    "corpus-json-key": json_corpus('{"de": "a", "en": "b"}\n{"de": "c"}\n'),
+    "corpus-json-column": json_corpus('{"de": "a", "en": "b"}\n', column="fr"),
+    "corpus-filtered": corpus_files(" \n  \n\n"),
+    "corpus-vocabulary": train("tokenizer.vocab_size=8000"),
+    "corpus-vocabulary-small": train("tokenizer.vocab_size=20"),
+    "corpus-vocabulary-huge": train("tokenizer.vocab_size=99999999999"),
+    "lines-missing": decode_options("gone.de"),
+    "lines-folder": decode_options("/"),
+    "lines-device": decode_options("/dev/null"),
+    "lines-not-utf8": decode(LATIN),
+    "lines-stdin-not-utf8": lambda place: Call(["decode", place.run], stdin=LATIN),
+    "lines-nul": decode("a\nHund\0\n"),
+    "lines-utf16": decode(b"\xff\xfe" + "Hund\n".encode("utf-16-le")),
+    "lines-gzip-cut": decode(CUT_GZIP, name="in.gz"),
+    "lines-not-gzip": decode("Hund\n", name="in.gz"),
+    "lines-gzip-unnamed": decode(gzip.compress(b"Hund\n")),
+    "lines-long-error": decode("Hund\n" + "Hund. " * 300, "--long", "error"),
+    "wishes-number": lambda place: decode("a\nb\n", "--prefix", place.write("p", "a\n"))(place),
+    "wishes-columns": lambda place: decode("a\n", "--terminology", place.write("terms.tsv", "Hund\n"))(place),
+    "score-numbers": score("a\nb\nc\n", "a\nb\n"),
+    "score-long-error": score("Hund " * 400, "a\n", "--long", "error"),
+    "eval-numbers": lambda place: Call(
+        ["eval", "--hypotheses", place.write("h", "a\nb\n"), "--reference", place.write("r", "a\nb\nc\n")]
+    ),
+    "eval-empty": with_file(lambda _, file: ["eval", "--hypotheses", file, "--reference", file], ""),
+    "eval-set": lambda place: Call(["eval", place.run, "--set", "third"]),
+    "tokenizer-text": with_file(lambda _, file: ["tokenizer", "train", file, "-o", "x.model"], " \n"),
+    "tokenizer-model": with_file(lambda _, file: ["tokenizer", "encode", file], "text\n"),
+    "tokenizer-id": lambda place: Call(["tokenizer", "decode", place.run], stdin=b"5 99999\n"[2:]),
+    "tokenizer-digits": lambda place: Call(["tokenizer", "decode", place.run], stdin=b"9" * 6000),
+    "output-input": decode("Hund\n", "-o", "in.de"),
+    "output-tokenizer-input": with_file(lambda _, file: ["tokenizer", "train", file, "-o", file], GERMAN),
+    "output-no-folder": decode("Hund\n", "-o", "gone/out"),
+    "output-tokenizer-no-folder": with_file(lambda _, file: ["tokenizer", "train", file, "-o", "gone/m"], GERMAN),
+    "output-folder": decode("Hund\n", "-o", "/"),
+    "export-not-empty": full_export,
+    "shortlist-huge": lambda place: Call(["shortlist", place.run, "--translations", "9" * 20]),
+    "run-missing": lambda place: Call(["decode", "none"]),
+    "run-empty": empty_run,
+    "run-file": with_file(lambda _, file: ["decode", file], ""),
+    "run-no-description": half_run("run.json"),
+    "run-no-config": half_run("config.yaml"),
+    "run-no-tokenizer": half_run("tokenizer"),
+    "run-no-checkpoint": half_run("checkpoints"),
+    "run-other-tokenizer": other_tokenizer,
+    "run-cut-checkpoint": cut_checkpoint,
+    "run-exists": lambda place: Call(["train", place.corpus / "tiny.yaml", "--run", place.run]),
+    "run-over-file": lambda place: train(directory=place.write("file", ""))(place),
+    "run-resume-languages": resume("data.source_language=en", "data.target_language=de"),
+    "run-resume-corpora": lambda place: resume(
+        f"data.train.0.source={place.corpus / 'valid.de'}", f"data.train.0.target={place.corpus / 'valid.en'}"
+    )(place),
+}
+
+
+@pytest.mark.parametrize("row_id", CALLS)
+def test_what_is_wrong_is_told(translate: Translate, bad_input_rows: dict[str, Any], place: Place, row_id: str) -> None:
+    """The exit code and the words of the table, in one paragraph, and nothing is left behind."""
+    row = bad_input_rows[row_id]
+    call = CALLS[row_id](place)
+    before = sorted(place.folder.rglob("*"))
+    result = translate(*call.arguments, stdin=call.stdin)
+    assert (result.exit_code, row.exit_code) == (row.exit_code, row.exit_code), result.stderr
+    assert row.exit_code in (1, 2) and row.words
+    assert row_id == "lines-stdin-not-utf8" or result.stdout == ""
+    position = 0
+    for words in row.words:
+        assert words in result.stderr[position:], result.stderr
+        position = result.stderr.index(words, position) + len(words)
+    is_usage = result.stderr.startswith("Usage: translate")
+    assert is_usage or result.stderr.splitlines()[-1].startswith("translate: ")
+    assert "Traceback" not in result.stderr and len(result.stderr) < 2000
+    new = [path for path in sorted(place.folder.rglob("*")) if path not in before and "new" not in path.parts]
+    assert new == [] or row_id.startswith("run-resume"), "left behind"

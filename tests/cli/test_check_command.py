@@ -1,0 +1,164 @@
+"""`translate check` as it is typed: what it prints, its exit codes, and that it leaves nothing behind."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from translate.cli.checking import _bar, _duration, _size
+
+Translate = Callable[..., Result]
+DATA = Path(__file__).resolve().parents[2] / "data"
+CONFIG = """\
+data:
+  train: [{kind: text, source: train.de, target: train.en}]
+  validation: {kind: text, source: valid.de, target: valid.en}
+tokenizer: {vocab_size: 800}
+model: {d_model: 16, num_heads: 2, d_ff: 32, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.2, norm: pre}
+training:
+  {max_steps: 100, batch_tokens: 600, schedule: constant, learning_rate: 0.005, warmup_steps: 5, precision: fp32,
+   device: cpu, threads: 1, validate_every: 25, save_every: 25}
+decoding: {beam_size: 2, device: cpu}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a clean corpus of 1,200 pairs and its config."""
+    for name, split, number in (("train", "train", 1200), ("valid", "validation", 250)):
+        for language in ("de", "en"):
+            lines = (DATA / f"{split}.{language}").read_text(encoding="utf-8").splitlines(keepends=True)[:number]
+            (tmp_path / f"{name}.{language}").write_text("".join(lines), encoding="utf-8", newline="\n")
+    (tmp_path / "mine.yaml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    return tmp_path
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No rehearsal, but what one might give."""
+    from translate.training import check
+    from translate.training.rehearsal import BatchShape, Rehearsal
+
+    seen = Rehearsal("cpu", "fp32", 1, 10_000, BatchShape(7, 11, 13), 2**20, 30, 5000.0, 3.0, 2.0)
+    monkeypatch.setattr(check, "rehearse", lambda *arguments, **options: seen)
+
+
+def spoil(path: Path, line: int, text: str) -> None:
+    lines = path.read_text(encoding="utf-8").split("\n")
+    lines[line - 1] = text
+    path.write_text("\n".join(lines), encoding="utf-8", newline="\n")
+
+
+def unwrapped(result: Result) -> str:
+    return " ".join(result.stdout.split())
+
+
+def test_clean(translate: Translate, folder: Path) -> None:
+    before = sorted(os.listdir(folder))
+    result = translate("check", "mine.yaml", "--strict")
+    assert result.exit_code == 0 and result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert lines[0] == "data        data.train.0     1,200 pairs, 1,200 kept (train.de, train.en)"
+    assert lines[1] == "            data.validation    250 pairs (valid.de, valid.en)"
+    assert lines[-3:] == ["findings    none", "", "ready to start"]
+    for name in ("tokens", "vocabulary", "model", "memory", "speed", "training", "time"):
+        assert any(line.startswith(f"{name:<11} ") for line in lines), result.stdout
+    assert re.search(r"\n {12} +6–10  █+[▏▎▍▌▋▊▉]? +\d+ +█+", result.stdout)
+    assert max(map(len, lines)) <= 120
+    assert sorted(os.listdir(folder)) == before  # no run directory
+
+
+def test_notes_and_warnings(translate: Translate, folder: Path, quick: None) -> None:
+    spoil(folder / "train.en", 17, "The lazy dog \x1b[31mplayed with &amp; for the sad boy, because it was young.")
+    result = translate("check", "mine.yaml", "training.warmup_steps=100")
+    assert result.exit_code == 0
+    warning = result.stdout.index("\n  warning  training.warmup_steps = 100 is not less than training.max_steps = 100:")
+    note = result.stdout.index(
+        "\n  note     data.train.0: 1 of 1,200 pairs have control characters\n           → remove"
+    )
+    assert warning < note
+    assert "\n             line 17: " in result.stdout
+    assert "The lazy dog <U+001B>[31mplayed with &amp; fo" in unwrapped(result)
+    assert "\x1b" not in result.stdout  # a corpus does not write to the terminal
+    assert "findings    1 warning, 2 notes\n" in result.stdout
+    assert result.stdout.endswith("ready to start, if the warnings are meant\n")
+    strict = translate("check", "mine.yaml", "training.warmup_steps=100", "--strict")
+    assert strict.exit_code == 1
+    # Notes alone are no failure.
+    assert translate("check", "mine.yaml", "--strict").exit_code == 0
+
+
+def test_any_locale_and_any_text(folder: Path) -> None:
+    """A locale of ASCII: what is printed is UTF-8 all the same."""
+    spoil(folder / "valid.en", 5, "Ünïcödé ☃ مرحبا e\u0301.")
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii", "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(
+        [sys.executable, "-m", "translate", "check", "mine.yaml"], capture_output=True, env=environment, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert "☃ (U+2603)" in result.stdout.decode("utf-8")
+
+
+def test_errors(translate: Translate, folder: Path, quick: None) -> None:
+    lines = (folder / "train.en").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "train.en").write_text("".join(["Title\n", *lines[:-1]]), encoding="utf-8")
+    result = translate("check", "mine.yaml")
+    assert result.exit_code == 1
+    assert "\n  error    data.train.0: 1,200 of 1,200 pairs belong to a neighbour" in result.stdout
+    assert "lines 1 to 1,200 (the target stands 1 line later): " in unwrapped(result)
+    assert max(map(len, result.stdout.splitlines())) <= 120
+    assert result.stdout.endswith("\nnot ready: 1 error to mend first\n")
+
+
+@pytest.mark.parametrize("is_dirty", [False, True])
+def test_json(translate: Translate, folder: Path, quick: None, is_dirty: bool) -> None:
+    if is_dirty:
+        spoil(folder / "valid.de", 3, "Der Hund hat mit dem traurigen \U0001f40c gespielt.")
+    result = translate("check", "mine.yaml", "--json")
+    assert result.exit_code == 0 and result.stderr == ""
+    document = json.loads(result.stdout)
+    assert document["format"] == 1 and document["name"] == "mine"
+    assert [corpus["key"] for corpus in document["corpora"]] == ["data.train.0", "data.validation"]
+    assert [finding["name"] for finding in document["findings"]] == ["characters_in_bytes"] * is_dirty
+    strict = translate("check", "mine.yaml", "--json", "--strict", "training.warmup_steps=100")
+    assert strict.exit_code == 1 and json.loads(strict.stdout)["findings"][0]["severity"] == "warning"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["dmeo"], "no config 'dmeo'"),
+        (["mine.yaml", "training.warmup_step=3"], "unknown key training.warmup_step"),
+        (["mine.yaml", "data.train=[]"], "data.train names no corpus"),
+        (
+            ["mine.yaml", "tokenizer.vocab_size=90000"],
+            "tokenizer.vocab_size = 90000 is too large for the training text",
+        ),
+    ],
+)
+def test_wrong_input(translate: Translate, folder: Path, arguments: list[str], message: str) -> None:
+    result = translate("check", *arguments)
+    assert result.exit_code == 2 and result.stdout == ""
+    assert result.stderr.startswith("translate: ") and message in result.stderr
+
+
+def test_numbers_for_people() -> None:
+    assert [_duration(seconds) for seconds in (4.4, 89, 90, 5399, 5400, 172_799, 172_800)] == [
+        "4 s", "89 s", "2 min", "90 min", "1.5 hours", "48.0 hours", "2.0 days",
+    ]  # fmt: skip
+    assert [_size(size) for size in (5 * 2**20, 2**30 - 1, 3 * 2**29)] == ["5 MiB", "1024 MiB", "1.50 GiB"]
+    assert [_bar(share).rstrip() for share in (0.0, 0.0001, 0.5, 0.5125, 1.0)] == [
+        "",
+        "▏",
+        "█" * 10,
+        "█" * 10 + "▎",
+        "█" * 20,
+    ]

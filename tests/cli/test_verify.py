@@ -1,0 +1,98 @@
+"""`translate verify`: what it prints and with which code it ends."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import translate as package
+
+
+@pytest.fixture
+def copy(run: Path, tmp_path: Path) -> Path:
+    """A run of `translate train`, to be damaged."""
+    return Path(shutil.copytree(run, tmp_path / "copy"))
+
+
+def test_a_run_fresh_from_training(translate, copy: Path) -> None:
+    shutil.rmtree(copy / "evaluation", ignore_errors=True)  # of tests before this one
+    created = json.loads((copy / "run.json").read_text())["created"][:10]
+    result = translate("verify", copy)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"{copy}: written by translate {package.__version__} on {created}"
+    assert lines[1] == lines[-2] == ""
+    words = [line.split(maxsplit=2) for line in lines[2:-2]]
+    assert [line[:2] for line in words if line[0] == "ok"] == [
+        ["ok", "run.json"],
+        ["ok", "config.yaml"],
+        ["ok", "tokenizer/joint.model"],
+        ["ok", "checkpoints/best.safetensors"],
+        ["ok", "checkpoints/last.safetensors"],
+        ["ok", "checkpoints/previous.safetensors"],
+        ["ok", "metrics.jsonl"],
+    ]
+    assert words[4][2] == "step 3, resumable"
+    assert lines[-1] == "sound: every file is as it was written"
+    # One column under the other.
+    assert len({line.index(line.split()[1]) for line in lines[2:-2]}) == 1
+
+
+def test_damage_is_named_and_the_code_is_1(translate, copy: Path) -> None:
+    best = copy / "checkpoints" / "best.safetensors"
+    content = best.read_bytes()
+    best.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    (copy / "notes.txt").write_text("")
+    result = translate("verify", copy)
+    assert result.exit_code == 1
+    (line,) = (line for line in result.stdout.splitlines() if "best" in line and "DAMAGED" in line)
+    assert line.startswith("  DAMAGED      checkpoints/best.safetensors ")
+    assert "its checksum should be " in line
+    assert "  unknown      notes.txt " in result.stdout
+    assert result.stdout.splitlines()[-1] == "not sound: checkpoints/best.safetensors"
+
+
+def test_json(translate, copy: Path) -> None:
+    (copy / "checkpoints" / "last.safetensors").write_bytes(b"")
+    result = translate("verify", copy, "--json")
+    assert result.exit_code == 1
+    values = json.loads(result.stdout)
+    assert list(values) == ["run", "sound", "version", "created", "format", "files"]
+    assert (values["run"], values["sound"], values["format"]) == (str(copy), False, 2)
+    assert values["version"] == package.__version__
+    assert values["files"][0] == {"name": "run.json", "state": "ok", "detail": ""}
+    assert [file["name"] for file in values["files"] if file["state"] == "DAMAGED"] == ["checkpoints/last.safetensors"]
+
+
+def test_no_run_is_code_2(translate, tmp_path: Path, copy: Path) -> None:
+    for path, message in [
+        (tmp_path / "nowhere", "no such run directory"),
+        (copy / "config.yaml", "is a file, no run directory"),
+    ]:
+        result = translate("verify", path)
+        assert (result.exit_code, result.stderr) == (2, f"translate: {path}: {message}\n")
+    (copy / "run.json").unlink()
+    result = translate("verify", copy)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"translate: {copy} is an incomplete run directory: it has config.yaml, tokenizer")
+
+
+def test_evaluation_and_shortlist_verify(translate, copy: Path) -> None:
+    """What other commands put into a run is sealed too."""
+    assert translate("eval", copy, "--set", "second").exit_code == 0
+    assert translate("shortlist", copy).exit_code == 0
+    result = translate("verify", copy)
+    assert result.exit_code == 0
+    states = {line.split()[1]: line.split()[0] for line in result.stdout.splitlines()[2:-2]}
+    names = ("evaluation/second/report.json", "evaluation/second/hypotheses.txt", "shortlist.safetensors")
+    assert [states[name] for name in names] == ["ok"] * 3
+
+
+def test_a_damaged_run_is_not_decoded_with(translate, copy: Path) -> None:
+    best = copy / "checkpoints" / "best.safetensors"
+    content = best.read_bytes()
+    best.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    result = translate("decode", copy, stdin=b"Ein Hund.\n")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"translate: {best}: damaged: its checksum should be ")

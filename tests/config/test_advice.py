@@ -1,0 +1,197 @@
+"""Each piece of advice is given on a config that deserves it, and none on those that do not."""
+
+import pytest
+
+from translate.config import Config, load_config, override_config, preset_names
+from translate.config.advice import Finding, advise, by_severity, peak_learning_rate
+from translate.config.advice_on_data import DataFacts, advise_on_data
+
+# As of Multi30k with its preset: 29,000 pairs in 194 batches, 7.6 million parameters.
+MULTI30K = DataFacts(
+    num_pairs=29_000,
+    num_left_out=0,
+    num_target_tokens=443_000,
+    num_batches=194,
+    num_parameters=7_578_624,
+    target_vocab_size=8000,
+)
+
+
+def configured(**overrides: object) -> Config:
+    """The Multi30k preset, with dots as double underscores."""
+    config = load_config("multi30k", []).config
+    return override_config(config, {key.replace("__", "."): value for key, value in overrides.items()})
+
+
+def names(findings: list[Finding]) -> list[str]:
+    return [finding.name for finding in findings]
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_our_presets_are_above_reproach(preset: str) -> None:
+    assert advise(load_config(preset, []).config) == []
+
+
+def test_the_paper_itself_is_above_reproach() -> None:
+    # 4.5 million pairs, some 130 million target tokens, 65 million parameters: Vaswani et al. 2017, section 5.
+    facts = DataFacts(4_500_000, 0, 130_000_000, 33_000, 63_000_000, 37_000)
+    assert advise_on_data(load_config("transformer-base", []).config, facts) == []
+
+
+def test_multi30k_is_above_reproach() -> None:
+    assert advise_on_data(configured(), MULTI30K) == []
+
+
+@pytest.mark.parametrize(
+    "overrides, name, message, mend",
+    [
+        (
+            {"training__warmup_steps": 4000},
+            "warmup_longer_than_training",
+            "training.warmup_steps = 4000 is not less than training.max_steps = 4000",
+            "training.warmup_steps to about 400",
+        ),
+        # The paper's peak here: 256^-0.5 · 4000^-0.5 = 9.88e-4; five times that is 4.94e-3, a twentieth 4.9e-5.
+        ({"training__learning_rate": 0.005}, "learning_rate_high", "peaks at 9.9e-04", "training.learning_rate=1e-03"),
+        ({"training__learning_rate": 4e-5}, "learning_rate_low", "training.learning_rate = 4e-05 is low", "1e-03"),
+        (
+            # 0.001 · (256 · 400)^-0.5 = 3.1e-6
+            {"training__schedule": "noam", "training__learning_rate": 0.001},
+            "learning_rate_low",
+            "is a factor for noam and gives a peak of 3.1e-06",
+            "training.learning_rate=1 and",
+        ),
+        (
+            {"model__norm": "post", "model__num_encoder_layers": 6, "training__warmup_steps": 500},
+            "post_norm_without_warmup",
+            "with 6 layers and training.warmup_steps = 500",
+            "training.warmup_steps=4000",
+        ),
+        ({"model__norm": "post", "model__num_decoder_layers": 16}, "post_norm_deep", "16 layers", "model.norm=pre"),
+        (
+            {"training__optimizer": "adam", "training__weight_decay": 0.01},
+            "weight_decay_with_adam",
+            "training.weight_decay = 0.01",
+            "training.optimizer=adamw",
+        ),
+        ({"training__label_smoothing": 0.4}, "label_smoothing_high", "= 0.4", "training.label_smoothing=0.1"),
+        ({"model__dropout": 0.6}, "dropout_high", "model.dropout = 0.6", "model.dropout=0.3"),
+        (
+            {"training__validate_every": 4001},
+            "validation_once",
+            "training.validate_every = 4001 is more than training.max_steps = 4000",
+            "about 400",
+        ),
+        ({"training__patience": 8}, "patience_too_long", "8 validations of 500 steps", "lower training.patience"),
+        ({"decoding__beam_size": 31}, "beam_wide", "decoding.beam_size = 31", "decoding.beam_size=5"),
+    ],
+)
+def test_settings_alone(overrides: dict[str, object], name: str, message: str, mend: str) -> None:
+    (finding,) = advise(configured(**overrides))
+    assert finding.name == name
+    assert message in finding.message and mend in finding.mend
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"training__warmup_steps": 3999},
+        {"training__learning_rate": 0.0049},
+        {"training__learning_rate": 5e-5},
+        {"training__schedule": "noam", "training__learning_rate": 1.0},
+        {"model__norm": "post", "model__num_encoder_layers": 5, "training__warmup_steps": 100},
+        {"model__norm": "post", "model__num_encoder_layers": 12, "training__warmup_steps": 1000},
+        {"model__num_encoder_layers": 24},
+        {"training__weight_decay": 0.01},
+        {"training__label_smoothing": 0.3},
+        {"model__dropout": 0.5},
+        {"training__validate_every": 4000},
+        {"training__patience": 7},
+        {"decoding__beam_size": 30},
+    ],
+)
+def test_silent_up_to_the_border(overrides: dict[str, object]) -> None:
+    assert advise(configured(**overrides)) == []
+
+
+@pytest.mark.parametrize(
+    "patience, name, message, mend",
+    [
+        (None, "no_validation", "data.validation names no corpus", "a thousand or so pairs"),
+        (3, "patience_without_validation", "training.patience = 3 counts validations", "training.patience=null"),
+    ],
+)
+def test_without_validation(patience: int | None, name: str, message: str, mend: str) -> None:
+    config = configured(training__patience=patience)
+    config = config.model_copy(update={"data": config.data.model_copy(update={"validation": None})})
+    (finding,) = advise(config)
+    assert finding.name == name
+    assert message in finding.message and mend in finding.mend
+
+
+def test_peak_of_noam_is_the_papers() -> None:
+    config = load_config("transformer-base", []).config
+    assert peak_learning_rate(config) == pytest.approx(6.99e-4, rel=1e-3)  # 512^-0.5 · 4000^-0.5
+
+
+@pytest.mark.parametrize(
+    "overrides, facts, name, message",
+    [
+        ({}, {"num_left_out": 290}, "many_left_out", "290 of 29,000 training pairs (1.0%)"),
+        ({}, {"target_vocab_size": 4}, "beam_larger_than_vocabulary", "decoding.beam_size = 5 is more than the 4"),
+        ({}, {"num_batches": 900}, "small_steps", "an optimizer step sees 492 target tokens"),
+        (
+            {"model__dropout": 0.0},
+            {},
+            "no_dropout",
+            "model.dropout = 0 with 29,000 pairs seen 21 times",  # 4000 / 194
+        ),
+        (
+            {},
+            {"num_parameters": 49_000_000},
+            "model_large_for_corpus",
+            "49,000,000 parameters for 443,000 target tokens, 111 a token",
+        ),
+        ({"training__max_steps": 97, "training__warmup_steps": 9}, {}, "less_than_an_epoch", "50% of the data"),
+        ({"training__max_steps": 60_000}, {}, "very_many_epochs", "is 309 times through the data, 194 steps each"),
+    ],
+)
+def test_settings_and_data(overrides: dict[str, object], facts: dict[str, int], name: str, message: str) -> None:
+    (finding,) = advise_on_data(configured(**overrides), MULTI30K._replace(**facts))
+    assert finding.name == name
+    assert message in finding.message
+
+
+@pytest.mark.parametrize(
+    "overrides, facts",
+    [
+        ({}, {"num_left_out": 289}),
+        ({}, {"target_vocab_size": 5}),
+        ({}, {"num_batches": 880}),
+        # Accumulated batches are one step: 450 steps of 984 tokens.
+        ({"training__accumulate_batches": 2}, {"num_batches": 900}),
+        ({"model__dropout": 0.0, "training__max_steps": 900}, {}),
+        ({"model__dropout": 0.0}, {"num_pairs": 1_000_000}),
+        ({}, {"num_parameters": 22_000_000}),
+        ({"training__max_steps": 194}, {}),
+        ({"training__max_steps": 60_000, "training__patience": 5}, {}),
+        ({"training__max_steps": 60_000, "training__max_epochs": 20}, {}),
+    ],
+)
+def test_data_silent_up_to_the_border(overrides: dict[str, object], facts: dict[str, int]) -> None:
+    assert advise_on_data(configured(**overrides), MULTI30K._replace(**facts)) == []
+
+
+def test_more_than_a_tenth_left_out_is_a_warning() -> None:
+    (few,) = advise_on_data(configured(), MULTI30K._replace(num_left_out=2_900))
+    (many,) = advise_on_data(configured(), MULTI30K._replace(num_left_out=2_901))
+    assert (few.severity, many.severity) == ("note", "warning")
+
+
+def test_errors_come_first() -> None:
+    findings = [Finding("note", "a", "", ""), Finding("error", "b", "", ""), Finding("note", "c", "", "")]
+    assert names(by_severity(findings)) == ["b", "a", "c"]
+
+
+def test_a_finding_in_one_line() -> None:
+    assert Finding("note", "name", "it is so", "do this").summary == "note: it is so; do this"

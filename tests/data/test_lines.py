@@ -1,0 +1,138 @@
+"""Lines of text: split where `wc -l` splits, and each way in which a file can be bad names the file and the place."""
+
+import gzip
+import io
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from translate.data.lines import iterate_lines, read_lines, require_unchanged, stream_lines
+from translate.errors import InputError
+
+
+def write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def failure(path: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        read_lines(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("separator", ["\r", "\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1a", "\t"])
+def test_only_a_newline_ends_a_line(tmp_path: Path, separator: str) -> None:
+    path = write(tmp_path / "a.de", f"ein{separator}s\nzwei\n".encode())
+    assert read_lines(path) == [f"ein{separator}s", "zwei"]
+    counted = subprocess.run(["wc", "-l", str(path)], capture_output=True, text=True, check=True).stdout
+    assert int(counted.split()[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\n\nb\n", ["a", "", "b"]),
+        (b" a \n\tb\n", [" a ", "\tb"]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\r\r\nb", ["a\r", "b"]),
+        (b"a\rb\rc", ["a\rb\rc"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
+        (b"\xef\xbb\xbf", [""]),
+        (b"x" * 100_000 + b"\ny", ["x" * 100_000, "y"]),
+    ],
+)
+def test_lines(tmp_path: Path, data: bytes, lines: list[str]) -> None:
+    assert read_lines(write(tmp_path / "a.txt", data)) == lines
+    assert read_lines(write(tmp_path / "a.txt.gz", gzip.compress(data))) == lines
+    assert read_lines(write(tmp_path / "b.txt.gz", gzip.compress(data[:1]) + gzip.compress(data[1:]))) == lines
+    assert list(iterate_lines(io.BytesIO(data), "standard input")) == lines
+
+
+def test_a_stream_is_read_as_it_comes() -> None:
+    lines = iterate_lines(io.BytesIO(b"good\n\xff\n"), "standard input")
+    assert next(lines) == "good"
+    with pytest.raises(InputError, match=r"^standard input, line 2: byte 1 of the line \(0xff\) is not UTF-8"):
+        next(lines)
+
+
+def test_bad_utf8_names_line_and_byte(tmp_path: Path) -> None:
+    path = write(tmp_path / "latin1.de", "eins\nzwölf\n".encode("latin1"))
+    assert failure(path) == (
+        f"{path}, line 2: byte 3 of the line (0xf6) is not UTF-8;"
+        " convert the file, for example with iconv -f latin1 -t utf-8"
+    )
+
+
+def test_nul_names_line_and_byte(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.de", b"eins\nzw\0ei\n")
+    assert failure(path) == (
+        f"{path}, line 2: byte 3 of the line is NUL (0x00): the file looks like UTF-16 or a binary file, and UTF-8 text"
+        " is needed; if it is UTF-16, convert it, for example with iconv -f utf-16 -t utf-8"
+    )
+    assert f"{path}, line 1: byte 2 of the line is NUL" in failure(write(path, "eins\n".encode("utf-16-le")))
+
+
+@pytest.mark.parametrize(("encoding", "mark"), [("utf-16-le", "ff fe"), ("utf-16-be", "fe ff"), ("utf-32-le", "ff fe")])
+def test_utf_16_is_told_by_its_mark(tmp_path: Path, encoding: str, mark: str) -> None:
+    path = write(tmp_path / "a.de", "\ufeffeins\n".encode(encoding))
+    assert failure(path) == (
+        f"{path}: begins with {mark}, the byte order mark of UTF-16, and is no UTF-8;"
+        " convert it, for example with iconv -f utf-16 -t utf-8"
+    )
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    whole = gzip.compress(b"a line of text\n" * 97)
+    wrong_sum = whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:]
+    again = "copy or download the file again"
+    cases = [
+        (tmp_path / "missing.de", "no such file"),
+        (write(tmp_path / "file", b"") / "below", "no such file"),
+        (tmp_path, "is a folder, and a file is needed"),
+        (Path("/dev/zero"), "is a device or socket, and a file is needed"),
+        (tmp_path / ("x" * 300), "cannot be read (File name too long)"),
+        (write(tmp_path / "cut.gz", whole[:-11]), f"the gzip data are cut short; {again}"),
+        (write(tmp_path / "cut_header.gz", whole[:5]), f"the gzip data are cut short; {again}"),
+        (write(tmp_path / "empty.gz", b""), f"is empty, and its name promises gzip; {again}"),
+        (write(tmp_path / "plain.gz", b"plain text\n"), "not readable as gzip, which its name promises (Not a gzipped"),
+        (write(tmp_path / "broken.gz", whole[:13] + b"\xff\xff" + whole[15:]), "not readable as gzip"),
+        (write(tmp_path / "sum.gz", wrong_sum), "not readable as gzip, which its name promises (CRC check failed"),
+        (write(tmp_path / "tail.gz", whole + b"more"), f"something that is not gzip follows its gzip data; {again}"),
+        (
+            write(tmp_path / "named.de", whole),
+            "is compressed by gzip; gunzip it, or give the file a name that ends in .gz",
+        ),
+    ]
+    for path, message in cases:
+        assert failure(path).startswith(f"{path}: {message}")
+
+
+def test_a_pipe_can_be_read_where_once_is_enough(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"eins\nzwei\n")
+    os.close(writing)
+    assert read_lines(Path(f"/dev/fd/{reading}")) == ["eins", "zwei"]
+    os.close(reading)
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.de", b"line\n" * 100_000)
+    lines = stream_lines(path)
+    next(lines)
+    with path.open("ab") as file:
+        file.write(b"one more\n")
+    with pytest.raises(InputError) as caught:
+        list(lines)
+    message = f"{path}: was changed while it was read; start again when nobody writes to it any more"
+    assert str(caught.value) == message
+    with pytest.raises(InputError) as caught, require_unchanged(path):
+        (tmp_path / "other").write_bytes(b"line\n" * 100_000)
+        (tmp_path / "other").replace(path)
+    assert str(caught.value) == message

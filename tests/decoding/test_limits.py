@@ -1,0 +1,204 @@
+"""Sources above the limit: refused, cut, or translated in pieces; what becomes of wishes, scores, lists and links."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from translate.config import Config, DecodingConfig, override_config
+from translate.decoding import Request, Translation, Translator
+from translate.decoding.conditions import count_conditions
+from translate.decoding.records import align_translations, describe
+from translate.decoding.requests import one_line
+from translate.decoding.terminology import Terminology
+from translate.errors import InputError
+
+MakeTranslator = Callable[..., Translator]
+Toy = Any  # conftest.py's: test modules cannot import each other
+
+LONG = "Hund läuft und Haus schläft und Straße grün. Der Hund schläft und Haus läuft und Hund"
+PIECES = ["Hund läuft und Haus schläft und Straße grün. ", "Der Hund schläft und Haus läuft und Hund"]
+
+
+@pytest.fixture
+def translator(toy: Toy) -> MakeTranslator:
+    def make(**settings: object) -> Translator:
+        return Translator(toy.model, toy.tokenizers, DecodingConfig.model_validate({"device": "cpu", **settings}))
+
+    return make
+
+
+@pytest.fixture
+def limit(toy: Toy) -> int:
+    """Each of the two pieces just fits."""
+    return max(len(toy.tokenizers.source.encode(piece)) for piece in PIECES)
+
+
+def same(one: Translation, other: Translation) -> bool:
+    close = pytest.approx((one.log_prob, one.score, *one.token_log_probs), abs=1e-4)
+    return one.text == other.text and close == (other.log_prob, other.score, *other.token_log_probs)
+
+
+def test_a_split_line_is_its_pieces_put_together(translator: MakeTranslator, limit: int) -> None:
+    given = translator(max_source_tokens=limit, beam_size=3)
+    short, whole, after = given.translate(["Hund", LONG, "Haus"])
+    parts = translator(beam_size=3).translate(PIECES)
+    assert (short.pieces, after.pieces) == ((), ())
+    assert whole.source == LONG and [piece.source for piece in whole.pieces] == PIECES
+    assert all(same(piece, part) for piece, part in zip(whole.pieces, parts, strict=True))
+    assert whole.text == f"{parts[0].text} {parts[1].text}" and whole.ids == parts[0].ids + parts[1].ids
+    assert whole.log_prob == pytest.approx(parts[0].log_prob + parts[1].log_prob, abs=1e-4)
+    assert whole.score == pytest.approx(parts[0].score + parts[1].score, abs=1e-4)
+    assert len(whole.token_log_probs) == len(whole.ids) + 2  # the end symbol of each piece
+    assert "split" in whole.flags and "source_truncated" not in whole.flags and "split" not in short.flags
+    assert ", 1 too long and translated in pieces" in str(count_conditions([short, whole, after]))
+
+
+@pytest.mark.parametrize("options", [{}, {"beam_size": 4, "n_best": 3}, {"search": "sample", "n_best": 2}], ids=str)
+def test_pieces_depend_on_nothing_but_their_line(
+    toy: Toy, translator: MakeTranslator, limit: int, options: dict[str, Any]
+) -> None:
+    lines = [*toy.sources[:3], LONG, "", f"{LONG} {LONG}"]
+    options = {**options, "max_source_tokens": limit}
+    together = translator(**options).translate(lines)
+    for settings_ in ({"batch_tokens": 1}, {"look_ahead_lines": 2}, {"batch_tokens": 150}):
+        alone = translator(**options, **settings_).translate(lines)
+        for one, other in zip(together, alone, strict=True):
+            assert same(one, other) and len(one.pieces) == len(other.pieces)
+            assert all(same(*both) for both in zip(one.alternatives, other.alternatives, strict=True))
+
+
+def test_equal_pieces_are_sampled_apart(translator: MakeTranslator, toy: Toy) -> None:
+    line = ". ".join(["Hund Hund Hund Haus Haus Haus grün grün läuft"] * 12)
+    limit = len(toy.tokenizers.source.encode("Hund Hund Hund Haus Haus Haus grün grün läuft. "))
+    (drawn,) = translator(search="sample", temperature=2.0, max_source_tokens=limit).translate([line])
+    assert len(drawn.pieces) == 12 and len({piece.text for piece in drawn.pieces[:-1]}) > 1
+
+
+def test_an_n_best_list_is_made_rank_by_rank(translator: MakeTranslator, limit: int) -> None:
+    (whole,) = translator(max_source_tokens=limit, beam_size=4, n_best=3).translate([LONG])
+    parts = translator(beam_size=4, n_best=3).translate(PIECES)
+    entries = [(part, *part.alternatives) for part in parts]
+    expected = [f"{first.text} {second.text}" for first, second in zip(*entries, strict=True)]
+    assert [each.text for each in (whole, *whole.alternatives)] == expected
+    scores = [each.score for each in (whole, *whole.alternatives)]
+    assert scores == sorted(scores, reverse=True) and len(scores) == 3
+
+
+def test_truncating_and_refusing(toy: Toy, translator: MakeTranslator, limit: int) -> None:
+    (cut,) = translator(long="truncate", max_source_tokens=limit).translate([LONG])
+    assert list(cut.source_ids) == toy.tokenizers.source.encode(LONG)[:limit]
+    assert cut.source_truncated and "source_truncated" in cut.flags and cut.pieces == ()
+    assert ", 1 too long and cut" in str(count_conditions([cut]))
+    length = len(toy.tokenizers.source.encode(LONG))
+    stream = translator(long="error", max_source_tokens=limit, look_ahead_lines=1).translate_stream(["Hund", LONG])
+    assert next(stream).text
+    with pytest.raises(InputError) as caught:
+        next(stream)
+    assert str(caught.value) == (
+        f"line 2 has {length} tokens, and the limit is {limit} (decoding.max_source_tokens): shorten it, or let it be"
+        " cut or split with --long truncate or split (decoding.long)"
+    )
+
+
+def test_the_run_gives_the_limits_where_decoding_does_not() -> None:
+    """Its training's; the section's own values go before."""
+    config = override_config(Config(), {"data.max_source_tokens": 77, "data.max_target_tokens": 88})
+    settings_ = config.decoding_settings()
+    assert (settings_.max_source_tokens, settings_.max_target_tokens) == (77, 88)
+    own = override_config(config, {"decoding.max_source_tokens": 99}).decoding_settings()
+    assert (own.max_source_tokens, own.max_target_tokens) == (99, 88)
+    assert config.decoding.max_source_tokens is None
+
+
+def test_wishes_of_a_split_line(translator: MakeTranslator, limit: int) -> None:
+    """The prefix is the first piece's, a term its own piece's; of other phrases it is said whether they are there."""
+    given = translator(max_source_tokens=limit, beam_size=5)
+    (plain,) = given.translate([LONG])
+    present, absent = plain.text.split()[0], "sleeps green sleeps green"
+    assert absent not in plain.text
+    request = Request(
+        LONG, prefix="the the", required=(present, absent), terminology=Terminology({"Straße": "runs runs"})
+    )
+    (translation,) = given.translate([request])
+    first, second = translation.pieces
+    assert first.text.startswith("the the") and not second.text.startswith("the the")
+    assert "runs runs" in first.text and first.unmet == second.unmet == ()
+    assert translation.unmet == (absent,) and "unmet" in translation.flags
+
+
+def test_a_split_line_as_a_record(translator: MakeTranslator, limit: int) -> None:
+    """Words are counted on through the pieces, in the alignment too; a word that was cut itself is one word."""
+    given = translator(max_source_tokens=limit)
+    (aligned,) = align_translations(given, given.translate_stream([LONG]))
+    record = describe(aligned, given, number=1)
+    assert [piece["source"] for piece in record["pieces"]] == PIECES
+    assert record["translation"] == " ".join(piece["translation"] for piece in record["pieces"])
+    assert record["log_prob"] == pytest.approx(sum(piece["log_prob"] for piece in record["pieces"]))
+    assert [word["text"] for word in record["words"]] == record["translation"].split()
+    parts = align_translations(given, given.translate_stream(PIECES))
+    links = [[tuple(map(int, link.split("-"))) for link in part.alignment.split()] for part in parts]
+    words = len(PIECES[0].split()), len(given.translate(PIECES[:1])[0].text.split())
+    moved = [(source + words[0], target + words[1]) for source, target in links[1]]
+    assert aligned.alignment == " ".join(f"{source}-{target}" for source, target in sorted([*links[0], *moved]))
+
+    (aligned,) = align_translations(given, given.translate_stream(["Hund " + "x" * (3 * limit) + " Haus"]))
+    assert len(aligned.translation.pieces) > 2
+    assert {int(link.split("-")[0]) for link in aligned.alignment.split()} <= {0, 1, 2}
+
+
+def test_scoring_cuts_both_sides_or_refuses(toy: Toy, translator: MakeTranslator) -> None:
+    encode = toy.tokenizers.target.encode
+    target = encode(" ".join(["dog"] * 9))
+    for long in ("split", "truncate"):
+        given = translator(long=long, max_source_tokens=5, max_target_tokens=4)
+        cut, whole = given.score(["Hund " * 9, "Hund"], [target, encode("dog")])
+        assert cut.flags == {"source_truncated", "target_truncated"} and whole.flags == frozenset()
+        assert cut.ids == target[:4] and len(cut.token_log_probs) == 5
+        (by_hand,) = translator().score(
+            [toy.tokenizers.source.decode(toy.tokenizers.source.encode("Hund " * 9)[:5])], [target[:4]]
+        )
+        assert cut.log_prob == pytest.approx(by_hand.log_prob, abs=1e-4)
+    for sides, what in ((["Hund " * 9], "the source"), (["Hund"], "the translation")):
+        with pytest.raises(InputError, match=f"^line 8: {what} has \\d+ tokens, and the limit is [45] "):
+            translator(long="error", max_source_tokens=5, max_target_tokens=4).score(sides, [target], first_number=7)
+
+
+def test_a_hundred_thousand_characters(translator: MakeTranslator) -> None:
+    """Bounded time: all pieces are searched in batches of the usual size."""
+    given = translator(beam_size=1, max_source_tokens=60, max_length_factor=0.0, max_length_constant=3)
+    started = time.perf_counter()
+    for line in ("Hund läuft. " * 8334, "x" * 100_000):
+        (translation,) = given.translate([line])
+        assert "".join(piece.source for piece in translation.pieces) == line
+        assert max(len(piece.source_ids) for piece in translation.pieces) <= 60
+        assert not translation.source_truncated and len(translation.text.split()) >= len(translation.pieces)
+    assert time.perf_counter() - started < 60
+
+
+ANY_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0"), max_size=40)
+
+
+@settings(derandomize=True, max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(ANY_LINE, max_size=6))
+def test_any_lines_give_as_many_lines_in_order(translator: MakeTranslator, lines: list[str]) -> None:
+    tiny = {"beam_size": 1, "max_length_factor": 0.5, "max_length_constant": 4, "max_source_tokens": 7}
+    translations = translator(**tiny, look_ahead_lines=4).translate(lines)
+    assert [each.source for each in translations] == lines
+    for each in translations:
+        assert len(each.text.splitlines()) <= 1 and "\0" not in each.text
+        assert "".join(part.source for part in each.parts) == each.source
+        assert bool(each.pieces) == ("split" in each.flags)
+    again = translator(**tiny, look_ahead_lines=1, batch_tokens=1).translate(lines)
+    assert [each.ids for each in again] == [each.ids for each in translations]
+
+
+def test_a_generated_text_is_one_line() -> None:
+    """Every character at which `str.splitlines` parts, and a NUL, which no reader of text takes."""
+    breaks = [chr(number) for number in range(0x110000) if len(f"a{chr(number)}b".splitlines()) > 1]
+    assert {"\n", "\r", "\x85", "\u2028"} < set(breaks)
+    assert one_line(f"a{''.join(breaks)}\0b") == "a" + " " * (len(breaks) + 1) + "b"
+    assert one_line("ä\t€ 🦄\u200d") == "ä\t€ 🦄\u200d"

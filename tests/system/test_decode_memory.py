@@ -1,0 +1,83 @@
+"""Decoding streams: the memory of `translate decode` does not grow with its input, in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from translate.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
+from translate.data.tokenizer_training import prepare_tokenizers
+from translate.run import add_prefix, build_model, create_run, get_parameters, write_tensors
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+# The command's own high-water mark: RUSAGE_CHILDREN would count what this process had at the fork.
+COMMAND = (
+    "import sys, atexit\n"
+    "atexit.register(lambda: print(open('/proc/self/status').read(), file=sys.stderr))\n"
+    "from translate.cli import main\n"
+    "main()"
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model that has learnt nothing, and so translates everything, and fast."""
+    lines = ["Ein Hund läuft durch den Schnee.", "Zwei Männer kochen.", "Die Straße ist grün."]
+    config = Config(
+        tokenizer=TokenizerConfig(vocab_size=300),
+        model=ModelConfig(d_model=8, num_heads=1, d_ff=8, num_encoder_layers=1, num_decoder_layers=1),
+        decoding=DecodingConfig(
+            beam_size=1, max_length_factor=0.0, max_length_constant=2, workers=1, look_ahead_lines=500, device="cpu"
+        ),
+    )
+    tokenizers = prepare_tokenizers(config.tokenizer, lines, lines)
+    torch.manual_seed(1)
+    path = tmp_path_factory.mktemp("memory") / "run"
+    made = create_run(path, config=config, tokenizers=tokenizers, command=["translate", "train"])
+    model = build_model(config, tokenizers)
+    write_tensors(made.checkpoint("best"), add_prefix(get_parameters(model), "model."), {"step": "1"})
+    return path
+
+
+def peak_mebibytes(run: Path, folder: Path, num_lines: int, *, padding: int, command: str = "decode") -> float:
+    """The most memory that the command had, reading files of so many lines; there are as many lines out.
+
+    Args:
+        padding: Spaces at the end of each line: a long line, fast to translate.
+    """
+    source, wishes, output = (folder / f"{num_lines}.{ending}" for ending in ("de", "prefix", "out"))
+    with source.open("w", encoding="utf-8") as file:
+        file.writelines(f"Hund {number} läuft.{' ' * padding}\n" for number in range(num_lines))
+    with wishes.open("w", encoding="utf-8") as file:
+        file.writelines("A dog\n" if number % 2 else "\n" for number in range(num_lines))
+    files = [source, "--prefix", wishes] if command == "decode" else [source, wishes]
+    result = subprocess.run(
+        [sys.executable, "-c", COMMAND, command, run, *files, "-o", output],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    with output.open("rb") as written:
+        assert sum(1 for _ in written) == num_lines
+    (peak,) = (line.split()[1] for line in result.stderr.splitlines() if line.startswith("VmHWM:"))
+    return int(peak) / 1024
+
+
+@pytest.mark.parametrize("command", ["decode", "score"])
+def test_memory_does_not_grow_with_the_input(run: Path, tmp_path: Path, command: str) -> None:
+    """The larger file is 20 MiB longer, which is more than is allowed here."""
+    small, large = (peak_mebibytes(run, tmp_path, number, padding=4000, command=command) for number in (1_000, 6_000))
+    assert large < small + 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_memory_of_a_huge_file_is_that_of_a_small_one(run: Path, tmp_path: Path) -> None:
+    small, large = (peak_mebibytes(run, tmp_path, number, padding=200) for number in (10_000, 200_000))
+    print(f"peak resident memory: {small:.0f} MiB at 10,000 lines, {large:.0f} MiB at 200,000")
+    assert large < 1.1 * small

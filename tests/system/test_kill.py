@@ -1,0 +1,91 @@
+"""A training process that is killed again and again ends with the bytes of one that never was."""
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.errors import RunError
+from translate.run import RunDirectory, read_tensors
+
+MOMENTS = ("writing", "validating", "anywhen", "starting")
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def progress_of(run: RunDirectory) -> dict[str, Any]:
+    """Where the last checkpoint stands; step 0 if there is none."""
+    try:
+        progress: dict[str, Any] = json.loads(read_tensors(run.checkpoint("last")).metadata["progress"])
+    except RunError:
+        return {"step": 0, "validated_step": None}
+    return progress
+
+
+def owes_validation(progress: dict[str, Any]) -> bool:
+    return progress["step"] > 0 and progress["step"] % 5 == 0 and progress["validated_step"] != progress["step"]
+
+
+def half_written(run: RunDirectory) -> list[Path]:
+    return list(run.checkpoints.glob("*.tmp"))
+
+
+def wait_for(moment: str, run: RunDirectory, process: int, draw: random.Random) -> None:
+    """Until the training that was just started comes to such a moment, and a little longer."""
+
+    def until(condition: Callable[[], object]) -> None:
+        while not condition():
+            assert is_alive(process), f"it ended before it was {moment}"
+
+    first = progress_of(run)["step"]
+    match moment:
+        case "starting":
+            time.sleep(draw.uniform(0.0, 0.3))
+        case "writing":
+            steps = draw.randrange(4)
+            until(lambda: progress_of(run)["step"] >= first + steps)
+            until(lambda: half_written(run))
+            time.sleep(draw.uniform(0.0, 0.002))
+        case "validating":
+            until(lambda: owes_validation(progress_of(run)))
+            time.sleep(draw.uniform(0.0, 0.1))
+        case "anywhen":
+            steps = draw.randint(1, 4)
+            until(lambda: progress_of(run)["step"] >= first + steps)
+            time.sleep(draw.uniform(0.0, 0.05))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    "num_kills", [3, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])], ids="{}_times".format
+)
+def test_killed_again_and_again(
+    trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any], num_kills: int, precision: str
+) -> None:
+    overrides = (f"training.max_steps={6 + 4 * num_kills}", f"training.precision={precision}")
+    trainings.run(tmp_path / "straight", *overrides)
+    run, draw = RunDirectory(tmp_path / "killed"), random.Random(f"{num_kills} {precision}")
+    hits = {"writing": 0, "validating": 0}
+    for number in range(num_kills):
+        process = trainings.start(trainings.arguments(run.path, *overrides, resume=True))
+        wait_for(MOMENTS[number % len(MOMENTS)], run, process, draw)
+        os.kill(process, signal.SIGKILL)
+        assert trainings.wait() == -signal.SIGKILL, "it ended before it was killed"
+        hits["writing"] += bool(half_written(run))
+        hits["validating"] += owes_validation(progress_of(run))
+    said = trainings.run(run.path, *overrides, resume=True)
+    assert "going on from step" in said
+    assert state_of(run.path) == state_of(tmp_path / "straight")
+    assert num_kills < 20 or min(hits.values()) > 0, f"no kill hit what it aimed at: {hits}"

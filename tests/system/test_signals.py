@@ -1,0 +1,149 @@
+"""Training processes and the system around them: signals, a second process, a full disk, no memory."""
+
+import os
+import shlex
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.config import load_config
+from translate.errors import InputError
+from translate.run import RunDirectory
+from translate.training import train
+
+FOREVER = "training.max_steps=100000"
+
+
+def wait_until(condition: Callable[[], object], trainings: Any) -> None:
+    deadline = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < deadline, trainings.log.read_text(encoding="utf-8")
+        time.sleep(0.002)
+
+
+def has_logged(run: Path) -> bool:
+    metrics = RunDirectory(run).metrics
+    return metrics.exists() and metrics.stat().st_size > 0
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_says_how_to_go_on(
+    trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any], number: signal.Signals, code: int
+) -> None:
+    settings = ("training.max_steps=60", "training.save_every=1000", "training.validate_every=1000")
+    run = tmp_path / "a run"
+    trainings.run(tmp_path / "straight", *settings)
+    process = trainings.start(trainings.arguments(run, *settings))
+    wait_until(lambda: has_logged(run), trainings)
+    os.kill(process, number)
+    assert trainings.wait() == code
+    said = trainings.log.read_text(encoding="utf-8")
+    told, _, command = said.splitlines()[-1].partition(" Go on with: translate ")
+    assert told.startswith(f"translate: stopped by {number.name} after step ") and told.endswith(", and saved.")
+    arguments = shlex.split(command)
+    assert arguments == trainings.arguments(run, *settings, resume=True)
+    trainings.start(arguments)
+    assert trainings.wait() == 0
+    step = told.removeprefix(f"translate: stopped by {number.name} after step ").removesuffix(", and saved.")
+    assert f"going on from step {step}\n" in trainings.log.read_text(encoding="utf-8")
+    assert state_of(run) == state_of(tmp_path / "straight")
+
+
+def test_a_second_interrupt_leaves_at_once_out_of_a_write(trainings: Any, tmp_path: Path) -> None:
+    run, slow = tmp_path / "run", tmp_path / "slow"
+    # A disk that takes a minute, in a call that lets no other Python code run meanwhile.
+    slow_disk = (
+        "import ctypes, os; fsync = os.fsync\n"
+        f"os.fsync = lambda file: ctypes.PyDLL(None).sleep(60) if os.path.exists({str(slow)!r}) else fsync(file)"
+    )
+    settings = (FOREVER, "training.save_every=100000", "training.validate_every=100000")
+    process = trainings.start(trainings.arguments(run, *settings), first=slow_disk)
+    wait_until(lambda: has_logged(run), trainings)
+    slow.touch()
+    os.kill(process, signal.SIGINT)
+    wait_until(
+        lambda: list((run / "checkpoints").glob("*.tmp")) or trainings.log.read_text().count("SIGINT"), trainings
+    )
+    time.sleep(0.2)
+    started = time.monotonic()
+    os.kill(process, signal.SIGINT)
+    assert trainings.wait() == -signal.SIGINT  # what a shell calls 130
+    assert time.monotonic() - started < 1.0
+    slow.unlink()
+    trainings.run(run, "training.max_steps=4", *settings[1:], resume=True)
+
+
+def test_an_interrupt_before_the_first_step(trainings: Any, tmp_path: Path) -> None:
+    run, ready = tmp_path / "run", tmp_path / "ready"
+    first = (
+        "import time, pathlib, translate.training.train\n"
+        f"slow = lambda *arguments: (pathlib.Path({str(ready)!r}).touch(), time.sleep(60))\n"
+        "sys.modules['translate.training.train'].make_tokenizers = slow"
+    )
+    process = trainings.start(trainings.arguments(run), first=first)
+    wait_until(ready.exists, trainings)
+    with pytest.raises(InputError, match=f"process {process} on .* is training in this run directory"):
+        train_here(trainings, run)  # although there is no run yet
+    os.kill(process, signal.SIGINT)
+    assert trainings.wait() == 130
+    command = shlex.join(["translate", *trainings.arguments(run, resume=True)])
+    told = trainings.log.read_text(encoding="utf-8").splitlines()[-1]
+    assert told == f"translate: interrupted. Begin again, or go on, with: {command}"
+    assert not run.exists()
+
+
+def train_here(trainings: Any, run: Path, *overrides: str) -> None:
+    """In this process."""
+    config = load_config(str(trainings.directory / "digits.yaml"), overrides, require_files=True).config
+    train(config, run, resume=True, command=["test"])
+
+
+def test_the_lock_dies_with_its_process(trainings: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = trainings.start(trainings.arguments(run, FOREVER))
+    wait_until(RunDirectory(run).checkpoint("last").exists, trainings)
+    with pytest.raises(InputError, match=f"process {process} on .* is training in this run directory"):
+        train_here(trainings, run, FOREVER)
+    os.kill(process, signal.SIGKILL)
+    assert trainings.wait() == -signal.SIGKILL
+    train_here(trainings, run, "training.max_steps=1")
+
+
+def test_a_full_disk(trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any]) -> None:
+    run = RunDirectory(tmp_path / "run")
+    trainings.run(tmp_path / "straight")
+    trainings.run(run.path, "training.max_steps=5")
+    files = [run.checkpoint("best"), run.checkpoint("last"), run.previous]
+    before = [file.read_bytes() for file in files]
+    limit = files[1].stat().st_size // 2
+    assert run.config.stat().st_size < limit
+    full = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
+    trainings.start(trainings.arguments(run.path, resume=True), first=full)
+    assert trainings.wait() == 1
+    told = trainings.log.read_text(encoding="utf-8").splitlines()[-1]
+    assert told == (
+        f"translate: {files[1]}: cannot be written: File too large; free some space on that disk; earlier checkpoints"
+        " are intact"
+    )
+    assert [file.read_bytes() for file in files] == before
+    assert "going on from step 5" in trainings.run(run.path, resume=True)
+    assert state_of(run.path) == state_of(tmp_path / "straight")
+
+
+def test_a_batch_that_memory_is_refused_for(trainings: Any, tmp_path: Path) -> None:
+    # What it has, and a gigabyte: 4,000 tokens times d_ff, in four bytes, are three.
+    scarce = (
+        "import resource; pages = int(open('/proc/self/statm').read().split()[0])\n"
+        "limit = pages * resource.getpagesize() + 2**30; resource.setrlimit(resource.RLIMIT_AS, (limit, limit))"
+    )
+    settings = ("model.d_ff=400000", "training.batch_tokens=4000")
+    trainings.start(trainings.arguments(tmp_path / "run", *settings), first=scarce)
+    assert trainings.wait() == 1
+    told = trainings.log.read_text(encoding="utf-8").splitlines()[-1]
+    assert told.startswith("translate: step 1: out of memory on a batch of ")
+    assert "can't allocate memory: you tried to allocate" in told
+    assert "Lower training.batch_tokens (now 4000)" in told

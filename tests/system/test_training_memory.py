@@ -1,0 +1,136 @@
+"""A corpus larger than memory can be trained on: what a training holds grows by some bytes a pair, not by its text."""
+
+import shutil
+import subprocess
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from translate.config import Config
+from translate.data import corpora, encoded, epochs, texts
+from translate.training import preparation
+
+MIB = 2**20
+
+
+def write_corpus(folder: Path, num_pairs: int) -> None:
+    """Sentences of 8 to 25 words, drawn by Zipf's law from 30,000 of each language; words translate one by one."""
+    generator = np.random.default_rng(7)
+    letters = np.array(list("eeeeennniiirrssaattdhulcgmobwfkzvp"))
+    languages = [
+        [
+            "".join(letters[word[:size]])
+            for word, size in zip(words, generator.integers(2, 12, size=30_000), strict=True)
+        ]
+        for words in generator.integers(len(letters), size=(2, 30_000, 12))
+    ]
+    frequencies = np.cumsum(1 / (np.arange(30_000) + 2.7))
+    folder.mkdir()
+    with (folder / "train.de").open("w") as sources, (folder / "train.en").open("w") as targets:
+        for first in range(0, num_pairs, 50_000):
+            ends = np.cumsum(generator.integers(8, 26, size=min(50_000, num_pairs - first))).tolist()
+            words = np.searchsorted(frequencies, generator.random(ends[-1]) * frequencies[-1]).tolist()
+            for file, language in ((sources, languages[0]), (targets, languages[1])):
+                spelt = [language[word] for word in words]
+                file.writelines(" ".join(spelt[a:b]) + "\n" for a, b in zip([0, *ends[:-1]], ends, strict=True))
+
+
+def prepared_bytes(folder: Path) -> int:
+    """The most that Python and numpy held while a corpus was made ready for training, and two epochs planned."""
+    config = Config.model_validate(
+        {
+            "data": {"train": [{"kind": "text", "source": folder / "train.de", "target": folder / "train.en"}]},
+            "tokenizer": {"vocab_size": 1000, "max_training_lines": 500},
+        }
+    )
+    tracemalloc.start()
+    read = preparation.read_corpora(config).train
+    tokenizers = preparation.make_tokenizers(config, read, lambda _: None)
+    batches = preparation.encode_corpora(config, read, tokenizers, lambda _: None)
+    preparation.fingerprint(read, tokenizers)
+    for number in range(2):
+        epoch = batches.epoch(number)
+        assert len(epoch[0].indices) and epoch.padding.share < 0.2
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
+
+
+def test_preparing_a_corpus_does_not_hold_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    for module in (texts, encoded):
+        monkeypatch.setattr(module, "MAX_BYTES_IN_MEMORY", 0)
+    for module, name in ((texts, "_BLOCK_LINES"), (encoded, "_CHUNK_LINES"), (epochs, "_CHUNK_LINES")):
+        monkeypatch.setattr(module, name, 200)
+    monkeypatch.setattr(preparation, "_CHUNK_LINES", 200)
+    monkeypatch.setattr(corpora, "_CHUNK_LINES", 200)
+    peaks = []
+    for num_pairs in (1000, 1000, 7000):  # the first time, libraries are loaded as well
+        write_corpus(tmp_path / str(len(peaks)), num_pairs)
+        peaks.append(prepared_bytes(tmp_path / str(len(peaks))))
+    assert (peaks[2] - peaks[1]) / 6000 < 100  # bytes a pair; measured 22, and 595 with text and ids in memory
+
+
+class Peaks(NamedTuple):
+    """The most memory that a process had, in bytes."""
+
+    resident: int  # VmHWM: all of it, pages of mapped files too
+    anonymous: int  # RssAnon: what is in no file; sampled
+
+
+def train(folder: Path) -> Peaks:
+    """Runs `translate train`, five steps of a tiny model, and watches it."""
+    (folder / "tiny.yaml").write_text(
+        """
+        data: {train: [{kind: text, source: train.de, target: train.en}]}
+        tokenizer: {vocab_size: 4000, max_training_lines: 100000}
+        model: {d_model: 32, num_heads: 2, d_ff: 64, num_encoder_layers: 1, num_decoder_layers: 1}
+        training: {max_steps: 5, warmup_steps: 2, batch_tokens: 2000}
+        """
+    )
+    command = [sys.executable, "-m", "translate", "train", str(folder / "tiny.yaml"), "--run", str(folder / "run")]
+    process = subprocess.Popen(command)
+    resident, anonymous = 0, 0
+    while process.poll() is None:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        kib = {
+            key: int(value.split()[0])
+            for key, value in (line.split(":") for line in status.splitlines())
+            if "kB" in value
+        }
+        resident = max(resident, kib.get("VmHWM", 0) * 1024)
+        anonymous = max(anonymous, kib.get("RssAnon", 0) * 1024)
+        time.sleep(0.02)
+    assert process.returncode == 0
+    return Peaks(resident, anonymous)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_five_million_pairs_need_little_more_memory_than_fifty_thousand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = shutil.disk_usage(tmp_path).free
+    if free < 6 * 2**30:
+        pytest.skip(f"needs 6 GiB in {tmp_path}, and there are {free / 2**30:.1f}")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    peaks = []
+    for num_pairs in (50_000, 5_000_000):
+        folder = tmp_path / str(num_pairs)
+        write_corpus(folder, num_pairs)
+        started = time.perf_counter()
+        peaks.append(train(folder))
+        shutil.rmtree(folder)
+        print(
+            f"{num_pairs} pairs: {time.perf_counter() - started:.0f} s,"
+            f" peak {peaks[-1].resident / MIB:.0f} MiB resident, {peaks[-1].anonymous / MIB:.0f} MiB anonymous"
+        )
+    small, large = peaks
+    assert large.resident - small.resident <= 1.5 * 2**30

@@ -1,0 +1,363 @@
+"""A check of whole configs: silent on clean text and sound settings, and each fault told with its line."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from translate.config import Config, load_config
+from translate.config.advice import Finding
+from translate.errors import InputError, RunError
+from translate.training import check as module
+from translate.training.check import Report, cheap_findings, check
+from translate.training.check_suspicions import KINDS
+from translate.training.preparation import encode_corpora, make_tokenizers, read_corpora
+from translate.training.rehearsal import BatchShape, Rehearsal
+
+CORPUS = Path(__file__).resolve().parents[2] / "data"
+NUM_TRAIN, NUM_VALIDATION = 1200, 250
+# A model that does not matter, of a size and with steps that fit 1,200 short pairs.
+SETTINGS = """
+tokenizer: {vocab_size: 800}
+model: {d_model: 16, num_heads: 2, d_ff: 32, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.2, norm: pre}
+training:
+  {max_steps: 100, batch_tokens: 600, schedule: constant, learning_rate: 0.005, warmup_steps: 5, precision: fp32,
+   device: cpu, threads: 1, validate_every: 25, save_every: 25}
+decoding: {beam_size: 2, device: cpu}
+"""
+Lines = list[str]
+Write = Callable[..., Config]
+
+
+@pytest.fixture
+def text() -> dict[str, Lines]:
+    """Clean text by file name, to be spoilt."""
+    return {
+        f"{name}.{language}": (CORPUS / f"{split}.{language}").read_text(encoding="utf-8").splitlines()[:number]
+        for name, split, number in (("train", "train", NUM_TRAIN), ("valid", "validation", NUM_VALIDATION))
+        for language in ("de", "en")
+    }
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """A function that writes the text and gives the config for it."""
+
+    def write_all(text: dict[str, Lines], *overrides: str) -> Config:
+        for name, lines in text.items():
+            content = "".join(f"{line}\n" for line in lines)
+            (tmp_path / name).write_text(content, encoding="utf-8", newline="\n")
+        (tmp_path / "mine.yaml").write_text(
+            "data:\n  train: [{kind: text, source: train.de, target: train.en}]\n"
+            f"  validation: {{kind: text, source: valid.de, target: valid.en}}\n{SETTINGS}",
+            encoding="utf-8",
+        )
+        return load_config(str(tmp_path / "mine.yaml"), overrides, require_files=True).config
+
+    return write_all
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No rehearsal, but what one might give."""
+    seen = Rehearsal("cpu", "fp32", 1, 10_000, BatchShape(7, 11, 13), 2**20, 30, 5000.0, 3.0, 2.0)
+    monkeypatch.setattr(module, "rehearse", lambda *arguments, **options: seen)
+
+
+def cheap(config: Config, *, num_parameters: int = 10_000) -> list[Finding]:
+    corpora = read_corpora(config)
+    tokenizers = make_tokenizers(config, corpora.train, lambda text: None)
+    batches = encode_corpora(config, corpora.train, tokenizers, lambda text: None)
+    return cheap_findings(config, corpora, batches, tokenizers, num_parameters=num_parameters)
+
+
+def told(findings: list[Finding] | tuple[Finding, ...], name: str) -> Finding:
+    (finding,) = [finding for finding in findings if finding.name == name]
+    return finding
+
+
+def test_clean_text_is_silent(text: dict[str, Lines], write: Write, tmp_path: Path) -> None:
+    config = write(text)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    steps: list[str] = []
+    report = check(config, watch=steps.append)
+    assert report.findings == () and report.leakage == ()
+    assert steps[0] == "reading the corpora" and len(steps) == 5
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before  # nothing is left behind
+    assert cheap(config) == []
+
+    training, validation = report.corpora
+    assert (training.key, training.num_pairs, training.num_kept) == ("data.train.0", NUM_TRAIN, NUM_TRAIN)
+    assert (validation.key, validation.num_pairs, validation.num_kept) == ("data.validation", NUM_VALIDATION, None)
+    assert sum(report.lengths.source_histogram) == sum(report.lengths.target_histogram) == NUM_TRAIN
+    assert report.rehearsal is not None and report.plan.seconds is not None
+    assert report.plan.num_steps == 100 and report.plan.num_validations == 4
+    assert report.plan.num_epochs == pytest.approx(100 / report.plan.steps_per_epoch)
+    # Padding, and so the steps of an epoch, are those that the training's log tells.
+    corpora = read_corpora(config)
+    tokenizers = make_tokenizers(config, corpora.train, lambda text: None)
+    epoch = encode_corpora(config, corpora.train, tokenizers, lambda text: None).epoch(0)
+    assert report.plan.padding_share == epoch.padding.share and report.plan.steps_per_epoch == len(epoch)
+
+
+def test_document_is_json_with_every_field(text: dict[str, Lines], write: Write, quick: None) -> None:
+    text["train.en"][6] = text["train.de"][6]
+    report = check(write(text))
+    document = json.loads(json.dumps(report.to_document()))
+    assert set(document) == {"format", *Report._fields}
+    assert document["findings"][0]["name"] == "equal"
+    (suspects,) = document["corpora"][0]["suspects"]
+    assert (suspects["kind"], suspects["num_pairs"], suspects["num_inspected"]) == ("equal", 1, NUM_TRAIN)
+    (place,) = suspects["examples"]
+    assert place["line"] == place["last_line"] == 7 and place["source"] == place["target"] == text["train.de"][6]
+    assert document["rehearsal"]["largest_batch"]["pairs"] >= 1
+
+
+def spoil(text: dict[str, Lines], kind: str) -> tuple[int, int]:
+    """Puts in a fault of a kind; the first line that has it, and how many have."""
+    sources, targets = text["train.de"], text["train.en"]
+    match kind:
+        case "empty":
+            sources[30], targets[40] = "", "  "
+            return 31, 2
+        case "equal":
+            targets[50] = sources[50]
+            return 51, 1
+        case "unlikely_length":
+            targets[60] = " ".join(targets[60:64])
+            return 61, 1
+        case "repeated":
+            sources[70], targets[70] = sources[3].upper(), targets[3]
+            return 71, 1
+        case "ambiguous":
+            sources[80] = sources[3]
+            return 81, 1
+        case "source_like_target":
+            sources[90] = targets[300]
+            return 91, 1
+        case "target_like_source":
+            targets[100] = sources[300]
+            return 101, 1
+        case "source_like_neither":
+            sources[110] = "Dwóch mężczyzn stoi przed sklepem i rozmawia o pogodzie."
+            return 111, 1
+        case "target_like_neither":
+            targets[120] = "Dwóch mężczyzn stoi przed sklepem i rozmawia o pogodzie."
+            return 121, 1
+        case "shifted":
+            targets.insert(600, "One line too many.")
+            del targets[630]
+            return 601, 30
+        case "unrelated":
+            part = targets[500:1000]
+            random.Random(1).shuffle(part)
+            targets[500:1000] = part
+            return 501, 500
+    odd = {
+        "control": "\x02",
+        "line_end": "\u2028",
+        "private_use": "\ue123",
+        "invisible": "\u200b",
+        "replacement": "\ufffd",
+        "mojibake": "Ã¤",
+        "markup": "&amp;",
+    }
+    sources[130] += odd[kind]
+    return 131, 1
+
+
+def spoil_all(text: dict[str, Lines], kinds: set[str]) -> dict[str, tuple[int, int]]:
+    return {kind: spoil(text, kind) for kind in kinds}
+
+
+def test_each_suspicion_at_its_line(text: dict[str, Lines], write: Write, quick: None) -> None:
+    kinds = set(KINDS) - {"shifted", "unrelated"}
+    put_in = spoil_all(text, kinds)
+    report = check(write(text))
+    found = {each.kind: each for each in report.corpora[0].suspects}
+    assert {kind: (each.examples[0].line, each.num_pairs) for kind, each in found.items()} == put_in
+    assert {finding.name for finding in report.findings} == kinds  # and nothing else
+    for kind, (line, count) in put_in.items():
+        finding = told(report.findings, kind)
+        assert finding.message == f"data.train.0: {count} of {NUM_TRAIN:,} pairs {KINDS[kind].what}"
+        assert finding.mend == KINDS[kind].mend
+        assert finding.examples[0].startswith(f"line {line}: ") and len(finding.examples) == count
+
+
+@pytest.mark.parametrize("kind", ["shifted", "unrelated"])
+def test_lines_that_do_not_belong_together(text: dict[str, Lines], write: Write, quick: None, kind: str) -> None:
+    line, count = spoil(text, kind)
+    report = check(write(text))
+    (suspects,) = [each for each in report.corpora[0].suspects if each.kind == kind]
+    (place,) = suspects.examples
+    assert abs(place.line - line) <= 2 and abs(place.last_line - (line + count - 1)) <= 2
+    assert suspects.num_pairs == place.last_line - place.line + 1
+    finding = told(report.findings, kind)
+    assert finding.severity == ("warning" if kind == "shifted" else "error")
+    assert finding.examples[0].startswith(f"lines {place.line:,} to {place.last_line:,}")
+
+
+def test_what_training_does_not_see_is_also_inspected(text: dict[str, Lines], write: Write, quick: None) -> None:
+    text["valid.de"], text["valid.en"] = text["valid.en"], text["valid.de"]
+    report = check(write(text))
+    for name in ("source_like_target", "target_like_source"):
+        finding = told(report.findings, name)
+        assert finding.severity == "error"
+        assert finding.message.startswith("data.validation: 2") and f"of {NUM_VALIDATION}" in finding.message
+
+
+def test_a_shift_of_many_lines_is_an_error_and_told_to_the_training_too(
+    text: dict[str, Lines], write: Write, quick: None
+) -> None:
+    del text["train.en"][200]
+    text["train.en"].append("The end.")
+    config = write(text)
+    finding = told(check(config).findings, "shifted")
+    assert finding.severity == "error"
+    assert finding.examples[0].startswith("lines 202 to 1,200 (the target stands 1 line earlier): ")
+    # By lengths alone, in blocks of 500 lines.
+    assert (
+        told(cheap(config), "shifted").examples[0].startswith("lines 501 to 1,200 (the target stands 1 line earlier)")
+    )
+
+
+def test_leakage(text: dict[str, Lines], write: Write, quick: None) -> None:
+    text["valid.de"][9], text["valid.en"][9] = text["train.de"][19].upper(), text["train.en"][19]
+    text["valid.de"][29] = f"{text['train.de'][39]} "
+    config = write(text)
+    report = check(config)
+    finding = told(report.findings, "leakage")
+    assert finding.severity == "note"
+    assert finding.message.startswith("data.validation: 1 of 250 pairs and the sources of 1 more occur in training too")
+    assert finding.examples[0].startswith("line 10 (the pair is line 20 of data.train.0): ")
+    assert finding.examples[1].startswith("line 30 (the source is line 40 of data.train.0): ")
+    assert report.leakage[0][:4] == ("data.validation", 250, 1, 1)
+    assert told(cheap(config), "leakage") == finding
+    # 3 of 250 pairs are more than one in a hundred.
+    for line in (50, 51):
+        text["valid.de"][line], text["valid.en"][line] = text["train.de"][line], text["train.en"][line]
+    assert told(cheap(write(text)), "leakage").severity == "warning"
+
+
+def test_leakage_names_the_right_corpus(text: dict[str, Lines], write: Write, tmp_path: Path) -> None:
+    text["more.de"], text["more.en"] = text["train.de"][600:], text["train.en"][600:]
+    text["train.de"], text["train.en"] = text["train.de"][:600], text["train.en"][:600]
+    text["valid.de"][0], text["valid.en"][0] = text["more.de"][4], text["more.en"][4]
+    write(text)
+    more = (
+        "data.train=[{kind: text, source: train.de, target: train.en}, {kind: text, source: more.de, target: more.en}]"
+    )
+    findings = cheap(write(text, more, f"data.root={tmp_path}"))
+    assert told(findings, "leakage").examples[0].startswith("line 1 (the pair is line 5 of data.train.1): ")
+
+
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_characters_that_the_vocabulary_lacks(
+    text: dict[str, Lines], write: Write, quick: None, byte_fallback: bool
+) -> None:
+    text["valid.en"][14] += " ☃☃"
+    report = check(write(text, f"tokenizer.byte_fallback={byte_fallback}"))
+    finding = told(report.findings, "characters_in_bytes" if byte_fallback else "unknown_characters")
+    assert finding.message.startswith("data.validation: 6 of" if byte_fallback else "data.validation: 1 of")
+    assert "in 1 line, the first 15, " in finding.message and finding.message.endswith(": ☃ (U+2603)")
+    assert report.corpora[1].spelling[1].characters == {"☃": 1}
+    assert report.corpora[0].spelling[1].num_lines == 0
+
+
+def test_references_longer_than_decoding_allows(text: dict[str, Lines], write: Write, quick: None) -> None:
+    limits = ("decoding.max_length_factor=0.0", "decoding.max_length_constant=60")
+    text["valid.en"][77] = " ".join(text["valid.en"][77:87])
+    finding = told(check(write(text, *limits)).findings, "decoding_too_short")
+    assert finding.severity == "note"
+    assert finding.message.startswith(
+        "data.validation: 1 of 250 references, the first on line 78, have more tokens than"
+    )
+    assert "decoding.max_length_constant = 60" in finding.message
+
+
+def test_a_vocabulary_of_other_text(text: dict[str, Lines], write: Write, quick: None, tmp_path: Path) -> None:
+    from translate.config import TokenizerConfig
+    from translate.data.tokenizer_training import train_tokenizer
+
+    others = [f"{a}{b}{c}" for a in "xyzwqv" for b in "bcdfghj" for c in "klmnp"]
+    tokenizer = train_tokenizer([*others, *text["train.en"]], TokenizerConfig(vocab_size=800))
+    few = text["train.en"][:30]
+    (tmp_path / "other.model").write_bytes(tokenizer.model_bytes)
+    text["train.de"] = text["train.en"] = few
+    report = check(write(text, f"tokenizer.source_model={tmp_path / 'other.model'}"))
+    finding = told(report.findings, "vocabulary_unused")
+    assert finding.severity == "warning" and "of 540 entries of the joint vocabulary never occur" in finding.message
+    assert "tokenizer.source_model=null" in finding.mend
+
+
+def test_a_vocabulary_too_large_for_the_text(text: dict[str, Lines], write: Write, quick: None) -> None:
+    """400 merges for 40 pairs: most of the subwords are of single words, and occur a few times."""
+    text["train.de"], text["train.en"] = text["train.de"][:40], text["train.en"][:40]
+    finding = told(check(write(text, "tokenizer.vocab_size=700")).findings, "vocabulary_large_for_corpus")
+    assert (
+        finding.severity == "warning"
+        and "of 440 entries of the joint vocabulary occur fewer than 10" in finding.message
+    )
+    assert finding.mend == "halve tokenizer.vocab_size = 700"
+
+
+def test_settings_are_judged_too(text: dict[str, Lines], write: Write, quick: None) -> None:
+    config = write(text, "training.warmup_steps=100", "model.dropout=0.0")
+    for findings in (check(config).findings, cheap(config)):
+        assert [finding.name for finding in findings] == ["warmup_longer_than_training"]
+    config = write(text, "training.max_steps=300", "model.dropout=0.0")
+    for findings in (check(config).findings, cheap(config)):
+        assert [finding.name for finding in findings] == ["no_dropout"]
+    large = cheap(write(text), num_parameters=10_000_000)
+    assert [finding.name for finding in large] == ["model_large_for_corpus"]
+
+
+def test_a_training_that_would_fail(text: dict[str, Lines], write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: object, **options: object) -> None:
+        raise RunError("out of memory. Lower training.batch_tokens")
+
+    monkeypatch.setattr(module, "rehearse", fails)
+    report = check(write(text))
+    finding = told(report.findings, "training_fails")
+    assert finding.severity == "error" and finding.message == "out of memory. Lower training.batch_tokens"
+    assert report.rehearsal is None and report.plan.seconds is None
+    assert json.dumps(report.to_document())
+
+
+def test_what_training_refuses_is_refused(text: dict[str, Lines], write: Write) -> None:
+    with pytest.raises(InputError, match=r"training.batch_tokens = 8: the (source|target) of pair"):
+        check(write(text, "training.batch_tokens=8"))
+    text["train.en"].append("One more.")
+    with pytest.raises(InputError, match="data.train.0: .* has 1,?200 lines and .* has 1,?201"):
+        check(write(text))
+
+
+def test_a_large_corpus_is_sampled(
+    text: dict[str, Lines], write: Write, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_INSPECTED_PAIRS", 1000)
+    line, _ = spoil(text, "equal")
+    report = check(write(text))
+    assert report.corpora[0].num_inspected == 1000 and report.corpora[1].num_inspected == NUM_VALIDATION
+    # What is cheap is still looked for everywhere, here in a line of the sample.
+    assert told(report.findings, "equal").message.startswith(f"data.train.0: 1 of {NUM_TRAIN:,} pairs")
+
+
+def test_checkpoints_that_are_hours_apart(text: dict[str, Lines], write: Write, quick: None) -> None:
+    config = write(text, "training.save_every=1000000", "training.validate_every=100")
+    plan = check(config).plan._replace(seconds=400 * 3600.0)  # of 100 steps
+    (finding,) = module._time_findings(config, plan)
+    assert "every 400.0 hours" in finding.message
+    assert module._time_findings(config, plan._replace(seconds=7000.0)) == []
+
+
+def test_rows_of_a_table(text: dict[str, Lines], write: Write, quick: None, tmp_path: Path) -> None:
+    spoil(text, "equal")
+    pairs = zip(text["train.de"], text["train.en"], strict=True)
+    rows = "".join(json.dumps({"de": source, "en": target}) + "\n" for source, target in pairs)
+    (tmp_path / "train.jsonl").write_text(rows, encoding="utf-8")
+    table = "{kind: json, path: train.jsonl, source_column: de, target_column: en}"
+    report = check(write(text, f"data.train=[{table}]", f"data.root={tmp_path}"))
+    assert told(report.findings, "equal").examples[0].startswith("row 51: ")

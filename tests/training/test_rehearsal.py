@@ -1,0 +1,147 @@
+"""A rehearsal: the longest batch for real, its memory, the speed; and how it tells that a training would fail."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from translate.config import Config
+from translate.data.epochs import Epoch
+from translate.errors import RunError
+from translate.training import rehearsal as module
+from translate.training.preparation import Corpora, encode_corpora, make_tokenizers, read_corpora
+from translate.training.progress import StepResult
+from translate.training.rehearsal import BatchShape, Rehearsal, longest_batches, rehearse
+from translate.training.rehearsal_memory import MemoryWatch
+
+Digits = Callable[..., Config]
+LINUX = Path("/proc/self/status").exists()
+
+
+def silent(text: str) -> None:
+    pass
+
+
+def prepared(config: Config) -> tuple[Corpora, Any, Epoch]:
+    corpora = read_corpora(config)
+    tokenizers = make_tokenizers(config, corpora.train, silent)
+    return corpora, tokenizers, encode_corpora(config, corpora.train, tokenizers, silent).epoch(0)
+
+
+def rehearsed(config: Config, **options: float) -> Rehearsal:
+    corpora, tokenizers, epoch = prepared(config)
+    return rehearse(config, epoch, tokenizers=tokenizers, validation=corpora.validation, **options)
+
+
+def test_shapes_are_those_of_the_batches(digits: Digits) -> None:
+    _, _, epoch = prepared(digits())
+    assert [tuple(shape) for shape in epoch.shapes.tolist()] == [
+        (*batch.source_ids.shape, batch.target_output_ids.shape[1]) for batch in epoch.batches()
+    ]
+
+
+def test_the_longest_batches(digits: Digits) -> None:
+    """One pair of 45 digits among pairs of two to seven: its batch is the longest, another has the most tokens."""
+    config = digits("training.batch_tokens=60")
+    long = "271828182845904523536028747135266249775724709"
+    for side in ("in", "out"):
+        path = config.data.train[0].source.with_suffix(f".{side}")  # type: ignore[union-attr]
+        path.write_text(path.read_text() + f"{long}\n")
+    _, _, epoch = prepared(config)
+    longest, *others = longest_batches(epoch)
+    sizes = [int(shape[0] * (shape[1] + shape[2])) for shape in epoch.shapes]
+    assert epoch.shapes[longest].tolist()[0] == 1 and epoch.shapes[longest].max() == max(
+        map(max, epoch.shapes.tolist())
+    )
+    assert len(others) == 1 and sizes[others[0]] == max(sizes) > sizes[longest]
+
+
+def test_what_is_measured(digits: Digits) -> None:
+    result = rehearsed(digits("training.accumulate_batches=2"))
+    assert (result.device, result.precision) == ("cpu", "fp32")
+    assert result.num_timed_steps >= 1
+    assert result.target_tokens_per_second > 0 and result.seconds_per_epoch > 0
+    assert result.seconds_per_validation is not None and result.seconds_per_validation > 0
+    assert result.largest_batch.pairs >= 1
+
+
+def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batch, the longest ones, and then each step of the epoch once, with accumulation as in training."""
+    config = digits("training.accumulate_batches=5", "training.batch_tokens=100")
+    corpora, tokenizers, epoch = prepared(config)
+    seen: list[list[tuple[int, ...]]] = []
+    original = module.train_step
+
+    def watched(model: Any, optimizer: Any, group: Any, **options: Any) -> Any:
+        seen.append([batch.indices for batch in group])
+        assert model.training and options["rate"] > 0
+        return original(model, optimizer, group, **options)
+
+    monkeypatch.setattr(module, "train_step", watched)
+    rehearse(config, epoch, tokenizers=tokenizers, validation=None)
+    batches = [batch.indices for batch in epoch.batches()]
+    num_longest = len(longest_batches(epoch))
+    assert seen[0] == [batches[0]]
+    assert seen[1 : 1 + num_longest] == [[batches[number]] for number in longest_batches(epoch)]
+    groups = [batches[first : first + 5] for first in range(0, len(batches), 5)]
+    assert len(batches) % 5 > 0 and len(groups) < 30  # the last step has fewer batches
+    assert sorted(seen[1 + num_longest :]) == sorted(groups)
+
+
+def test_the_time_for_measuring_is_bounded(digits: Digits) -> None:
+    assert rehearsed(digits("training.batch_tokens=60"), max_seconds=0.0).num_timed_steps == 1
+
+
+def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = digits()
+    calls = 0
+
+    def fails_on_the_longest(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise RunError("no memory is left")
+        return StepResult(1.0, 1.0, 1, 1.0)
+
+    monkeypatch.setattr(module, "train_step", fails_on_the_longest)
+    corpora, tokenizers, epoch = prepared(config)
+    shape = BatchShape(*epoch.shapes[longest_batches(epoch)[0]].tolist())
+    with pytest.raises(RunError) as error:
+        rehearse(config, epoch, tokenizers=tokenizers, validation=corpora.validation)
+    assert str(error.value) == (
+        f"a training step on the longest batch ({shape.pairs} pairs of up to {shape.source_tokens} source and"
+        f" {shape.target_tokens} target tokens) fails: no memory is left"
+    )
+
+
+@pytest.mark.skipif(not LINUX, reason="only Linux tells and forgets the peak of a process")
+def test_peak_memory_is_what_was_allocated() -> None:
+    size = 200 * 2**20
+    watch = MemoryWatch(torch.device("cpu"))
+    before = watch.peak_bytes()
+    assert before is not None and before < 0.2 * size
+    kept = torch.ones(size // 4)
+    del kept
+    peak = watch.peak_bytes()
+    assert peak is not None and 0.95 * size <= peak <= 1.3 * size
+    watch.restart()
+    after = watch.peak_bytes()
+    assert after is not None and after < 0.3 * size
+
+
+def test_peak_that_cannot_be_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a way to reset the peak, one that is not higher than any before is not told."""
+    from translate.training import rehearsal_memory
+
+    monkeypatch.setattr(rehearsal_memory, "_CLEAR", tmp_path / "nothing" / "here")
+    monkeypatch.setattr(rehearsal_memory, "_peak_resident_bytes", lambda: 7 * 2**30)
+    assert MemoryWatch(torch.device("cpu")).peak_bytes() is None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_on_a_gpu(digits: Digits) -> None:
+    result = rehearsed(digits("training.device=cuda", "decoding.device=cuda"))
+    assert result.device == "cuda" and result.peak_bytes is not None
+    assert result.peak_bytes >= 4 * 4 * result.num_parameters  # weights, gradients and Adam's two, 4 bytes each

@@ -1,0 +1,205 @@
+"""`check`: look before a long run."""
+
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from translate.cli.failures import tells_errors
+from translate.cli.lines import write_lines
+from translate.cli.options import Overrides
+
+if TYPE_CHECKING:
+    from translate.config.advice import Finding
+    from translate.training.check_report import Lengths, Report
+
+_BAR_COLUMNS = 20
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
+
+
+@tells_errors
+def check(
+    config: Annotated[str, typer.Argument(help="A config file, or a preset's name such as demo.", show_default=False)],
+    overrides: Overrides = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings are failures too: exit code 1.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")] = False,
+) -> None:
+    """Look before a long run: the text, the settings, and a few real training steps; nothing is kept.
+
+    Exit code 1 if something is wrong, and with --strict if something is suspicious.
+
+    \b
+    Examples:
+      translate check demo
+      translate check multi30k-local data.root=DIR --strict
+      translate check mine.yaml --json | jq '.findings[].name'
+    """
+    from translate.config import load_config
+
+    loaded = load_config(config, overrides or [], require_files=True).config
+    from translate.training.check import check as check_training
+
+    try:
+        report = check_training(loaded, watch=_show_progress)
+    finally:
+        _show_progress("")
+    if as_json:
+        write_lines([json.dumps(report.to_document(), indent=2)], None)
+    else:
+        write_lines(_lines(report), None)
+    if report.count("error") or (strict and report.count("warning")):
+        raise typer.Exit(1)
+
+
+def _show_progress(text: str) -> None:
+    """What is being done, on a terminal alone and until the next."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        typer.echo(f"\r\x1b[K{text}{' …' if text else ''}", err=True, nl=False)
+
+
+def _lines(report: "Report") -> Iterator[str]:
+    yield from _data_lines(report)
+    yield ""
+    yield from _length_lines(report.lengths)
+    yield ""
+    yield from _training_lines(report)
+    yield ""
+    counts = [
+        f"{number} {severity}{'s' * (number != 1)}"
+        for severity in ("error", "warning", "note")
+        if (number := report.count(severity))
+    ]
+    yield _row("findings", ", ".join(counts) or "none")
+    for finding in report.findings:
+        yield from _finding_lines(finding)
+    yield ""
+    if number := report.count("error"):
+        yield f"not ready: {number} error{'s' * (number > 1)} to mend first"
+    else:
+        yield "ready to start" + (", if the warnings are meant" if report.count("warning") else "")
+
+
+def _data_lines(report: "Report") -> Iterator[str]:
+    key_width = max(len(corpus.key) for corpus in report.corpora)
+    pairs_width = max(len(f"{corpus.num_pairs:,}") for corpus in report.corpora)
+    for number, corpus in enumerate(report.corpora):
+        kept = ""
+        if corpus.num_kept is not None:
+            kept = f", {corpus.num_kept:,} kept"
+            if corpus.left_out:
+                reasons = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in corpus.left_out.items())
+                kept += f", left out: {reasons}"
+        part = (
+            "" if corpus.num_inspected == corpus.num_pairs else f"; {corpus.num_inspected:,} of them inspected closely"
+        )
+        files = ", ".join(name.rsplit("/", 1)[-1] for name in corpus.name.split(", "))
+        pairs = f"{corpus.num_pairs:>{pairs_width},} pair{'s' * (corpus.num_pairs > 1)}{kept}{part}"
+        yield _row("" if number else "data", f"{corpus.key:<{key_width}}  {pairs} ({files})")
+
+
+def _length_lines(lengths: "Lengths") -> Iterator[str]:
+    """Both sides' lengths as bars, from the first column that has a sentence to the last."""
+    sides = lengths.source_histogram, lengths.target_histogram
+    used = [column for column, counts in enumerate(zip(*sides, strict=True)) if any(counts)]
+    highest = max(max(side) for side in sides)
+    yield _row("tokens", f"{'':<9}{'source':<{_BAR_COLUMNS + 12}}target")
+    for column in range(used[0], used[-1] + 1):
+        first = lengths.ends[column - 1] + 1 if column else 0
+        last = f"–{lengths.ends[column]}" if column < len(lengths.ends) else "–"
+        label = "0" if column == 0 else f"{first}{last}"
+        bars = [f"{_bar(side[column] / highest)} {side[column]:<10,}" for side in sides]
+        yield _row("", f"{label:>7}  {' '.join(bars)}".rstrip())
+    means = [
+        f"mean {mean:.1f}, longest {longest}"
+        for mean, longest in (
+            (lengths.mean_source, lengths.longest_source),
+            (lengths.mean_target, lengths.longest_target),
+        )
+    ]
+    yield _row("", f"{'':<9}{means[0]:<{_BAR_COLUMNS + 12}}{means[1]}")
+
+
+def _training_lines(report: "Report") -> Iterator[str]:
+    for vocabulary in report.vocabularies:
+        unused = f"{vocabulary.num_unused:,} of {vocabulary.num_entries:,} subwords never used"
+        yield _row("vocabulary", f"{vocabulary.name}, {vocabulary.size:,} entries: {unused}")
+    plan, rehearsal = report.plan, report.rehearsal
+    if rehearsal is not None:
+        threads = ""
+        if rehearsal.device == "cpu":
+            threads = f", {rehearsal.num_threads} thread{'s' * (rehearsal.num_threads > 1)}"
+        yield _row(
+            "model", f"{rehearsal.num_parameters:,} parameters; {rehearsal.device}, {rehearsal.precision}{threads}"
+        )
+        peak = "its peak cannot be measured here"
+        if rehearsal.peak_bytes is not None:
+            peak = f"{_size(rehearsal.peak_bytes)} at its peak"
+        pairs, source, target = rehearsal.largest_batch
+        yield _row("memory", f"{peak}, on the largest batch: {pairs:,} × {source} source, {target} target tokens")
+        speed = f"{rehearsal.target_tokens_per_second:,.0f} target tokens/s over {rehearsal.num_timed_steps} steps"
+        yield _row("speed", f"{speed}; {plan.padding_share:.1%} of what is computed is padding")
+    yield _row("training", f"{plan.num_steps:,} steps, {plan.steps_per_epoch:,} an epoch: {plan.num_epochs:.1f} epochs")
+    if plan.seconds is not None:
+        validations = ""
+        if plan.num_validations and plan.validation_seconds is not None:
+            plural = "s" * (plan.num_validations > 1)
+            validations = f", {_duration(plan.validation_seconds)} of it {plan.num_validations} validation{plural}"
+        yield _row("time", f"about {_duration(plan.seconds)}{validations}")
+
+
+def _finding_lines(finding: "Finding") -> Iterator[str]:
+    severity = _painted(f"{finding.severity:<9}", colour=_COLOURS[finding.severity])
+    first, *others = _wrapped(finding.message, indent=11)
+    yield f"  {severity}{first.lstrip()}"
+    yield from others
+    yield from _wrapped(f"→ {finding.mend}", indent=11)
+    shown = 1 if finding.severity == "note" else len(finding.examples)
+    for example in finding.examples[:shown]:
+        yield from _wrapped(example, indent=13)
+
+
+def _wrapped(text: str, *, indent: int) -> list[str]:
+    """Lines of at most the terminal's width; of a file's, 120."""
+    width = max(60, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )
+
+
+def _row(name: str, text: str) -> str:
+    return f"{_painted(f'{name:<11}')} {text}"
+
+
+def _painted(text: str, *, colour: str | None = None) -> str:
+    """Bold text, on a terminal."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return typer.style(text, fg=colour, bold=True) if is_terminal else text
+
+
+def _bar(share: float) -> str:
+    """A bar of up to `_BAR_COLUMNS` columns, in eighths of one; what is there at all can be seen."""
+    eighths = max(round(share * _BAR_COLUMNS * 8), int(share > 0.0))
+    return f"{'█' * (eighths // 8) + _EIGHTHS[eighths % 8].strip():<{_BAR_COLUMNS}}"
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:.0f} MiB"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"

@@ -1,0 +1,324 @@
+"""`show attention|masks|positions|curves|embeddings|alignments`: what a model does and how it learnt, as pictures."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from translate.cli.failures import tells_errors
+from translate.cli.lines import say, write_lines
+from translate.cli.options import CheckpointOption, RunArgument
+from translate.errors import InputError
+
+if TYPE_CHECKING:
+    from translate.decoding.loading import LoadedTranslator
+    from translate.visualise.alignments import AlignedPair, LayerScore
+    from translate.visualise.panels import Picture
+    from translate.visualise.saving import Place
+
+show_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See what a model does, as pictures.")
+
+FormatOption = Annotated[
+    Literal["html", "png", "svg"] | None,
+    typer.Option(
+        "--format",
+        help="A page for the browser, or a figure (needs the extra `pictures`). Default: by FILE's ending, or html.",
+        show_default=False,
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Default: the command's name, .html.", show_default=False),
+]
+DpiOption = Annotated[int, typer.Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG.")]
+
+
+@show_app.command("attention")
+@tells_errors
+def show_attention(
+    run: RunArgument,
+    sentence: Annotated[str, typer.Argument(help="A sentence in the source language.", show_default=False)],
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Force this translation; else it is decoded.", show_default=False),
+    ] = None,
+    kind: Annotated[
+        Literal["encoder", "decoder", "cross"],
+        typer.Option(help="Self-attention of encoder or decoder, or cross-attention: of a figure, or first in a page."),
+    ] = "cross",
+    layer: Annotated[
+        int | None, typer.Option(metavar="N", help="Counted from 0. Default: all (page: the last).", show_default=False)
+    ] = None,
+    head: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Counted from 0. Default: all (page: the first).", show_default=False),
+    ] = None,
+    words: Annotated[bool, typer.Option("--words", help="Whole words in place of subwords.")] = False,
+    output: OutputOption = None,
+    output_format: FormatOption = None,
+    dpi: DpiOption = 160,
+    checkpoint: CheckpointOption = "best",
+) -> None:
+    """Where each head looks: encoder, decoder and cross-attention of every layer, for one sentence.
+
+    \b
+    Examples:
+      translate show attention runs/demo "Ein Hund läuft durch den Schnee."
+      translate show attention runs/demo "Der Hund schläft." --target "The dog sleeps." --words
+      translate show attention runs/demo "Der Hund schläft." --kind encoder --layer 1 --format svg
+    """
+    from translate.decoding.loading import load_translator
+    from translate.visualise.attention import AttentionChoice, attention_page, attention_picture, look_at_attention
+    from translate.visualise.saving import choose_place, save_bytes, save_picture
+
+    place = choose_place(output, output_format, dots_per_inch=dpi, name="attention")
+    choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
+    loaded = load_translator(run, checkpoint=checkpoint)
+    attention = look_at_attention(loaded.translator, sentence, target=target, name=_name(loaded), step=loaded.run.step)
+    if place.format == "html":
+        save_bytes(attention_page(attention, choice).encode(), place.path)
+    else:
+        save_picture(attention_picture(attention, choice), place)
+    say(f"{place.path}: {attention.pair.source_text} → {attention.pair.target_text}")
+
+
+@show_app.command("masks")
+@tells_errors
+def show_masks(
+    run: RunArgument,
+    sentences: Annotated[list[str], typer.Argument(help="Sentences of one batch.", show_default=False)],
+    target: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="A translation, once for each sentence; else decoded.", show_default=False),
+    ] = None,
+    output: OutputOption = None,
+    output_format: FormatOption = None,
+    dpi: DpiOption = 160,
+    checkpoint: CheckpointOption = "best",
+) -> None:
+    """The masks that sentences get in a batch: source padding, target padding, no peeking, and both together.
+
+    \b
+    Example:
+      translate show masks runs/demo "Der Hund schläft." "Ein Koch schneidet zwei reife Birnen."
+    """
+    from translate.decoding.loading import load_translator
+    from translate.visualise.masks import masks_picture
+    from translate.visualise.saving import choose_place
+
+    place = choose_place(output, output_format, dots_per_inch=dpi, name="masks")
+    translator = load_translator(run, checkpoint=checkpoint).translator
+    _save(masks_picture(translator, sentences, target or []), place)
+
+
+@show_app.command("positions")
+@tells_errors
+def show_positions(
+    config_or_run: Annotated[
+        str,
+        typer.Argument(metavar="CONFIG|RUN", help="A config, a preset's name, or a run directory.", show_default=False),
+    ],
+    length: Annotated[int, typer.Option(metavar="N", min=2, max=2000, help="Positions to show.")] = 64,
+    output: OutputOption = None,
+    output_format: FormatOption = None,
+    dpi: DpiOption = 160,
+    checkpoint: CheckpointOption = "best",
+) -> None:
+    """How the model knows the order of words: the positional table, its similarities and wave lengths, and more.
+
+    \b
+    Examples:
+      translate show positions transformer-base --length 100
+      translate show positions runs/demo --format png
+    """
+    from translate.config import load_config
+    from translate.visualise.positions import positions_picture
+    from translate.visualise.saving import choose_place
+
+    place = choose_place(output, output_format, dots_per_inch=dpi, name="positions")
+    if Path(config_or_run).is_dir():
+        from translate.run import load_run
+
+        loaded = load_run(Path(config_or_run), checkpoint=checkpoint)
+        model, config, name = loaded.model, loaded.config.model, loaded.directory.resolve().name
+    else:
+        whole = load_config(config_or_run).config
+        model, config, name = None, whole.model, whole.name
+    _save(positions_picture(config, model, length=length, name=name), place)
+
+
+@show_app.command("curves")
+@tells_errors
+def show_curves(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run directories, finished or still training.", show_default=False)
+    ],
+    output: OutputOption = None,
+    output_format: FormatOption = None,
+    dpi: DpiOption = 160,
+) -> None:
+    """How trainings went: loss, perplexity, BLEU, learning rate, speed and gradient norm, over steps and over time.
+
+    \b
+    Examples:
+      translate show curves runs/demo
+      translate show curves runs/wide runs/deep --output curves.png
+    """
+    from translate.visualise.curves import curves_picture
+    from translate.visualise.saving import choose_place
+
+    place = choose_place(output, output_format, dots_per_inch=dpi, name="curves")
+    _save(curves_picture(runs), place)
+
+
+@show_app.command("embeddings")
+@tells_errors
+def show_embeddings(
+    run: RunArgument,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(help="Words to look at. Default: the most frequent.", show_default=False),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="F",
+            help="Text whose most frequent words are shown. Default: the validation set of the run's config.",
+            show_default=False,
+        ),
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(metavar="F", help="Likewise, in the target language.", show_default=False)
+    ] = None,
+    number: Annotated[int, typer.Option(metavar="N", min=3, max=1000, help="Words of each side on the map.")] = 40,
+    neighbours: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Neighbours of each word.")] = 6,
+    output: OutputOption = None,
+    output_format: FormatOption = None,
+    dpi: DpiOption = 160,
+    checkpoint: CheckpointOption = "best",
+) -> None:
+    """Which words the model holds alike: nearest neighbours by cosine, and a map by principal components.
+
+    \b
+    Examples:
+      translate show embeddings runs/demo
+      translate show embeddings runs/demo Hund Katze dog --neighbours 10
+    """
+    from translate.decoding.loading import load_translator
+    from translate.visualise.embeddings import embeddings_picture
+    from translate.visualise.saving import choose_place
+
+    place = choose_place(output, output_format, dots_per_inch=dpi, name="embeddings")
+    loaded = load_translator(run, checkpoint=checkpoint)
+    sources, references = _sentences(loaded, source, reference)
+    picture = embeddings_picture(
+        loaded.translator,
+        words or [],
+        sources=sources,
+        targets=references,
+        num_words=number,
+        num_neighbours=neighbours,
+        name=_name(loaded),
+    )
+    _save(picture, place)
+
+
+@show_app.command("alignments")
+@tells_errors
+def show_alignments(
+    run: RunArgument,
+    source: Annotated[Path, typer.Option(metavar="F", help="Text in the source language.", show_default=False)],
+    reference: Annotated[Path, typer.Option(metavar="F", help="Its translations.", show_default=False)],
+    layer: Annotated[
+        str,
+        typer.Option(
+            metavar="N|mean|best",
+            help="Decoder layer from 0, the mean over its heads; mean: over all layers; best: as validation says.",
+        ),
+    ] = "mean",
+    pharaoh: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Where the links go, 0-0 1-2. Default: the picture's name, .align.", show_default=False
+        ),
+    ] = None,
+    first: Annotated[int, typer.Option(metavar="N", min=1, help="First line in the picture.")] = 1,
+    number: Annotated[int, typer.Option(metavar="N", min=1, max=200, help="Lines in the picture.")] = 8,
+    output: OutputOption = None,
+    output_format: FormatOption = None,
+    dpi: DpiOption = 160,
+    checkpoint: CheckpointOption = "best",
+) -> None:
+    """Word alignments of given pairs by cross-attention: a picture of some, and all in Pharaoh's format.
+
+    \b
+    Examples:
+      translate show alignments runs/demo --source news.de --reference news.en
+      translate show alignments runs/demo --source news.de --reference news.en --layer best --first 11
+    """
+    from translate.decoding.alignment import format_pharaoh
+    from translate.decoding.loading import load_translator
+    from translate.visualise.alignments import align_pairs, alignments_picture
+    from translate.visualise.saving import choose_place, save_picture
+
+    place = choose_place(output, output_format, dots_per_inch=dpi, name="alignments")
+    loaded = load_translator(run, checkpoint=checkpoint)
+    sources, references = _sentences(loaded, source, reference)
+    if first > len(sources):
+        raise InputError(f"--first {first}: {source} has {len(sources)} lines")
+    chosen, scores, how = _choose_layer(loaded, layer)
+    aligned: list[AlignedPair] = align_pairs(loaded.translator, sources, references, layer=chosen)
+    links_file = pharaoh or place.path.with_suffix(".align")
+    write_lines((format_pharaoh(pair.links) for pair in aligned), links_file)
+    shown = aligned[first - 1 : first - 1 + number]
+    picture = alignments_picture(shown, first_line=first, how=how, scores=scores, name=_name(loaded))
+    save_picture(picture, place)
+    last = first + len(shown) - 1
+    say(f"{place.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
+
+
+def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Literal["mean"], "list[LayerScore]", str]:
+    from translate.visualise.alignments import choose_layer
+
+    if wanted == "mean":
+        return "mean", [], "The mean over the heads of all decoder layers"
+    if wanted == "best":
+        scores = choose_layer(loaded.translator, *_validation(loaded))
+        best = scores[0].layer
+        return best, scores, f"The mean over the heads of decoder layer {best}, the best on validation"
+    if not wanted.isdecimal():
+        raise InputError(f"--layer {wanted}: should be a layer counted from 0, mean or best")
+    return int(wanted), [], f"The mean over the heads of decoder layer {wanted}"
+
+
+def _sentences(loaded: "LoadedTranslator", source: Path | None, reference: Path | None) -> tuple[list[str], list[str]]:
+    """The texts that were named, or the validation set."""
+    if (source is None) != (reference is None):
+        raise InputError("--source and --reference go together")
+    return _validation(loaded) if source is None else _read(loaded, source=source, reference=reference, name=None)
+
+
+def _validation(loaded: "LoadedTranslator") -> tuple[list[str], list[str]]:
+    if loaded.run.config.data.validation is None:
+        raise InputError(f"{loaded.run.directory}: its config names no data.validation, which is needed here")
+    return _read(loaded, source=None, reference=None, name="validation")
+
+
+def _read(
+    loaded: "LoadedTranslator", *, source: Path | None, reference: Path | None, name: str | None
+) -> tuple[list[str], list[str]]:
+    from translate.evaluation.testsets import choose_test_sets
+
+    (pairs,) = choose_test_sets(loaded.run.config, source=source, reference=reference, name=name)
+    return list(pairs.sources), list(pairs.references)
+
+
+def _name(loaded: "LoadedTranslator") -> str:
+    return loaded.run.directory.resolve().name
+
+
+def _save(picture: "Picture", place: "Place") -> None:
+    from translate.visualise.saving import save_picture
+
+    save_picture(picture, place)
+    say(f"{place.path}: {picture.title}")

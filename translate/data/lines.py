@@ -1,0 +1,134 @@
+"""Lines of text out of files and pipes: split where `wc -l` splits; whatever is no UTF-8 text is named by its place.
+
+Nothing is silently changed or dropped here.
+"""
+
+import gzip
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from translate.errors import InputError
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_FROM_UTF_16 = "convert it, for example with iconv -f utf-16 -t utf-8"
+
+
+def iterate_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
+    r"""The lines of a UTF-8 stream, split on `\n` alone, as `wc -l` and every other MT tool counts them.
+
+    Python's text mode and `str.splitlines` also split on `\r`, U+2028 and others, which would shift the pairing of
+    two files. Removed are the newline, one `\r` before it (Windows files), and a byte order mark at the start.
+
+    Args:
+        stream: A file opened in binary mode, or `sys.stdin.buffer`: iterating over it splits it on `\n` alone.
+        name: What errors call the stream: a path, or `standard input`.
+
+    Returns:
+        An iterator that reads as it goes, so that a pipe can be translated while it is written.
+
+    Raises:
+        InputError: A line is not UTF-8 or has a NUL, or the stream begins as gzip or UTF-16 do.
+    """
+    for number, line in enumerate(stream, start=1):
+        if number == 1:
+            _refuse_other_formats(line, name)
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        if b"\0" in line:
+            raise InputError(
+                f"{name}, line {number}: byte {line.index(0) + 1} of the line is NUL (0x00): the file looks like UTF-16"
+                f" or a binary file, and UTF-8 text is needed; if it is UTF-16, {_FROM_UTF_16}"
+            )
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{name}, line {number}: byte {error.start + 1} of the line (0x{line[error.start]:02x}) is not UTF-8;"
+                " convert the file, for example with iconv -f latin1 -t utf-8"
+            ) from error
+        yield text.removeprefix("\ufeff") if number == 1 else text
+
+
+def _refuse_other_formats(beginning: bytes, name: str) -> None:
+    if beginning.startswith(_GZIP_MAGIC):
+        raise InputError(f"{name}: is compressed by gzip; gunzip it, or give the file a name that ends in .gz")
+    if beginning.startswith(_UTF_16_MARKS):
+        mark = beginning[:2].hex(" ")
+        raise InputError(f"{name}: begins with {mark}, the byte order mark of UTF-16, and is no UTF-8; {_FROM_UTF_16}")
+
+
+def read_lines(path: Path) -> list[str]:
+    """All lines of a file; see `stream_lines`, but that a pipe serves as well.
+
+    Raises:
+        InputError: As `stream_lines`.
+    """
+    return list(stream_lines(path, may_be_pipe=True))
+
+
+def stream_lines(path: Path, *, may_be_pipe: bool = False) -> Iterator[str]:
+    """The lines of a UTF-8 file, gunzipped if its name ends in `.gz`, read as they are asked for; as `iterate_lines`.
+
+    Raises:
+        InputError: The file is missing, no file but a folder or device, unreadable, not gzip although named so, cut
+            short, or not UTF-8; or it was changed while it was read.
+    """
+    try:
+        require_file(path, may_be_pipe=may_be_pipe)
+        with path.open("rb") as stream, require_unchanged(path):
+            yield from _gunzip_lines(stream, path) if path.suffix == ".gz" else iterate_lines(stream, str(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
+    """Raise the InputError that says what stands at a path instead of a file."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise InputError(f"{path}: no such file") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path}: is a folder, and a file is needed")
+    if stat.S_ISFIFO(mode) and not may_be_pipe:
+        raise InputError(
+            f"{path}: is a pipe, which can be read only once, and a file is needed; write it to a file first"
+        )
+    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+        raise InputError(f"{path}: is a device or socket, and a file is needed")
+
+
+def _gunzip_lines(stream: IO[bytes], path: Path) -> Iterator[str]:
+    if not stream.peek(1):  # type: ignore[attr-defined]  # a file opened in binary mode is buffered
+        raise InputError(f"{path}: is empty, and its name promises gzip; copy or download the file again")
+    with gzip.open(stream) as unzipped:
+        try:
+            yield from iterate_lines(unzipped, str(path))
+        except EOFError as error:
+            raise InputError(f"{path}: the gzip data are cut short; copy or download the file again") from error
+        except (gzip.BadGzipFile, zlib.error) as error:
+            if unzipped.tell() and "Not a gzipped file" in str(error):
+                raise InputError(
+                    f"{path}: something that is not gzip follows its gzip data; copy or download the file again"
+                ) from error
+            raise InputError(f"{path}: not readable as gzip, which its name promises ({error})") from error
+
+
+@contextmanager
+def require_unchanged(path: Path) -> Iterator[None]:
+    """Raise an InputError if somebody has written to a file, or replaced it, within the context."""
+    before = _state(path)
+    yield
+    if _state(path) != before:
+        raise InputError(f"{path}: was changed while it was read; start again when nobody writes to it any more")
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """What changes when somebody writes to a file or replaces it; None for a pipe, of which nothing is known."""
+    state = path.stat()
+    return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) if stat.S_ISREG(state.st_mode) else None

@@ -1,0 +1,356 @@
+// The page of one sentence's attention: which kind, layer and head, in which view, of subwords or whole words.
+
+const main = document.getElementById("main");
+const VIEWS = [
+  ["matrix", "Matrix"], ["heads", "All heads"], ["lines", "Lines"], ["model", "Whole model"], ["vectors", "Query and key"],
+];
+const MEAN = -1; // in place of a head's number
+const state = { ...data.start, view: "matrix", query: 0, dimension: 0 };
+const kinds = Object.fromEntries(data.kinds.map((kind) => [kind.kind, decodeKind(kind)]));
+const merged = new Map(); // weights between words, once they were asked for
+
+function floats(text) {
+  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  return new Float32Array(bytes.buffer);
+}
+
+function decodeKind(kind) {
+  const numQueries = kind.visible.length;
+  const numKeys = kind.visible[0].length;
+  const layers = kind.layers.map((layer) => ({
+    weights: floats(layer.weights), query: floats(layer.query), key: floats(layer.key),
+    position: layer.position === null ? null : floats(layer.position),
+  }));
+  return { ...kind, layers, numQueries, numKeys, headDim: layers[0].query.length / data.numHeads / numQueries };
+}
+
+/** Weights of a head as rows of numbers, null where masked, in the unit that is chosen. */
+function headWeights(kind, layer, head, unit) {
+  if (head === MEAN) {
+    const all = Array.from({ length: data.numHeads }, (_, each) => headWeights(kind, layer, each, unit));
+    return all[0].map((row, y) => row.map((value, x) =>
+      value === null ? null : all.reduce((sum, weights) => sum + weights[y][x], 0) / data.numHeads));
+  }
+  const name = [kind.kind, layer, head, unit].join(" ");
+  if (!merged.has(name)) {
+    const start = head * kind.numQueries * kind.numKeys;
+    const subwords = kind.visible.map((line, y) => Array.from(line, (isVisible, x) =>
+      isVisible === "1" ? kind.layers[layer].weights[start + y * kind.numKeys + x] : null));
+    merged.set(name, unit === "words" ? mergeWords(kind, subwords) : subwords);
+  }
+  return merged.get(name);
+}
+
+/** Summed over the pieces of a word that is looked at, averaged over those of a word that looks. */
+function mergeWords(kind, subwords) {
+  const queryWords = data.tokens[kind.queries].words;
+  const keyWords = data.tokens[kind.keys].words;
+  return queryWords.map((queryWord) => keyWords.map((keyWord) => {
+    const cells = queryWord.positions.flatMap((y) => keyWord.positions.map((x) => subwords[y][x]));
+    if (cells.every((cell) => cell === null)) return null;
+    return cells.reduce((sum, cell) => sum + (cell || 0), 0) / queryWord.positions.length;
+  }));
+}
+
+function labels(side, unit = state.unit) {
+  const tokens = data.tokens[side];
+  return unit === "words" ? tokens.words.map((word) => word.text) : tokens.pieces;
+}
+
+/** What an axis is called, in the unit that is chosen. */
+const axisName = (name) => (state.unit === "words" && state.view !== "vectors" ? name.replace("token", "word") : name);
+const headName = (head) => (head === MEAN ? "mean of the heads" : `head ${head}`);
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+function describeCell(kind, weights, row, column) {
+  const [query, key] = [labels(kind.queries)[row], labels(kind.keys)[column]];
+  const weight = weights[row][column];
+  const value = weight === null ? "masked, exactly 0" : weight.toFixed(6);
+  return `“${query}” (${row}) looks at “${key}” (${column}): ${value}`;
+}
+
+/** A row of radio buttons: arrow keys move in it, as in every group of them. */
+function makeChoice(legend, name, options, isDisabled = () => false) {
+  const segments = options.map(([value, text]) => make("label", {},
+    make("input", {
+      type: "radio", name, value, checked: state[name] === value, disabled: isDisabled(value),
+      change: () => choose({ [name]: value }),
+    }),
+    make("span", {}, text)));
+  return make("fieldset", {}, make("legend", {}, legend), make("div", { class: "segments" }, ...segments));
+}
+
+/** Change what is shown, and keep the focus where it was. */
+function choose(change) {
+  Object.assign(state, change);
+  const kind = kinds[state.kind];
+  state.layer = Math.min(state.layer, kind.layers.length - 1);
+  state.query = Math.min(state.query, kind.numQueries - 1);
+  if (state.view === "vectors" && state.head === MEAN) state.head = 0;
+  const focused = document.activeElement;
+  const name = focused && focused.name;
+  drawEverything();
+  if (name) {
+    const again = main.querySelector(`input[name="${name}"][type="range"], input[name="${name}"]:checked`);
+    if (again) again.focus();
+  }
+}
+
+function drawEverything() {
+  const kind = kinds[state.kind];
+  const isWhole = state.view === "model";
+  const choices = [makeChoice("View", "view", VIEWS)];
+  if (!isWhole) choices.push(makeChoice("Attention", "kind", data.kinds.map((each) => [each.kind, capital(each.name)])));
+  if (!isWhole && state.view !== "heads") {
+    choices.push(makeChoice("Layer", "layer", kind.layers.map((_, layer) => [layer, String(layer)])));
+    const heads = Array.from({ length: data.numHeads }, (_, head) => [head, String(head)]);
+    choices.push(makeChoice("Head", "head", [...heads, [MEAN, "mean"]], (head) => state.view === "vectors" && head === MEAN));
+  }
+  if (state.view !== "vectors") {
+    choices.push(makeChoice("Unit", "unit", [["subwords", "Subwords"], ["words", "Whole words"]]));
+  }
+  const view = { matrix: drawMatrix, heads: drawHeads, lines: drawLines, model: drawModel, vectors: drawVectors }[state.view];
+  main.replaceChildren(make("div", { class: "choices" }, ...choices), ...view(kind));
+}
+
+function heading(kind) {
+  const unit = state.unit === "words" && state.view !== "vectors" ? [make("p", { class: "note" }, data.merged)] : [];
+  return [make("h2", {}, `${capital(kind.name)}, layer ${state.layer}, ${headName(state.head)}`), ...unit];
+}
+
+function drawMatrix(kind) {
+  const weights = headWeights(kind, state.layer, state.head, state.unit);
+  const readout = makeReadout("Point at a cell, or move to the matrix with Tab and in it with the arrow keys.");
+  const table = makeMatrixTable({
+    caption: `Rows: ${axisName(kind.rowAxis)}. Columns: ${axisName(kind.columnAxis)}. Each row sums to 1.`,
+    rows: labels(kind.queries), columns: labels(kind.keys), values: weights, scale: "weight",
+    text: (weight) => quietly(weight.toFixed(2), weight < 0.005), readout,
+    describe: (row, column) => describeCell(kind, weights, row, column),
+  });
+  const hasMasked = weights.some((row) => row.includes(null));
+  return [...heading(kind), ...table, makeLegend("weight", { hasMasked })];
+}
+
+/** Small pictures of heads in rows of layers; a click on one shows it large. */
+function makeThumbnails(kind, paint, size, view) {
+  const grid = make("div", { class: "thumbnails" });
+  grid.style.gridTemplateColumns = `max-content repeat(${data.numHeads}, max-content)`;
+  grid.append(make("span", { class: "corner" }));
+  for (let head = 0; head < data.numHeads; head++) grid.append(make("span", { class: "axis top" }, `head ${head}`));
+  const rows = kind.layers.map((_, layer) => {
+    grid.append(make("span", { class: "axis" }, `layer ${layer}`));
+    return Array.from({ length: data.numHeads }, (__, head) => {
+      const weights = headWeights(kind, layer, head, state.unit);
+      const picture = makeCanvas(...size(weights), null, (context, width, height) => paint(context, weights, width, height));
+      const isShown = state.kind === kind.kind && state.layer === layer && state.head === head;
+      const button = make("button", {
+        type: "button", "aria-label": `${kind.name}, layer ${layer}, head ${head}`, "aria-pressed": String(isShown),
+        click: () => {
+          choose({ kind: kind.kind, layer, head, view });
+          main.querySelector('input[name="view"]:checked').focus();
+        },
+      }, picture);
+      grid.append(button);
+      return button;
+    });
+  });
+  rove(grid, rows);
+  return make("div", { class: "scroll" }, grid);
+}
+
+function drawHeads(kind) {
+  const cell = (weights) => Math.max(3, Math.min(11, Math.floor(190 / Math.max(weights.length, weights[0].length))));
+  const paint = (context, weights) => weights.forEach((row, y) => row.forEach((weight, x) => {
+    const side = cell(weights);
+    if (weight === null) return hatch(context, x * side, y * side, side, side);
+    context.fillStyle = css(colourOf("weight", weight));
+    context.fillRect(x * side, y * side, side, side);
+  }));
+  const size = (weights) => [weights[0].length * cell(weights), weights.length * cell(weights)];
+  return [
+    make("h2", {}, `${capital(kind.name)}: all layers and heads`),
+    make("p", { class: "note" }, `Rows: ${axisName(kind.rowAxis)}. Columns: ${axisName(kind.columnAxis)}. Choose a head to see it large.`
+      + (state.unit === "words" ? ` ${data.merged}` : "")),
+    makeThumbnails(kind, paint, size, "matrix"),
+    makeLegend("weight", { hasMasked: kind.visible.some((line) => line.includes("0")) }),
+  ];
+}
+
+function drawModel() {
+  const step = (weights) => Math.max(2.5, Math.min(9, 200 / Math.max(weights.length, weights[0].length)));
+  const paint = (context, weights, width) => {
+    context.strokeStyle = context.fillStyle = style("--accent");
+    const at = (position) => (position + 0.5) * step(weights);
+    weights.forEach((row, y) => row.forEach((weight, x) => {
+      if (weight === null || weight < 0.01) return;
+      context.globalAlpha = Math.sqrt(weight);
+      context.lineWidth = 0.5 + 1.5 * weight;
+      context.beginPath();
+      context.moveTo(4, at(y));
+      context.lineTo(width - 4, at(x));
+      context.stroke();
+    }));
+    context.globalAlpha = 1;
+    weights.forEach((_, y) => context.fillRect(0, at(y) - 1, 3, 2));
+    weights[0].forEach((_, x) => context.fillRect(width - 3, at(x) - 1, 3, 2));
+  };
+  const size = (weights) => [104, Math.ceil(step(weights) * Math.max(weights.length, weights[0].length))];
+  const sections = data.kinds.flatMap(({ kind }) => [
+    make("h3", {}, capital(kinds[kind].name)),
+    make("p", { class: "note" }, `Left, from the top: ${axisName(kinds[kind].rowAxis)}. Right: ${axisName(kinds[kind].columnAxis)}.`),
+    makeThumbnails(kinds[kind], paint, size, "lines"),
+  ]);
+  return [
+    make("h2", {}, "The whole model at a glance"),
+    make("p", { class: "note" }, "A line is the stronger, the more weight it stands for; below 0.01 there is none."
+      + ` Choose a head to see its tokens.${state.unit === "words" ? ` ${data.merged}` : ""}`),
+    ...sections,
+  ];
+}
+
+function drawLines(kind) {
+  const weights = headWeights(kind, state.layer, state.head, state.unit);
+  const [queries, keys] = [labels(kind.queries), labels(kind.keys)];
+  const step = 28;
+  const [width, height] = [340, step * Math.max(queries.length, keys.length)];
+  const svg = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", height, "aria-hidden": "true" });
+  const lines = [];
+  weights.forEach((row, y) => row.forEach((weight, x) => {
+    if (weight === null || weight < 0.005) return;
+    const line = makeSvg("line", {
+      x1: 0, y1: (y + 0.5) * step, x2: width, y2: (x + 0.5) * step, stroke: style("--accent"),
+      "stroke-width": 0.6 + 4 * weight, "stroke-opacity": Math.sqrt(weight),
+    });
+    lines.push([line, y, x]);
+    svg.append(line);
+  }));
+  const readout = makeReadout("Point at a token, or move to it with Tab and the arrow keys: its weights appear.");
+  const makeTokens = (texts) => texts.map((text) =>
+    make("button", { type: "button" }, make("span", {}, text), make("span", { class: "number" })));
+  const sides = [makeTokens(queries), makeTokens(keys)];
+  const look = (side, position) => {
+    lines.forEach(([line, y, x]) => {
+      line.style.display = side === null || [y, x][side] === position ? "" : "none";
+    });
+    sides.forEach((tokens, number) => tokens.forEach((token, at) => {
+      token.setAttribute("aria-pressed", String(side === number && at === position));
+      const weight = side === null || side === number ? null : side === 0 ? weights[position][at] : weights[at][position];
+      const colour = weight === null ? null : colourOf("weight", weight);
+      token.style.background = colour ? css(colour) : "";
+      token.style.color = token.lastChild.style.color = colour ? inkOn(colour) : "";
+      token.lastChild.textContent = weight === null ? "" : weight.toFixed(3);
+    }));
+    if (side === null) return readout.say("");
+    const others = (side === 0 ? weights[position] : weights.map((row) => row[position]))
+      .map((weight, at) => [weight, at]).filter(([weight]) => weight !== null)
+      .sort(([first], [second]) => second - first).slice(0, 4)
+      .map(([weight, at]) => `“${(side === 0 ? keys : queries)[at]}” (${at}) ${weight.toFixed(4)}`);
+    const verb = side === 0 ? "looks at" : "is looked at by";
+    readout.say(`“${(side === 0 ? queries : keys)[position]}” (${position}) ${verb} ${others.join(", ")}`);
+  };
+  sides.forEach((tokens, side) => tokens.forEach((token, position) => {
+    whenPointedAt(token, () => look(side, position));
+    for (const event of ["focus", "click"]) token.addEventListener(event, () => look(side, position));
+  }));
+  const bipartite = make("div", { class: "bipartite" },
+    make("h3", {}, capital(axisName(kind.rowAxis))), make("span"), make("h3", {}, capital(axisName(kind.columnAxis))),
+    make("div", { class: "tokens queries" }, ...sides[0]), svg, make("div", { class: "tokens keys-side" }, ...sides[1]));
+  bipartite.addEventListener("mouseleave", () => look(null, null));
+  rove(bipartite, Array.from({ length: Math.max(queries.length, keys.length) }, (_, row) =>
+    [sides[0][Math.min(row, queries.length - 1)], sides[1][Math.min(row, keys.length - 1)]]));
+  return [
+    ...heading(kind), readout, make("div", { class: "scroll" }, bipartite),
+    make("p", { class: "note" }, "A line is the stronger, the more weight it stands for; below 0.005 there is none."
+      + " The matrix has the same weights as a table."),
+  ];
+}
+
+function drawVectors(kind) {
+  const layer = kind.layers[state.layer];
+  const size = kind.headDim;
+  const slice = (vectors, count, position) =>
+    vectors.subarray((state.head * count + position) * size, (state.head * count + position + 1) * size);
+  const query = slice(layer.query, kind.numQueries, state.query);
+  const keys = Array.from({ length: kind.numKeys }, (_, position) => slice(layer.key, kind.numKeys, position));
+  const products = keys.map((key) => key.map((value, dimension) => value * query[dimension]));
+  const weights = headWeights(kind, state.layer, state.head, "subwords")[state.query];
+  const largest = (vectors) => Math.max(1e-9, ...vectors.map((vector) => Math.max(...vector.map(Math.abs))));
+  const [vectorLimit, productLimit] = [largest([query, ...keys]), largest(products)];
+  const readout = makeReadout("Point at a dimension, or move the slider: its numbers stand in the table.");
+  const cell = Math.max(3, Math.min(8, Math.floor(300 / size)));
+  const canvases = [];
+  const strip = (vector, limit, label) => {
+    const canvas = makeCanvas(size * cell, 18, `${label}: ${size} numbers, from ${shortNumber(Math.min(...vector))} to`
+      + ` ${shortNumber(Math.max(...vector))}`, (context) => {
+      vector.forEach((value, dimension) => {
+        context.fillStyle = css(colourOf("signed", value, limit));
+        context.fillRect(dimension * cell, 0, cell, 18);
+      });
+      context.strokeStyle = style("--mark");
+      context.lineWidth = 2;
+      context.strokeRect(state.dimension * cell, 1, cell, 16);
+    });
+    canvas.addEventListener("mousemove", (event) => show(Math.min(size - 1, Math.floor(event.offsetX / cell))));
+    canvases.push(canvas);
+    return canvas;
+  };
+  const [queryTexts, keyTexts] = [data.tokens[kind.queries].pieces, data.tokens[kind.keys].pieces];
+  const chosen = keys.map(() => make("td", { class: "number" }));
+  const rows = keys.map((key, position) => {
+    const bias = layer.position === null ? null
+      : layer.position[(state.head * kind.numQueries + state.query) * kind.numKeys + position];
+    const sum = products[position].reduce((total, value) => total + value, 0) / Math.sqrt(size);
+    const score = sum + (data.addsToScores && bias !== null ? bias : 0);
+    const weight = weights[position];
+    const bar = make("span", { class: "bar" });
+    bar.style.width = `${(weight || 0) * 90}px`;
+    return make("tr", {}, make("th", { scope: "row" }, keyTexts[position]),
+      make("td", {}, strip(key, vectorLimit, `key of “${keyTexts[position]}”`)),
+      make("td", {}, strip(products[position], productLimit, `query times key of “${keyTexts[position]}”`)),
+      chosen[position],
+      make("td", { class: "number" }, score.toFixed(3).replace("-", "−")),
+      ...(layer.position === null ? [] : [make("td", { class: "number" }, bias.toFixed(3).replace("-", "−"))]),
+      make("td", { class: "number" }, weight === null ? "masked" : weight.toFixed(4)), make("td", {}, bar));
+  });
+  const slider = make("input", {
+    type: "range", name: "dimension", min: 0, max: size - 1, value: state.dimension,
+    input: (event) => show(Number(event.target.value)),
+  });
+  const head = make("th", { scope: "col" });
+  const show = (dimension) => {
+    state.dimension = Math.min(dimension, size - 1);
+    slider.value = state.dimension;
+    head.textContent = `dimension ${state.dimension}`;
+    chosen.forEach((target, position) => { target.textContent = shortNumber(products[position][state.dimension]); });
+    canvases.forEach((canvas) => canvas.repaint());
+    readout.say(`Dimension ${state.dimension}: the query has ${shortNumber(query[state.dimension])}; key by key it is`
+      + ` multiplied with ${keys.map((key) => shortNumber(key[state.dimension])).join(", ")}.`);
+  };
+  const column = (text) => make("th", { scope: "col" }, text);
+  const table = make("table", { class: "plain vectors" },
+    make("caption", {}, `The query of “${queryTexts[state.query]}” (${state.query}) and every key`),
+    make("thead", {}, make("tr", {}, column(capital(kind.columnAxis)), column("Key"), column("Query × key, by dimension"),
+      head, column("Score"), ...(layer.position === null ? [] : [column("by position")]), column("Weight"),
+      make("td"))),
+    make("tbody", {}, ...rows));
+  const queryStrip = strip(query, vectorLimit, `query of “${queryTexts[state.query]}”`);
+  show(state.dimension);
+  readout.say("");
+  const scaled = data.addsToScores && layer.position !== null ? ", plus “by position”" : "";
+  return [
+    ...heading(kind),
+    make("p", { class: "note" }, `Score: the sum of query × key, divided by √${size}${scaled}. Weight: the softmax of`
+      + ` the visible scores. ${data.positions} Always of subwords.`),
+    makeChoice(capital(kind.rowAxis), "query", queryTexts.map((text, position) => [position, text])),
+    make("h3", {}, `Query of “${queryTexts[state.query]}”`), queryStrip,
+    make("label", { class: "range" }, "Dimension", slider), readout,
+    make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Query and keys" }, table),
+    make("h3", {}, "Colours of query and key"), makeLegend("signed", { limit: vectorLimit }),
+    make("h3", {}, "Colours of their product"), makeLegend("signed", { limit: productLimit }),
+  ];
+}
+
+const pair = make("dl", { class: "pair" },
+  make("dt", {}, "Source"), make("dd", {}, data.source), make("dt", {}, "Target"), make("dd", {}, data.target));
+document.getElementById("about").append(pair, ...data.paragraphs.map((text) => make("p", { class: "note" }, text)));
+drawEverything();
