@@ -1,0 +1,214 @@
+"""`translate show`: each picture from a real run, in each format; and a paragraph for what cannot be shown."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+Translate = Callable[..., Result]
+
+
+def read_data(page: Path) -> Any:
+    text = page.read_text(encoding="utf-8")
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, flags=re.DOTALL)
+    return json.loads(data)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def test_attention_of_a_decoded_sentence(translate: Translate, learnt: Path) -> None:
+    translation = translate("decode", learnt, stdin="Hund schläft und läuft\n".encode()).stdout.strip()
+    assert "dog" in translation
+    result = translate("show", "attention", learnt, "Hund schläft und läuft")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"attention.html: Hund schläft und läuft → {translation}\n"
+    data = read_data(Path("attention.html"))
+    assert data["title"] == "Attention of run" and data["source"] == "Hund schläft und läuft"
+    assert data["target"] == translation
+    assert data["paragraphs"][0].startswith("Decoded with beam 4. Step 150, fp32;")
+    assert data["start"] == {"kind": "cross", "layer": 0, "head": 0, "unit": "subwords"}
+
+
+def test_attention_of_a_forced_translation(translate: Translate, learnt: Path) -> None:
+    arguments = ["--target", "house", "--kind", "encoder", "--layer", "0", "--head", "3", "--words", "-o", "a.html"]
+    result = translate("show", "attention", learnt, "Hund", *arguments)
+    assert (result.exit_code, result.stderr) == (0, "a.html: Hund → house\n")
+    data = read_data(Path("a.html"))
+    assert data["start"] == {"kind": "encoder", "layer": 0, "head": 3, "unit": "words"}
+    assert data["paragraphs"][0].startswith("Forced: the translation was given.")
+
+
+def test_figures(translate: Translate, learnt: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `pictures` is not installed")
+    result = translate("show", "attention", learnt, "Hund läuft", "--format", "png")
+    assert (result.exit_code, result.stderr) == (0, "attention.png: Hund läuft → dog runs\n")
+    assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
+    result = translate("show", "masks", learnt, "Hund", "Hund läuft", "-o", "masks.svg")
+    assert (result.exit_code, result.stderr) == (0, "masks.svg: The masks of a batch\n")
+    assert "<svg" in Path("masks.svg").read_text(encoding="utf-8")
+    for command in (["positions", learnt, "--length", "9"], ["embeddings", learnt, "--number", "5"]):
+        assert translate("show", *command, "--format", "png", "--dpi", "40").exit_code == 0
+        assert Path(f"{command[0]}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_masks(translate: Translate, learnt: Path) -> None:
+    result = translate("show", "masks", learnt, "Hund", "Haus", "--target", "dog", "--target", "house")
+    assert (result.exit_code, result.stderr) == (0, "masks.html: The masks of a batch\n")
+    assert read_data(Path("masks.html"))["paragraphs"][:2] == ["1: Hund → dog", "2: Haus → house"]
+
+
+def test_positions_of_a_config_a_preset_and_a_run(translate: Translate, learnt: Path) -> None:
+    for what, title in [
+        ("demo", "Positions of demo: rotary"),
+        (learnt.parent / "learnt.yaml", "Positions of learnt: rotary"),
+        (learnt, "Positions of run: rotary"),
+    ]:
+        result = translate("show", "positions", what, "--length", "9")
+        assert (result.exit_code, result.stderr) == (0, f"positions.html: {title}\n")
+        assert len(read_data(Path("positions.html"))["panels"][0]["rows"]) == 9
+
+
+def test_curves_of_runs(translate: Translate, learnt: Path, run: Path) -> None:
+    result = translate("show", "curves", learnt, run)
+    assert result.exit_code == 0, result.stderr  # both are called `run`
+    assert result.stderr == f"curves.html: Training of {learnt}, {run}\n"
+    data = read_data(Path("curves.html"))
+    logged = [json.loads(line) for line in (learnt / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    losses = [record["loss"] for record in logged if record["kind"] == "train"]
+    shown = {series["name"]: series["y"] for series in data["panels"][0]["series"]}
+    assert shown[f"{learnt}, training"] == pytest.approx(losses, rel=1e-5) and losses
+
+
+def test_embeddings(translate: Translate, learnt: Path) -> None:
+    result = translate("show", "embeddings", learnt, "--number", "6", "--neighbours", "3")
+    assert (result.exit_code, result.stderr) == (0, "embeddings.html: Embeddings of run\n")
+    points, neighbours = read_data(Path("embeddings.html"))["panels"]
+    words = {point["label"] for point in points["points"]}
+    assert words == {
+        "Hund",
+        "Haus",
+        "läuft",
+        "schläft",
+        "grün",
+        "und",
+        "dog",
+        "house",
+        "runs",
+        "sleeps",
+        "green",
+        "and",
+    }
+    assert all(row[1].count(",") == 2 for row in neighbours["rows"])
+    Path("two.de").write_text("Hund Haus grün\n", encoding="utf-8")
+    Path("two.en").write_text("dog house green\n", encoding="utf-8")
+    result = translate("show", "embeddings", learnt, "Hund", "--source", "two.de", "--reference", "two.en")
+    assert result.exit_code == 0
+    points, neighbours = read_data(Path("embeddings.html"))["panels"]
+    assert [row[0] for row in neighbours["rows"]] == ["Hund"] and len(points["points"]) == 6
+
+
+def test_alignments(translate: Translate, learnt: Path) -> None:
+    beside = learnt.parent
+    files = ["--source", beside / "new.de", "--reference", beside / "new.en"]
+    result = translate("show", "alignments", learnt, *files, "--layer", "best", "--number", "2")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == (
+        "alignments.html: lines 1 to 2; alignments.align: the links of 12 lines."
+        " The mean over the heads of decoder layer 0, the best on validation.\n"
+    )
+    data = read_data(Path("alignments.html"))
+    assert [panel["title"] for panel in data["panels"]] == [
+        "Line 1",
+        "Line 1: weights",
+        "Line 2",
+        "Line 2: weights",
+        "Layers on validation",
+    ]
+    lines = Path("alignments.align").read_text(encoding="utf-8").splitlines()
+    links = " ".join(f"{link['source']}-{link['target']}" for link in data["panels"][0]["links"])
+    assert len(lines) == 12 and lines[0].split() == sorted(links.split())
+    # What `decode` writes for its own translations is what is shown for the same pairs.
+    assert (
+        translate("decode", learnt, beside / "new.de", "--output", "new.out", "--alignments", "decoded").exit_code == 0
+    )
+    files[3] = Path("new.out")
+    result = translate("show", "alignments", learnt, *files, "--layer", "0", "-o", "x.html", "--first", "12")
+    assert result.exit_code == 0 and "x.html: lines 12 to 12; x.align:" in result.stderr
+    assert Path("x.align").read_bytes() == Path("decoded").read_bytes()
+
+
+def test_another_run_learns_nothing_of_it(translate: Translate, learnt: Path) -> None:
+    before = {path: path.read_bytes() for path in learnt.rglob("*") if path.is_file() and path.name != "lock"}
+    assert translate("show", "attention", learnt, "Hund").exit_code == 0
+    assert translate("show", "curves", learnt).exit_code == 0
+    after = {path: path.read_bytes() for path in learnt.rglob("*") if path.is_file() and path.name != "lock"}
+    assert before == after
+
+
+def test_wrong_input_is_a_paragraph(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+    nowhere, empty = tmp_path / "nowhere", tmp_path / "empty"
+    empty.mkdir()
+    new_de, new_en = learnt.parent / "new.de", learnt.parent / "new.en"
+    (tmp_path / "short.en").write_text("one\n")
+    for arguments, code, message in [
+        (["attention", nowhere, "Hund"], 2, "nowhere: no such run directory"),
+        (["attention", empty, "Hund"], 2, "empty is no run directory"),
+        (["attention", learnt, ""], 2, "the sentence is empty: '' has no words to look at"),
+        (["attention", learnt, "Hund", "--target", " "], 2, "the target is empty"),
+        (["attention", learnt, "Hund", "--layer", "1"], 2, "--layer 1: the decoder has the layers 0 to 0"),
+        (
+            ["attention", learnt, "Hund", "--head", "9", "--format", "png"],
+            2,
+            "--head 9: each layer has the heads 0 to 3",
+        ),
+        (["attention", learnt, "Hund", "--kind", "both"], 2, "'both' is not one of 'encoder', 'decoder', 'cross'"),
+        (["attention", learnt, "Hund", "-o", "x.gif"], 2, "--output x.gif: end it in .html, .png or .svg"),
+        (
+            ["attention", learnt, "Hund", "-o", "no/x.html"],
+            1,
+            "no/x.html: cannot be written: No such file or directory",
+        ),
+        (["attention", learnt], 2, "Missing argument"),
+        (["masks", learnt, "Hund", "--target", "dog", "--target", "dog"], 2, "1 sentences but 2 of --target"),
+        (["positions", nowhere], 2, "no config"),
+        (["positions", "demmo"], 2, "no config 'demmo'"),
+        (["positions", empty], 2, "empty is no run directory"),
+        (["curves", learnt, nowhere], 2, "nowhere: no such run directory"),
+        (["embeddings", learnt, " "], 2, "a word to look at is empty"),
+        (["embeddings", learnt, "--source", new_de], 2, "--source and --reference go together"),
+        (["alignments", learnt, "--source", new_de, "--reference", tmp_path / "short.en"], 2, "12"),
+        (["alignments", learnt, "--source", nowhere, "--reference", new_en], 2, "nowhere"),
+        (
+            ["alignments", learnt, "--source", new_de, "--reference", new_en, "--layer", "1"],
+            2,
+            "--layer 1: the decoder",
+        ),
+        (
+            ["alignments", learnt, "--source", new_de, "--reference", new_en, "--layer", "top"],
+            2,
+            "--layer top: should be",
+        ),
+        (["alignments", learnt, "--source", new_de, "--reference", new_en, "--first", "13"], 2, "new.de has 12 lines"),
+    ]:
+        result = translate("show", *arguments)
+        assert (result.exit_code, result.stdout) == (code, ""), (arguments, result.output)
+        assert message in result.stderr and "Traceback" not in result.stderr, result.stderr
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_run_without_its_validation_set(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+    shutil.copytree(learnt, tmp_path / "copy")
+    config = tmp_path / "copy" / "config.yaml"
+    text = config.read_text(encoding="utf-8")
+    config.write_text(re.sub(r"new\.(de|en)", r"gone.\1", text), encoding="utf-8")
+    result = translate("show", "embeddings", tmp_path / "copy")
+    assert result.exit_code == 2 and "gone.de" in result.stderr
