@@ -5,9 +5,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+SHOW := $(BIN)/translate show
+AS := --dpi 90 --output docs/pictures/
 INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test test-slow lint types check corpus wheel clean
+.PHONY: demo test test-slow lint types check corpus pictures wheel clean
 
 demo: $(VENV)/installed
 	rm -rf runs/demo
@@ -32,6 +34,16 @@ check: lint types test
 corpus:
 	$(PYTHON) data/generate.py
 
+pictures: $(VENV)/installed-for-tests
+	test -f runs/demo/run.json || $(BIN)/translate train demo --run runs/demo
+	$(SHOW) attention runs/demo "Gestern Abend haben die Eltern den langsamen Künstlern gedankt." --words $(AS)attention.png
+	$(SHOW) masks runs/demo "Der Hund schläft." "Ein Koch schneidet zwei reife Birnen." $(AS)masks.png
+	$(SHOW) positions runs/demo $(AS)positions.png
+	$(SHOW) curves runs/demo $(AS)curves.png
+	$(SHOW) embeddings runs/demo --number 30 $(AS)embeddings.png
+	$(SHOW) alignments runs/demo --source data/test.de --reference data/test.en --layer best --number 2 \
+		--pharaoh runs/demo.align $(AS)alignments.png
+
 wheel: $(VENV)/installed
 	$(BIN)/pip wheel --no-deps --wheel-dir dist .
 
@@ -44,5 +56,5 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/installed-for-tests: $(VENV)/installed
-	$(INSTALL) --editable '.[test,tensorboard,ctranslate2,huggingface]'
+	$(INSTALL) --editable '.[test,browser,pictures,tensorboard,ctranslate2,huggingface]'
 	touch $@

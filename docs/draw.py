@@ -166,6 +166,7 @@ TABLE = """
     config/advice.py: settings that fail
     config/advice_on_data.py: … with these data
     errors.py: how a command fails
+    memory.py: freed, given back
     versions.py: of what computes
 """
 TITLE = "The layers of translate, from the commands at the top to the config at the bottom; imports go downwards only"

@@ -12,7 +12,7 @@ from jaxtyping import install_import_hook
 
 # Before anything imports translate: every annotated shape and type of these is checked at each call. (The config's
 # sections check themselves.)
-CHECKED = ["data", "model", "run", "decoding", "evaluation", "training", "export"]
+CHECKED = ["data", "model", "run", "decoding", "evaluation", "training", "export", "visualise"]
 install_import_hook([f"translate.{name}" for name in CHECKED], "beartype.beartype")
 
 if "PYTEST_XDIST_WORKER" in os.environ:

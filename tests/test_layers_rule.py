@@ -17,6 +17,7 @@ PACKAGE = Path(translate.__file__).parent
 LAYERS = {
     "": 0,  # translate/__init__.py, for its version, which all may read
     "errors": 0,
+    "memory": 0,
     "versions": 0,
     "config": 0,
     "data": 1,

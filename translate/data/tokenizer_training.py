@@ -1,7 +1,5 @@
 """Where tokenizers come from: trained on the corpus, or given ready. The same text and config give the same bytes."""
 
-import contextlib
-import ctypes
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +10,7 @@ import sentencepiece
 from translate.config import TokenizerConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers, read_tokenizer
 from translate.errors import InputError
+from translate.memory import give_back_free_memory
 
 # The model depends on the number of threads (sums of floats; the number is in the file), so it is no setting.
 _TRAINER_THREADS = 4
@@ -74,14 +73,8 @@ def train_tokenizer(
         )
     except RuntimeError as error:
         raise InputError(_training_failure(str(error), config, text_name)) from error
-    _give_back_freed_memory()
+    give_back_free_memory()  # the trainer held millions of sentences
     return Tokenizer(model.getvalue())
-
-
-def _give_back_freed_memory() -> None:
-    """Millions of sentences that the trainer held and has freed: glibc keeps them for the process, if not told."""
-    with contextlib.suppress(OSError, TypeError, AttributeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> str:

@@ -1,12 +1,12 @@
 """How much memory a piece of work needs at its peak, whatever was needed before it."""
 
-import contextlib
-import ctypes
 import gc
 import sys
 from pathlib import Path
 
 import torch
+
+from translate.memory import give_back_free_memory
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -25,7 +25,8 @@ class MemoryWatch:
         if device.type == "cuda":
             self._before = torch.cuda.memory_allocated(device)
         else:
-            _give_back_free_memory()
+            gc.collect()
+            give_back_free_memory()  # else it would be used again, and not be seen
             self._before = _resident_bytes() or 0
         self.restart()
 
@@ -77,10 +78,3 @@ def _from_status(field: str) -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), None)
-
-
-def _give_back_free_memory() -> None:
-    """Memory that was freed but is kept by the allocator would be used again, and not be seen."""
-    gc.collect()
-    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
