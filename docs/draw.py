@@ -36,7 +36,6 @@ TABLE = """
     training/signals.py: stop, save, leave
     training/tracking.py: what people see
     training/metrics_log.py: metrics, vouched for
-    training/out_of_memory.py: memory refused, told
     training/steady_memory.py: memory stays flat
     training/check.py: look before training
     training/check_corpora.py: suspicious pairs, leaks
@@ -63,11 +62,11 @@ TABLE = """
     visualise/curves.py: a run over time
     visualise/embeddings.py: neighbours, a map
     visualise/alignments.py: word to word
-    visualise/figure.py: what a picture holds
-    visualise/panels.py: parts of a page
+    visualise/figure.py: a sheet of panels
+    visualise/panels.py: parts of a picture
     visualise/page.py: one HTML file
     visualise/plots.py: by matplotlib
-    visualise/saving.py: written, or said
+    visualise/saving.py: where, which format
 4 evaluation/
     evaluation/evaluate.py: translate, score
     evaluation/metrics.py: BLEU, chrF, TER
@@ -75,6 +74,7 @@ TABLE = """
     evaluation/report.py: what is kept
 3 decoding/
     decoding/translator.py: text in, text out
+    decoding/postprocessing.py: from search to text
     decoding/loading.py: from a run
     decoding/requests.py: in and out, typed
     decoding/plans.py: settings to a plan
@@ -129,6 +129,7 @@ TABLE = """
     model/initialization.py: first weights
     model/classifier.py: a head of labels
     model/device.py: where, how exact
+    model/out_of_memory.py: memory refused, told
 1 data/
     data/corpora.py: files to pairs
     data/lines.py: lines from files
@@ -145,6 +146,7 @@ TABLE = """
     data/filtering.py: what is left out
     data/batching.py: padded batches
     data/epochs.py: what is seen when
+1 data/inspection/
     data/inspection/sample.py: evenly spaced runs
     data/inspection/repetition.py: duplicates, leakage
     data/inspection/lengths.py: unlikely lengths
@@ -202,7 +204,9 @@ def draw(table: str) -> str:
         parts.append(f'<rect class="room" x="10" y="{y}" width="1220" height="{height}" rx="8"/>')
         middle = y + height // 2 + 6
         parts.append(f'<text class="layer" x="26" y="{middle}">{layer}</text>')
-        parts.append(f'<text class="name" x="48" y="{middle}">{name}</text>')
+        *outer, inner = name.rstrip("/").split("/")  # a folder in a folder stands below it
+        for above, folder in enumerate([inner, *outer]):
+            parts.append(f'<text class="name" x="48" y="{middle - 20 * above}">{folder}/</text>')
         for place, (file, what) in enumerate(files):
             left, top = LEFT + place % COLUMNS * STEP_X, y + MARGIN + place // COLUMNS * STEP_Y
             parts.append(

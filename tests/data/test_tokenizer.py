@@ -271,7 +271,7 @@ def test_joint_and_separate_are_saved_and_loaded(tmp_path: Path) -> None:
         assert loaded.source.encode(GERMAN[0]) == made.source.encode(GERMAN[0])
         assert loaded.target.encode(ENGLISH[0]) == made.target.encode(ENGLISH[0])
     (tmp_path / "separate" / "target.model").unlink()
-    with pytest.raises(InputError, match=r"target\.model: the SentencePiece model cannot be read \(No such file"):
+    with pytest.raises(InputError, match=r"target\.model: no such file$"):
         load_tokenizers(tmp_path / "separate")
     (tmp_path / "joint" / "source.model").touch()
     with pytest.raises(InputError, match=r"joint: has joint\.model beside source\.model or target\.model"):

@@ -45,10 +45,18 @@ def write_run(path: Path, config: Config, tokenizers: Tokenizers, model: Transfo
 
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
-    sources, targets = toy_sentences(800, seed=1, longest=6)
+    sources, targets = toy_sentences(3000, seed=1, longest=6)
     config = Config(
         tokenizer=TokenizerConfig(vocab_size=300),
-        model=ModelConfig(d_model=32, num_heads=4, d_ff=64, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0),
+        model=ModelConfig(
+            d_model=32,
+            num_heads=4,
+            d_ff=64,
+            num_encoder_layers=1,
+            num_decoder_layers=1,
+            dropout=0.0,
+            initialization="xavier",
+        ),
         decoding=DecodingConfig(device="cpu"),
     )
     tokenizers = prepare_tokenizers(config.tokenizer, sources, targets)
@@ -60,17 +68,18 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
     ]
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98))
     generator = random.Random(2)
-    for step in range(1, 451):
-        optimizer.param_groups[0]["lr"] = 5e-3 * min(1.0, step / 50)
+    for step in range(1, 401):
+        optimizer.param_groups[0]["lr"] = 5e-3 * min(step / 50, 1.0, (401 - step) / 200)
         batch = collate(generator.sample(pairs, 32), range(32))
         logits = model(batch.source_ids, batch.target_input_ids)
         loss = F.cross_entropy(logits.flatten(0, 1), batch.target_output_ids.flatten(), ignore_index=PAD_ID)
         optimizer.zero_grad()
         loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     path = tmp_path_factory.mktemp("runs") / "toy"
     write_run(path, config, tokenizers, model.eval())
-    new_sources, references = toy_sentences(37, seed=3, longest=7)
+    new_sources, references = toy_sentences(37, seed=3, longest=6)
     return Toy(path, config, model, tokenizers, new_sources, references)
 
 

@@ -50,6 +50,17 @@ def test_a_file_where_the_run_should_be(tmp_path: Path, config: Config, tokenize
         create_run(tmp_path / "run" / "deeper", config=config, tokenizers=tokenizers, command=[])
 
 
+def test_nothing_is_written_through_a_link(tmp_path: Path, config: Config, tokenizers: Tokenizers) -> None:
+    """A directory from elsewhere that is no run may hold links all the same."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "joint.model").write_text("precious")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "tokenizer").symlink_to(tmp_path / "outside")
+    with pytest.raises(RunError, match=rf"^{tmp_path}/run/tokenizer: is a link out of {tmp_path}/run, to "):
+        create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
+    assert (tmp_path / "outside" / "joint.model").read_text() == "precious"
+
+
 def test_an_empty_or_half_made_directory_is_taken(
     tmp_path: Path, config: Config, tokenizers: Tokenizers, lines: list[str]
 ) -> None:

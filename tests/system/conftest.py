@@ -53,6 +53,7 @@ class Trainings:
 
     def __init__(self, server: "subprocess.Popen[str]", directory: Path) -> None:
         self._server = server
+        self._process: int | None = None  # that runs now
         self.directory = directory
         self.log = directory / "log"
         draw = random.Random(5)
@@ -77,11 +78,20 @@ class Trainings:
         assert self._server.stdin is not None
         self._server.stdin.write(json.dumps([arguments, str(self.log), first]) + "\n")
         self._server.stdin.flush()
-        return self._answer()
+        self._process = self._answer()
+        return self._process
 
     def wait(self) -> int:
         """Its exit code, once it has ended; negative: of a signal."""
-        return self._answer()
+        code = self._answer()
+        self._process = None
+        return code
+
+    def end(self) -> None:
+        """Kill what a test that failed has left running, and take the server's answer, which would be the next's."""
+        if self._process is not None:
+            os.kill(self._process, signal.SIGKILL)
+            self.wait()
 
     def run(self, run: Path, *overrides: str, resume: bool = False) -> str:
         """A training from start to end, which must succeed; gives what it said."""
@@ -107,6 +117,8 @@ def server() -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.fixture
-def trainings(server: "subprocess.Popen[str]", tmp_path: Path) -> Trainings:
+def trainings(server: "subprocess.Popen[str]", tmp_path: Path) -> Iterator[Trainings]:
     """Trainings with their files in the test's directory."""
-    return Trainings(server, tmp_path)
+    made = Trainings(server, tmp_path)
+    yield made
+    made.end()

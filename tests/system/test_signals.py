@@ -1,6 +1,8 @@
 """Training processes and the system around them: signals, a second process, a full disk, no memory."""
 
+import json
 import os
+import re
 import shlex
 import signal
 import time
@@ -13,6 +15,7 @@ import pytest
 from translate.config import load_config
 from translate.errors import InputError
 from translate.run import RunDirectory
+from translate.run.verify import verify_run
 from translate.training import train
 
 FOREVER = "training.max_steps=100000"
@@ -25,31 +28,31 @@ def wait_until(condition: Callable[[], object], trainings: Any) -> None:
         time.sleep(0.002)
 
 
-def has_logged(run: Path) -> bool:
+def metrics_bytes(run: Path) -> int:
     metrics = RunDirectory(run).metrics
-    return metrics.exists() and metrics.stat().st_size > 0
+    return metrics.stat().st_size if metrics.exists() else 0
 
 
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_saves_and_says_how_to_go_on(
-    trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any], number: signal.Signals, code: int
-) -> None:
+def test_a_signal_saves_and_says_how_to_go_on(trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any]) -> None:
     settings = ("training.max_steps=60", "training.save_every=1000", "training.validate_every=1000")
     run = tmp_path / "a run"
     trainings.run(tmp_path / "straight", *settings)
-    process = trainings.start(trainings.arguments(run, *settings))
-    wait_until(lambda: has_logged(run), trainings)
-    os.kill(process, number)
-    assert trainings.wait() == code
-    said = trainings.log.read_text(encoding="utf-8")
-    told, _, command = said.splitlines()[-1].partition(" Go on with: translate ")
-    assert told.startswith(f"translate: stopped by {number.name} after step ") and told.endswith(", and saved.")
-    arguments = shlex.split(command)
-    assert arguments == trainings.arguments(run, *settings, resume=True)
+    arguments, num_bytes = trainings.arguments(run, *settings), 0
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        process = trainings.start(arguments)
+        wait_until(lambda logged=num_bytes: metrics_bytes(run) > logged, trainings)
+        os.kill(process, number)
+        assert trainings.wait() == code
+        told = trainings.log.read_text(encoding="utf-8").splitlines()[-1]
+        match = re.fullmatch(
+            rf"translate: stopped by {number.name} after step (\d+), and saved\. Go on with: translate (.+)", told
+        )
+        assert match, told
+        arguments, num_bytes = shlex.split(match[2]), metrics_bytes(run)
+        assert arguments == trainings.arguments(run, *settings, resume=True)
     trainings.start(arguments)
     assert trainings.wait() == 0
-    step = told.removeprefix(f"translate: stopped by {number.name} after step ").removesuffix(", and saved.")
-    assert f"going on from step {step}\n" in trainings.log.read_text(encoding="utf-8")
+    assert f"going on from step {match[1]}\n" in trainings.log.read_text(encoding="utf-8")
     assert state_of(run) == state_of(tmp_path / "straight")
 
 
@@ -62,7 +65,7 @@ def test_a_second_interrupt_leaves_at_once_out_of_a_write(trainings: Any, tmp_pa
     )
     settings = (FOREVER, "training.save_every=100000", "training.validate_every=100000")
     process = trainings.start(trainings.arguments(run, *settings), first=slow_disk)
-    wait_until(lambda: has_logged(run), trainings)
+    wait_until(lambda: metrics_bytes(run), trainings)
     slow.touch()
     os.kill(process, signal.SIGINT)
     wait_until(
@@ -100,6 +103,40 @@ def train_here(trainings: Any, run: Path, *overrides: str) -> None:
     """In this process."""
     config = load_config(str(trainings.directory / "digits.yaml"), overrides, require_files=True).config
     train(config, run, resume=True, command=["test"])
+
+
+def test_one_of_two_that_start_at_once_trains(trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any]) -> None:
+    settings = ("training.max_steps=3",)
+    trainings.run(tmp_path / "straight", *settings)
+    # In the process that is started: two children that wait for one moment, and become the command.
+    twice = f"""
+import time
+start, children = time.monotonic() + 0.1, []
+for number in range(2):
+    children.append(os.fork())
+    if children[-1] == 0:
+        os.dup2(os.open(f"{tmp_path}/log {{number}}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        while time.monotonic() < start:
+            pass
+        break
+else:
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    open(f"{tmp_path}/codes", "w").write(json.dumps([codes, children]))
+    os._exit(0)
+"""
+    for attempt in range(2):
+        run = tmp_path / f"run {attempt}"
+        trainings.start(trainings.arguments(run, *settings), first=twice)
+        assert trainings.wait() == 0
+        codes, processes = json.loads((tmp_path / "codes").read_text())
+        said = [(tmp_path / f"log {number}").read_text(encoding="utf-8") for number in range(2)]
+        assert sorted(codes) == [0, 2], said
+        winner = codes.index(0)
+        told = said[1 - winner].splitlines()[-1]
+        assert told.startswith("translate: ") and "is training in this run directory: wait for it, stop it," in told
+        assert f"process {processes[winner]} on " in told or "another process" in told  # it has just taken the lock
+        assert state_of(run) == state_of(tmp_path / "straight")
+        assert verify_run(run).is_sound
 
 
 def test_the_lock_dies_with_its_process(trainings: Any, tmp_path: Path) -> None:

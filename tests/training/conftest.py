@@ -1,30 +1,22 @@
-"""A tiny task that a tiny model learns in seconds: digits, reversed."""
+"""A tiny task that a tiny model learns in seconds: digits, reversed; and what can happen while it does."""
 
+import contextlib
+import json
 import random
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from translate.config import Config, load_config
+from translate.run import Checkpoint, RunDirectory, read_tensors
+from translate.training import loop, train
 
-Write = Callable[..., Config]
+Digits = Callable[..., Config]
 
-
-def write_reversed_digits(directory: Path, name: str, *, num_pairs: int, seed: int) -> None:
-    draw = random.Random(seed)
-    sources = ["".join(draw.choices("0123456789", k=draw.randint(2, 7))) for _ in range(num_pairs)]
-    (directory / f"{name}.in").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-    (directory / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in sources), encoding="utf-8")
-
-
-@pytest.fixture
-def digits(tmp_path: Path) -> Write:
-    """A function that gives the config of the task, with overrides; its files are in tmp_path."""
-    write_reversed_digits(tmp_path, "train", num_pairs=211, seed=1)
-    write_reversed_digits(tmp_path, "validation", num_pairs=23, seed=2)
-    (tmp_path / "digits.yaml").write_text(
-        """
+_DIGITS = """
 data:
   train: [{kind: text, source: train.in, target: train.out}]
   validation: {kind: text, source: validation.in, target: validation.out}
@@ -35,11 +27,118 @@ training:
   {max_steps: 12, batch_tokens: 300, schedule: constant, learning_rate: 0.005, warmup_steps: 3, precision: fp32,
    device: cpu, validate_every: 6, save_every: 4, log_every: 5, sample_translations: 1}
 decoding: {beam_size: 2, max_length_factor: 1.0, max_length_constant: 3, device: cpu}
-""",
-        encoding="utf-8",
-    )
+"""
 
-    def load(*overrides: str) -> Config:
-        return load_config(str(tmp_path / "digits.yaml"), overrides, require_files=True).config
+# Everything that has a state; and saving, logging, validating and epochs (of 3 steps) all out of step with each other.
+_STATEFUL = (
+    "training.max_steps=14",
+    "training.accumulate_batches=2",
+    "training.ema_decay=0.9",
+    "training.log_every=5",
+    "training.validate_every=4",
+    "training.save_every=3",
+    "training.patience=50",
+    "training.sample_translations=0",
+    "tokenizer.subword_sampling=0.1",
+    "model.attention_dropout=0.1",
+    "model.activation_dropout=0.1",
+)
 
-    return load
+
+def write_reversed_digits(directory: Path, name: str, *, num_pairs: int, seed: int) -> None:
+    draw = random.Random(seed)
+    sources = ["".join(draw.choices("0123456789", k=draw.randint(2, 7))) for _ in range(num_pairs)]
+    (directory / f"{name}.in").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+    (directory / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in sources), encoding="utf-8")
+
+
+def write_task(directory: Path) -> Digits:
+    """Write the task's files, and give a function that gives its config with overrides."""
+    write_reversed_digits(directory, "train", num_pairs=211, seed=1)
+    write_reversed_digits(directory, "validation", num_pairs=23, seed=2)
+    (directory / "digits.yaml").write_text(_DIGITS, encoding="utf-8")
+    return lambda *overrides: load_config(str(directory / "digits.yaml"), overrides, require_files=True).config
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Digits:
+    """A function that gives the config of the task, with overrides; its files are in tmp_path."""
+    return write_task(tmp_path)
+
+
+@pytest.fixture
+def stateful(digits: Digits) -> Digits:
+    """The same, of a training that has all the state that there is."""
+    return lambda *overrides: digits(*_STATEFUL, *overrides)
+
+
+@pytest.fixture(scope="session")
+def run_training() -> Callable[..., list[str]]:
+    """A function that trains, and gives what was said before the first step."""
+
+    def run_training(config: Config, directory: Path, *, resume: bool = False) -> list[str]:
+        said: list[str] = []
+        train(config, directory, resume=resume, command=["test"], say=said.append)
+        return said
+
+    return run_training
+
+
+@pytest.fixture(scope="session")
+def straight(tmp_path_factory: pytest.TempPathFactory, run_training: Callable[..., list[str]]) -> Path:
+    """The run of a `stateful` training that was never stopped; only to be read."""
+    directory = tmp_path_factory.mktemp("straight")
+    run_training(write_task(directory)(*_STATEFUL), directory / "run")
+    return directory / "run"
+
+
+@pytest.fixture
+def finished(straight: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(straight, tmp_path / "finished"))
+
+
+@pytest.fixture(scope="session")
+def progress_of() -> Callable[..., dict[str, Any]]:
+    """A function that gives where a run's checkpoint stands."""
+
+    def read(run: Path, which: Checkpoint = "last") -> dict[str, Any]:
+        progress: dict[str, Any] = json.loads(read_tensors(RunDirectory(run).checkpoint(which)).metadata["progress"])
+        return progress
+
+    return read
+
+
+@pytest.fixture
+def happening(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.AbstractContextManager[None]]:
+    """A context in which something happens in the step with a number, or in the validation after it."""
+    original_step, original_validate, original_init = loop.train_step, loop.validate, loop.Trainer.__init__
+
+    @contextlib.contextmanager
+    def happening(
+        *, in_step: int | None = None, in_validation: int | None = None, what: Callable[[], Any]
+    ) -> Iterator[None]:
+        trainers: list[loop.Trainer] = []
+
+        def init(self: loop.Trainer, *args: Any, **kwargs: Any) -> None:
+            original_init(self, *args, **kwargs)
+            trainers.append(self)
+
+        def step(*args: Any, **kwargs: Any) -> Any:
+            result = original_step(*args, **kwargs)
+            if trainers[-1].progress.step + 1 == in_step:
+                what()
+            return result
+
+        def validate(*args: Any, **kwargs: Any) -> Any:
+            if trainers[-1].progress.step == in_validation:
+                what()
+            return original_validate(*args, **kwargs)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop.Trainer, "__init__", init)
+            patch.setattr(loop, "train_step", step)
+            patch.setattr(loop, "validate", validate)
+            yield
+
+    return happening

@@ -16,15 +16,10 @@ from translate.decoding import Translator
 from translate.errors import InputError, RunError
 from translate.evaluation import evaluate
 from translate.run import RunDirectory, load_run, read_tensors
-from translate.training import step, train, validation
+from translate.training import step, validation
 
 Digits = Callable[..., Config]
-
-
-def run_training(config: Config, directory: Path, *, resume: bool = False) -> list[str]:
-    said: list[str] = []
-    train(config, directory, resume=resume, command=["test"], say=said.append)
-    return said
+RunTraining = Callable[..., list[str]]
 
 
 def contents(run: Path, checkpoint: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -40,7 +35,7 @@ def metrics(run: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in record.items() if key not in timed} for record in records]
 
 
-def test_validation_bleu_is_what_evaluation_gives(digits: Digits, tmp_path: Path) -> None:
+def test_validation_bleu_is_what_evaluation_gives(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
     config = digits("training.max_steps=60", "training.validate_every=60", "training.ema_decay=0.9")
     run_training(config, tmp_path / "run")
     logged = next(record for record in metrics(tmp_path / "run") if record["kind"] == "validation")
@@ -55,7 +50,9 @@ def test_validation_bleu_is_what_evaluation_gives(digits: Digits, tmp_path: Path
     assert loaded.step == logged["step"] == 60
 
 
-def test_accumulated_gradient_is_the_gradient_of_the_whole_batch(digits: Digits, tmp_path: Path) -> None:
+def test_accumulated_gradient_is_the_gradient_of_the_whole_batch(
+    run_training: RunTraining, digits: Digits, tmp_path: Path
+) -> None:
     """The same pairs in many batches or in one: Adam's first moment after a step, a tenth of the gradient, agrees."""
     moments = {}
     for name, overrides in {
@@ -71,14 +68,16 @@ def test_accumulated_gradient_is_the_gradient_of_the_whole_batch(digits: Digits,
         torch.testing.assert_close(tensor, moments["parts"][key], atol=1e-7, rtol=1e-4)
 
 
-def test_stops_after_max_epochs(digits: Digits, tmp_path: Path) -> None:
+def test_stops_after_max_epochs(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
     run_training(digits("training.max_epochs=2", "training.max_steps=1000"), tmp_path / "run")
     progress = json.loads(contents(tmp_path / "run", "last")[1]["progress"])
     assert progress["epoch"] == 2 and 2 < progress["step"] < 1000
     assert progress["validated_step"] == progress["step"], "the last step is validated"
 
 
-def test_stops_early_and_keeps_the_best(digits: Digits, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stops_early_and_keeps_the_best(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # At this rate nothing gets better after the first validation.
     unchanging = ("training.learning_rate=1e-9", "training.schedule=constant")
     stopping = ("training.max_steps=100", "training.validate_every=2", "training.patience=3")
@@ -91,7 +90,7 @@ def test_stops_early_and_keeps_the_best(digits: Digits, tmp_path: Path, capsys: 
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_mend(
-    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = step.batch_loss
     calls = itertools.count(1)
@@ -110,13 +109,15 @@ def test_a_loss_that_is_not_finite_stops_with_the_mend(
     assert contents(tmp_path / "run", "last")[1]["step"] == "4", "the last good checkpoint is kept"
 
 
-def test_refuses_to_overwrite_a_run(digits: Digits, tmp_path: Path) -> None:
+def test_refuses_to_overwrite_a_run(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
     run_training(digits("training.max_steps=1"), tmp_path / "run")
     with pytest.raises(InputError, match="already holds a run: continue it with --resume"):
         run_training(digits(), tmp_path / "run")
 
 
-def test_refuses_to_resume_with_other_settings_or_data(digits: Digits, tmp_path: Path) -> None:
+def test_refuses_to_resume_with_other_settings_or_data(
+    run_training: RunTraining, digits: Digits, tmp_path: Path
+) -> None:
     run_training(digits("training.max_steps=2"), tmp_path / "run")
     with pytest.raises(InputError, match=r"model\.d_model = 32 \(the run has 16\)"):
         run_training(digits("model.d_model=32"), tmp_path / "run", resume=True)
@@ -125,13 +126,15 @@ def test_refuses_to_resume_with_other_settings_or_data(digits: Digits, tmp_path:
         run_training(digits("training.max_steps=4"), tmp_path / "run", resume=True)
 
 
-def test_going_further_says_that_the_schedule_stretches(digits: Digits, tmp_path: Path) -> None:
+def test_going_further_says_that_the_schedule_stretches(
+    run_training: RunTraining, digits: Digits, tmp_path: Path
+) -> None:
     run_training(digits("training.schedule=cosine", "training.max_steps=4"), tmp_path / "run")
     said = run_training(digits("training.schedule=cosine", "training.max_steps=8"), tmp_path / "run", resume=True)
     assert "training.max_steps is now 8, and the cosine schedule ends there" in said
 
 
-def test_bad_data_is_told_before_any_work(digits: Digits, tmp_path: Path) -> None:
+def test_bad_data_is_told_before_any_work(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
     with (tmp_path / "validation.out").open("a", encoding="utf-8") as file:
         file.write("one line too many\n")
     with pytest.raises(InputError, match=r"data\.validation: .*has 23 lines and .*has 24"):
@@ -139,7 +142,7 @@ def test_bad_data_is_told_before_any_work(digits: Digits, tmp_path: Path) -> Non
     assert not (tmp_path / "run").exists()
 
 
-def test_run_says_what_it_is(digits: Digits, tmp_path: Path) -> None:
+def test_run_says_what_it_is(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
     said = run_training(digits("training.max_steps=1"), tmp_path / "run")
     assert any("211 of 211 pairs kept" in line for line in said)
     description = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
@@ -147,24 +150,26 @@ def test_run_says_what_it_is(digits: Digits, tmp_path: Path) -> None:
     assert {"translate", "python", "torch", "sentencepiece", "sacrebleu"} == set(description["versions"])
 
 
-def test_tensorboard_events_are_written(digits: Digits, tmp_path: Path) -> None:
+def test_tensorboard_events_are_written(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     run_training(digits("training.tensorboard=true", "training.max_steps=5"), tmp_path / "run")
     assert list((tmp_path / "run" / "tensorboard").glob("events.out.tfevents.*"))
 
 
-def test_without_validation_the_last_weights_are_the_best(digits: Digits, tmp_path: Path) -> None:
+def test_without_validation_the_last_weights_are_the_best(
+    run_training: RunTraining, digits: Digits, tmp_path: Path
+) -> None:
     run_training(digits("data.validation=null"), tmp_path / "run")
     assert contents(tmp_path / "run", "best")[1]["step"] == "12"
 
 
-def test_bf16_trains(digits: Digits, tmp_path: Path) -> None:
+def test_bf16_trains(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
     run_training(digits("training.precision=bf16"), tmp_path / "run")
     first, *_ = (record for record in metrics(tmp_path / "run") if record["kind"] == "train")
     assert first["loss"] < 6.0
 
 
-def test_the_last_part_of_a_log_window_is_logged(digits: Digits, tmp_path: Path) -> None:
+def test_the_last_part_of_a_log_window_is_logged(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
     run_training(digits("training.max_steps=12", "training.log_every=5"), tmp_path / "run")
     assert [record["step"] for record in metrics(tmp_path / "run") if record["kind"] == "train"] == [5, 10, 12]
 
@@ -180,7 +185,12 @@ CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a tot
     ],
 )
 def test_a_step_without_memory_names_the_batch_and_the_settings(
-    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Exception, reason: str
+    run_training: RunTraining,
+    digits: Digits,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    refusal: Exception,
+    reason: str,
 ) -> None:
     original, calls = step.batch_loss, itertools.count(1)
 
@@ -206,7 +216,7 @@ def test_a_step_without_memory_names_the_batch_and_the_settings(
 
 
 def test_another_error_in_a_step_is_not_taken_for_it(
-    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
@@ -217,7 +227,7 @@ def test_another_error_in_a_step_is_not_taken_for_it(
 
 
 def test_a_validation_without_memory_can_be_done_later(
-    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*args: Any, **kwargs: Any) -> Any:
         raise torch.OutOfMemoryError(CUDA_MESSAGE)
@@ -232,7 +242,7 @@ def test_a_validation_without_memory_can_be_done_later(
     assert "going on from step 6" in said
 
 
-def test_says_what_should_make_one_think(digits: Digits, tmp_path: Path) -> None:
+def test_says_what_should_make_one_think(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
     said = run_training(digits("training.max_steps=4", "training.warmup_steps=9"), tmp_path / "run")
     (warning,) = [line for line in said if line.startswith("warning: training.warmup_steps")]
     assert "training.warmup_steps = 9 is not less than training.max_steps = 4" in warning

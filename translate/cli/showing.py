@@ -262,13 +262,15 @@ def show_alignments(
     from translate.visualise.saving import choose_place, save_picture
 
     place = choose_place(output, output_format, dots_per_inch=dpi, name="alignments")
+    links_file = pharaoh or place.path.with_suffix(".align")
+    if links_file == place.path:
+        raise InputError(f"{links_file}: the picture and the links need a file each; name another by --pharaoh")
     loaded = load_translator(run, checkpoint=checkpoint)
     sources, references = _sentences(loaded, source, reference)
     if first > len(sources):
         raise InputError(f"--first {first}: {source} has {len(sources)} lines")
     chosen, scores, how = _choose_layer(loaded, layer)
     aligned: list[AlignedPair] = align_pairs(loaded.translator, sources, references, layer=chosen)
-    links_file = pharaoh or place.path.with_suffix(".align")
     write_lines((format_pharaoh(pair.links) for pair in aligned), links_file)
     shown = aligned[first - 1 : first - 1 + number]
     picture = alignments_picture(shown, first_line=first, how=how, scores=scores, name=_name(loaded))

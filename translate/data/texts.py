@@ -4,6 +4,7 @@ Either way they are a `Sequence[str]`. Lists save a small corpus the import of `
 through a large one does it in order, in slices, and holds no more than a slice.
 """
 
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
@@ -35,17 +36,19 @@ class StoredPairs(NamedTuple):
     targets: Sequence[str]
 
 
-class MappedText(Sequence[str]):
-    """A column of text in an Arrow file."""
+class _TextInParts(Sequence[str]):
+    """Lines that lie in parts, one after the other."""
 
-    def __init__(self, file: UnnamedFile, column: str) -> None:
-        self._file = file
-        self._column = column
-        self._blocks: list[Any] = []  # Arrow arrays
-        self._num_touched = 0
-        self._last_block = -1
-        self._map()
-        self._ends = list(accumulate(len(block) for block in self._blocks))
+    def __init__(self, lengths: Iterable[int]) -> None:
+        self._ends = list(accumulate(lengths))
+
+    @abstractmethod
+    def _line(self, part: int, number: int) -> str:
+        """A line of a part."""
+
+    @abstractmethod
+    def _lines(self, part: int, start: int, stop: int) -> list[str]:
+        """The lines of a part from one number to before another."""
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -61,23 +64,43 @@ class MappedText(Sequence[str]):
                 return [self[number] for number in numbers]
             return list(chain.from_iterable(self._pieces(numbers.start, numbers.stop)))
         number = range(len(self))[place]  # from the end, if it is negative
-        block = bisect_right(self._ends, number)
-        return self._open(block)[number - self._start(block)].as_py()
+        part = bisect_right(self._ends, number)
+        return self._line(part, number - self._start(part))
+
+    def _pieces(self, start: int, stop: int) -> Iterator[list[str]]:
+        """The lines from one number to before another, part by part."""
+        for part in range(bisect_right(self._ends, start), len(self._ends)):
+            first = self._start(part)
+            if first >= stop:
+                return
+            yield self._lines(part, max(start - first, 0), min(stop, self._ends[part]) - first)
+
+    def _start(self, part: int) -> int:
+        return self._ends[part - 1] if part else 0
+
+
+class MappedText(_TextInParts):
+    """A column of text in an Arrow file."""
+
+    def __init__(self, file: UnnamedFile, column: str) -> None:
+        self._file = file
+        self._column = column
+        self._blocks: list[Any] = []  # Arrow arrays
+        self._num_touched = 0
+        self._last_block = -1
+        self._map()
+        super().__init__(map(len, self._blocks))
 
     def __iter__(self) -> Iterator[str]:
         return chain.from_iterable(self._pieces(0, len(self)))
 
-    def _pieces(self, start: int, stop: int) -> Iterator[list[str]]:
-        """The lines from one number to before another, block by block."""
-        for block in range(bisect_right(self._ends, start), len(self._ends)):
-            first = self._start(block)
-            if first >= stop:
-                return
-            within = max(start - first, 0)
-            yield self._open(block).slice(within, stop - first - within).to_pylist()
+    def _line(self, part: int, number: int) -> str:
+        line: str = self._open(part)[number].as_py()
+        return line
 
-    def _start(self, block: int) -> int:
-        return self._ends[block - 1] if block else 0
+    def _lines(self, part: int, start: int, stop: int) -> list[str]:
+        lines: list[str] = self._open(part).slice(start, stop - start).to_pylist()
+        return lines
 
     def _open(self, block: int) -> Any:
         if block != self._last_block:
@@ -95,37 +118,21 @@ class MappedText(Sequence[str]):
         self._last_block = -1
 
 
-class JoinedText(Sequence[str]):
+class JoinedText(_TextInParts):
     """Several texts, one after the other."""
 
     def __init__(self, texts: Iterable[Sequence[str]]) -> None:
         self._texts = list(texts)
-        self._ends = list(accumulate(map(len, self._texts)))
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if isinstance(place, slice):
-            numbers = range(len(self))[place]
-            if numbers.step != 1:
-                return [self[number] for number in numbers]
-            starts = [0, *self._ends]
-            return [
-                line
-                for text, start in zip(self._texts, starts, strict=False)
-                for line in text[max(numbers.start - start, 0) : max(numbers.stop - start, 0)]
-            ]
-        number = range(len(self))[place]
-        text = bisect_right(self._ends, number)
-        return self._texts[text][number - (self._ends[text - 1] if text else 0)]
+        super().__init__(map(len, self._texts))
 
     def __iter__(self) -> Iterator[str]:
         return chain.from_iterable(self._texts)
+
+    def _line(self, part: int, number: int) -> str:
+        return self._texts[part][number]
+
+    def _lines(self, part: int, start: int, stop: int) -> list[str]:
+        return list(self._texts[part][start:stop])
 
 
 def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> StoredPairs:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import sentencepiece
 
+from translate.data.lines import require_file
 from translate.data.sampling import SubwordSampler
 from translate.errors import InputError
 
@@ -154,8 +155,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
     """Reads one `.model` file.
 
     Raises:
-        InputError: The file cannot be read, or is no SentencePiece model with this project's special ids.
+        InputError: No file, or it cannot be read, or is no SentencePiece model with this project's special ids.
     """
+    require_file(path)
     try:
         model_bytes = path.read_bytes()
     except OSError as error:

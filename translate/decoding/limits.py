@@ -1,5 +1,9 @@
-"""Sources longer than a model should be given: refused, cut, or translated in pieces that are put together again."""
+"""What a model should be given at most: longer sources are refused, cut, or translated in pieces, put together again.
 
+And what to lower where even that needs more memory than there is.
+"""
+
+import contextlib
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -9,6 +13,7 @@ from translate.data.tokenizer import Tokenizer
 from translate.decoding.requests import Translation
 from translate.decoding.splitting import split_text
 from translate.errors import InputError
+from translate.model.out_of_memory import out_of_memory_told
 
 
 class Piece(NamedTuple):
@@ -129,6 +134,21 @@ def fit_sources(
             ]
         )
     return fitted
+
+
+def search_memory_told(
+    config: DecodingConfig, *, num_texts: int, longest: int
+) -> contextlib.AbstractContextManager[None]:
+    """A context of a search, in which memory that is refused becomes the error that names what to lower.
+
+    Args:
+        longest: The most tokens of a text, the end symbol included.
+    """
+    return out_of_memory_told(
+        f"the search for the translations of {num_texts} texts of up to {longest} tokens",
+        mend=f"Lower decoding.batch_tokens (now {config.batch_tokens}), decoding.beam_size (now {config.beam_size}) or"
+        " decoding.max_source_tokens (--max-source-tokens).",
+    )
 
 
 def join_translations(source: str, pieces: Sequence[Translation]) -> Translation:

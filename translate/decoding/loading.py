@@ -13,6 +13,7 @@ from translate.decoding.translator import Translator
 from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.device import choose_device
+from translate.model.out_of_memory import out_of_memory_told
 from translate.model.projection import quantize_projections
 from translate.run import Checkpoint, LoadedRun, RunDirectory, load_run, read_tensors
 
@@ -117,12 +118,17 @@ def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpo
 
 def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
     """The model on its device, in its precision."""
-    model = model.to(choose_device(config.device))
-    match config.precision:
-        case "fp32":
-            return model
-        case "bf16":
-            return model.bfloat16()
-        case "int8":
-            quantize_projections(model)
-            return model
+    device = choose_device(config.device)
+    with out_of_memory_told(
+        f"the loading of a model of {model.num_parameters:,} parameters to {device}",
+        mend="Load fewer runs at once (--ensemble, --contrast), or choose another device (decoding.device).",
+    ):
+        model = model.to(device)
+        match config.precision:
+            case "fp32":
+                pass
+            case "bf16":
+                model = model.bfloat16()
+            case "int8":
+                quantize_projections(model)
+    return model

@@ -13,18 +13,19 @@ from translate.data.shortlist import Shortlist
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.beam import Hypothesis
 from translate.decoding.combined import ALONE, Combination, build_next_token_model
-from translate.decoding.constraints import met_first, phrase_ids, unmet_phrases
+from translate.decoding.constraints import phrase_ids
 from translate.decoding.forced import Forced, force_decode
-from translate.decoding.limits import Piece, find_limit, fit_pair, fit_sources, join_translations
-from translate.decoding.mbr import choose_minimum_risk
+from translate.decoding.limits import Piece, find_limit, fit_pair, fit_sources, join_translations, search_memory_told
 from translate.decoding.plans import Line, build_plan, build_word_tables
-from translate.decoding.requests import Request, Score, Translation, one_line
+from translate.decoding.postprocessing import Postprocessing
+from translate.decoding.requests import Request, Score, Translation
 from translate.decoding.scoring import build_scoring, maximum_lengths
 from translate.decoding.search import Sentences, search
 from translate.decoding.windows import read_windows
 from translate.decoding.workers import share_out
 from translate.errors import InputError, RunError
 from translate.model import Transformer
+from translate.model.out_of_memory import out_of_memory_told
 
 LINES_PER_WORKER = 8  # with fewer, one worker with all threads is as fast
 
@@ -70,6 +71,7 @@ class Translator:
         self.shortlist = None if shortlist is None else shortlist.to(model.device)
         self.forbidden = forbidden
         self.words = build_word_tables(tokenizers.target)
+        self.postprocessing = Postprocessing(tokenizers.target, config, begins_word=self.words.begins_word)
         models = [model, *combination.ensemble, *([] if combination.contrast is None else [combination.contrast])]
         self.max_positions = min(
             (each.config.max_positions for each in models if each.config.positions == "learned"), default=None
@@ -153,10 +155,20 @@ class Translator:
         return scores
 
     def force(self, pairs: Sequence[EncodedPair]) -> list[Forced]:
-        """Forced decoding: token log-probabilities, and the attention for alignments."""
-        return force_decode(
-            self.model, pairs, max_tokens=self.config.batch_tokens, attention_layer=self.config.alignment_layer
-        )
+        """Forced decoding: token log-probabilities, and the attention for alignments.
+
+        Raises:
+            OutOfMemory: The device's memory is not enough.
+        """
+        longest = max((max(len(pair.source), len(pair.target)) + 1 for pair in pairs), default=0)
+        with out_of_memory_told(
+            f"the forced decoding of {len(pairs)} pairs of up to {longest} tokens",
+            mend=f"Lower decoding.batch_tokens (now {self.config.batch_tokens}), decoding.max_source_tokens"
+            " (--max-source-tokens) or decoding.max_target_tokens.",
+        ):
+            return force_decode(
+                self.model, pairs, max_tokens=self.config.batch_tokens, attention_layer=self.config.alignment_layer
+            )
 
     def _translate_window(self, requests: list[Request], *, first_number: int) -> Iterator[Translation]:
         fitted = fit_sources(
@@ -177,11 +189,12 @@ class Translator:
             lines, [i for i, piece in enumerate(sources) if piece.source_ids and not piece.source.isspace()]
         )
         translated = iter(
-            self._translation(piece, line, found.get(index, [Hypothesis([], [], 0.0, truncated=False)]))
+            self.postprocessing.translation(piece, line, found.get(index, [Hypothesis([], [], 0.0, truncated=False)]))
             for index, (piece, line) in enumerate(zip(sources, lines, strict=True))
         )
         for request, pieces in zip(requests, fitted, strict=True):
-            yield self._checked(request, join_translations(request.source, [next(translated) for _ in pieces]))
+            joined = join_translations(request.source, [next(translated) for _ in pieces])
+            yield self.postprocessing.checked(request, joined)
 
     def _line(self, request: Request, piece: Piece, *, number: int, place: int, is_split: bool) -> Line:
         """A piece with the wishes for it."""
@@ -196,50 +209,12 @@ class Translator:
             required=[phrase_ids(self.tokenizers.target, phrase) for phrase in phrases],
         )
 
-    def _translation(self, piece: Piece, line: Line, hypotheses: list[Hypothesis]) -> Translation:
-        """The best of a piece's hypotheses, the others behind it."""
-        best, *others = (
-            Translation(
-                source=piece.source,
-                text=self._text(hypothesis.ids),
-                ids=hypothesis.ids,
-                log_prob=hypothesis.log_prob,
-                score=hypothesis.score,
-                truncated=hypothesis.truncated,
-                source_truncated=piece.is_cut,
-                token_log_probs=hypothesis.token_log_probs,
-                source_ids=line.source_ids,
-                unmet=self._unmet(hypothesis.ids, line.phrases, line.required),
-            )
-            for hypothesis in hypotheses
-        )
-        return best._replace(alternatives=tuple(others)) if others else best
-
-    def _checked(self, request: Request, translation: Translation) -> Translation:
-        """A translation in pieces, none of which was made to have the required phrases: which of them does it lack?"""
-        if not translation.pieces or not request.required:
-            return translation
-        required = [phrase_ids(self.tokenizers.target, phrase) for phrase in request.required]
-        best, *others = (
-            each._replace(unmet=(*each.unmet, *self._unmet(each.ids, request.required, required)))
-            for each in (translation, *translation.alternatives)
-        )
-        return best._replace(alternatives=tuple(others))
-
-    def _unmet(self, ids: list[int], phrases: Sequence[str], required: list[list[int]]) -> tuple[str, ...]:
-        """The phrases that a translation lacks."""
-        if not phrases:
-            return ()
-        return tuple(phrases[number] for number in unmet_phrases(ids, required, begins_word=self.words.begins_word))
-
-    def _text(self, ids: list[int]) -> str:
-        return one_line(self.tokenizers.target.decode(ids))
-
     def _search(self, lines: list[Line], searched: list[int]) -> dict[int, list[Hypothesis]]:
         """The wanted hypotheses of lines, by their place.
 
         Raises:
             RunError: The model's weights are not finite.
+            OutOfMemory: The device's memory is not enough.
         """
         if not searched:
             return {}
@@ -249,8 +224,9 @@ class Translator:
         # Neighbours of like length pad little; and what needs the most memory comes first.
         order = sorted(searched, key=lambda index: -sentences.source_lengths[index])
         search_part = functools.partial(self._search_part, lines, sentences)
-        found = share_out(order, search_part, num_workers=self._num_workers(len(order)))
-        return {index: self._wanted(hypotheses, lines[index]) for index, hypotheses in found.items()}
+        with search_memory_told(self.config, num_texts=len(order), longest=max(sentences.source_lengths)):
+            found = share_out(order, search_part, num_workers=self._num_workers(len(order)))
+        return {index: self.postprocessing.choose(hypotheses, lines[index]) for index, hypotheses in found.items()}
 
     def _search_part(
         self, lines: list[Line], sentences: Sentences, order: Sequence[int], stop: threading.Event
@@ -294,15 +270,3 @@ class Translator:
             return 1
         wanted = self.config.workers or torch.get_num_threads()
         return max(1, min(wanted, num_lines // LINES_PER_WORKER))
-
-    def _wanted(self, hypotheses: list[Hypothesis], line: Line) -> list[Hypothesis]:
-        """As many as are asked for; of minimum Bayes risk, the one that it chooses among those that lack least."""
-        if line.required:
-            hypotheses = met_first(hypotheses, line.required, begins_word=self.words.begins_word)
-        if self.config.mbr == "none":
-            return hypotheses[: self.config.n_best]
-        if line.required:
-            lacking = [len(self._unmet(each.ids, line.phrases, line.required)) for each in hypotheses]
-            hypotheses = hypotheses[: lacking.count(lacking[0])]
-        texts = [self._text(hypothesis.ids) for hypothesis in hypotheses]
-        return [hypotheses[choose_minimum_risk(texts, utility=self.config.mbr).chosen]]

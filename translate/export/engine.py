@@ -17,7 +17,7 @@ from translate.config import DecodingConfig, read_resolved_config
 from translate.data.batching import batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, load_tokenizers
 from translate.decoding import Translation, Translator
-from translate.decoding.limits import Piece, find_limit, fit_sources, join_translations
+from translate.decoding.limits import Piece, find_limit, fit_sources, join_translations, search_memory_told
 from translate.decoding.requests import one_line
 from translate.decoding.scoring import build_scoring, maximum_lengths
 from translate.decoding.windows import read_windows
@@ -132,13 +132,13 @@ class CTranslate2Translator:
         has_words = [bool(piece.source_ids) and not piece.source.isspace() for piece in pieces]
         longest = [max(lengths[index], limits[index]) for index in range(len(pieces))]
         fits = [self._table_positions is None or length <= self._table_positions for length in longest]
-        found = self._search(
-            [
-                Sentence(index, self.tokenizers.source.pieces(piece.source_ids), limits[index])
-                for index, piece in enumerate(pieces)
-                if has_words[index] and fits[index]
-            ]
-        )
+        sentences = [
+            Sentence(index, self.tokenizers.source.pieces(piece.source_ids), limits[index])
+            for index, piece in enumerate(pieces)
+            if has_words[index] and fits[index]
+        ]
+        with search_memory_told(self.config, num_texts=len(sentences), longest=max(lengths, default=0)):
+            found = self._search(sentences)
         for index, piece in enumerate(pieces):
             if has_words[index] and not fits[index]:
                 yield self._translate_long(piece.source)

@@ -16,6 +16,9 @@ from translate.run.files import remove_leftovers, temporary_name
 from translate.run.seal import DamageError
 from translate.run.tensors import check_tensors, read_tensors, write_tensors
 
+OPTIMIZER_PREFIX = "optimizer."
+RANDOM_PREFIX = "random."
+
 
 class SoundCheckpoint(NamedTuple):
     """A checkpoint to go on from."""

@@ -9,6 +9,7 @@ from translate.errors import InputError
 from translate.run.description import tokenizer_files, write_description
 from translate.run.directory import RunDirectory
 from translate.run.files import cannot_write, sync, sync_folder, write_text
+from translate.run.safety import refuse_hostile_paths
 from translate.run.seal import UNSEALED, sealed_text
 
 
@@ -17,12 +18,13 @@ def create_run(path: Path, *, config: Config, tokenizers: Tokenizers, command: l
 
     Raises:
         InputError: There is a run already.
-        RunError: It cannot be written.
+        RunError: It cannot be written, or what lies there already leads out of it.
     """
     run = RunDirectory(path)
     refuse_existing_run(path)
     try:
         run.checkpoints.mkdir(parents=True, exist_ok=True)
+        refuse_hostile_paths(run)
         run.tokenizer.mkdir(exist_ok=True)
         for leftover in tokenizer_files(run):  # of a run that was killed before it was one
             leftover.unlink()

@@ -11,6 +11,7 @@ from translate.config.yaml import read_yaml
 from translate.data.tokenizer import PAD_ID, Tokenizers, load_tokenizers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
+from translate.model.out_of_memory import out_of_memory_told
 from translate.run.checkpoints import read_step
 from translate.run.description import check_tokenizers, read_description
 from translate.run.directory import Checkpoint, RunDirectory
@@ -113,9 +114,9 @@ def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.devic
     check_weights(file, header, config, tokenizers, prefix=prefix)
     tensors, metadata = read_tensors(file)
     step = read_step(file, metadata)
-    model = build_model(config, tokenizers)
+    model = build_model(config, tokenizers, device=device)
     set_parameters(model, with_prefix(tensors, prefix), name=str(file))
-    return LoadedRun(path, config, tokenizers, model.to(device).eval(), step)
+    return LoadedRun(path, config, tokenizers, model.eval(), step)
 
 
 def weights_prefix(header: Header) -> str:
@@ -143,11 +144,25 @@ def check_weights(file: Path, header: Header, config: Config, tokenizers: Tokeni
     refuse_misfits(expected_forms(config.model, tokenizers), given, name=str(file))
 
 
-def build_model(config: Config, tokenizers: Tokenizers) -> Transformer:
-    """The model of a config with the vocabularies of its tokenizers, newly initialised."""
-    return Transformer(
-        config.model,
-        source_vocab_size=tokenizers.source.vocab_size,
-        target_vocab_size=tokenizers.target.vocab_size,
-        pad_id=PAD_ID,
-    )
+def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device | None = None) -> Transformer:
+    """The model of a config with the vocabularies of its tokenizers, newly initialised.
+
+    Args:
+        device: Where it goes; its weights are drawn on the CPU, and so the same on each.
+
+    Raises:
+        OutOfMemory: The memory is not enough.
+    """
+    sizes = config.model
+    with out_of_memory_told(
+        f"the building of a model with model.d_model = {sizes.d_model}, model.d_ff = {sizes.d_ff},"
+        f" {sizes.num_encoder_layers} encoder and {sizes.num_decoder_layers} decoder layers, and"
+        f" {tokenizers.target.vocab_size} subwords (tokenizer.vocab_size)",
+        mend="Lower them, or take a machine with more memory.",
+    ):
+        return Transformer(
+            sizes,
+            source_vocab_size=tokenizers.source.vocab_size,
+            target_vocab_size=tokenizers.target.vocab_size,
+            pad_id=PAD_ID,
+        ).to(device)

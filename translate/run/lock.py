@@ -8,9 +8,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.run.directory import RunDirectory
 from translate.run.files import cannot_write
+from translate.run.safety import require_kind
 
 _MOST_HOLDER_BYTES = 300
 
@@ -21,9 +22,12 @@ def lock_run(path: Path) -> Iterator[None]:
 
     Raises:
         InputError: Another process holds it; the message says which.
-        RunError: It cannot be made or written to.
+        RunError: It cannot be made or written to, or is no file of its own.
     """
     file = RunDirectory(path).lock
+    if file.is_symlink():
+        raise RunError(f"{file}: is a link, and what it leads to would be overwritten; remove it")
+    require_kind(file, "file", within=path)
     lock = FileLock(file)
     was_there = path.exists()
     try:

@@ -12,7 +12,7 @@ from translate.config import Config
 from translate.data.shortlist import Shortlist
 from translate.data.tokenizer import Tokenizers
 from translate.errors import RunError
-from translate.run.checkpoints import read_step
+from translate.run.checkpoints import OPTIMIZER_PREFIX, RANDOM_PREFIX, read_step
 from translate.run.checksums import check_checksums
 from translate.run.directory import RunDirectory
 from translate.run.header import Header, read_header
@@ -22,8 +22,7 @@ from translate.run.seal import check_seal, file_digest, shortened
 from translate.run.tensors import SEAL_KEY, TensorFile, read_tensors
 from translate.run.weights import AVERAGE_PREFIX, WEIGHTS_PREFIX, named, with_prefix
 
-OPTIMIZER_PREFIX = "optimizer."
-RANDOM_STATE = "random.cpu"
+_RANDOM_STATE = f"{RANDOM_PREFIX}cpu"
 
 
 class Found(NamedTuple):
@@ -96,8 +95,8 @@ def _check_state(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     missing = sorted(name for name in missing if name not in tensors)
     if not kinds:
         missing.append(f"{OPTIMIZER_PREFIX}*")
-    if RANDOM_STATE not in tensors:
-        missing.append(RANDOM_STATE)
+    if _RANDOM_STATE not in tensors:
+        missing.append(_RANDOM_STATE)
     if config is not None and config.training.ema_decay is not None and not with_prefix(tensors, AVERAGE_PREFIX):
         missing.append(f"{AVERAGE_PREFIX}*")
     if missing:

@@ -19,14 +19,12 @@ from translate.run import (
     with_prefix,
     write_checkpoint,
 )
+from translate.run.checkpoints import OPTIMIZER_PREFIX, RANDOM_PREFIX
 from translate.run.weights import forms_of, refuse_misfits
 from translate.training.average import AveragedWeights
 from translate.training.optimizer import optimizer_tensors, set_optimizer_tensors
 from translate.training.progress import Progress
 from translate.training.randomness import random_states, set_random_states
-
-OPTIMIZER_PREFIX = "optimizer."
-RANDOM_PREFIX = "random."
 
 
 class Restored(NamedTuple):

@@ -16,15 +16,15 @@ from translate.errors import RunError
 from translate.evaluation import spread_samples
 from translate.model import Transformer
 from translate.model.device import choose_precision
+from translate.model.out_of_memory import OutOfMemory
 from translate.run import RunDirectory, get_parameters
 from translate.training.average import AveragedWeights
 from translate.training.checkpoints import save_best, save_last
-from translate.training.out_of_memory import OutOfMemory
 from translate.training.progress import LogWindow, Progress, StepResult
 from translate.training.randomness import random_states, set_random_states
 from translate.training.schedule import learning_rate
 from translate.training.signals import Abandoned, StoppedBySignal, StopRequests
-from translate.training.steady_memory import give_back_free_memory
+from translate.training.steady_memory import give_back_now_and_then
 from translate.training.step import train_step
 from translate.training.tracking import Tracker
 from translate.training.validation import Validation, validate
@@ -88,7 +88,7 @@ class Trainer:
             result = self._train_step(group)
             progress.window.add(result)
             self.tracker.advance(loss=result.loss, tokens_per_second=self._tokens_per_second())
-            give_back_free_memory(after_step=progress.step)
+            give_back_now_and_then(after_step=progress.step)
             if progress.step % settings.log_every == 0:
                 self._log()
                 progress.window = LogWindow()

@@ -79,7 +79,7 @@ def rehearse(
     precision = choose_precision(settings.precision, device)
     memory = MemoryWatch(device)
     torch.manual_seed(settings.seed)
-    model = build_model(config, tokenizers).to(device).train()
+    model = build_model(config, tokenizers, device=device).train()
     optimizer = build_optimizer(model, settings)
     num_steps = 0
 

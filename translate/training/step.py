@@ -10,8 +10,8 @@ from translate.data.batching import Batch
 from translate.data.tokenizer import PAD_ID
 from translate.errors import RunError
 from translate.model import Transformer
+from translate.model.out_of_memory import out_of_memory_told
 from translate.training.loss import SummedLoss, label_smoothed_loss
-from translate.training.out_of_memory import out_of_memory_told
 from translate.training.progress import StepResult
 
 

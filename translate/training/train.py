@@ -78,7 +78,7 @@ def _train(
         create_run(run.path, config=config, tokenizers=tokenizers, command=command)
 
     torch.manual_seed(settings.seed)
-    model = build_model(config, tokenizers).to(device).train()
+    model = build_model(config, tokenizers, device=device).train()
     optimizer = build_optimizer(model, settings)
     average = AveragedWeights(model, decay=settings.ema_decay) if settings.ema_decay is not None else None
     progress = Progress(fingerprint(corpora.train, tokenizers), circumstances=circumstances(settings, device))

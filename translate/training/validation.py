@@ -10,7 +10,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.evaluation import Evaluation, evaluate
 from translate.model import Transformer
-from translate.training.out_of_memory import out_of_memory_told
+from translate.model.out_of_memory import out_of_memory_told
 
 
 class Validation(NamedTuple):

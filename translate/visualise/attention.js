@@ -5,7 +5,7 @@ const VIEWS = [
   ["matrix", "Matrix"], ["heads", "All heads"], ["lines", "Lines"], ["model", "Whole model"], ["vectors", "Query and key"],
 ];
 const MEAN = -1; // in place of a head's number
-const state = { ...data.start, view: "matrix", query: 0, dimension: 0 };
+const state = { ...data.start, heads: [], view: "matrix", query: 0, dimension: 0 }; // heads: several, as coloured lines
 const kinds = Object.fromEntries(data.kinds.map((kind) => [kind.kind, decodeKind(kind)]));
 const merged = new Map(); // weights between words, once they were asked for
 
@@ -60,6 +60,7 @@ function labels(side, unit = state.unit) {
 /** What an axis is called, in the unit that is chosen. */
 const axisName = (name) => (state.unit === "words" && state.view !== "vectors" ? name.replace("token", "word") : name);
 const headName = (head) => (head === MEAN ? "mean of the heads" : `head ${head}`);
+const areSeveral = () => state.view === "lines" && state.heads.length > 0;
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 function describeCell(kind, weights, row, column) {
@@ -73,27 +74,35 @@ function describeCell(kind, weights, row, column) {
 function makeChoice(legend, name, options, isDisabled = () => false) {
   const segments = options.map(([value, text]) => make("label", {},
     make("input", {
-      type: "radio", name, value, checked: state[name] === value, disabled: isDisabled(value),
+      type: "radio", name, value, checked: state[name] === value && !(name === "head" && areSeveral()), disabled: isDisabled(value),
       change: () => choose({ [name]: value }),
     }),
     make("span", {}, text)));
   return make("fieldset", {}, make("legend", {}, legend), make("div", { class: "segments" }, ...segments));
 }
 
+/** A row of check boxes: which heads have lines in a colour of their own. */
+function makeHeadsChoice(heads) {
+  const segments = heads.map((head) => make("label", {},
+    make("input", {
+      type: "checkbox", name: "heads", value: head, checked: state.heads.includes(head),
+      change: () => choose({ heads: heads.filter((each) => (each === head) !== state.heads.includes(each)) }),
+    }),
+    make("span", {}, `${head} `, makeKey(head))));
+  return make("fieldset", {}, make("legend", {}, "Several heads"), make("div", { class: "segments several" }, ...segments));
+}
+
 /** Change what is shown, and keep the focus where it was. */
 function choose(change) {
-  Object.assign(state, change);
+  Object.assign(state, "head" in change ? { heads: [] } : {}, change);
   const kind = kinds[state.kind];
   state.layer = Math.min(state.layer, kind.layers.length - 1);
   state.query = Math.min(state.query, kind.numQueries - 1);
   if (state.view === "vectors" && state.head === MEAN) state.head = 0;
-  const focused = document.activeElement;
-  const name = focused && focused.name;
+  const { name, value } = document.activeElement;
   drawEverything();
-  if (name) {
-    const again = main.querySelector(`input[name="${name}"][type="range"], input[name="${name}"]:checked`);
-    if (again) again.focus();
-  }
+  const again = name && main.querySelector(`input[name="${name}"][value="${value}"]`);
+  if (again) again.focus();
 }
 
 function drawEverything() {
@@ -105,6 +114,7 @@ function drawEverything() {
     choices.push(makeChoice("Layer", "layer", kind.layers.map((_, layer) => [layer, String(layer)])));
     const heads = Array.from({ length: data.numHeads }, (_, head) => [head, String(head)]);
     choices.push(makeChoice("Head", "head", [...heads, [MEAN, "mean"]], (head) => state.view === "vectors" && head === MEAN));
+    if (state.view === "lines") choices.push(makeHeadsChoice(heads.map(([head]) => head)));
   }
   if (state.view !== "vectors") {
     choices.push(makeChoice("Unit", "unit", [["subwords", "Subwords"], ["words", "Whole words"]]));
@@ -115,7 +125,8 @@ function drawEverything() {
 
 function heading(kind) {
   const unit = state.unit === "words" && state.view !== "vectors" ? [make("p", { class: "note" }, data.merged)] : [];
-  return [make("h2", {}, `${capital(kind.name)}, layer ${state.layer}, ${headName(state.head)}`), ...unit];
+  const heads = areSeveral() ? `heads ${state.heads.join(", ")}` : headName(state.head);
+  return [make("h2", {}, `${capital(kind.name)}, layer ${state.layer}, ${heads}`), ...unit];
 }
 
 function drawMatrix(kind) {
@@ -209,24 +220,30 @@ function drawModel() {
 }
 
 function drawLines(kind) {
-  const weights = headWeights(kind, state.layer, state.head, state.unit);
+  const shown = (areSeveral() ? state.heads : [state.head]).map((head) => ({
+    name: areSeveral() ? ` (${headName(head)})` : "",
+    weights: headWeights(kind, state.layer, head, state.unit),
+    look: areSeveral() ? seriesLook(head) : { stroke: style("--accent") },
+  }));
   const [queries, keys] = [labels(kind.queries), labels(kind.keys)];
   const step = 28;
   const [width, height] = [340, step * Math.max(queries.length, keys.length)];
   const svg = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", height, "aria-hidden": "true" });
   const lines = [];
-  weights.forEach((row, y) => row.forEach((weight, x) => {
+  const apart = Math.min(4.5, 20 / shown.length); // so that no head's line covers another's
+  shown.forEach(({ weights, look }, place) => weights.forEach((row, y) => row.forEach((weight, x) => {
+    const at = (position) => (position + 0.5) * step + (place - (shown.length - 1) / 2) * apart;
     if (weight === null || weight < 0.005) return;
     const line = makeSvg("line", {
-      x1: 0, y1: (y + 0.5) * step, x2: width, y2: (x + 0.5) * step, stroke: style("--accent"),
+      x1: 0, y1: at(y), x2: width, y2: at(x), ...look,
       "stroke-width": 0.6 + 4 * weight, "stroke-opacity": Math.sqrt(weight),
     });
     lines.push([line, y, x]);
     svg.append(line);
-  }));
+  })));
   const readout = makeReadout("Point at a token, or move to it with Tab and the arrow keys: its weights appear.");
   const makeTokens = (texts) => texts.map((text) =>
-    make("button", { type: "button" }, make("span", {}, text), make("span", { class: "number" })));
+    make("button", { type: "button" }, make("span", {}, text), ...shown.map(() => make("span", { class: "number" }))));
   const sides = [makeTokens(queries), makeTokens(keys)];
   const look = (side, position) => {
     lines.forEach(([line, y, x]) => {
@@ -234,19 +251,26 @@ function drawLines(kind) {
     });
     sides.forEach((tokens, number) => tokens.forEach((token, at) => {
       token.setAttribute("aria-pressed", String(side === number && at === position));
-      const weight = side === null || side === number ? null : side === 0 ? weights[position][at] : weights[at][position];
-      const colour = weight === null ? null : colourOf("weight", weight);
-      token.style.background = colour ? css(colour) : "";
-      token.style.color = token.lastChild.style.color = colour ? inkOn(colour) : "";
-      token.lastChild.textContent = weight === null ? "" : weight.toFixed(3);
+      shown.forEach(({ weights, look: { stroke } }, place) => {
+        const weight = side === null || side === number ? null : side === 0 ? weights[position][at] : weights[at][position];
+        const numberShown = token.children[place + 1];
+        numberShown.textContent = weight === null ? "" : weight.toFixed(3);
+        if (areSeveral()) {
+          numberShown.style.boxShadow = weight === null ? "" : `0 3px ${stroke}`;
+          return;
+        }
+        const colour = weight === null ? null : colourOf("weight", weight);
+        token.style.background = colour ? css(colour) : "";
+        token.style.color = numberShown.style.color = colour ? inkOn(colour) : "";
+      });
     }));
     if (side === null) return readout.say("");
-    const others = (side === 0 ? weights[position] : weights.map((row) => row[position]))
+    const strongest = shown.map(({ name, weights }) => (side === 0 ? weights[position] : weights.map((row) => row[position]))
       .map((weight, at) => [weight, at]).filter(([weight]) => weight !== null)
-      .sort(([first], [second]) => second - first).slice(0, 4)
-      .map(([weight, at]) => `“${(side === 0 ? keys : queries)[at]}” (${at}) ${weight.toFixed(4)}`);
+      .sort(([first], [second]) => second - first).slice(0, areSeveral() ? 2 : 4)
+      .map(([weight, at]) => `“${(side === 0 ? keys : queries)[at]}” (${at}) ${weight.toFixed(4)}`).join(", ") + name);
     const verb = side === 0 ? "looks at" : "is looked at by";
-    readout.say(`“${(side === 0 ? queries : keys)[position]}” (${position}) ${verb} ${others.join(", ")}`);
+    readout.say(`“${(side === 0 ? queries : keys)[position]}” (${position}) ${verb} ${strongest.join("; ")}`);
   };
   sides.forEach((tokens, side) => tokens.forEach((token, position) => {
     whenPointedAt(token, () => look(side, position));
@@ -261,7 +285,7 @@ function drawLines(kind) {
   return [
     ...heading(kind), readout, make("div", { class: "scroll" }, bipartite),
     make("p", { class: "note" }, "A line is the stronger, the more weight it stands for; below 0.005 there is none."
-      + " The matrix has the same weights as a table."),
+      + " The matrix has the same weights as a table, head by head."),
   ];
 }
 

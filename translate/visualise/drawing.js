@@ -17,8 +17,8 @@ const SCALES = {
 };
 // Okabe and Ito's colours, which colour-blind people tell apart; the dark page has lighter shades where it needs them.
 const SERIES_COLOURS = {
-  light: ["#0072b2", "#c25700", "#007a5a", "#a8497d", "#7a5f00", "#2b7fb0", "#333333"],
-  dark: ["#56b4e9", "#e69f00", "#3fc79a", "#e08fc0", "#f0e442", "#9ad0f5", "#e8edf3"],
+  light: ["#0072b2", "#c25700", "#007a5a", "#a8497d", "#7a5f00", "#333333"],
+  dark: ["#56b4e9", "#e69f00", "#3fc79a", "#e08fc0", "#f0e442", "#e8edf3"],
 };
 const DASHES = ["", "7 3", "2 3", "9 3 2 3"];
 
@@ -44,10 +44,20 @@ function dress(element, attributes, children) {
 
 const theme = () => (darkness.matches ? "dark" : "light");
 const seriesColour = (number) => SERIES_COLOURS[theme()][number % SERIES_COLOURS.light.length];
+const dash = (number) => DASHES[Math.floor(number / SERIES_COLOURS.light.length) % DASHES.length];
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function rgb(hex) {
   return [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
+}
+
+/** How the line of a series looks: by its colour and, once all colours are taken, by its dashes. */
+const seriesLook = (number) => ({ stroke: seriesColour(number), "stroke-dasharray": dash(number) });
+
+/** A short piece of a series' line, for a legend. */
+function makeKey(number) {
+  return makeSvg("svg", { width: 34, height: 12, "aria-hidden": "true" },
+    makeSvg("path", { ...seriesLook(number), "stroke-width": 2.2, d: "M1 6H33" }));
 }
 
 /** The colour at a place of a scale, from 0 to 1, as [red, green, blue]. */
@@ -153,7 +163,7 @@ function shortNumber(value) {
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value).replace("-", "−");
   const size = Math.abs(value);
   const text = size >= 1e5 || size < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
-  return text.replace("-", "−");
+  return text.replaceAll("-", "−");
 }
 
 /** Arrow keys, Home and End move the focus in a grid of elements, of which one is in the order of Tab. */

@@ -17,7 +17,7 @@ function drawEverything() {
 
 function drawMatrix(panel) {
   const numbers = panel.values.flat().filter((value) => value !== null);
-  const limit = Math.max(1e-9, ...numbers.map(Math.abs));
+  const limit = Math.max(...numbers.map(Math.abs)) || 1;
   const describe = (row, column) => {
     const value = panel.values[row][column];
     const text = value === null ? "masked" : panel.scale === "visible" ? (value ? "visible" : "not visible") : shortNumber(value);
@@ -144,12 +144,12 @@ function logTicks(low, high) {
   return ticks.filter((tick) => tick >= low / 1.001 && tick <= high * 1.001);
 }
 
-function makeAxis(low, high, room, isLog) {
+function makeAxis(low, high, room, { isLog = false, apart = 60 } = {}) {
   const [from, to] = isLog ? [Math.log(low), Math.log(high)] : [low, high];
   const span = to - from || 1;
   return {
     at: (value) => ((isLog ? Math.log(value) : value) - from) / span * room,
-    ticks: isLog ? logTicks(low, high) : roundTicks(low, high, Math.max(3, Math.round(room / 60))),
+    ticks: isLog ? logTicks(low, high) : roundTicks(low, high, Math.max(3, Math.round(room / apart))),
   };
 }
 
@@ -159,9 +159,9 @@ const padded = (low, high) => (low === high ? [low - (Math.abs(low) || 1) * 0.05
 /** The frame of a chart with ticks and names of its axes: [svg, group to draw in, x axis, y axis]. */
 function makeFrame(panel, xs, ys, { width, height, isLog, label }) {
   const room = { left: 78, right: 24, top: 10, bottom: 48 };
-  const x = makeAxis(...padded(Math.min(...xs), Math.max(...xs)), width - room.left - room.right, false);
+  const x = makeAxis(...padded(Math.min(...xs), Math.max(...xs)), width - room.left - room.right);
   const [low, high] = [Math.min(...ys), Math.max(...ys)];
-  const y = makeAxis(...(isLog ? [low / 1.1, high * 1.1] : padded(low, high)), height - room.top - room.bottom, isLog);
+  const y = makeAxis(...(isLog ? [low / 1.1, high * 1.1] : padded(low, high)), height - room.top - room.bottom, { isLog, apart: 40 });
   const inside = makeSvg("g", { transform: `translate(${room.left},${room.top})` });
   const [plotWidth, plotHeight] = [width - room.left - room.right, height - room.top - room.bottom];
   for (const tick of x.ticks) {
@@ -190,7 +190,6 @@ function drawCurves(panel) {
     label: `${panel.title}: ${panel.y_axis} by ${panel.x_axis}, ${panel.series.length} curves; the table below has the numbers`,
   });
   const keys = panel.series.map((series, number) => {
-    const look = { stroke: seriesColour(number), "stroke-width": 2.2, fill: "none", "stroke-dasharray": dash(number) };
     let path = "";
     let pen = "M";
     series.x.forEach((x, at) => {
@@ -201,9 +200,8 @@ function drawCurves(panel) {
         frame.inside.append(makeSvg("circle", { cx: frame.xAt(x), cy: frame.yAt(series.y[at]), r: 2.6, fill: seriesColour(number) }));
       }
     });
-    frame.inside.append(makeSvg("path", { ...look, d: path, "stroke-linejoin": "round" }));
-    return make("li", {}, makeSvg("svg", { width: 34, height: 12, "aria-hidden": "true" },
-      makeSvg("path", { ...look, d: "M1 6H33" })), series.name);
+    frame.inside.append(makeSvg("path", { ...seriesLook(number), "stroke-width": 2.2, fill: "none", d: path, "stroke-linejoin": "round" }));
+    return make("li", {}, makeKey(number), series.name);
   });
   const places = [...new Set(xs)].sort((first, second) => first - second);
   const readout = makeReadout("Point at the curves, or move the slider, to read their values.");
@@ -242,8 +240,6 @@ function drawCurves(panel) {
     make("label", { class: "range" }, panel.x_axis, slider), makeDetails("The numbers as a table", table),
   ];
 }
-
-const dash = (number) => DASHES[Math.floor(number / SERIES_COLOURS.light.length) % DASHES.length];
 
 // ----------------------------------------------------------------------------------------------------------- maps
 

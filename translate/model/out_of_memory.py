@@ -19,6 +19,8 @@ class OutOfMemory(RunError):
 def out_of_memory_told(doing: str, *, mend: str) -> Iterator[None]:
     """Within the context, memory that is refused becomes an error for the user.
 
+    Where contexts lie in each other the outermost tells: it knows best what its user can do.
+
     Args:
         doing: What was computed, with its sizes: "a batch of 3 pairs …".
         mend: Which settings to lower.
@@ -28,12 +30,13 @@ def out_of_memory_told(doing: str, *, mend: str) -> Iterator[None]:
     """
     try:
         yield
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
+    except (OutOfMemory, RuntimeError, MemoryError) as error:
+        refusal = error.__cause__ if isinstance(error, OutOfMemory) else error
+        if refusal is None or not is_out_of_memory(refusal):
             raise
         # Its first two sentences say what was asked for; the rest is for those who tune allocators.
-        reason = ". ".join(str(error).split("\n")[0].split(". ")[:2]).rstrip(".")
-        raise OutOfMemory(f"out of memory on {doing}{f' ({reason})' if reason else ''}. {mend}") from error
+        reason = ". ".join(str(refusal).split("\n")[0].split(". ")[:2]).rstrip(".")
+        raise OutOfMemory(f"out of memory on {doing}{f' ({reason})' if reason else ''}. {mend}") from refusal
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,0 +1,118 @@
+"""Checkpoints that are damaged, lost or incomplete: passed over if another serves, else refused with the reasons."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from translate.config import Config
+from translate.errors import RunError
+from translate.run import RunDirectory, read_tensors, write_checkpoint
+from translate.training import StoppedBySignal
+
+Digits = Callable[..., Config]
+RunTraining = Callable[..., list[str]]
+Happening = Callable[..., contextlib.AbstractContextManager[None]]
+ProgressOf = Callable[..., dict[str, Any]]
+StateOf = Callable[[Path], Any]
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def die() -> None:
+    raise KeyboardInterrupt  # past the training's own handling: nothing is saved
+
+
+def flip_a_bit(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size * 2 // 3)
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, cut])
+def test_a_damaged_checkpoint_is_passed_over(
+    run_training: RunTraining,
+    happening: Happening,
+    stateful: Digits,
+    tmp_path: Path,
+    straight: Path,
+    state_of: StateOf,
+    damage: Any,
+) -> None:
+    config, run = stateful(), tmp_path / "run"
+    with happening(in_step=11, what=interrupt), pytest.raises(StoppedBySignal):
+        run_training(config, run)
+    last, previous = RunDirectory(run).checkpoint("last"), RunDirectory(run).previous
+    sound = previous.read_bytes()
+    damage(last)
+    # Dying before the next checkpoint leaves the sound one where it is.
+    with happening(in_step=10, what=die), pytest.raises(KeyboardInterrupt):
+        run_training(config, run, resume=True)
+    assert previous.read_bytes() == sound
+    said = run_training(config, run, resume=True)
+    (damaged,) = [line for line in said if str(last) in line]
+    assert "damaged" in damaged or "checksum" in damaged, damaged
+    assert "so the run goes on from previous.safetensors, of step 9" in said
+    assert "going on from step 9" in said
+    assert state_of(run) == state_of(straight)
+
+
+def test_damage_everywhere_is_refused_with_each_reason(
+    run_training: RunTraining, stateful: Digits, finished: Path
+) -> None:
+    run = RunDirectory(finished)
+    flip_a_bit(run.checkpoint("last"))
+    cut(run.previous)
+    before = run.config.read_bytes(), run.metrics.read_bytes()
+    with pytest.raises(RunError) as caught:
+        run_training(stateful("training.max_steps=20"), finished, resume=True)
+    message = str(caught.value)
+    assert "no sound checkpoint to go on from" in message
+    assert str(run.checkpoint("last")) in message and str(run.previous) in message
+    assert (run.config.read_bytes(), run.metrics.read_bytes()) == before
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, Path.unlink])
+def test_a_lost_best_checkpoint_is_replaced_by_the_next(
+    run_training: RunTraining, progress_of: ProgressOf, stateful: Digits, finished: Path, damage: Any
+) -> None:
+    best = RunDirectory(finished).checkpoint("best")
+    lost = progress_of(finished)["best_step"]
+    damage(best)
+    said = run_training(stateful("training.max_steps=16"), finished, resume=True)
+    (remark,) = [line for line in said if str(best) in line]
+    assert f"The best weights so far, of step {lost}, are lost: those of the next validation take their place" in remark
+    assert read_tensors(best).metadata["step"] == "16"
+    assert progress_of(finished)["best_step"] == 16
+
+
+def test_state_that_is_incomplete_is_refused_by_name(
+    run_training: RunTraining, stateful: Digits, finished: Path
+) -> None:
+    run = RunDirectory(finished)
+    tensors, metadata = read_tensors(run.checkpoint("last"))
+
+    def refused(**changes: Any) -> str:
+        changed = {name: changes.get(name, tensor) for name, tensor in tensors.items()}
+        write_checkpoint(run, "last", {name: x for name, x in changed.items() if x is not None}, metadata)
+        with pytest.raises(RunError) as caught:
+            run_training(stateful(), finished, resume=True)
+        return str(caught.value)
+
+    norm = next(name.removeprefix("average.") for name in tensors if name.startswith("average.") and "norm" in name)
+    assert f"missing: {norm}" in refused(**{f"average.{norm}": None})
+    assert f"{norm} is (1,), the model's (16,)" in refused(**{f"average.{norm}": torch.zeros(1)})
+    assert f"missing: {norm}/step" in refused(**{f"optimizer.{norm}/step": None})
+    assert f"missing: {norm}" in refused(**{f"model.{norm}": None})
+    assert "has no state of the random generator" in refused(**{"random.cpu": None})
