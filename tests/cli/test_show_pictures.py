@@ -178,7 +178,7 @@ def test_wrong_input_is_a_paragraph(translate: Translate, learnt: Path, tmp_path
             "no/x.html: cannot be written: No such file or directory",
         ),
         (["attention", learnt], 2, "Missing argument"),
-        (["masks", learnt, "Hund", "--target", "dog", "--target", "dog"], 2, "1 sentences but 2 of --target"),
+        (["masks", learnt, "Hund", "--target", "dog", "--target", "dog"], 2, "sentences: 1, --target: 2;"),
         (["positions", nowhere], 2, "no config"),
         (["positions", "demmo"], 2, "no config 'demmo'"),
         (["positions", empty], 2, "empty is no run directory"),

@@ -86,7 +86,10 @@ def _train(
         progress = _go_on(run, restore_last(run, model, optimizer, average), now=progress, say=say)
         write_config(run, config)
     arithmetic = progress.circumstances["precision"]
-    say(f"model: {model.num_parameters:,} parameters; {device}, {arithmetic}, {torch.get_num_threads()} CPU threads")
+    threads = torch.get_num_threads()
+    say(
+        f"model: {model.num_parameters:,} parameters; {device}, {arithmetic}, {threads} CPU thread{'s' * (threads > 1)}"
+    )
 
     if not is_continued:
         _say_findings(

@@ -34,7 +34,7 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
     """
     if targets and len(targets) != len(sources):
         raise InputError(
-            f"{len(sources)} sentences but {len(targets)} of --target: give one for each sentence, in order, or none"
+            f"sentences: {len(sources)}, --target: {len(targets)}; give one for each sentence, in order, or none"
         )
     given: Sequence[str | None] = targets or [None] * len(sources)
     pairs = [read_sentence(translator, text, target=target) for text, target in zip(sources, given, strict=True)]
