@@ -73,31 +73,32 @@ def rate(step: int) -> float:
 
 
 def build_ours(vocab_size: int, *, precision: str, compiled: bool = False) -> Step:
-    """`translate train`: its model, loss and step."""
+    """`translate train`: its model, loss and step, and its own choice of threads."""
+    import torch
+
     from translate.config import Config, override_config
     from translate.data.tokenizer import PAD_ID
     from translate.model import Transformer
+    from translate.training.assembly import stepping
+    from translate.training.compilation import compile_layers
     from translate.training.optimizer import build_optimizer
-    from translate.training.step import train_step
+    from translate.training.steady_memory import prepare_memory
 
-    config = override_config(Config(), SETTINGS)
+    prepare_memory()
+    config = override_config(Config(), {**SETTINGS, "training.precision": precision, "training.compile": compiled})
     model = Transformer(config.model, source_vocab_size=vocab_size, target_vocab_size=vocab_size, pad_id=PAD_ID).train()
-    optimizer = build_optimizer(model, config.training)
     if compiled:
-        model.compile(dynamic=True)
+        compile_layers(model)
+    optimizer = build_optimizer(model, config.training)
+    context = stepping(model, optimizer, config.training, device=torch.device("cpu"))
+    stepper = context.__enter__()  # until the process ends
     steps = iter(range(1, 10**9))
 
     def step(batch: Any) -> float:
-        result = train_step(
-            model,
-            optimizer,
-            [batch],
-            settings=config.training,
-            rate=rate(next(steps)),
-            is_bf16=precision == "bf16",
-        )
-        return result.loss
+        number = next(steps)
+        return stepper.step([batch], number=number, rate=rate(number)).loss
 
+    step.context = context  # type: ignore[attr-defined]  # else it would end here
     return step
 
 
@@ -154,14 +155,17 @@ def build_tutorial(vocab_size: int) -> Step:
     return step
 
 
-def build_huggingface(vocab_size: int, *, precision: str) -> Step:
-    """MarianMT in a good loop: SDPA, fused Adam, bf16 autocast where asked for."""
+def build_huggingface(vocab_size: int, *, precision: str, keeps_memory: bool = False) -> Step:
+    """MarianMT in a good loop: SDPA, fused Adam, bf16 autocast and a tuned malloc where asked for."""
     import torch
     import torch.nn.functional as F
     from transformers import MarianConfig, MarianMTModel
 
     from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
+    from translate.memory import keep_free_memory
 
+    if keeps_memory:
+        keep_free_memory()
     config = MarianConfig(
         vocab_size=vocab_size,
         d_model=D_MODEL,
@@ -216,6 +220,7 @@ ENGINES: dict[str, tuple[Callable[..., Step], dict[str, Any]]] = {
     "tutorial fp32": (build_tutorial, {}),
     "huggingface fp32": (build_huggingface, {"precision": "fp32"}),
     "huggingface bf16": (build_huggingface, {"precision": "bf16"}),
+    "huggingface bf16 malloc": (build_huggingface, {"precision": "bf16", "keeps_memory": True}),
 }
 
 
@@ -319,13 +324,13 @@ def main() -> None:
             turns[name].append(connection.recv())
             losses[name] += turns[name][-1].losses
     print(f"\n{flops / 1e6:.1f} MFLOP a target token; medians of {arguments.turns} turns of {arguments.steps} steps")
-    print(f"{'engine':<20}{'tokens/s':>9}{'(min':>8}{'max)':>8}{'of peak':>9}{'MiB':>7}{'last losses':>13}")
+    print(f"{'engine':<24}{'tokens/s':>9}{'(min':>8}{'max)':>8}{'of peak':>9}{'MiB':>7}{'last losses':>13}")
     for name, done in turns.items():
         rates = sorted(turn.tokens_per_second for turn in done)
         median = statistics.median(rates)
         share = median * flops / 1e9 / peaks["bf16" if "bf16" in name else "fp32"]
         last = statistics.mean(done[-1].losses)
-        print(f"{name:<20}{median:9.0f}{rates[0]:8.0f}{rates[-1]:8.0f}{share:9.1%}{done[-1].peak_mib:7.0f}{last:13.3f}")
+        print(f"{name:<24}{median:9.0f}{rates[0]:8.0f}{rates[-1]:8.0f}{share:9.1%}{done[-1].peak_mib:7.0f}{last:13.3f}")
     print_ratios(turns)
     if arguments.json is not None:
         report = {

@@ -12,6 +12,7 @@ TABLE = """
     cli/showing.py: show …
     cli/decoding.py: decode, score, export
     cli/decoding_options.py: a flag a setting
+    cli/sharding.py: decode in shards
     cli/wishes.py: prefixes, terms, …
     cli/tokenizers.py: tokenizer …
     cli/configs.py: config …
@@ -20,9 +21,23 @@ TABLE = """
     cli/failures.py: errors, exit codes
 5 training/
     training/train.py: from config to run
+    training/assembly.py: model and stepper
     training/preparation.py: before the first step
+    training/reading.py: what is read
+    training/batch_size.py: tokens a batch
+    training/batch_trials.py: what memory holds
+    training/available_memory.py: what is left
     training/loop.py: the trainer
+    training/place.py: which process
+    training/distributed.py: processes agree
+    training/parallel.py: DDP, FSDP2
     training/step.py: one step
+    training/pieces.py: a step, cut
+    training/gradients.py: of all pieces
+    training/workers.py: pieces at once
+    training/staging.py: to the device
+    training/precision.py: bf16, fp16, TF32
+    training/compilation.py: torch.compile
     training/loss.py: sum and count
     training/schedule.py: rate of a step
     training/optimizer.py: Adam, AdamW
@@ -35,6 +50,9 @@ TABLE = """
     training/progress.py: where it stands
     training/signals.py: stop, save, leave
     training/tracking.py: what people see
+    training/pace.py: speed, time left
+    training/profiling.py: some steps watched
+    training/profile_table.py: a profile in words
     training/metrics_log.py: metrics, vouched for
     training/steady_memory.py: memory stays flat
     training/check.py: look before training
@@ -82,6 +100,10 @@ TABLE = """
     decoding/splitting.py: long text in pieces
     decoding/limits.py: refuse, cut, join
     decoding/workers.py: sentences to threads
+    decoding/sharding.py: a file over processes
+    decoding/parts.py: finished blocks
+    decoding/processes.py: as torchrun starts them
+    decoding/formats.py: lines that come out
     decoding/search.py: the loop, a full batch
     decoding/beam.py: a pure step
     decoding/scoring.py: penalties, bounds
@@ -122,6 +144,9 @@ TABLE = """
     model/transformer.py: encoder, decoder
     model/layers.py: sub-layers, add & norm
     model/attention.py: many heads
+    model/spans.py: attention, packed
+    model/packing.py: rows without padding
+    model/dropout.py: seeded, cheap
     model/positions.py: four kinds
     model/masks.py: visible or not
     model/cache.py: keys and values
@@ -146,6 +171,14 @@ TABLE = """
     data/filtering.py: what is left out
     data/batching.py: padded batches
     data/epochs.py: what is seen when
+    data/prefetch.py: made ahead
+    data/cache.py: kept for the next start
+    data/encoding.py: text to ids
+    data/drawing.py: drawn beside training
+    data/drawing_worker.py: by such a process
+    data/streaming.py: too large to keep
+    data/streamed_batches.py: segment by segment
+    data/sharing.py: ids, exchanged
 1 data/inspection/
     data/inspection/sample.py: evenly spaced runs
     data/inspection/repetition.py: duplicates, leakage

@@ -1,8 +1,11 @@
 """For all tests: shapes in signatures are executed, and parallel test processes share the cores."""
 
+import atexit
 import hashlib
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +20,10 @@ install_import_hook([f"translate.{name}" for name in CHECKED], "beartype.beartyp
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by torch when it is imported
+
+# What trainings keep for the next start is not the user's, and is nobody's afterwards.
+os.environ["HF_DATASETS_CACHE"] = tempfile.mkdtemp(prefix="translate-tests-")
+atexit.register(shutil.rmtree, os.environ["HF_DATASETS_CACHE"], ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +61,7 @@ def state_of() -> Callable[[Path], RunState]:
         assert progress.pop("metrics_bytes") is not None and progress.pop("metrics_sha256") is not None
         records = [json.loads(line) for line in run.metrics.read_text(encoding="utf-8").splitlines()]
         for record in records:
-            for timed in ("seconds", "target_tokens_per_second"):
+            for timed in ("seconds", "target_tokens_per_second", "waiting"):
                 record.pop(timed, None)
         return RunState(
             {name: checksum(tensor) for name, tensor in last.tensors.items()},

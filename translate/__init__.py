@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
     from translate.decoding import Translator
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 
 def load(run: "str | PathLike[str]", **options: object) -> "Translator":

@@ -127,7 +127,9 @@ def test_a_cycle_and_a_missing_base() -> None:
     Path("c.yaml").write_text("extends: none.yaml")
     message = error(name="c.yaml")
     assert message.startswith("c.yaml:1: extends none.yaml: no config 'none.yaml': looked for none.yaml, ")
-    assert message.endswith("the presets are demo, multi30k, multi30k-en-de, multi30k-local, transformer-base")
+    assert message.endswith(
+        "the presets are demo, multi30k, multi30k-en-de, multi30k-local, transformer-base, transformer-big"
+    )
     Path("d.yaml").write_text("extends: [a.yaml, b.yaml]")
     assert error(name="d.yaml") == 'd.yaml:1: extends takes one config\'s path or name, not ["a.yaml", "b.yaml"]'
     assert error("extends=demo") == "command line: extends=demo: extends is said in a config file only"

@@ -9,7 +9,14 @@ from translate.config.presets import presets_directory
 
 
 def test_the_presets() -> None:
-    assert preset_names() == ["demo", "multi30k", "multi30k-en-de", "multi30k-local", "transformer-base"]
+    assert preset_names() == [
+        "demo",
+        "multi30k",
+        "multi30k-en-de",
+        "multi30k-local",
+        "transformer-base",
+        "transformer-big",
+    ]
     for name in ("demo", "demo.yaml"):
         assert find_config(name) == presets_directory() / "demo.yaml"
 
@@ -88,7 +95,16 @@ def test_transformer_base_is_the_papers() -> None:
     )
     assert (training.schedule, training.warmup_steps, training.max_steps) == ("noam", 4000, 100_000)
     assert training.label_smoothing == 0.1
-    assert 24_000 <= training.batch_tokens * training.accumulate_batches <= 26_000
+    assert (training.step_tokens, training.num_batch_tokens) == (25_000, 4096)
     assert (decoding.beam_size, decoding.length_penalty) == (4, 0.6)
     assert (decoding.max_length_factor, decoding.max_length_constant) == (1.0, 50)
     assert (config.tokenizer.vocab_size, config.tokenizer.vocabulary) == (37_000, "joint")
+
+
+def test_transformer_big_is_the_papers() -> None:
+    """Table 3: what is not said for the big model is as in the base model."""
+    base, big = load_config("transformer-base").config, load_config("transformer-big").config
+    wide = {"d_model": 1024, "num_heads": 16, "d_ff": 4096, "dropout": 0.3}
+    assert big.model == base.model.model_copy(update=wide)
+    assert big.training == base.training.model_copy(update={"max_steps": 300_000})
+    assert (big.data, big.tokenizer, big.decoding) == (base.data, base.tokenizer, base.decoding)

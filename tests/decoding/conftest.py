@@ -48,7 +48,13 @@ def toy() -> Toy:
     tokenizers = prepare_tokenizers(TokenizerConfig(vocab_size=310), sources, targets)
     torch.manual_seed(1)
     config = ModelConfig(
-        d_model=32, num_heads=4, d_ff=64, num_encoder_layers=1, num_decoder_layers=1, norm="pre", positions="rotary"
+        d_model=32,
+        num_heads=4,
+        d_ff=64,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        norm="pre",
+        positions="rotary",
     )
     model = Transformer(
         config,
@@ -62,7 +68,7 @@ def toy() -> Toy:
     ]
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
     generator = random.Random(2)
-    for step in range(300):
+    for step in range(450):
         for group in optimizer.param_groups:
             group["lr"] = 1e-2 * min(1.0, (step + 1) / 30)
         batch = collate(generator.sample(pairs, 32), range(32))

@@ -39,7 +39,7 @@ def test_a_device_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch, nam
         choose_device(name)
 
 
-@pytest.mark.parametrize("name", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
 def test_a_named_precision_is_taken(name: str, device: str) -> None:
     assert choose_precision(name, torch.device(device)) == name

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from translate.config import ModelConfig
 from translate.model import Transformer, log_probabilities
+from translate.model.dropout import Dropout
 from translate.model.masks import padding_visible
 from translate.training.loss import label_smoothed_loss
 
@@ -295,7 +296,7 @@ def test_each_dropout_acts_by_itself_in_training_and_not_in_evaluation(place: st
 )
 def test_each_dropout_stands_in_its_places(place: str, expected: int) -> None:
     model = build(**{place: 0.37})
-    rates = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
+    rates = [module.p for module in model.modules() if isinstance(module, Dropout)]
     assert len(rates) == 2 + 13 + 8 + 5
     assert sum(rate == 0.37 for rate in rates) == expected
     assert sum(rate == 0.0 for rate in rates) == 28 - expected

@@ -78,8 +78,10 @@ class Trainings:
         assert self._server.stdin is not None
         self._server.stdin.write(json.dumps([arguments, str(self.log), first]) + "\n")
         self._server.stdin.flush()
-        self._process = self._answer()
-        return self._process
+        process = self._answer()
+        assert process > 1, "an answer that a test before has left: to kill it would be to kill all"
+        self._process = process
+        return process
 
     def wait(self) -> int:
         """Its exit code, once it has ended; negative: of a signal."""

@@ -13,6 +13,7 @@ import pytest
 from translate.config import Config, load_config
 from translate.run import Checkpoint, RunDirectory, read_tensors
 from translate.training import loop, train
+from translate.training.step import Stepper
 
 Digits = Callable[..., Config]
 
@@ -112,7 +113,7 @@ def progress_of() -> Callable[..., dict[str, Any]]:
 @pytest.fixture
 def happening(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.AbstractContextManager[None]]:
     """A context in which something happens in the step with a number, or in the validation after it."""
-    original_step, original_validate, original_init = loop.train_step, loop.validate, loop.Trainer.__init__
+    original_step, original_validate, original_init = Stepper.step, loop.validate, loop.Trainer.__init__
 
     @contextlib.contextmanager
     def happening(
@@ -137,7 +138,7 @@ def happening(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.Abstr
 
         with monkeypatch.context() as patch:
             patch.setattr(loop.Trainer, "__init__", init)
-            patch.setattr(loop, "train_step", step)
+            patch.setattr(Stepper, "step", step)
             patch.setattr(loop, "validate", validate)
             yield
 

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-from translate.training.loss import label_smoothed_loss
+from translate.training.loss import SummedLoss, label_smoothed_loss, projected_loss
 
 PAD = 0
 
@@ -61,10 +62,70 @@ def test_refuses_smoothing_that_is_no_probability(smoothing: float) -> None:
         label_smoothed_loss(torch.zeros(1, 2), torch.tensor([1]), smoothing=smoothing, pad_id=PAD)
 
 
-def test_gradient_by_finite_differences_over_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("translate.training.loss._chunk_rows", lambda vocab_size: 3)
-    logits = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
-    targets = torch.tensor([1, 2, PAD, 3, 4, 1, PAD])
-    assert torch.autograd.gradcheck(
-        lambda x: label_smoothed_loss(x, targets, smoothing=0.1, pad_id=PAD).nats, (logits,), fast_mode=False
+# --- the same without logits
+
+
+def both(
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+) -> tuple[tuple[SummedLoss, list[Tensor]], tuple[SummedLoss, list[Tensor]]]:
+    """The projected loss and the one of logits, with the gradients of hidden and weight, of three times the loss."""
+    leaves = [hidden, weight]
+    results = []
+    for loss in (
+        projected_loss(hidden, weight, targets, smoothing=smoothing),
+        label_smoothed_loss(hidden @ weight.t(), targets, smoothing=smoothing, pad_id=-1),
+    ):
+        results.append((loss, list(torch.autograd.grad(3.0 * loss.nats, leaves))))
+    return results[0], results[1]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("num_targets", [1, 63, 64, 65, 300])
+def test_projected_is_the_same_over_all_chunks(
+    smoothing: float, num_targets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("translate.training.loss._rows", lambda vocab_size, elements: 128 if elements > 2**20 else 50)
+    hidden = torch.randn(num_targets, 6, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(11, 6, dtype=torch.float64, requires_grad=True)
+    (ours, our_gradients), (expected, expected_gradients) = both(
+        hidden, weight, torch.randint(11, (num_targets,)), smoothing
     )
+    torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(our_gradients, expected_gradients, rtol=1e-12, atol=1e-12)
+    assert ours.tokens == num_targets and not ours.cross_entropy.requires_grad
+
+
+def test_projected_in_autocast_multiplies_in_bf16_and_sums_in_fp32() -> None:
+    hidden = torch.randn(200, 64, requires_grad=True)
+    weight = (0.3 * torch.randn(501, 64)).requires_grad_()
+    targets = torch.randint(501, (200,))
+    expected = label_smoothed_loss((hidden.bfloat16() @ weight.bfloat16().t()), targets, smoothing=0.1, pad_id=-1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = projected_loss(hidden, weight, targets, smoothing=0.1)
+    assert loss.nats.dtype == torch.float32
+    torch.testing.assert_close(loss.nats, expected.nats, rtol=1e-4, atol=0)
+    exact = both(hidden, weight, targets, 0.1)[1][1]
+    for gradient, right in zip(torch.autograd.grad(3.0 * loss.nats, [hidden, weight]), exact, strict=True):
+        assert gradient.dtype == torch.float32
+        assert ((gradient - right).norm() / right.norm()) < 0.02
+
+
+def test_projected_with_no_targets() -> None:
+    hidden, weight = torch.randn(0, 4, requires_grad=True), torch.randn(7, 4, requires_grad=True)
+    loss = projected_loss(hidden, weight, torch.empty(0, dtype=torch.long), smoothing=0.1)
+    loss.nats.backward()
+    assert float(loss.nats.detach()) == 0.0 and weight.grad is not None and not weight.grad.any()
+
+
+def test_projected_without_gradients_costs_none() -> None:
+    hidden, weight, targets = torch.randn(5, 4), torch.randn(7, 4), torch.randint(7, (5,))
+    with torch.no_grad():
+        loss = projected_loss(hidden, weight, targets, smoothing=0.1)
+    torch.testing.assert_close(
+        loss.nats, label_smoothed_loss(hidden @ weight.t(), targets, smoothing=0.1, pad_id=-1).nats
+    )
+
+
+def test_projected_refuses_smoothing_that_is_no_probability() -> None:
+    with pytest.raises(ValueError, match="smoothing = 1.0 must be at least 0 and less than 1"):
+        projected_loss(torch.ones(1, 2), torch.ones(3, 2), torch.tensor([0]), smoothing=1.0)

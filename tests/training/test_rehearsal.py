@@ -10,11 +10,11 @@ import torch
 from translate.config import Config
 from translate.data.epochs import Epoch
 from translate.errors import RunError
-from translate.training import rehearsal as module
 from translate.training.preparation import Corpora, encode_corpora, make_tokenizers, read_corpora
 from translate.training.progress import StepResult
 from translate.training.rehearsal import BatchShape, Rehearsal, longest_batches, rehearse
 from translate.training.rehearsal_memory import MemoryWatch
+from translate.training.step import Stepper
 
 Digits = Callable[..., Config]
 LINUX = Path("/proc/self/status").exists()
@@ -72,14 +72,14 @@ def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatc
     config = digits("training.accumulate_batches=5", "training.batch_tokens=100")
     corpora, tokenizers, epoch = prepared(config)
     seen: list[list[tuple[int, ...]]] = []
-    original = module.train_step
+    original = Stepper.step
 
-    def watched(model: Any, optimizer: Any, group: Any, **options: Any) -> Any:
+    def watched(self: Stepper, group: Any, **options: Any) -> Any:
         seen.append([batch.indices for batch in group])
-        assert model.training and options["rate"] > 0
-        return original(model, optimizer, group, **options)
+        assert options["rate"] > 0
+        return original(self, group, **options)
 
-    monkeypatch.setattr(module, "train_step", watched)
+    monkeypatch.setattr(Stepper, "step", watched)
     rehearse(config, epoch, tokenizers=tokenizers, validation=None)
     batches = [batch.indices for batch in epoch.batches()]
     num_longest = len(longest_batches(epoch))
@@ -105,7 +105,7 @@ def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) 
             raise RunError("no memory is left")
         return StepResult(1.0, 1.0, 1, 1.0)
 
-    monkeypatch.setattr(module, "train_step", fails_on_the_longest)
+    monkeypatch.setattr(Stepper, "step", fails_on_the_longest)
     corpora, tokenizers, epoch = prepared(config)
     shape = BatchShape(*epoch.shapes[longest_batches(epoch)[0]].tolist())
     with pytest.raises(RunError) as error:

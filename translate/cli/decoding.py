@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,19 +23,19 @@ from translate.cli.lines import (
     write_lines,
 )
 from translate.cli.options import CheckpointOption, InputFile, RunArgument
+from translate.cli.sharding import DecodeCommand, decode_in_parts, is_in_parts
 from translate.cli.wishes import (
     ForbidFile,
     PrefixFile,
     RequireFile,
     TerminologyFile,
     WishFiles,
-    read_phrases,
     read_requests,
 )
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.decoding import Translation, Translator
+    from translate.decoding import Translation
     from translate.export import CTranslate2Translator
 
 OutputFile = Annotated[
@@ -82,6 +82,9 @@ def decode(
         Literal["translate", "ctranslate2"],
         typer.Option(help="ctranslate2: the same search by CTranslate2 (needs the extra `ctranslate2`)."),
     ] = "translate",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep finished parts in OUTPUT.parts, and go on from those that are there.")
+    ] = False,
     *,
     options: dict[str, Any],
 ) -> None:
@@ -98,20 +101,21 @@ def decode(
       translate decode runs/demo input.de --search sample --top-p 0.9 --seed 7
       translate decode runs/demo input.de --search sample --epsilon 0.02 --mbr chrf
       translate decode runs/demo input.de --terminology terms.tsv --forbid words.txt
+      translate decode runs/demo large.de --output large.en --resume
+      torchrun --nproc-per-node 8 -m translate decode runs/demo large.de --output large.en
     """
     wishes = WishFiles(prefix, require, terminology)
+    command = DecodeCommand(
+        run, file, output, alignments, output_format, checkpoint, wishes, forbid, ensemble or [], contrast, options
+    )
+    in_parts = is_in_parts(resume=resume)
     if interactive:
-        if file is not None or output is not None or wishes.prefix or wishes.require:
+        if file is not None or output is not None or wishes.prefix or wishes.require or in_parts:
             raise InputError(
-                "--interactive answers standard input on standard output, without FILE, --output, --prefix or --require"
+                "--interactive answers standard input on standard output, without FILE, --output, --prefix, --require,"
+                " --resume or torchrun"
             )
         options["look_ahead_lines"] = 1
-    if output is not None and alignments is not None and output.resolve() == alignments.resolve():
-        raise InputError(f"--output and --alignments are both {output}: name two files")
-    refuse_overwriting({"--output": output, "--alignments": alignments}, [file, prefix, require, terminology, forbid])
-    source = open_lines(file)
-    if interactive:
-        source = dataclasses.replace(source, lines=prompted(source))
     if engine == "ctranslate2":
         _refuse_for_ctranslate2(
             {
@@ -123,77 +127,45 @@ def decode(
                 "--forbid": forbid,
                 "--ensemble": ensemble,
                 "--contrast": contrast,
+                "--resume, or torchrun,": in_parts,
             }
         )
+    if in_parts:
+        decode_in_parts(command)
+        return
+    command.refuse_conflicts()
+    source = open_lines(file)
+    if interactive:
+        source = dataclasses.replace(source, lines=prompted(source))
+    if engine == "ctranslate2":
         translator: Any = _load_ctranslate2(run, checkpoint, options)
         requests: Iterable[Any] = source
     else:
-        from translate.decoding.loading import load_translator
-
         requests = read_requests(source, wishes)  # a wrong file is told before the model is loaded
-        translator = load_translator(
-            run,
-            checkpoint=checkpoint,
-            options=options,
-            ensemble=ensemble or [],
-            contrast=contrast,
-            forbidden=read_phrases(forbid),
-        ).translator
+        translator = command.load()
     translations = translator.translate_stream(requests)
     if not interactive:  # whoever is asked for the next line sees no bar beside the question
         translations = with_bar(translations, total=source.total)
-    _decode(translator, translations, output, output_format=output_format, alignments=alignments)
+    _decode(translator, translations, command)
 
 
-def _decode(
-    translator: Any,
-    translations: Iterable["Translation"],
-    output: Path | None,
-    *,
-    output_format: Literal["text", "jsonl"],
-    alignments: Path | None,
-) -> None:
+def _decode(translator: Any, translations: Iterable["Translation"], command: DecodeCommand) -> None:
     from translate.decoding import ConditionCounts
+    from translate.decoding.formats import format_translations
 
     started = time.perf_counter()
     counts = ConditionCounts()
-    stream = counts.watch(translations)
-    with contextlib.nullcontext() if alignments is None else whole_file(alignments) as write_alignment:
-        write_lines(_formatted(stream, translator, output_format, write_alignment), output)
+    alignments = contextlib.nullcontext() if command.alignments is None else whole_file(command.alignments)
+    with alignments as write_alignment:
+        lines = format_translations(
+            counts.watch(translations),
+            translator,
+            output_format=command.output_format,
+            write_alignment=write_alignment,
+        )
+        write_lines(lines, command.output)
     seconds = time.perf_counter() - started
     say(f"{counts} in {seconds:.1f} s ({counts.lines / max(seconds, 1e-9):.1f} lines/s)")
-
-
-def _formatted(
-    stream: Iterator["Translation"],
-    translator: "Translator",
-    output_format: Literal["text", "jsonl"],
-    write_alignment: Callable[[str], None] | None,
-) -> Iterator[str]:
-    """The lines to write; each translation's alignment, if it is wanted, is written before."""
-    from translate.decoding.records import align_translations, describe
-
-    if output_format == "text" and write_alignment is None:
-        for number, translation in enumerate(stream):
-            yield from _text_lines(translation, translator, number=number)
-        return
-    for number, aligned in enumerate(align_translations(translator, stream)):
-        if write_alignment is not None:
-            write_alignment(aligned.alignment)
-        if output_format == "jsonl":
-            yield json.dumps(describe(aligned, translator, number=number + 1), ensure_ascii=False)
-        else:
-            yield from _text_lines(aligned.translation, translator, number=number)
-
-
-def _text_lines(translation: "Translation", translator: "Translator", *, number: int) -> Iterator[str]:
-    """The translation alone, or the n-best list that was asked for."""
-    if translator.config.n_best > 1:
-        from translate.decoding.records import moses_n_best
-
-        yield from moses_n_best(translation, number=number)
-    else:
-        yield translation.text
 
 
 def _load_ctranslate2(

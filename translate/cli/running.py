@@ -1,9 +1,11 @@
 """`train` and `eval`: a run is made, and scored."""
 
 import functools
+import os
 import shlex
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +20,8 @@ from translate.errors import InputError
 if TYPE_CHECKING:
     from translate.evaluation import Metric
 
+_SECONDS_AFTER_FIRST = 3.0
+
 
 @tells_errors
 def train(
@@ -29,6 +33,9 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the run's last checkpoint; begin if there is no run yet.")
     ] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Write where the time of ten steps goes, to DIR/profile, and train on.")
+    ] = False,
 ) -> None:
     """Train a tokenizer and a model, as a config says, into a run directory.
 
@@ -37,24 +44,47 @@ def train(
       translate train demo
       translate train configs/multi30k.yaml model.d_model=512 training.max_steps=2000 --run runs/wide
       translate train configs/multi30k.yaml --resume
+      translate train demo training.max_steps=30 --profile
     """
     from translate.config import load_config
 
-    loaded = load_config(config, overrides or [], require_files=True).config
+    try:
+        loaded = load_config(config, overrides or [], require_files=True).config
+    except InputError:
+        if not speaks(os.environ):
+            time.sleep(_SECONDS_AFTER_FIRST)  # if the first process says the same, torchrun ends this one meanwhile
+        raise
     directory = run or Path("runs") / loaded.name
-    command = ["translate", *sys.argv[1:]]
+    command = [*launcher(os.environ), *sys.argv[1:]]
     go_on = shlex.join([*command, *([] if resume else ["--resume"])])
     from translate.training import StoppedBySignal
     from translate.training import train as train_run
 
     try:
-        progress = train_run(loaded, directory, resume=resume, command=command, say=say)
+        progress = train_run(loaded, directory, resume=resume, command=command, profile=profile, say=say)
     except StoppedBySignal as stop:
         fail(f"{stop}, and saved. Go on with: {go_on}", stop.exit_code)
     except KeyboardInterrupt:
         fail(f"interrupted. Begin again, or go on, with: {go_on}", 130)
+    if not speaks(os.environ):
+        return
     best = "" if progress.best_step is None else f"; the best checkpoint is of step {progress.best_step}"
     say(f"done after {progress.step} steps{best}. Next: translate eval {directory}")
+
+
+def launcher(environment: Mapping[str, str]) -> list[str]:
+    """What starts this command: `translate`, or the torchrun that has started it in several processes."""
+    if environment.get("WORLD_SIZE", "1") == "1" or "RANK" not in environment:
+        return ["translate"]
+    machines = environment.get("GROUP_WORLD_SIZE", "1")
+    options = ["--nproc-per-node", environment.get("LOCAL_WORLD_SIZE", "1")]
+    # Without `--` torchrun takes --run for an option of its own.
+    return ["torchrun", *(["--nnodes", machines] if machines != "1" else []), *options, "-m", "--", "translate"]
+
+
+def speaks(environment: Mapping[str, str]) -> bool:
+    """Whether this process says what all of them have done."""
+    return environment.get("RANK", "0") == "0"
 
 
 @tells_errors

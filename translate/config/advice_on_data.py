@@ -25,7 +25,8 @@ class DataFacts(NamedTuple):
 
 def advise_on_data(config: Config, facts: DataFacts) -> list[Finding]:
     """What the settings tell together with the size of the data."""
-    return [finding for rule in _DATA_RULES if (finding := rule(config, facts)) is not None]
+    rules = _SEGMENT_RULES if config.data.is_streamed else _SEGMENT_RULES + _DATA_RULES
+    return [finding for rule in rules if (finding := rule(config, facts)) is not None]
 
 
 def _filtered(config: Config, facts: DataFacts) -> Finding | None:
@@ -120,10 +121,13 @@ def _epochs(config: Config, facts: DataFacts) -> Finding | None:
     return None
 
 
-_DATA_RULES: tuple[Callable[[Config, DataFacts], Finding | None], ...] = (
+# What holds of a part of the data, too, as it is known of streamed corpora; and what does not.
+_SEGMENT_RULES: tuple[Callable[[Config, DataFacts], Finding | None], ...] = (
     _filtered,
     _beam_and_vocabulary,
     _small_steps,
+)
+_DATA_RULES: tuple[Callable[[Config, DataFacts], Finding | None], ...] = (
     _no_dropout,
     _large_model,
     _epochs,

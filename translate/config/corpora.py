@@ -21,6 +21,8 @@ class NamedColumns(WeightedCorpus):
     """Column of the source sentence; a dot enters a nested column (`translation.de`)."""
     target_column: str
     """Column of the translation; a dot enters a nested column."""
+    streaming: bool = False
+    """Never hold it whole: read data.stream_segment_pairs at a time; of several, `weight` is the share of a segment."""
 
 
 class TextCorpus(WeightedCorpus):
@@ -55,6 +57,15 @@ class TableCorpus(NamedColumns):
     path: InputPath
     """The file."""
 
+    @model_validator(mode="after")
+    def _kind_can_be_streamed(self) -> Self:
+        if self.streaming and self.kind == "csv":
+            raise ValueError(
+                "streaming = true is for kind json, parquet and hub: the rows of csv are looked through as a whole"
+                " before they are read; convert the file to Parquet, or leave streaming out"
+            )
+        return self
+
 
 class HubCorpus(NamedColumns):
     """A data set of the Hugging Face Hub, loaded by `datasets`."""
@@ -70,8 +81,22 @@ class HubCorpus(NamedColumns):
     revision: str | None = None
     """Commit, tag or branch of the data set."""
 
+    @model_validator(mode="after")
+    def _split_can_be_streamed(self) -> Self:
+        if self.streaming and "[" in self.split:
+            raise ValueError(
+                f"streaming = true takes a whole split, and split = '{self.split}' is a part of one;"
+                f" write split: {self.split.partition('[')[0]}, or leave streaming out"
+            )
+        return self
+
 
 Corpus = Annotated[TextCorpus | TsvCorpus | TableCorpus | HubCorpus, Field(discriminator="kind")]
+
+
+def is_stream(corpus: Corpus) -> bool:
+    """Whether a corpus is read in segments and never held whole."""
+    return isinstance(corpus, NamedColumns) and corpus.streaming
 
 
 class DataConfig(Section):
@@ -95,6 +120,21 @@ class DataConfig(Section):
     """Training pairs with a longer target, in subwords, are left out and counted."""
     max_length_ratio: Annotated[float, Field(ge=1.0)] | None = 9.0
     """Training pairs with a side this many times longer than the other, in subwords, are left out; null: never."""
+    stream_segment_pairs: Annotated[int, Field(ge=1, le=1_000_000_000)] = 1_000_000
+    """Pairs that streamed corpora give at a time; one such segment is an epoch, and memory is for two of them."""
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether a training corpus is."""
+        return any(is_stream(corpus) for corpus in self.train)
+
+    @model_validator(mode="after")
+    def _only_training_streams(self) -> Self:
+        held_out = {"data.validation": self.validation} | {f"data.test.{key}": each for key, each in self.test.items()}
+        for key, corpus in held_out.items():
+            if corpus is not None and is_stream(corpus):
+                raise ValueError(f"{key}.streaming = true: only the corpora of data.train can be streamed")
+        return self
 
 
 class TokenizerConfig(Section):

@@ -3,9 +3,10 @@
 A docstring under a field is its documentation: `translate config schema` prints it, and editors show it.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from translate.config.corpora import (
     Corpus,
@@ -101,10 +102,15 @@ class TrainingConfig(Section):
     """Stop after this many optimizer steps."""
     max_epochs: PositiveInt | None = None
     """Stop after this many passes over the data, if that comes first."""
-    batch_tokens: PositiveInt = 4096
-    """A batch has at most this many tokens, padding counted, on each of its two sides."""
+    batch_tokens: PositiveInt | Literal["auto"] = 4096
+    """A batch has at most this many tokens, padding counted, on each of its two sides. auto: as many as the device's
+    memory holds, found by trying before the first step, but at most step_tokens (null: 25,000, the paper's), and on a
+    CPU at most 4096, as larger ones are no faster there. The run's config has the number, so that a resume is exact."""
     accumulate_batches: PositiveInt = 1
     """Batches whose gradients are summed for one optimizer step."""
+    step_tokens: PositiveInt | None = None
+    """The same in tokens: as many batches a step as together have about so many tokens, padding counted, on each side.
+    So a config trains alike whatever batch its machine can hold. null: as accumulate_batches says."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Kingma and Ba 2015, or with decoupled weight decay (Loshchilov and Hutter 2019)."""
     adam_beta1: Probability = 0.9
@@ -129,12 +135,22 @@ class TrainingConfig(Section):
     """Gradients with a larger norm are scaled down to it; null: never."""
     ema_decay: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """Validate and save an exponential moving average of the weights; null: the weights themselves."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Arithmetic of matrix products; weights and optimizer stay fp32. auto: bf16 where the hardware multiplies it."""
+    tf32: bool = True
+    """On CUDA, round the factors of fp32 products to 10 bits of mantissa: far faster, and as good for training."""
+    deterministic: bool = True
+    """On CUDA, only kernels that give the same bits each time, so that a resume is exact; false: somewhat faster."""
+    batch_layout: Literal["auto", "padded", "packed"] = "auto"
+    """packed: no padding is computed; auto: so on CUDA where variable-length flash attention works, else padded."""
+    compile: bool = False
+    """Compile the layers by torch.compile: faster steps after minutes of compiling, for long trainings."""
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """CPU threads; null: as torch chooses."""
+    """CPU threads; null: as torch chooses, or of several processes that torchrun starts here an equal part for each."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """Of several processes: ddp, each has all weights; fsdp, each has a part of them, for models that do not fit."""
     validate_every: PositiveInt = 1000
     """Steps between validations."""
     save_every: PositiveInt = 1000
@@ -149,6 +165,42 @@ class TrainingConfig(Section):
     """Validation sentences printed with their translations at each validation."""
     tensorboard: bool = False
     """Also write TensorBoard events (needs the extra `tensorboard`)."""
+
+    @property
+    def num_batch_tokens(self) -> int:
+        """`batch_tokens` where it is a number: in every training that has begun."""
+        assert self.batch_tokens != "auto", "the batch size has not been settled"
+        return self.batch_tokens
+
+    @field_validator("batch_tokens", mode="wrap")
+    @classmethod
+    def _is_number_or_auto(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return check(value)
+        except ValidationError:  # it would tell what is wrong with each alternative
+            raise PydanticCustomError("number_or_auto", "should be auto or a whole number of at least 1") from None
+
+    @model_validator(mode="after")
+    def _steps_are_said_once(self) -> Self:
+        if self.accumulate_batches > 1 and (self.step_tokens is not None or self.batch_tokens == "auto"):
+            other = "training.batch_tokens = 'auto'"
+            if self.step_tokens is not None:
+                other = f"training.step_tokens = {self.step_tokens}"
+            raise ValueError(
+                f"training.accumulate_batches = {self.accumulate_batches} cannot stand beside {other}: set it to 1, and"
+                " training.step_tokens to the tokens that a step should see"
+            )
+        if self.batch_tokens == "auto" and self.parallel == "fsdp":
+            raise ValueError(
+                "training.batch_tokens = 'auto' tries the whole model on one device, and training.parallel = 'fsdp' is"
+                " for models that do not fit there: give training.batch_tokens a number"
+            )
+        if self.step_tokens is not None and self.batch_tokens != "auto" and self.step_tokens < self.batch_tokens:
+            raise ValueError(
+                f"training.step_tokens = {self.step_tokens} is less than training.batch_tokens = {self.batch_tokens},"
+                " and a step has at least one batch: lower training.batch_tokens to it, or raise training.step_tokens"
+            )
+        return self
 
     @model_validator(mode="after")
     def _rate_fits_schedule(self) -> Self:
@@ -208,6 +260,8 @@ class Config(Section):
             raise ValueError(
                 "model.tie_embeddings = 'all' needs tokenizer.vocabulary = 'joint'; 'decoder' and 'none' do not"
             )
+        if self.data.is_streamed:
+            self._refuse_unstreamable()
         if self.model.positions == "learned":
             # The encoder sees the tokens and </s>, the decoder <s> and the tokens.
             longest = max(self.data.max_source_tokens, self.data.max_target_tokens) + 1
@@ -217,3 +271,18 @@ class Config(Section):
                     f" data.max_target_tokens with its special symbol, {longest}"
                 )
         return self
+
+    def _refuse_unstreamable(self) -> None:
+        if self.training.max_epochs is not None:
+            raise ValueError(
+                f"training.max_epochs = {self.training.max_epochs} counts passes over the data, and with a streamed"
+                " corpus an epoch is a segment of data.stream_segment_pairs; say when to stop by training.max_steps"
+            )
+        for name in ("max_source_tokens", "max_target_tokens"):
+            longest = getattr(self.data, name) + 1
+            if self.training.batch_tokens != "auto" and longest > self.training.batch_tokens:
+                raise ValueError(
+                    f"data.{name} = {longest - 1} with its special symbol is more than training.batch_tokens ="
+                    f" {self.training.batch_tokens}; a streamed corpus cannot be looked through for pairs that fill"
+                    " no batch, so raise training.batch_tokens or lower the other"
+                )

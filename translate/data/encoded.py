@@ -1,18 +1,40 @@
 """The token ids of many sentences, 2 or 4 bytes each: in memory if they are few, else in a memory-mapped file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import torch
+from jaxtyping import Int
 from numpy.typing import NDArray
+from torch import Tensor
 
 from translate.data.spill import UnnamedFile
+from translate.data.tokenizer import PAD_ID
 
 MAX_BYTES_IN_MEMORY = 64 * 2**20
 # Lines taken at once: the lists of Python integers that SentencePiece gives take ten times the room of the arrays.
 _CHUNK_LINES = 10_000
 # A mapped page counts as resident once it is touched, and a line touches up to 64 KiB; mapping anew lets go of all.
 _MAX_LINES_TOUCHED = 2048
+_LENGTH_TYPE = np.dtype("<i4")
+
+
+@runtime_checkable
+class OpenFile(Protocol):
+    """A file that is there as long as something refers to it."""
+
+    @property
+    def path(self) -> str:
+        """What it can be opened by, in this process."""
+
+
+class IdChunk(NamedTuple):
+    """The ids of some lines, one line after the other."""
+
+    lengths: NDArray[np.int32]
+    ids: NDArray[np.integer]
 
 
 class EncodedLines:
@@ -29,38 +51,62 @@ class EncodedLines:
         """
         self.vocab_size = vocab_size
         self._content = content
-        self._dtype = np.dtype(np.uint16 if vocab_size <= 2**16 else np.int32)
-        self._file: UnnamedFile | None = None
-        self._num_touched = 0
-        lengths = [np.empty(0, dtype=np.int32)]
-        ids = [np.empty(0, dtype=self._dtype)]
-        num_bytes = 0
-        while chunk := list(islice(lines, _CHUNK_LINES)):
-            lengths.append(np.fromiter(map(len, chunk), dtype=np.int32, count=len(chunk)))
-            ids.append(np.fromiter(chain.from_iterable(chunk), dtype=self._dtype, count=int(lengths[-1].sum())))
-            num_bytes += ids[-1].nbytes
-            if num_bytes > MAX_BYTES_IN_MEMORY:
-                self._file = self._file or UnnamedFile(content)
-                for array in ids:
-                    self._file.write(array.data)
-                ids.clear()
-        self.lengths: NDArray[np.int32] = np.concatenate(lengths)
-        self._ends = np.cumsum(self.lengths, dtype=np.int64)
-        if self._file is None:
-            self._ids = np.concatenate(ids)
+        self._take(_flattened(lines, vocab_size=vocab_size))
+
+    @classmethod
+    def of_chunks(cls, chunks: Iterable[IdChunk], *, vocab_size: int, content: str) -> "EncodedLines":
+        """The same of lines that come some thousand at a time."""
+        encoded = cls(iter(()), vocab_size=vocab_size, content=content)
+        encoded._take(chunks)
+        return encoded
+
+    @classmethod
+    def read(cls, file: OpenFile, *, num_bytes: int, num_lines: int, vocab_size: int, content: str) -> "EncodedLines":
+        """What `write_ids` wrote; if it is large, the file remains mapped.
+
+        Args:
+            num_bytes: Of what was written, with which the file begins.
+        """
+        encoded = cls(iter(()), vocab_size=vocab_size, content=content)
+        dtype = id_type(vocab_size)
+        num_id_bytes = num_bytes - num_lines * _LENGTH_TYPE.itemsize
+        lengths = np.fromfile(file.path, dtype=_LENGTH_TYPE, count=num_lines, offset=num_id_bytes)
+        if num_id_bytes > MAX_BYTES_IN_MEMORY:
+            encoded._hold(lengths, file)
         else:
-            self._map()
+            encoded._hold(lengths, np.fromfile(file.path, dtype=dtype, count=num_id_bytes // dtype.itemsize))
+        return encoded
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, line: int) -> list[int]:
         end = int(self._ends[line])
-        ids: list[int] = self._ids[end - int(self.lengths[line]) : end].tolist()
-        self._num_touched += 1
-        if self._file is not None and self._num_touched > _MAX_LINES_TOUCHED:
-            self._map()
+        ids: list[int] = self._touch(1)[end - int(self.lengths[line]) : end].tolist()
         return ids
+
+    def side_by_side(
+        self, lines: NDArray[np.int64], *, before: int | None = None, after: int | None = None
+    ) -> Int[Tensor, "batch length"]:
+        """The ids of some lines with one special symbol each, padded on the right to the longest.
+
+        Args:
+            before: The symbol that begins each row; or else
+            after: the one that ends it, before the padding.
+        """
+        lengths = self.lengths[lines].astype(np.int64)
+        columns = np.arange(lengths.max(initial=0))
+        real = columns < lengths[:, None]
+        rows = np.full((len(lines), len(columns) + 1), PAD_ID, dtype=np.int64)
+        places = ((self._ends[lines] - lengths)[:, None] + columns)[real]
+        ids = self._touch(len(lines))[places]
+        if before is not None:
+            rows[:, 1:][real] = ids
+            rows[:, 0] = before
+        elif after is not None:
+            rows[:, :-1][real] = ids
+            rows[np.arange(len(lines)), lengths] = after
+        return torch.from_numpy(rows)
 
     def replaced(self, where: NDArray[np.bool_], *, by: "EncodedLines", lines: NDArray[np.int64]) -> "EncodedLines":
         """The same, but for the lines at `where`, in whose place `by[lines[i]]` stands.
@@ -68,11 +114,94 @@ class EncodedLines:
         Args:
             by: Of the same vocabulary.
         """
-        choices = zip(where.tolist(), lines.tolist(), strict=True)
-        ids = (by[line] if is_other else self[position] for position, (is_other, line) in enumerate(choices))
-        return EncodedLines(ids, vocab_size=self.vocab_size, content=self._content)
 
-    def _map(self) -> None:
-        assert self._file is not None
-        self._ids = np.memmap(self._file.path, dtype=self._dtype, mode="r")
+        def chunks() -> Iterator[IdChunk]:
+            for first in range(0, len(self), _CHUNK_LINES):
+                part = slice(first, first + _CHUNK_LINES)
+                others = where[part]
+                own = np.arange(first, first + len(others))
+                lengths = np.where(others, by.lengths[lines[part]], self.lengths[own]).astype(_LENGTH_TYPE)
+                is_other = np.repeat(others, lengths)
+                ids = np.empty(len(is_other), dtype=id_type(self.vocab_size))
+                ids[is_other] = by._ids_of(lines[part][others])
+                ids[~is_other] = self._ids_of(own[~others])
+                yield IdChunk(lengths, ids)
+
+        return EncodedLines.of_chunks(chunks(), vocab_size=self.vocab_size, content=self._content)
+
+    def _take(self, chunks: Iterable[IdChunk]) -> None:
+        file: UnnamedFile | None = None
+        lengths = [np.empty(0, dtype=_LENGTH_TYPE)]
+        ids = [np.empty(0, dtype=id_type(self.vocab_size))]
+        num_bytes = 0
+        for chunk in chunks:
+            lengths.append(chunk.lengths)
+            ids.append(chunk.ids)
+            num_bytes += chunk.ids.nbytes
+            if num_bytes > MAX_BYTES_IN_MEMORY:
+                file = file or UnnamedFile(self._content)
+                for array in ids:
+                    file.write(array.data)
+                ids.clear()
+        self._hold(np.concatenate(lengths), file or np.concatenate(ids))
+
+    def _ids_of(self, lines: NDArray[np.int64]) -> NDArray[np.integer]:
+        """The ids of some lines, one line after the other."""
+        lengths = self.lengths[lines].astype(np.int64)
+        ends = np.cumsum(lengths)
+        places = np.arange(lengths.sum()) + np.repeat(self._ends[lines] - ends, lengths)
+        return self._touch(len(lines))[places]
+
+    def _hold(self, lengths: NDArray[np.int32], ids: NDArray[np.integer] | OpenFile) -> None:
+        self.lengths = lengths
+        self._ends = np.cumsum(lengths, dtype=np.int64)
         self._num_touched = 0
+        if isinstance(ids, np.ndarray):
+            self._file, self._ids = None, ids
+        else:
+            self._file, self._ids = ids, self._map(ids)
+
+    def _touch(self, num_lines: int) -> NDArray[np.integer]:
+        """All ids, of which so many lines will be looked at."""
+        if self._file is not None:
+            self._num_touched += num_lines
+            if self._num_touched > _MAX_LINES_TOUCHED:
+                self._ids, self._num_touched = self._map(self._file), num_lines
+        return self._ids
+
+    def _map(self, file: OpenFile) -> NDArray[np.integer]:
+        num_ids = int(self._ends[-1])
+        return np.asarray(np.memmap(file.path, dtype=id_type(self.vocab_size), mode="r", shape=(num_ids,)))
+
+
+def write_ids(lines: Iterator[list[int]], file: BinaryIO, *, vocab_size: int) -> None:
+    """Write what `EncodedLines.read` reads: all ids, and then the lengths of all lines.
+
+    Args:
+        lines: See `EncodedLines`.
+
+    Raises:
+        OSError: The disk is full, or fails.
+    """
+    lengths = []
+    for chunk in _flattened(lines, vocab_size=vocab_size):
+        lengths.append(chunk.lengths)
+        file.write(chunk.ids.data)
+    for each in lengths:
+        file.write(each.data)
+
+
+def _flattened(lines: Iterator[list[int]], *, vocab_size: int) -> Iterator[IdChunk]:
+    while chunk := list(islice(lines, _CHUNK_LINES)):
+        yield flatten(chunk, vocab_size=vocab_size)
+
+
+def flatten(lines: Sequence[Sequence[int]], *, vocab_size: int) -> IdChunk:
+    """The ids of some lines, less than `vocab_size`, as one chunk."""
+    lengths = np.fromiter(map(len, lines), dtype=_LENGTH_TYPE, count=len(lines))
+    num_ids = int(lengths.sum(dtype=np.int64))
+    return IdChunk(lengths, np.fromiter(chain.from_iterable(lines), dtype=id_type(vocab_size), count=num_ids))
+
+
+def id_type(vocab_size: int) -> np.dtype[np.integer]:
+    return np.dtype("<u2" if vocab_size <= 2**16 else "<i4")

@@ -3,25 +3,30 @@
 So a run that was stopped goes on from (epoch, batch) alone, and skips what it has seen without making a tensor of it.
 """
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from translate.config import DataConfig
-from translate.data.batching import Batch, EncodedPair, collate, cut_batches, order_by_length
+from translate.data.batching import Batch, cut_batches, order_by_length
+from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus
+from translate.data.drawing import Drawer, Part
 from translate.data.encoded import EncodedLines
+from translate.data.encoding import encode_texts
 from translate.data.filtering import FilterReport, filter_pairs
 from translate.data.texts import JoinedText
-from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, Tokenizers
 from translate.errors import InputError
+
+Encode = Callable[[Sequence[str], Tokenizer], EncodedLines]
 
 # What a generator is for; with the seed and the epoch it makes its seed, so that no draw disturbs another.
 _CHOICE, _ORDER, _SOURCE_SAMPLING, _TARGET_SAMPLING = range(4)
-# Lines encoded at once: the lists of Python integers that SentencePiece gives take ten times the room of the arrays.
-_CHUNK_LINES = 10_000
 # Lines for which one generator draws: with another number, a run would see other segmentations.
 _DRAWN_LINES = 50_000
 
@@ -47,7 +52,7 @@ class PaddingReport(NamedTuple):
     @property
     def share(self) -> float:
         """Padding as a share of all that is computed, 0 to 1."""
-        return self.num_padding / self.num_computed
+        return self.num_padding / max(1, self.num_computed)
 
 
 class Plan(NamedTuple):
@@ -88,8 +93,12 @@ class Epoch:
     def __getitem__(self, number: int) -> Batch:
         positions = self.plan.positions[self.plan.starts[number] : self.plan.ends[number]]
         numbers = positions if self._pair_numbers is None else self._pair_numbers[positions]
-        pairs = [EncodedPair(self._sources[position], self._targets[position]) for position in positions.tolist()]
-        return collate(pairs, numbers.tolist())
+        return Batch(
+            source_ids=self._sources.side_by_side(positions, after=EOS_ID),
+            target_input_ids=self._targets.side_by_side(positions, before=BOS_ID),
+            target_output_ids=self._targets.side_by_side(positions, after=EOS_ID),
+            indices=tuple(numbers.tolist()),
+        )
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """The batches in order, from number `start` on."""
@@ -132,7 +141,10 @@ class TrainingBatches:
         subword_sampling: float | None,
         batch_tokens: int,
         seed: int,
-        num_threads: int,
+        num_threads: int = 1,
+        cache: DataCache | None = None,
+        encode: Encode | None = None,
+        may_be_empty: bool = False,
     ) -> None:
         """
         Args:
@@ -140,6 +152,9 @@ class TrainingBatches:
             subword_sampling: `tokenizer.subword_sampling`: draw another segmentation each epoch; None: never.
             batch_tokens: The most tokens of a batch, padding and special symbols counted, on each side.
             num_threads: Threads for encoding; the result does not depend on it.
+            cache: Where the token ids are read, or kept for the next time; None: they are not.
+            encode: What to encode by, instead of by these threads and with this cache.
+            may_be_empty: That no pair passes the filter is no error: the epochs have no batch then.
 
         Raises:
             InputError: No pair passes the filter, or a pair is longer than `batch_tokens`.
@@ -147,6 +162,8 @@ class TrainingBatches:
         self._tokenizers = tokenizers
         self._limits = limits
         self._subword_sampling = subword_sampling
+        if subword_sampling is not None:
+            self._drawer = Drawer(amount=subword_sampling, num_processes=num_threads)
         self._batch_tokens = batch_tokens
         self._seed = seed
         self._weights = [corpus.weight for corpus in corpora]
@@ -155,11 +172,9 @@ class TrainingBatches:
             JoinedText(corpus.targets for corpus in corpora),
         )
         self._sources, self._targets = (
-            EncodedLines(
-                _encode(texts, tokenizer, num_threads),
-                vocab_size=tokenizer.vocab_size,
-                content="the token ids of the training corpora",
-            )
+            encode(texts, tokenizer)
+            if encode is not None
+            else encode_texts(texts, tokenizer, num_threads=num_threads, cache=cache)
             for texts, tokenizer in zip(self._texts, tokenizers[:2], strict=True)
         )
         self._kept: list[NDArray[np.int64]] = []  # for each corpus, pair numbers
@@ -174,24 +189,43 @@ class TrainingBatches:
             reports.append(report)
             first = these.stop
         self.filter_reports = tuple(reports)
-        self._refuse_unusable(corpora)
+        if self.num_pairs or not may_be_empty:
+            self._refuse_unusable(corpora)
 
     @property
     def num_pairs(self) -> int:
         """Pairs that passed the filter, each counted once whatever its corpus's weight."""
         return sum(report.num_kept for report in self.filter_reports)
 
-    def epoch(self, number: int) -> Epoch:
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest side of any pair with its special symbol; with subword sampling, what they may be."""
+        if self._subword_sampling is not None:
+            return max(self._limits.max_source_tokens, self._limits.max_target_tokens) + 1
+        kept = np.concatenate(self._kept)
+        return int(max(side.lengths[kept].max(initial=0) for side in (self._sources, self._targets))) + 1
+
+    def with_batch_tokens(self, batch_tokens: int) -> "TrainingBatches":
+        """The same corpora in batches of another size, at least `longest`; nothing is encoded again."""
+        assert batch_tokens >= self.longest
+        other = copy.copy(self)
+        other._batch_tokens = batch_tokens
+        return other
+
+    def epoch(self, number: int, *, check: Callable[[], None] = lambda: None) -> Epoch:
         """Epoch `number`, counted from 0: the same batches in the same order whenever it is asked for.
 
         `Batch.indices` counts the pairs of all corpora one after the other, from 0, before filtering.
+
+        Args:
+            check: Called now and then while segmentations are drawn: what it raises ends that.
         """
         chosen = self._choose_pairs(number)
         generator = self._generator(number, _ORDER)
         if self._subword_sampling is None:
             plan = self._plan(self._sources, self._targets, chosen, generator)
             return Epoch(plan, self._sources, self._targets, None, 0)
-        sources, targets, num_resegmented = self._draw_segmentations(chosen, epoch=number)
+        sources, targets, num_resegmented = self._draw_segmentations(chosen, epoch=number, check=check)
         plan = self._plan(sources, targets, np.arange(len(chosen)), generator)
         return Epoch(plan, sources, targets, chosen, num_resegmented)
 
@@ -221,7 +255,9 @@ class TrainingBatches:
             chosen.append(np.sort(generator.choice(kept, size=num_extra, replace=False)))
         return np.concatenate(chosen)
 
-    def _draw_segmentations(self, chosen: NDArray[np.int64], *, epoch: int) -> tuple[EncodedLines, EncodedLines, int]:
+    def _draw_segmentations(
+        self, chosen: NDArray[np.int64], *, epoch: int, check: Callable[[], None]
+    ) -> tuple[EncodedLines, EncodedLines, int]:
         """Segments each chosen pair anew, so that a pair seen twice is seen in two ways.
 
         A segmentation drawn may be longer than the limits allow. Leaving the pair out would favour short sentences, so
@@ -230,13 +266,16 @@ class TrainingBatches:
         Returns:
             Sources and targets, in the order of `chosen`, and the number of pairs that keep the usual segmentation.
         """
+        num_parts = -(-len(chosen) // _DRAWN_LINES)
+        parts = (self._part(chosen, number, side=side, epoch=epoch) for side in (0, 1) for number in range(num_parts))
+        drawn = self._drawer.draw(parts, num_lines=2 * len(chosen), check=check)
         sources, targets = (
-            EncodedLines(
-                self._sample(chosen, side=side, epoch=epoch),
+            EncodedLines.of_chunks(
+                islice(drawn, num_parts),
                 vocab_size=usual.vocab_size,
                 content=f"the segmentations drawn for epoch {epoch + 1}",
             )
-            for side, usual in ((0, self._sources), (1, self._targets))
+            for usual in (self._sources, self._targets)
         )
         max_source = min(self._limits.max_source_tokens, self._batch_tokens - 1)
         max_target = min(self._limits.max_target_tokens, self._batch_tokens - 1)
@@ -246,15 +285,13 @@ class TrainingBatches:
             targets = targets.replaced(too_long, by=self._targets, lines=chosen)
         return sources, targets, int(too_long.sum())
 
-    def _sample(self, chosen: NDArray[np.int64], *, side: int, epoch: int) -> Iterator[list[int]]:
-        assert self._subword_sampling is not None
+    def _part(self, chosen: NDArray[np.int64], number: int, *, side: int, epoch: int) -> Part:
         texts = self._texts[side]
         tokenizer = self._tokenizers.source if side == 0 else self._tokenizers.target
         purpose = _SOURCE_SAMPLING if side == 0 else _TARGET_SAMPLING
-        for first in range(0, len(chosen), _DRAWN_LINES):
-            seed = int(self._generator(epoch, purpose, first // _DRAWN_LINES).integers(2**63))
-            lines = [texts[pair] for pair in chosen[first : first + _DRAWN_LINES].tolist()]
-            yield from tokenizer.sample_lines(lines, amount=self._subword_sampling, seed=seed)
+        seed = int(self._generator(epoch, purpose, number).integers(2**63))
+        pairs = chosen[number * _DRAWN_LINES : (number + 1) * _DRAWN_LINES].tolist()
+        return Part(tokenizer, [texts[pair] for pair in pairs], seed)
 
     def _generator(self, epoch: int, purpose: int, part: int = 0) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self._seed, epoch, purpose, part])))
@@ -277,8 +314,3 @@ class TrainingBatches:
                 f" {longest.max()} tokens with its special symbol; raise training.batch_tokens to at least that, or"
                 f" lower data.max_{side}_tokens = {getattr(self._limits, f'max_{side}_tokens')}"
             )
-
-
-def _encode(texts: Sequence[str], tokenizer: Tokenizer, num_threads: int) -> Iterator[list[int]]:
-    for first in range(0, len(texts), _CHUNK_LINES):
-        yield from tokenizer.encode_lines(texts[first : first + _CHUNK_LINES], num_threads=num_threads)

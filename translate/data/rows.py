@@ -8,7 +8,7 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,17 @@ from translate.data.lines import stream_lines
 from translate.errors import InputError
 
 
-def check_json_lines(path: Path, columns: Sequence[str]) -> None:
+def check_json_lines(path: Path, columns: Sequence[str], *, max_lines: int | None = None) -> None:
     """Every line is an object with text in the columns; a file that is one JSON array is left to `datasets`.
 
     Args:
         columns: A dot enters a nested object.
+        max_lines: Look at no more lines than these; None: at all.
 
     Raises:
         InputError: A line is not; it is named.
     """
-    lines = stream_lines(path)
+    lines = islice(stream_lines(path), max_lines)
     first = next(lines, "")
     if first.lstrip().startswith("["):
         return

@@ -5,6 +5,7 @@ memory. Having no name, a file is gone with the process that has it open, howeve
 """
 
 import os
+import sys
 import tempfile
 import weakref
 from pathlib import Path
@@ -13,6 +14,15 @@ from typing import Any
 from translate.errors import RunError
 
 _MEND = "name a folder on a disk with room in the environment variable HF_DATASETS_CACHE"
+
+
+def cache_folder() -> Path:
+    """Where `datasets` keeps its files, found as it finds it: to import it takes most of a second."""
+    if (datasets := sys.modules.get("datasets")) is not None:
+        return Path(datasets.config.HF_DATASETS_CACHE)
+    user = os.getenv("XDG_CACHE_HOME", "~/.cache")
+    home = os.path.expanduser(os.getenv("HF_HOME", os.path.join(user, "huggingface")))
+    return Path(os.getenv("HF_DATASETS_CACHE", os.path.join(home, "datasets")))
 
 
 class UnnamedFile:
@@ -26,9 +36,7 @@ class UnnamedFile:
         Raises:
             RunError: It cannot be made; the message names the folder.
         """
-        import datasets  # where it is used: it takes most of a second, and small corpora need no file
-
-        self._folder = Path(datasets.config.HF_DATASETS_CACHE)
+        self._folder = cache_folder()
         self._content = content
         self._num_bytes = 0
         try:

@@ -4,13 +4,14 @@
 """
 
 import glob
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from translate.config import HubCorpus, TableCorpus
-from translate.data.lines import require_file, require_unchanged
+from translate.data.lines import require_file, require_unchanged, stream_lines
 from translate.data.rows import check_csv, check_json_lines
 from translate.data.texts import PairChunk, StoredPairs, store_pairs
 from translate.errors import InputError
@@ -45,7 +46,7 @@ def read_table(corpus: TableCorpus) -> StoredPairs:
             )
             return rows.with_format("arrow").iter(batch_size=_CHUNK_ROWS)
 
-        return _store(load, corpus, name=str(path), failure=f"{path}: cannot be read as {corpus.kind} (%s)")
+        return _store(load, corpus)
 
 
 def read_hub(corpus: HubCorpus) -> StoredPairs:
@@ -54,57 +55,130 @@ def read_hub(corpus: HubCorpus) -> StoredPairs:
     Raises:
         InputError: The data set cannot be loaded, has no such column, or a cell that is not text.
     """
-    details = [f"split {corpus.split}"]
-    details += [f"subset {corpus.subset}"] if corpus.subset is not None else []
-    details += [f"revision {corpus.revision}"] if corpus.revision is not None else []
-    name = f"{corpus.dataset} ({', '.join(details)})"
 
     def load(datasets: Any) -> Iterable[Any]:
         rows = datasets.load_dataset(corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision)
         return rows.with_format("arrow").iter(batch_size=_CHUNK_ROWS)
 
-    failure = (
-        f"{name} could not be loaded from the Hugging Face Hub (%s); check the network and the names,"
-        " or download the data and give them as kind text, tsv, json, csv or parquet"
-    )
-    return _store(load, corpus, name=name, failure=failure)
+    return _store(load, corpus)
 
 
-def _store(
-    load: Callable[[Any], Iterable[Any]], corpus: TableCorpus | HubCorpus, *, name: str, failure: str
-) -> StoredPairs:
+def open_stream(corpus: TableCorpus | HubCorpus) -> Any:
+    """The rows of a table as they come, of which nothing is stored.
+
+    Returns:
+        A `datasets.IterableDataset` of Arrow tables, which can say where it stands and be put there again.
+
+    Raises:
+        InputError: The table cannot be opened.
+    """
+    if isinstance(corpus, TableCorpus):
+        _check_beginning(corpus)
+    # What readers log of a broken file stands in the error raised; that the network is tried again may well be read.
+    logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL + 1)
+    with quiet_datasets() as datasets, reading(corpus):
+        if isinstance(corpus, HubCorpus):
+            rows = datasets.load_dataset(
+                corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision, streaming=True
+            )
+        else:
+            from datasets.packaged_modules.json.json import JsonConfig
+
+            options = {}
+            if corpus.kind == "json" and hasattr(JsonConfig, "on_mixed_types"):
+                options = {"on_mixed_types": None}  # or it would turn a whole column into JSON for one number in it
+            rows = datasets.load_dataset(
+                corpus.kind, data_files=glob.escape(str(corpus.path)), split="train", streaming=True, **options
+            )
+        return rows.with_format("arrow")
+
+
+def _check_beginning(corpus: TableCorpus) -> None:
+    """What can be told of a file that is too large to be looked through."""
+    path = corpus.path
+    require_file(path)
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: the file is empty")
+    if corpus.kind == "json":
+        if next(stream_lines(path), "").lstrip().startswith("["):
+            raise InputError(f"{path}: is one JSON array, which cannot be streamed; write one object a line instead")
+        check_json_lines(path, (corpus.source_column, corpus.target_column), max_lines=_CHUNK_ROWS)
+
+
+def table_name(corpus: TableCorpus | HubCorpus) -> str:
+    """What errors call it: the file, or the data set with all that was asked for."""
+    if isinstance(corpus, TableCorpus):
+        return str(corpus.path)
+    details = [f"split {corpus.split}"]
+    details += [f"subset {corpus.subset}"] if corpus.subset is not None else []
+    details += [f"revision {corpus.revision}"] if corpus.revision is not None else []
+    return f"{corpus.dataset} ({', '.join(details)})"
+
+
+@contextmanager
+def reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
+    """Whatever the readers of `datasets` and the network raise becomes an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        name, reason = table_name(corpus), _innermost(error)
+        if isinstance(corpus, TableCorpus):
+            if corpus.kind == "json" and corpus.streaming:
+                # Its rows are counted from wherever a chunk began; looked through now, the line can be named.
+                check_json_lines(corpus.path, (corpus.source_column, corpus.target_column))
+            raise InputError(f"{name}: cannot be read as {corpus.kind} ({reason})") from error
+        raise InputError(
+            f"{name} could not be loaded from the Hugging Face Hub ({reason}); check the network and the names,"
+            " or download the data and give them as kind text, tsv, json, csv or parquet"
+        ) from error
+
+
+def _store(load: Callable[[Any], Iterable[Any]], corpus: TableCorpus | HubCorpus) -> StoredPairs:
     """The two columns of a table that comes in parts.
 
     Args:
         load: Given the module `datasets`, begins to read the table, as Arrow tables one below the other.
-        failure: The error if that fails, with `%s` for the reason.
     """
-    with _quiet_datasets() as datasets:
+    with quiet_datasets() as datasets:
 
         def tables() -> Iterator[Any]:
-            try:
+            with reading(corpus):
                 yield from load(datasets)
-            except Exception as error:  # `datasets` lets through whatever its readers and the network raise
-                raise InputError(failure.replace("%s", _innermost(error))) from error
 
-        return store_pairs(_pairs(tables(), corpus, name=name), name=name)
+        return store_pairs(_pairs(tables(), corpus), name=table_name(corpus))
 
 
-def _pairs(tables: Iterable[Any], corpus: TableCorpus | HubCorpus, *, name: str) -> Iterator[PairChunk]:
+def _pairs(tables: Iterable[Any], corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
     num_rows = 0
     for table in tables:
-        while any(str(column.type).startswith("struct<") for column in table.columns):
-            table = table.flatten()  # {"translation": {"de": ...}} becomes a column "translation.de"
-        for key, column in (("source_column", corpus.source_column), ("target_column", corpus.target_column)):
-            if column not in table.column_names:
-                existing = ", ".join(table.column_names)
-                raise InputError(f"{name}: {key} = {column!r} does not exist; the columns are {existing}")
-        sources, targets = (
-            _text(table, column, name=name, num_before=num_rows)
+        yield pairs_of(table, corpus, num_before=num_rows)
+        num_rows += len(table)
+
+
+def pairs_of(table: Any, corpus: TableCorpus | HubCorpus, *, num_before: int) -> PairChunk:
+    """The two columns of an Arrow table.
+
+    Args:
+        num_before: Rows of the corpus before these, for errors.
+
+    Raises:
+        InputError: It has no such column, or a cell that is not text.
+    """
+    name = table_name(corpus)
+    while any(str(column.type).startswith("struct<") for column in table.columns):
+        table = table.flatten()  # {"translation": {"de": ...}} becomes a column "translation.de"
+    for key, column in (("source_column", corpus.source_column), ("target_column", corpus.target_column)):
+        if column not in table.column_names:
+            existing = ", ".join(table.column_names)
+            raise InputError(f"{name}: {key} = {column!r} does not exist; the columns are {existing}")
+    return PairChunk(
+        *(
+            _text(table, column, name=name, num_before=num_before)
             for column in (corpus.source_column, corpus.target_column)
         )
-        yield PairChunk(sources, targets)
-        num_rows += len(sources)
+    )
 
 
 def _text(table: Any, column: str, *, name: str, num_before: int) -> list[str]:
@@ -124,7 +198,7 @@ def _text(table: Any, column: str, *, name: str, num_before: int) -> list[str]:
 
 
 @contextmanager
-def _quiet_datasets() -> Iterator[Any]:
+def quiet_datasets() -> Iterator[Any]:
     """`datasets` without progress bars and log lines of its own; what it has to say stands in the error raised."""
     import datasets
     from pandas.errors import ParserWarning

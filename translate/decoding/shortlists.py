@@ -10,6 +10,7 @@ from translate.config import read_resolved_config
 from translate.data.batching import EncodedPair
 from translate.data.corpora import read_corpus
 from translate.data.shortlist import build_shortlist
+from translate.data.streaming import TrainingStreams
 from translate.data.tokenizer import load_tokenizers
 from translate.run import open_run, write_tensors
 
@@ -23,7 +24,7 @@ class MadeShortlist(NamedTuple):
 
 
 def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) -> MadeShortlist:
-    """Read the run's training corpora again, and learn which words translate which.
+    """Read the run's training corpora again, of streamed ones the first segment, and learn which words translate which.
 
     Raises:
         InputError: Not a run, or its corpora are not where its config says.
@@ -34,8 +35,12 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
     config = read_resolved_config(run.config)
     tokenizers = load_tokenizers(run.tokenizer)
     pairs: list[EncodedPair] = []
-    for index, corpus in enumerate(config.data.train):
-        texts = read_corpus(corpus, key=f"data.train.{index}")
+    corpora = (
+        TrainingStreams(config.data).first.corpora
+        if config.data.is_streamed
+        else [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(config.data.train)]
+    )
+    for texts in corpora:
         threads = torch.get_num_threads()
         sources = tokenizers.source.encode_lines(texts.sources, num_threads=threads)
         targets = tokenizers.target.encode_lines(texts.targets, num_threads=threads)

@@ -108,14 +108,17 @@ class Translator:
         translator = self.with_options(**options) if options else self
         return list(translator.translate_stream(lines))
 
-    def translate_stream(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
+    def translate_stream(self, lines: Iterable[str | Request], *, first_number: int = 0) -> Iterator[Translation]:
         """The translation of each line, in order, reading no further ahead than `look_ahead_lines`.
+
+        Args:
+            first_number: Of the first line among all, from 0: it settles what is sampled, and errors name it.
 
         Raises:
             InputError: A source is longer than the limit, and decoding.long = error; or wishes that cannot be.
         """
         requests = (Request(line) if isinstance(line, str) else line for line in lines)
-        number = 0
+        number = first_number
         for window in read_windows(
             requests, max_items=self.config.look_ahead_lines, count_characters=lambda request: len(request.source)
         ):

@@ -12,8 +12,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from translate.model.dropout import Dropout
 from translate.model.positions import NO_RELATION, Relation, rotate
 from translate.model.projection import Projection
+from translate.model.spans import Spans, flash_attention
 
 
 class KeyValue(NamedTuple):
@@ -80,7 +82,7 @@ class MultiHeadAttention(nn.Module):
         self.num_heads = num_heads
         self.input_projection = Projection(d_model, 3 * d_model)  # rows: query, key, value
         self.output_projection = Projection(d_model, d_model)
-        self.weights_dropout = nn.Dropout(dropout)
+        self.weights_dropout = Dropout(dropout)
 
     def project_query_key_value(
         self, hidden: Float[Tensor, "batch query d_model"], *, relation: Relation
@@ -110,34 +112,48 @@ class MultiHeadAttention(nn.Module):
         query: Float[Tensor, "batch heads query head_dim"],
         key_value: KeyValue,
         *,
-        visible: Bool[Tensor, "..."] | None = None,
+        visible: Bool[Tensor, "..."] | Spans | None = None,
         bias: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
-        """The heads' attention, joined and projected.
+        """The heads' attention, joined and projected."""
+        if isinstance(visible, Spans):
+            output = self._attend_in_spans(query, key_value, visible, bias=bias)
+        else:
+            output = self._attend(query, key_value, visible=visible, bias=bias)
+        return self.output_projection(output.transpose(1, 2).flatten(2))
 
-        Where nobody asks for gradients or watches the weights, torch's fused kernel computes the same.
+    def _attend(self, query: Tensor, key_value: KeyValue, *, visible: Tensor | None, bias: Tensor | None) -> Tensor:
+        """Where nobody watches the weights, torch's fused kernel computes the same.
+
+        But not for gradients on a CPU: sentences are short, and there two products with a softmax between are faster.
         """
-        if self.training or torch.is_grad_enabled() or self.weights_dropout._forward_hooks:
-            output = scaled_dot_product_attention(
+        wants_gradients = self.training or torch.is_grad_enabled()
+        if self.weights_dropout._forward_hooks or (wants_gradients and query.device.type != "cuda"):
+            return scaled_dot_product_attention(
                 query, *key_value, visible=visible, bias=bias, dropout=self.weights_dropout
             ).output
-        else:
-            mask = visible if bias is None else bias if visible is None else bias.masked_fill(~visible, -math.inf)
-            output = F.scaled_dot_product_attention(query, *key_value, attn_mask=mask)
-        return self.output_projection(output.transpose(1, 2).flatten(2))
+        mask = visible if bias is None else bias if visible is None else bias.masked_fill(~visible, -math.inf)
+        dropout = self.weights_dropout.p if self.training else 0.0
+        return F.scaled_dot_product_attention(query, *key_value, attn_mask=mask, dropout_p=dropout)
+
+    def _attend_in_spans(self, query: Tensor, key_value: KeyValue, spans: Spans, *, bias: Tensor | None) -> Tensor:
+        if spans.is_flash:
+            return flash_attention(query, *key_value, spans=spans)
+        grids = KeyValue(spans.key.grid(key_value.key), spans.key.grid(key_value.value))
+        return spans.query.row(self._attend(spans.query.grid(query), grids, visible=spans.visible(), bias=bias))
 
     def forward(
         self,
         hidden: Float[Tensor, "batch query d_model"],
         memory: Float[Tensor, "batch key d_model"] | None = None,
         *,
-        visible: Bool[Tensor, "..."] | None = None,
+        visible: Bool[Tensor, "..."] | Spans | None = None,
         relation: Relation = NO_RELATION,
     ) -> Float[Tensor, "batch query d_model"]:
         """Self-attention, or cross-attention when there is a `memory`.
 
         Args:
-            visible: Broadcastable to (batch, heads, query, key).
+            visible: Broadcastable to (batch, heads, query, key); or the spans of rows without padding.
             relation: What the kind of positions adds to self-attention.
         """
         if memory is None:

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from translate.model.dropout import Dropout
 from translate.model.transformer import Encoder
 
 
@@ -27,7 +28,7 @@ class SequenceClassifier(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.pooling = pooling
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.head = nn.Linear(encoder.d_model, num_labels)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)

@@ -6,6 +6,8 @@ import torch
 
 from translate.errors import InputError
 
+Precision = Literal["fp32", "bf16", "fp16"]
+
 
 def choose_device(name: str) -> torch.device:
     """The device that a config names; `auto` is the first CUDA device, else Apple's GPU, else the CPU.
@@ -25,7 +27,7 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def choose_precision(name: Literal["auto", "fp32", "bf16"], device: torch.device) -> Literal["fp32", "bf16"]:
+def choose_precision(name: Literal["auto"] | Precision, device: torch.device) -> Precision:
     """The arithmetic that a config names; `auto` is bf16 where the hardware multiplies it, else fp32."""
     if name != "auto":
         return name

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from translate.config import ModelConfig
 from translate.model.attention import MultiHeadAttention
 from translate.model.cache import LayerCache
+from translate.model.dropout import Dropout
 from translate.model.positions import Relation
 from translate.model.projection import Projection
+from translate.model.spans import Spans
 
 
 class FeedForward(nn.Module):
@@ -30,7 +32,7 @@ class FeedForward(nn.Module):
         self.activation = activation
         self.inner = Projection(d_model, 2 * d_ff if activation == "swiglu" else d_ff)  # swiglu's rows: gate, inner
         self.outer = Projection(d_ff, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Float[Tensor, "batch position d_model"]) -> Float[Tensor, "batch position d_model"]:
         inner = self.inner(hidden)
@@ -55,7 +57,7 @@ class AddAndNorm(nn.Module):
         super().__init__()
         self.placement = config.norm
         self.norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self,
@@ -81,7 +83,7 @@ class EncoderLayer(nn.Module):
         self,
         hidden: Float[Tensor, "batch source d_model"],
         *,
-        visible: Bool[Tensor, "batch 1 1 source"],
+        visible: Bool[Tensor, "batch 1 1 source"] | Spans,
         relation: Relation,
     ) -> Float[Tensor, "batch source d_model"]:
         hidden = self.self_attention_add_and_norm(
@@ -107,8 +109,8 @@ class DecoderLayer(nn.Module):
         hidden: Float[Tensor, "batch target d_model"],
         memory: Float[Tensor, "batch source d_model"],
         *,
-        target_visible: Bool[Tensor, "batch 1 target target"],
-        memory_visible: Bool[Tensor, "batch 1 1 source"],
+        target_visible: Bool[Tensor, "batch 1 target target"] | Spans,
+        memory_visible: Bool[Tensor, "batch 1 1 source"] | Spans,
         relation: Relation,
     ) -> Float[Tensor, "batch target d_model"]:
         hidden = self.self_attention_add_and_norm(

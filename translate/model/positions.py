@@ -8,6 +8,7 @@ import math
 from typing import Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -35,7 +36,8 @@ class Positions(nn.Module):
     """Adds nothing and relates nothing; each kind overrides one of the two.
 
     A step of decoding has one query position for each sentence, the same for all its hypotheses: the methods that end
-    in `_step` are given it, after `reserve` has said how far it can go.
+    in `_step` are given it, after `reserve` has said how far it can go. Those that end in `_packed` are given the
+    position of each token, of sequences that stand one after another in a row; the longest has so many.
     """
 
     def embed(
@@ -63,6 +65,16 @@ class Positions(nn.Module):
 
     def relate_step(self, *, query: Int[Tensor, " batch"], key: Int[Tensor, "batch key"]) -> Relation:
         """For a query at one position of each sentence, and keys at the given ones."""
+        return NO_RELATION
+
+    def embed_packed(
+        self, embedded: Float[Tensor, "1 token d_model"], *, positions: Int[Tensor, " token"], longest: int
+    ) -> Float[Tensor, "1 token d_model"]:
+        """Embeddings of a row without padding, with their positions."""
+        return embedded
+
+    def relate_packed(self, *, positions: Int[Tensor, " token"], longest: int) -> Relation:
+        """For all tokens of a row, as queries and as keys; a bias is for a grid that has a row for each sequence."""
         return NO_RELATION
 
 
@@ -112,6 +124,12 @@ class SinusoidalPositions(Positions):
     ) -> Float[Tensor, "batch beam d_model"]:
         return embedded + self.table[positions][:, None, :]
 
+    def embed_packed(
+        self, embedded: Float[Tensor, "1 token d_model"], *, positions: Int[Tensor, " token"], longest: int
+    ) -> Float[Tensor, "1 token d_model"]:
+        self.reserve(longest)
+        return embedded + self.table[positions]
+
 
 class LearnedPositions(Positions):
     """A trained vector for each position, and so a limit on the length.
@@ -141,6 +159,12 @@ class LearnedPositions(Positions):
         self, embedded: Float[Tensor, "batch beam d_model"], *, positions: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch beam d_model"]:
         return embedded + self.table[positions][:, None, :]
+
+    def embed_packed(
+        self, embedded: Float[Tensor, "1 token d_model"], *, positions: Int[Tensor, " token"], longest: int
+    ) -> Float[Tensor, "1 token d_model"]:
+        self.reserve(longest)
+        return embedded + F.embedding(positions, self.table)
 
 
 class RotaryPositions(Positions):
@@ -174,6 +198,10 @@ class RotaryPositions(Positions):
     def relate_step(self, *, query: Int[Tensor, " batch"], key: Int[Tensor, "batch key"]) -> Relation:
         # (batch, heads = 1, hypothesis = 1, half); what a query and a key see of each other is their distance alone.
         return Relation(rotation=Rotation(self.cosine[query][:, None, None, :], self.sine[query][:, None, None, :]))
+
+    def relate_packed(self, *, positions: Int[Tensor, " token"], longest: int) -> Relation:
+        self.reserve(longest)
+        return Relation(rotation=Rotation(self.cosine[positions], self.sine[positions]))
 
 
 def rotate(
@@ -217,6 +245,9 @@ class RelativePositions(Positions):
             key - query[:, None], num_buckets=len(self.table), max_distance=self.max_distance, directions="past"
         )
         return Relation(bias=self.table[buckets].permute(0, 2, 1)[:, :, None, :])  # (batch, heads, hypothesis = 1, key)
+
+    def relate_packed(self, *, positions: Int[Tensor, " token"], longest: int) -> Relation:
+        return self.relate(start=0, length=longest)
 
 
 def distance_buckets(

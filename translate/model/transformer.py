@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from translate.config import ModelConfig
 from translate.model.attention import KeyValue
 from translate.model.cache import DecoderCache, LayerCache
+from translate.model.dropout import Dropout
 from translate.model.initialization import initialize
 from translate.model.layers import DecoderLayer, EncoderLayer
 from translate.model.masks import padding_visible, target_visible
@@ -33,7 +34,7 @@ class Embedder(nn.Module):
         self.tokens = tokens
         self.positions = positions
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position d_model"]:
         return self.dropout(self.positions.embed(self.tokens(ids) * self.scale, start=0))

@@ -269,6 +269,8 @@ class _Inspection:
                     yield FileReport(shown, "leftover", "of a process that was killed, or is writing now; harmless")
                 elif path == self.run.path / "tensorboard":
                     yield FileReport(shown, "no checksum", "TensorBoard's events")
+                elif path == self.run.path / "profile":
+                    yield FileReport(shown, "no checksum", "what translate train --profile wrote")
                 else:
                     num_unknown += 1
                     if num_unknown <= _MOST_UNKNOWN:

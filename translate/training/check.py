@@ -10,14 +10,16 @@ from translate.config import Config, Corpus
 from translate.config.advice import Finding, advise, by_severity
 from translate.config.advice_on_data import DataFacts, advise_on_data
 from translate.data.corpora import ParallelCorpus
-from translate.data.epochs import TrainingBatches
 from translate.data.filtering import FilterReport
 from translate.data.inspection.languages import learn_languages
 from translate.data.inspection.sample import take_sample
 from translate.data.inspection.spelling import length_histogram, token_lengths
+from translate.data.streamed_batches import Batches
 from translate.data.tokenizer import Tokenizers
 from translate.errors import RunError
+from translate.model.device import choose_device
 from translate.run import build_model
+from translate.training.batch_size import settle_batch_size
 from translate.training.check_corpora import (
     Survey,
     cheap_suspects,
@@ -39,7 +41,7 @@ from translate.training.check_tokens import (
 )
 from translate.training.preparation import (
     Corpora,
-    encode_corpora,
+    make_batches,
     make_tokenizers,
     read_corpora,
     refuse_long_validation,
@@ -70,7 +72,10 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     watch("making the tokenizer")
     tokenizers = make_tokenizers(config, corpora.train, lambda text: None)
     watch("encoding")
-    batches = encode_corpora(config, corpora.train, tokenizers, lambda text: None)
+    batches = make_batches(config, corpora, tokenizers, lambda text: None)
+    said: list[str] = []
+    device = choose_device(config.training.device)
+    config, batches = settle_batch_size(config, batches, tokenizers=tokenizers, device=device, say=said.append)
     if corpora.validation is not None:
         refuse_long_validation(config, corpora.validation, tokenizers)
     epoch = batches.epoch(0)
@@ -80,7 +85,13 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     reports, encoded = _inspect(training, held_out, batches, tokenizers)
     leaks = find_leaks(training, held_out)
     vocabularies = report_vocabularies(encoded, tokenizers, share=_inspected_share(reports))
-    findings = [suspicion(report.key, suspects) for report in reports for suspects in report.suspects]
+    mend = f"training.batch_tokens={config.training.batch_tokens} has the same on another machine"
+    findings = [Finding("note", "batch_size_found", message, mend) for message in said]
+    if corpora.streams is not None:
+        size = config.data.stream_segment_pairs
+        message = f"of the streamed corpora only the first segment was looked at (data.stream_segment_pairs = {size})"
+        findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to look at more"))
+    findings += [suspicion(report.key, suspects) for report in reports for suspects in report.suspects]
     findings += [leak_finding(leak) for leak in leaks]
     for report in reports:
         findings += spelling_findings(report.key, report.spelling, unit=report.unit)
@@ -117,7 +128,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
 
 
 def cheap_findings(
-    config: Config, corpora: Corpora, batches: TrainingBatches, tokenizers: Tokenizers, *, num_parameters: int
+    config: Config, corpora: Corpora, batches: Batches, tokenizers: Tokenizers, *, num_parameters: int
 ) -> list[Finding]:
     """What can be told for next to nothing, for every training: settings, repetitions, leaks, broken text.
 
@@ -167,7 +178,7 @@ def _unit(corpus: Corpus) -> Unit:
 
 
 def _inspect(
-    training: list[Survey], held_out: list[Survey], batches: TrainingBatches, tokenizers: Tokenizers
+    training: list[Survey], held_out: list[Survey], batches: Batches, tokenizers: Tokenizers
 ) -> tuple[list[CorpusReport], list[EncodedPairs]]:
     """A report on each corpus, and what was inspected of the training corpora as tokens."""
     filters = [*batches.filter_reports, *([None] * len(held_out))]
@@ -232,7 +243,7 @@ def _inspected_share(reports: Sequence[CorpusReport]) -> float:
 
 
 def _facts(
-    batches: TrainingBatches, tokenizers: Tokenizers, *, num_target_tokens: int, num_batches: int, num_parameters: int
+    batches: Batches, tokenizers: Tokenizers, *, num_target_tokens: int, num_batches: int, num_parameters: int
 ) -> DataFacts:
     num_pairs = sum(report.num_pairs for report in batches.filter_reports)
     return DataFacts(
@@ -246,7 +257,7 @@ def _facts(
 
 
 def _estimate_epoch(
-    config: Config, corpora: Sequence[ParallelCorpus], batches: TrainingBatches, tokenizers: Tokenizers
+    config: Config, corpora: Sequence[ParallelCorpus], batches: Batches, tokenizers: Tokenizers
 ) -> tuple[int, int]:
     """About how many target tokens and batches an epoch has, from some pairs of each corpus."""
     num_target_tokens = num_computed = 0.0
@@ -258,7 +269,7 @@ def _estimate_epoch(
         num_seen = report.num_kept * corpus.weight
         num_target_tokens += num_seen * float(targets.mean())
         num_computed += num_seen * float(np.maximum(sources, targets).mean())
-    return math.ceil(num_target_tokens), math.ceil(num_computed / config.training.batch_tokens)
+    return math.ceil(num_target_tokens), math.ceil(num_computed / config.training.num_batch_tokens)
 
 
 def _plan(config: Config, facts: DataFacts, padding_share: float, rehearsal: Rehearsal | None) -> Plan:

@@ -11,6 +11,7 @@ from translate.run import (
     AVERAGE_PREFIX,
     WEIGHTS_PREFIX,
     RunDirectory,
+    SoundCheckpoint,
     add_prefix,
     get_parameters,
     read_newest_sound,
@@ -22,7 +23,9 @@ from translate.run import (
 from translate.run.checkpoints import OPTIMIZER_PREFIX, RANDOM_PREFIX
 from translate.run.weights import forms_of, refuse_misfits
 from translate.training.average import AveragedWeights
+from translate.training.distributed import ALONE, World
 from translate.training.optimizer import optimizer_tensors, set_optimizer_tensors
+from translate.training.parallel import collect, spread
 from translate.training.progress import Progress
 from translate.training.randomness import random_states, set_random_states
 
@@ -34,13 +37,18 @@ class Restored(NamedTuple):
     remarks: tuple[str, ...]  # sentences on what was damaged, and what that means
 
 
-def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int) -> None:
+def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world: World = ALONE) -> None:
     """Keep the weights that are the best so far.
+
+    Args:
+        world: Its first process writes, what all of them have.
 
     Raises:
         RunError: They cannot be written.
     """
-    write_checkpoint(run, "best", add_prefix(weights, WEIGHTS_PREFIX), {"step": str(step)})
+    tensors = collect(add_prefix(weights, WEIGHTS_PREFIX), world)
+    if world.is_first:
+        write_checkpoint(run, "best", tensors, {"step": str(step)})
 
 
 def save_last(
@@ -49,8 +57,13 @@ def save_last(
     optimizer: torch.optim.Optimizer,
     average: AveragedWeights | None,
     progress: Progress,
+    *,
+    world: World = ALONE,
 ) -> None:
     """Write everything that `restore_last` needs.
+
+    Args:
+        world: Its first process writes, what all of them have.
 
     Raises:
         RunError: It cannot be written; the file that was there is intact.
@@ -58,44 +71,85 @@ def save_last(
     tensors = add_prefix(get_parameters(model), WEIGHTS_PREFIX)
     tensors |= add_prefix(optimizer_tensors(optimizer, model), OPTIMIZER_PREFIX)
     tensors |= add_prefix(average.tensors if average is not None else {}, AVERAGE_PREFIX)
-    tensors |= add_prefix(random_states(), RANDOM_PREFIX)
-    write_checkpoint(run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
+    tensors = collect(tensors | add_prefix(random_states(), RANDOM_PREFIX), world)
+    if world.is_first:
+        write_checkpoint(run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
 
 
 def restore_last(
-    run: RunDirectory, model: Transformer, optimizer: torch.optim.Optimizer, average: AveragedWeights | None
+    run: RunDirectory,
+    model: Transformer,
+    optimizer: torch.optim.Optimizer,
+    average: AveragedWeights | None,
+    *,
+    world: World = ALONE,
 ) -> Restored | None:
     """Put everything back as `save_last` found it, torch's random generators too; None: there is no checkpoint yet.
+
+    Args:
+        world: Its first process reads for all of them; there may be more or fewer than when it was saved.
 
     Raises:
         RunError: All checkpoints are damaged, or the newest sound one holds another model or optimizer.
     """
-    found = read_newest_sound(run)
-    if found is None:
+    name, saved = "", dict[str, Tensor]()
+
+    def read() -> Restored | None:
+        nonlocal name, saved
+        found = read_newest_sound(run)
+        if found is None:
+            return None
+        name, saved = str(found.path), found.tensors
+        return _judge(run, found)
+
+    restored = world.first(read)
+    if restored is None:
         return None
-    name = str(found.path)
+    parameters = dict(model.named_parameters())
+
+    def parameter_of(name: str) -> Tensor | None:
+        """The one that a tensor is the value, the average or a moment of."""
+        return parameters.get(name.partition(".")[2].partition("/")[0])
+
+    tensors = spread(saved, parameter_of, world)
+    world.each(lambda: _put_back(tensors, model, optimizer, average, name=name))
+    return restored
+
+
+def _judge(run: RunDirectory, found: SoundCheckpoint) -> Restored:
+    """Where it stands, and what is to be said."""
     if "progress" not in found.metadata:
-        raise RunError(f"{name}: has no progress to go on from")
+        raise RunError(f"{found.path}: has no progress to go on from")
     progress = Progress.from_json(found.metadata["progress"])
-    random = with_prefix(found.tensors, RANDOM_PREFIX)
+    remarks = list(found.damaged)
+    if found.damaged:
+        remarks.append(f"so the run goes on from {found.path.name}, of step {progress.step}")
+    return Restored(progress, tuple(remarks + _check_best(run, progress)))
+
+
+def _put_back(
+    tensors: dict[str, Tensor],
+    model: Transformer,
+    optimizer: torch.optim.Optimizer,
+    average: AveragedWeights | None,
+    *,
+    name: str,
+) -> None:
+    random = with_prefix(tensors, RANDOM_PREFIX)
     if "cpu" not in random:
         raise RunError(f"{name}: has no state of the random generator")
-    saved_average = with_prefix(found.tensors, AVERAGE_PREFIX)
+    saved_average = with_prefix(tensors, AVERAGE_PREFIX)
     refuse_misfits(
         forms_of({} if average is None else average.tensors), forms_of(saved_average), name=f"{name}: average"
     )
-    set_parameters(model, with_prefix(found.tensors, WEIGHTS_PREFIX), name=name)
+    set_parameters(model, with_prefix(tensors, WEIGHTS_PREFIX), name=name)
     set_optimizer_tensors(
-        optimizer, model, with_prefix(found.tensors, OPTIMIZER_PREFIX), name=f"{name}: the optimizer's state"
+        optimizer, model, with_prefix(tensors, OPTIMIZER_PREFIX), name=f"{name}: the optimizer's state"
     )
     if average is not None:
         for key, tensor in average.tensors.items():
             tensor.copy_(saved_average[key])
     set_random_states(random)
-    remarks = list(found.damaged)
-    if found.damaged:
-        remarks.append(f"so the run goes on from {found.path.name}, of step {progress.step}")
-    return Restored(progress, tuple(remarks + _check_best(run, progress)))
 
 
 def _check_best(run: RunDirectory, progress: Progress) -> list[str]:

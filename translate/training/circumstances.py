@@ -12,12 +12,13 @@ from translate.model.device import choose_precision
 Circumstances = dict[str, str]
 
 
-def circumstances(settings: TrainingConfig, device: torch.device) -> Circumstances:
-    """The versions, the arithmetic and the hardware of this process."""
+def circumstances(settings: TrainingConfig, device: torch.device, *, num_processes: int = 1) -> Circumstances:
+    """The versions, the arithmetic and the hardware of this process, and how many train with it."""
     found = {"translate": translate.__version__}
     # numpy shuffles and draws, sentencepiece segments, torch computes.
     found |= {package: metadata.version(package) for package in ("torch", "numpy", "sentencepiece")}
     found["precision"] = choose_precision(settings.precision, device)
+    found["processes"] = f"{num_processes} ({settings.parallel})" if num_processes > 1 else "1"
     match device.type:
         case "cpu":
             found["device"] = f"cpu ({torch.backends.cpu.get_cpu_capability()})"

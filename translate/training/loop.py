@@ -1,33 +1,39 @@
 """The training loop: forward, backward, step; log, save and validate at their times; stop when it is time."""
 
 import contextlib
-import time
-from collections.abc import Iterator, Sequence
+import functools
+import signal
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
+from torch.profiler import record_function
 
 from translate.config import Config
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
-from translate.data.epochs import Epoch, TrainingBatches
+from translate.data.epochs import Epoch
+from translate.data.prefetch import Group, Prefetched
+from translate.data.streamed_batches import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import count_conditions
 from translate.errors import RunError
 from translate.evaluation import spread_samples
 from translate.model import Transformer
-from translate.model.device import choose_precision
 from translate.model.out_of_memory import OutOfMemory
 from translate.run import RunDirectory, get_parameters
 from translate.training.average import AveragedWeights
 from translate.training.checkpoints import save_best, save_last
+from translate.training.distributed import ALONE, World
+from translate.training.pace import Pace
+from translate.training.profile_table import OUTSIDE, WAITING
+from translate.training.profiling import StepProfile
 from translate.training.progress import LogWindow, Progress, StepResult
 from translate.training.randomness import random_states, set_random_states
 from translate.training.schedule import learning_rate
 from translate.training.signals import Abandoned, StoppedBySignal, StopRequests
-from translate.training.steady_memory import give_back_now_and_then
-from translate.training.step import train_step
+from translate.training.step import Stepper
 from translate.training.tracking import Tracker
-from translate.training.validation import Validation, validate
+from translate.training.validation import Validation, computing_with, validate
 
 
 class Trainer:
@@ -37,6 +43,8 @@ class Trainer:
         model: On its device, in training mode.
         average: Follows the weights, and is what is validated and saved as best; None: the weights themselves.
         validation: The corpus that chooses the best checkpoint; None: the last one is the best.
+        profile: Watches some of the steps; None: nobody does.
+        world: The processes that train together.
     """
 
     def __init__(
@@ -47,11 +55,14 @@ class Trainer:
         model: Transformer,
         tokenizers: Tokenizers,
         optimizer: torch.optim.Optimizer,
+        stepper: Stepper,
         average: AveragedWeights | None,
-        batches: TrainingBatches,
+        batches: Batches,
         validation: ParallelCorpus | None,
         progress: Progress,
         tracker: Tracker,
+        profile: StepProfile | None = None,
+        world: World = ALONE,
     ) -> None:
         self.config = config
         self.settings = config.training
@@ -64,9 +75,12 @@ class Trainer:
         self.validation = validation
         self.progress = progress
         self.tracker = tracker
+        self.profile = profile
+        self.world = world
+        self.stepper = stepper
+        stepper.loss_scale = progress.loss_scale
         self.stop = StopRequests()
         self._saved_step = progress.step  # of the checkpoint that it goes on from; there is nothing to save of step 0
-        self.is_bf16 = choose_precision(self.settings.precision, model.device) == "bf16"
 
     def train(self) -> None:
         """Go on until the last step, the last epoch, or too many validations without a better one.
@@ -80,24 +94,29 @@ class Trainer:
 
     def _train(self) -> None:
         settings, progress = self.settings, self.progress
-        self._logged_at, self._logged_tokens = time.perf_counter(), progress.target_tokens
+        self.pace = Pace(settings, progress)
         if self._owes_validation():  # the run was stopped just before it, or in its midst
             self._validate()
             self._stop_if_asked()
-        for group in self._steps():
-            result = self._train_step(group)
-            progress.window.add(result)
-            self.tracker.advance(loss=result.loss, tokens_per_second=self._tokens_per_second())
-            give_back_now_and_then(after_step=progress.step)
-            if progress.step % settings.log_every == 0:
-                self._log()
-                progress.window = LogWindow()
-            if progress.step % settings.save_every == 0:
-                self._save()
-            self._stop_if_asked()
-            if self._owes_validation():
-                self._validate()
+        with self._prefetched() as groups:
+            steps = self.pace.timed(self._steps(groups))
+            if self.profile is not None:
+                steps = self.profile.watched(steps, after_step=progress.step, leave_out=self.pace.leave_out)
+            for group in steps:
+                result = self._train_step(group)
+                progress.window.add(result)
+                self.pace.end_step()
+                num_steps = progress.step + self.pace.steps_left
+                self.tracker.advance(functools.partial(self._describe, result), num_steps=num_steps)
+                if progress.step % settings.log_every == 0:
+                    self._log()
+                    progress.window = LogWindow()
+                if progress.step % settings.save_every == 0:
+                    self._save()
                 self._stop_if_asked()
+                if self._owes_validation():
+                    self._validate()
+                    self._stop_if_asked()
         if settings.patience is not None and progress.validations_without_better >= settings.patience:
             better = f"validations without a better {settings.best_metric}"
             self.tracker.say(f"stopped early: {progress.validations_without_better} {better}")
@@ -113,34 +132,49 @@ class Trainer:
         return is_due and progress.validated_step != progress.step
 
     def _stop_if_asked(self) -> None:
-        if self.stop.received is not None:
-            self.tracker.say(
-                f"{self.stop.received.name}: stopping after step {self.progress.step}; Ctrl-C leaves at once"
-            )
+        received = self.world.largest(self.stop.received or 0)  # whichever process heard it
+        if received:
+            number = signal.Signals(received)
+            self.tracker.say(f"{number.name}: stopping after step {self.progress.step}; Ctrl-C leaves at once")
             self._save_new()
-            raise StoppedBySignal(self.stop.received, step=self.progress.step)
+            raise StoppedBySignal(number, step=self.progress.step)
 
-    def _steps(self) -> Iterator[list[Batch]]:
-        """The batches of each optimizer step to do, epoch after epoch, until it is time to stop."""
-        progress, size = self.progress, self.settings.accumulate_batches
-        while not self._is_over():
-            epoch = self._plan_epoch()
-            for first in range(progress.step_in_epoch * size, len(epoch), size):
-                yield [epoch[number] for number in range(first, min(first + size, len(epoch)))]
-                if self._is_over():
-                    return
+    def _prefetched(self) -> Prefetched:
+        settings, progress = self.settings, self.progress
+        return Prefetched(
+            self.batches,
+            epoch=progress.epoch,
+            first=progress.step_in_epoch,
+            group_size=settings.accumulate_batches,
+            max_groups=0 if self._is_over() else settings.max_steps - progress.step,
+            max_epochs=settings.max_epochs,
+            device=self.model.device,
+        )
+
+    def _steps(self, groups: Iterable[Group]) -> Iterator[list[Batch]]:
+        """The batches of each optimizer step to do, until it is time to stop; counts the epochs."""
+        progress = self.progress
+        for group in groups:
+            progress.epoch, progress.step_in_epoch = group.epoch_number, group.number
+            self.pace.steps_per_epoch = -(-len(group.epoch) // self.settings.accumulate_batches)
+            if isinstance(self.batches, StreamedBatches):
+                for line in self.batches.untold(group.epoch_number):
+                    self.tracker.say(line)
+            if group.number == 0:
+                self._say_padding(group.epoch)
+            yield group.batches
+            if self._is_over():
+                return
+        if not self._is_over():  # the last epoch is done
             progress.epoch, progress.step_in_epoch = progress.epoch + 1, 0
 
-    def _plan_epoch(self) -> Epoch:
-        epoch = self.batches.epoch(self.progress.epoch)
-        if self.progress.step_in_epoch == 0:
-            padding = epoch.padding
-            self.tracker.say(
-                f"epoch {self.progress.epoch + 1}: {len(epoch)} batches, {padding.num_padding} of"
-                f" {padding.num_computed} tokens are padding ({padding.share:.1%})"
-                + (f", {epoch.num_resegmented} pairs over-long as sampled" if epoch.num_resegmented else "")
-            )
-        return epoch
+    def _say_padding(self, epoch: Epoch) -> None:
+        padding = epoch.padding
+        self.tracker.say(
+            f"epoch {self.progress.epoch + 1}: {len(epoch)} batches, {padding.num_padding} of"
+            f" {padding.num_computed} tokens are padding ({padding.share:.1%})"
+            + (f", {epoch.num_resegmented} pairs over-long as sampled" if epoch.num_resegmented else "")
+        )
 
     def _is_over(self) -> bool:
         settings, progress = self.settings, self.progress
@@ -155,16 +189,8 @@ class Trainer:
         progress = self.progress
         number = progress.step + 1
         rate = learning_rate(number, self.settings, d_model=self.config.model.d_model)
-        try:
-            result = train_step(
-                self.model, self.optimizer, group, settings=self.settings, rate=rate, is_bf16=self.is_bf16
-            )
-        except RunError as error:
-            mend = "With other settings it is a new run; with more free memory this one goes on by --resume. "
-            raise RunError(
-                f"step {number}: {error} {mend if isinstance(error, OutOfMemory) else ''}"
-                f"Checkpoints written so far are kept in {self.run.checkpoints}."
-            ) from error
+        with self._failure_told(number):
+            result = self.stepper.step(group, number=number, rate=rate)
         progress.step = number
         progress.step_in_epoch += 1
         progress.target_tokens += result.tokens
@@ -172,12 +198,25 @@ class Trainer:
             self.average.update(self.model, step=progress.step)
         return result
 
+    @contextlib.contextmanager
+    def _failure_told(self, step: int) -> Iterator[None]:
+        try:
+            yield
+        except RunError as error:
+            if not self.world.is_first and not isinstance(error, OutOfMemory):  # then the others have it too
+                self.world.leave(1)
+            mend = "With other settings it is a new run; with more free memory this one goes on by --resume. "
+            raise RunError(
+                f"step {step}: {error} {mend if isinstance(error, OutOfMemory) else ''}"
+                f"Checkpoints written so far are kept in {self.run.checkpoints}."
+            ) from error
+
     def _log(self) -> None:
         progress = self.progress
         means = progress.window.means()
         rate = learning_rate(progress.step, self.settings, d_model=self.config.model.d_model)
-        speed = self._tokens_per_second()
-        self._logged_at, self._logged_tokens = time.perf_counter(), progress.target_tokens
+        speed = self.pace.speed()
+        self.pace.begin_window()
         self.tracker.record(
             {
                 "kind": "train",
@@ -186,18 +225,21 @@ class Trainer:
                 **means,
                 "learning_rate": rate,
                 "target_tokens": progress.target_tokens,
-                "target_tokens_per_second": round(speed, 1),
+                "target_tokens_per_second": round(speed.tokens_per_second, 1),
+                "waiting": round(speed.waiting, 4),
             },
             summary=(
                 f"loss {means['loss']:.3f}, ppl {means['perplexity']:.1f}, |gradient| {means['gradient_norm']:.2f},"
-                f" rate {rate:.1e}, {speed:.0f} target tokens/s"
+                f" rate {rate:.1e}, {speed.tokens_per_second:.0f} target tokens/s,"
+                f" {speed.waiting:.1%} {WAITING}{self.pace.time_left()}"
             ),
         )
 
-    def _tokens_per_second(self) -> float:
-        """Target tokens a second since the last log entry; the time of validations does not count."""
-        return (self.progress.target_tokens - self._logged_tokens) / (time.perf_counter() - self._logged_at)
+    def _describe(self, result: StepResult) -> str:
+        tokens_per_second = self.pace.speed().tokens_per_second
+        return f"loss {result.loss:.3f}, {tokens_per_second:.0f} target tokens/s{self.pace.time_left()}"
 
+    @record_function(OUTSIDE)
     def _validate(self) -> None:
         """Score the weights and keep them if they are the best; all is saved before, and with the result after.
 
@@ -208,24 +250,27 @@ class Trainer:
         weights = get_parameters(self.model) if average is None else average.tensors
         if self.validation is None:
             progress.best_step = progress.validated_step = progress.step
-            save_best(self.run, weights, step=progress.step)
+            save_best(self.run, weights, step=progress.step, world=self.world)
             self._save()
             return
         result, random = None, random_states()
-        lent = average.lent_to(self.model) if average is not None else contextlib.nullcontext()
-        every_position = self.model.decoder.final_norm  # with a cache or without
-        with lent, contextlib.suppress(Abandoned), self.stop.abandoning(every_position):
-            result = validate(self.model, self.tokenizers, self.validation, self.config)
+        with (
+            computing_with(weights, self.model, average, self.config, self.tokenizers) as model,
+            contextlib.suppress(Abandoned),
+        ):
+            every_position = model.decoder.final_norm  # with a cache or without
+            with self.stop.abandoning(every_position):
+                result = validate(model, self.tokenizers, self.validation, self.config, world=self.world)
         set_random_states(random)
         if result is None:
             return
         progress.validated_step = progress.step
-        self._logged_at += result.seconds
+        self.pace.end_validation(result.seconds)
         score = -result.loss if self.settings.best_metric == "loss" else result.evaluation.score("BLEU")
         is_best = progress.best_score is None or score > progress.best_score
         if is_best:
             progress.best_step, progress.best_score, progress.validations_without_better = progress.step, score, 0
-            save_best(self.run, weights, step=progress.step)
+            save_best(self.run, weights, step=progress.step, world=self.world)
         else:
             progress.validations_without_better += 1
         self._report(result, self.validation, is_best=is_best)
@@ -259,7 +304,12 @@ class Trainer:
         if self._saved_step != self.progress.step:
             self._save()
 
+    @record_function(OUTSIDE)
     def _save(self) -> None:
+        with self._failure_told(self.progress.step):
+            self.stepper.settle()
+        if isinstance(self.batches, StreamedBatches):
+            self.progress.stream = self.batches.position(self.progress.epoch)
         self.progress.metrics_bytes, self.progress.metrics_sha256 = self.tracker.sync()
-        save_last(self.run, self.model, self.optimizer, self.average, self.progress)
+        save_last(self.run, self.model, self.optimizer, self.average, self.progress, world=self.world)
         self._saved_step = self.progress.step

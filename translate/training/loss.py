@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+_ROUNDED_ROWS = 64  # products of few different sizes: a CPU's library compiles a kernel for each
+
 
 class SummedLoss(NamedTuple):
     """A loss over some targets."""
@@ -21,8 +23,6 @@ def label_smoothed_loss(
 ) -> SummedLoss:
     """Cross-entropy against a target mixed with the uniform distribution.
 
-    A sum and a count, so that accumulation and data parallelism divide once, by the tokens of the whole step.
-
     Args:
         smoothing: Probability mass moved from the target to all tokens, the target among them.
         pad_id: Targets equal to this id count for nothing.
@@ -32,50 +32,107 @@ def label_smoothed_loss(
 
     Source: Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, section 7.
     """
-    if not 0.0 <= smoothing < 1.0:
-        raise ValueError(f"smoothing = {smoothing} must be at least 0 and less than 1")
+    _check(smoothing)
     real = target_ids != pad_id
-    nats, cross_entropy = _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        logits.flatten(0, -2), target_ids.flatten(), real.flatten(), smoothing
-    )
-    return SummedLoss(nats, cross_entropy, int(real.sum()))
+    log_probs = F.log_softmax(logits[real].to(torch.promote_types(logits.dtype, torch.float32)), dim=-1)
+    cross_entropy = -log_probs.gather(-1, target_ids[real][:, None]).sum()
+    nats = (1.0 - smoothing) * cross_entropy - smoothing * log_probs.mean(dim=-1).sum()
+    return SummedLoss(nats, cross_entropy.detach(), len(log_probs))
 
 
-class _SmoothedCrossEntropy(torch.autograd.Function):
-    """The loss and its gradient at once, some rows at a time.
+def projected_loss(
+    hidden: Float[Tensor, "target d_model"],
+    weight: Float[Tensor, "vocab d_model"],
+    target_ids: Int[Tensor, " target"],
+    *,
+    smoothing: float,
+) -> SummedLoss:
+    """`label_smoothed_loss` of the logits `hidden · weightᵀ`, which never stand in memory whole.
 
-    Softmax minus target is the gradient, so what the loss computes is most of it; and the vocabulary is wide, so in
-    chunks the fp32 probabilities never stand in memory whole: only the logits and their gradient do, in their own type.
+    The vocabulary is wide, so the logits of a batch are the largest tensor of a training. Their gradient, softmax minus
+    target, is most of what the loss computes: so both products of the backward pass are done with the loss, for some
+    rows at a time, in the memory of these rows' logits. In autocast the products are of its type, the softmax of fp32.
+
+    Args:
+        target_ids: No padding.
+
+    Raises:
+        ValueError: `smoothing` is outside [0, 1).
     """
+    _check(smoothing)
+    nats, cross_entropy = _ProjectedCrossEntropy.apply(hidden, weight, target_ids, smoothing)  # type: ignore[no-untyped-call]
+    return SummedLoss(nats, cross_entropy, len(target_ids))
 
+
+class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, target_ids: Tensor, real: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-        dtype = torch.promote_types(logits.dtype, torch.float32)
-        num_rows, vocab_size = logits.shape
-        gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
-        nats, cross_entropy = logits.new_zeros((), dtype=dtype), logits.new_zeros((), dtype=dtype)
-        for first in range(0, num_rows, _chunk_rows(vocab_size)):
-            rows = slice(first, first + _chunk_rows(vocab_size))
-            weight, target = real[rows].to(dtype), target_ids[rows, None]
-            log_probs = F.log_softmax(logits[rows].to(dtype), dim=-1)
-            target_nats = -(log_probs.gather(-1, target)[:, 0] * weight).sum()
-            uniform_nats = -(log_probs.mean(dim=-1) * weight).sum()
-            cross_entropy += target_nats
-            nats += (1.0 - smoothing) * target_nats + smoothing * uniform_nats
-            if gradient is not None:
-                difference = log_probs.exp_().sub_(smoothing / vocab_size)
-                difference.scatter_add_(-1, target, torch.full_like(target, smoothing - 1.0, dtype=dtype))
-                gradient[rows] = difference.mul_(weight[:, None])
-        ctx.save_for_backward(gradient)
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, target_ids: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        device, exact = hidden.device.type, torch.promote_types(weight.dtype, torch.float32)
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        wants_gradient = any(ctx.needs_input_grad)
+        vocab_size = len(weight)
+        narrow = weight.detach().to(dtype)
+        gradient = torch.empty_like(hidden)
+        weight_gradient = torch.zeros_like(weight) if wants_gradient else weight
+        sums = torch.zeros(2, dtype=exact, device=hidden.device)
+        step = _rows(vocab_size, elements=2**23 if device == "cpu" else 2**27)
+        with torch.autocast(device, enabled=False):
+            for first in range(0, len(hidden), step):
+                rows = slice(first, first + step)
+                some = _padded(hidden[rows].detach().to(dtype))
+                logits = some @ narrow.t()
+                sums += _to_gradient_(logits, target_ids[rows], smoothing=smoothing, exact=exact)
+                if wants_gradient:
+                    gradient[rows] = (logits @ narrow)[: len(gradient[rows])]
+                    if dtype == weight.dtype:
+                        weight_gradient.addmm_(logits.t(), some)
+                    else:
+                        weight_gradient += logits.t() @ some
+        ctx.save_for_backward(gradient, weight_gradient)
+        cross_entropy, nats = (each.clone() for each in sums)
         ctx.mark_non_differentiable(cross_entropy)
         return nats, cross_entropy
 
     @staticmethod
-    def backward(ctx: Any, nats_gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return gradient * nats_gradient.to(gradient.dtype), None, None, None
+    def backward(ctx: Any, nats_gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        gradient, weight_gradient = ctx.saved_tensors
+        return gradient * nats_gradient, weight_gradient * nats_gradient, None, None
 
 
-def _chunk_rows(vocab_size: int) -> int:
-    """As many rows as make about 8 MB of fp32 probabilities."""
-    return max(1, 2_000_000 // vocab_size)
+def _to_gradient_(logits: Tensor, target_ids: Tensor, *, smoothing: float, exact: torch.dtype) -> Tensor:
+    """Put the gradient in place of the logits: (cross-entropy, nats), summed over the targets.
+
+    Rows without a target, after the others, have no gradient.
+    """
+    vocab_size, num_targets = logits.shape[1], len(target_ids)
+    sums = torch.zeros(2, dtype=exact, device=logits.device)
+    # On a CPU so few at once that they stay in its cache.
+    step = _rows(vocab_size, elements=2**19 if logits.device.type == "cpu" else 2**27)
+    for first in range(0, num_targets, step):
+        rows = slice(first, min(first + step, num_targets))
+        target = target_ids[rows, None]
+        log_probs = F.log_softmax(logits[rows].to(exact), dim=-1)
+        cross_entropy = -log_probs.gather(-1, target).sum()
+        nats = (1.0 - smoothing) * cross_entropy - smoothing / vocab_size * log_probs.sum()
+        sums += torch.stack([cross_entropy, nats])
+        difference = log_probs.exp_().sub_(smoothing / vocab_size)
+        difference.scatter_add_(-1, target, torch.full_like(target, smoothing - 1.0, dtype=exact))
+        logits[rows] = difference
+    logits[num_targets:] = 0.0
+    return sums
+
+
+def _check(smoothing: float) -> None:
+    if not 0.0 <= smoothing < 1.0:
+        raise ValueError(f"smoothing = {smoothing} must be at least 0 and less than 1")
+
+
+def _rows(vocab_size: int, *, elements: int) -> int:
+    """As many rows of logits as have about so many elements."""
+    return max(_ROUNDED_ROWS, elements // vocab_size // _ROUNDED_ROWS * _ROUNDED_ROWS)
+
+
+def _padded(hidden: Tensor) -> Tensor:
+    return F.pad(hidden, (0, 0, 0, -len(hidden) % _ROUNDED_ROWS))

@@ -1,19 +1,24 @@
 """What a training is made from, before its first step: corpora read, tokenizers made, pairs encoded and filtered."""
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import BinaryIO, NamedTuple
 
-import torch
-
-from translate.config import Config
+from translate.config import Config, TokenizerConfig
+from translate.config.section import MOST
+from translate.data.cache import DataCache, entry_name, text_digest
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import TrainingBatches
+from translate.data.streamed_batches import Batches, StreamedBatches
+from translate.data.streaming import TrainingStreams
 from translate.data.texts import JoinedText
-from translate.data.tokenizer import Tokenizers
+from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.tokenizer_training import prepare_tokenizers
 from translate.errors import InputError
+from translate.training.place import read_place
 
 _CHUNK_LINES = 10_000  # that are in memory at once
 
@@ -21,9 +26,10 @@ _CHUNK_LINES = 10_000  # that are in memory at once
 class Corpora(NamedTuple):
     """All that a config names."""
 
-    train: list[ParallelCorpus]
+    train: list[ParallelCorpus]  # of those that are streamed the first segment
     validation: ParallelCorpus | None
     test: dict[str, ParallelCorpus]
+    streams: TrainingStreams | None = None  # where `train` is from, if any of them is streamed
 
 
 def read_corpora(config: Config) -> Corpora:
@@ -34,45 +40,141 @@ def read_corpora(config: Config) -> Corpora:
     """
     if not config.data.train:
         raise InputError("data.train names no corpus: there is nothing to train on")
-    train = [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(config.data.train)]
+    streams = TrainingStreams(config.data) if config.data.is_streamed else None
     validation = config.data.validation
     return Corpora(
-        train,
+        [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(config.data.train)]
+        if streams is None
+        else streams.first.corpora,
         None if validation is None else read_corpus(validation, key="data.validation"),
         {name: read_corpus(corpus, key=f"data.test.{name}") for name, corpus in config.data.test.items()},
+        streams,
     )
 
 
-def make_tokenizers(config: Config, corpora: Sequence[ParallelCorpus], say: Callable[[str], None]) -> Tokenizers:
-    """The tokenizers that the config asks for, trained on the corpora or given ready."""
+def make_tokenizers(
+    config: Config,
+    corpora: Sequence[ParallelCorpus],
+    say: Callable[[str], None],
+    *,
+    cache: DataCache | None = None,
+) -> Tokenizers:
+    """The tokenizers that the config asks for, trained on the corpora or given ready.
+
+    Args:
+        cache: Where trained ones are read, or kept for the next time; None: they are not.
+    """
     started = time.perf_counter()
     sources = JoinedText(corpus.sources for corpus in corpora)
     targets = JoinedText(corpus.targets for corpus in corpora)
-    tokenizers = prepare_tokenizers(config.tokenizer, sources, targets)
+    if cache is None or config.tokenizer.source_model is not None:
+        tokenizers, origin = prepare_tokenizers(config.tokenizer, sources, targets), ""
+    else:
+        num_made = cache.num_made
+        tokenizers = _trained_tokenizers(config.tokenizer, sources, targets, cache)
+        origin = f", from {cache.folder}" if cache.num_made == num_made else ""
     sizes = f"joint vocabulary of {tokenizers.source.vocab_size}"
     if tokenizers.vocabulary == "separate":
         sizes = f"vocabularies of {tokenizers.source.vocab_size} and {tokenizers.target.vocab_size}"
-    say(f"tokenizer: {sizes}, in {time.perf_counter() - started:.1f} s")
+    if config.data.is_streamed and config.tokenizer.source_model is None:
+        origin = f", of the first segment of the streamed corpora{origin}"
+    say(f"tokenizer: {sizes}{origin}, in {time.perf_counter() - started:.1f} s")
     return tokenizers
 
 
+def _trained_tokenizers(
+    config: TokenizerConfig, sources: Sequence[str], targets: Sequence[str], cache: DataCache
+) -> Tokenizers:
+    """Those trained on the same text before, or now."""
+    settings = config.model_dump_json(exclude={"subword_sampling", "source_model", "target_model"})
+    digests = text_digest(sources), text_digest(targets)
+    sides = ["joint"] if config.vocabulary == "joint" else ["source", "target"]
+    names = [entry_name("model", side, settings, *digests) for side in sides]
+    models = [Tokenizer(file.content()) for name in names if (file := cache.find(name)) is not None]
+    if len(models) == len(names):
+        return Tokenizers(models[0], models[-1], config.vocabulary)
+    tokenizers = prepare_tokenizers(config, sources, targets)
+    for name, tokenizer in zip(names, tokenizers[:2], strict=False):  # a joint one is there twice
+        cache.make(name, partial(_write_model, tokenizer))
+    return tokenizers
+
+
+def _write_model(tokenizer: Tokenizer, file: BinaryIO) -> None:
+    file.write(tokenizer.model_bytes)
+
+
+def make_batches(
+    config: Config,
+    corpora: Corpora,
+    tokenizers: Tokenizers,
+    say: Callable[[str], None],
+    *,
+    cache: DataCache | None = None,
+    is_continued: bool = False,
+) -> Batches:
+    """The training corpora as batches; of streamed ones the first segment's are made, unless the run is continued.
+
+    All processes of a training must make those of streamed corpora at once.
+
+    Args:
+        cache: As for `encode_corpora`; streamed corpora are not kept.
+    """
+    if corpora.streams is None:
+        return encode_corpora(config, corpora.train, tokenizers, say, cache=cache)
+    batch_tokens = config.training.batch_tokens
+    batches = StreamedBatches(
+        corpora.streams,
+        tokenizers,
+        limits=config.data,
+        subword_sampling=config.tokenizer.subword_sampling,
+        batch_tokens=MOST if batch_tokens == "auto" else batch_tokens,
+        seed=config.training.seed,
+    )
+    if not is_continued:
+        batches.epoch(0)  # so that what cannot be used is known now
+    return batches
+
+
 def encode_corpora(
-    config: Config, corpora: Sequence[ParallelCorpus], tokenizers: Tokenizers, say: Callable[[str], None]
+    config: Config,
+    corpora: Sequence[ParallelCorpus],
+    tokenizers: Tokenizers,
+    say: Callable[[str], None],
+    *,
+    cache: DataCache | None = None,
 ) -> TrainingBatches:
-    """The corpora as batches; what is left out of them is said."""
+    """The corpora as batches; what is left out of them is said.
+
+    With `training.batch_tokens` = auto a batch has no limit until `settle_batch_size` gives it one.
+
+    Args:
+        cache: Where token ids are read, or kept for the next time; None: they are not.
+    """
+    started = time.perf_counter()
+    num_made = 0 if cache is None else cache.num_made
+    batch_tokens, threads = config.training.batch_tokens, config.training.threads
     batches = TrainingBatches(
         corpora,
         tokenizers,
         limits=config.data,
         subword_sampling=config.tokenizer.subword_sampling,
-        batch_tokens=config.training.batch_tokens,
+        batch_tokens=MOST if batch_tokens == "auto" else batch_tokens,
         seed=config.training.seed,
-        num_threads=torch.get_num_threads(),
+        num_threads=_num_processors() if threads is None else threads,
+        cache=cache,
     )
+    origin = f"from {cache.folder}" if cache is not None and cache.num_made == num_made else "made"
+    say(f"token ids: {origin}, in {time.perf_counter() - started:.1f} s")
     for report in batches.filter_reports:
         for line in report.lines():
             say(line)
     return batches
+
+
+def _num_processors() -> int:
+    """This process's share of those that it may use; torch may have fewer threads, one for each of several workers."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, allowed // read_place(os.environ).local_size)
 
 
 def refuse_long_validation(config: Config, validation: ParallelCorpus, tokenizers: Tokenizers) -> None:
@@ -87,9 +189,13 @@ def refuse_long_validation(config: Config, validation: ParallelCorpus, tokenizer
             )
 
 
-def fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers) -> str:
-    """A checksum of all that is trained on, in its order."""
+def fingerprint(
+    corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers, *, streams: TrainingStreams | None = None
+) -> str:
+    """A checksum of all that is trained on, in its order; of streams, of what they are called and `corpora`."""
     digest = hashlib.sha256(tokenizers.source.model_bytes + tokenizers.target.model_bytes)
+    if streams is not None:
+        digest.update(f"{streams.identity}\n".encode())
     for corpus in corpora:
         digest.update(f"{len(corpus.sources)} {corpus.weight}\n".encode())
         for lines in (corpus.sources, corpus.targets):

@@ -3,29 +3,38 @@
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from translate.errors import RunError
 from translate.training.metrics_log import MetricsMark
+from translate.training.precision import LossScale
 
 
 class StepResult(NamedTuple):
-    """What one optimizer step saw."""
+    """What one optimizer step saw.
 
-    nats: float  # the loss, summed over targets
-    cross_entropy: float  # nats without label smoothing, summed over targets
+    Tensors may still be on their way on a GPU: who reads one waits until the step is done there.
+    """
+
+    nats: float | Float[Tensor, ""]  # the loss, summed over targets
+    cross_entropy: float | Float[Tensor, ""]  # nats without label smoothing, summed over targets
     tokens: int  # targets that are not padding
-    gradient_norm: float  # before clipping
+    gradient_norm: float | Float[Tensor, ""]  # before clipping
 
     @property
     def loss(self) -> float:
-        """Nats a target token."""
-        return self.nats / self.tokens
+        """Nats a target token; reads the tensor."""
+        return float(self.nats) / self.tokens
 
 
 @dataclasses.dataclass
 class LogWindow:
-    """Sums over the steps since the last log entry."""
+    """Sums over the steps since the last log entry; `read` brings all up to date, and `add` alone only the counts."""
 
     steps: int = 0
     nats: float = 0.0
@@ -33,21 +42,40 @@ class LogWindow:
     tokens: int = 0
     gradient_norm: float = 0.0
 
+    def __post_init__(self) -> None:
+        self._unread: list[StepResult] = []
+
     def add(self, result: StepResult) -> None:
-        """One more step."""
+        """One more step; nothing is read."""
         self.steps += 1
-        self.nats += result.nats
-        self.cross_entropy += result.cross_entropy
         self.tokens += result.tokens
-        self.gradient_norm += result.gradient_norm
+        self._unread.append(result)
+
+    def read(self) -> None:
+        """Add what the steps saw: read from their device all at once, to the same sums as one by one."""
+        if self._unread:
+            nats, cross_entropy, _, gradient_norms = zip(*self._unread, strict=True)
+            self.nats = _add(self.nats, nats)
+            self.cross_entropy = _add(self.cross_entropy, cross_entropy)
+            self.gradient_norm = _add(self.gradient_norm, gradient_norms)
+            self._unread = []
 
     def means(self) -> dict[str, Any]:
         """Loss in nats a token, perplexity without label smoothing, and the gradient's norm a step."""
+        self.read()
         return {
             "loss": self.nats / self.tokens,
             "perplexity": math.exp(min(700.0, self.cross_entropy / self.tokens)),
             "gradient_norm": self.gradient_norm / self.steps,
         }
+
+
+def _add(total: float, values: Sequence[float | Tensor]) -> float:
+    # One after the other: `sum` rounds otherwise, and the sums would depend on when they were read.
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    for value in torch.stack(tensors).tolist() if len(tensors) == len(values) else values:
+        total += float(value)
+    return total
 
 
 @dataclasses.dataclass
@@ -67,7 +95,9 @@ class Progress:
     # Of metrics.jsonl when the checkpoint was written; those of version 0.1.0 do not say it.
     metrics_bytes: int | None = None
     metrics_sha256: str | None = None
+    loss_scale: LossScale = dataclasses.field(default_factory=LossScale)  # of fp16
     circumstances: dict[str, str] = dataclasses.field(default_factory=dict)  # see `circumstances.py`
+    stream: dict[str, Any] | None = None  # where this epoch begins in streamed corpora; see `StreamedBatches.position`
 
     @property
     def metrics(self) -> MetricsMark | None:
@@ -78,6 +108,7 @@ class Progress:
 
     def to_json(self) -> str:
         """What `from_json` reads."""
+        self.window.read()
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
@@ -89,6 +120,7 @@ class Progress:
         """
         try:
             values = json.loads(text)
-            return cls(**{**values, "window": LogWindow(**values["window"])})
+            scale = LossScale(**values.get("loss_scale", {}))  # older versions have none
+            return cls(**{**values, "window": LogWindow(**values["window"]), "loss_scale": scale})
         except (ValueError, TypeError, KeyError) as error:
             raise RunError(f"the checkpoint's progress is unreadable: {error}") from error

@@ -1,5 +1,6 @@
 """A training tried out on a throw-away model: does its longest batch fit, how fast is it, how long will it take?"""
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -17,11 +18,10 @@ from translate.decoding import Translator
 from translate.errors import RunError
 from translate.model import Transformer
 from translate.model.device import choose_device, choose_precision
-from translate.run import build_model
-from translate.training.optimizer import build_optimizer
+from translate.training.assembly import assembled
 from translate.training.rehearsal_memory import MemoryWatch
 from translate.training.schedule import learning_rate
-from translate.training.step import train_step
+from translate.training.steady_memory import prepare_memory
 
 _MAX_TIMED_STEPS = 30
 _FEW_LINES, _SOME_LINES = 16, 200  # of validation
@@ -72,27 +72,25 @@ def rehearse(
         InputError: This machine lacks the device.
         RunError: The training would fail: memory is short, or the loss is not finite.
     """
+    prepare_memory()
     settings = config.training
     device = choose_device(settings.device)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     precision = choose_precision(settings.precision, device)
     memory = MemoryWatch(device)
-    torch.manual_seed(settings.seed)
-    model = build_model(config, tokenizers, device=device).train()
-    optimizer = build_optimizer(model, settings)
-    num_steps = 0
+    numbers = itertools.count(1)
 
     def step(group: Sequence[Batch]) -> int:
-        nonlocal num_steps
-        num_steps += 1
-        rate = learning_rate(num_steps, settings, d_model=config.model.d_model)
-        is_bf16 = precision == "bf16"
-        return train_step(model, optimizer, group, settings=settings, rate=rate, is_bf16=is_bf16).tokens
+        number = next(numbers)
+        result = stepper.step(group, number=number, rate=learning_rate(number, settings, d_model=config.model.d_model))
+        stepper.settle()
+        return result.tokens
 
-    step([epoch[0]])  # so that the optimizer has its state
-    largest, peak_bytes = _try_longest(epoch, step, memory)
-    num_timed, tokens, seconds = _time_steps(epoch, step, config=config, max_seconds=max_seconds)
+    with assembled(config, tokenizers, device=device) as (model, _, stepper, description):
+        step([epoch[0]])  # so that the optimizer has its state
+        largest, peak_bytes = _try_longest(epoch, step, memory)
+        num_timed, tokens, seconds = _time_steps(epoch, step, config=config, max_seconds=max_seconds)
     speed = tokens / seconds
     return Rehearsal(
         device=str(device),

@@ -25,8 +25,7 @@ class MemoryWatch:
         if device.type == "cuda":
             self._before = torch.cuda.memory_allocated(device)
         else:
-            gc.collect()
-            give_back_free_memory()  # else it would be used again, and not be seen
+            _give_back()
             self._before = _resident_bytes() or 0
         self.restart()
 
@@ -35,6 +34,7 @@ class MemoryWatch:
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
             return
+        _give_back()
         self._is_reset = False
         try:
             _CLEAR.write_text(_CLEAR_PEAK)
@@ -53,6 +53,12 @@ class MemoryWatch:
         if peak is None or self._before == 0 or not (self._is_reset or peak > (self._highest_before or 0)):
             return None
         return max(0, peak - self._before)
+
+
+def _give_back() -> None:
+    """What is free, else it would be used again and not be seen."""
+    gc.collect()
+    give_back_free_memory()
 
 
 def _resident_bytes() -> int | None:

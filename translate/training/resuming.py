@@ -3,16 +3,19 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 from translate.config import Config, read_resolved_config
 from translate.errors import InputError
 from translate.run import RunDirectory, open_run
+from translate.training.circumstances import circumstances
 
 # A continued run may end later, or say more or less of itself; anything else would make it another training.
 _MAY_CHANGE = {
     f"training.{name}"
     for name in (
         *("max_steps", "max_epochs", "validate_every", "save_every", "log_every", "patience"),
-        *("threads", "device", "sample_translations", "tensorboard"),
+        *("threads", "device", "parallel", "sample_translations", "tensorboard"),
     )
 } | {"tokenizer.max_training_lines"}  # the tokenizer is there
 # What the training corpora hold is compared by checksum; where they lie may change.
@@ -56,6 +59,15 @@ def check_settings(config: Config, directory: Path, say: Callable[[str], None]) 
         raise InputError(f"{directory} was begun with other settings, so it cannot go on with: {'; '.join(different)}")
     if settings.schedule in {"linear", "cosine"} and settings.max_steps != before.training.max_steps:
         say(f"training.max_steps is now {settings.max_steps}, and the {settings.schedule} schedule ends there")
+
+
+def comparable(config: Config, device: torch.device) -> dict[str, str]:
+    """What must be the same in all processes of a training, by its name; where a machine keeps its files need not."""
+    flat = _flatten(config.model_dump(mode="json"))
+    facts = {key: str(value) for key, value in flat.items() if not key.startswith((*_PLACES, "training.threads"))}
+    facts |= circumstances(config.training, device) | {"device": device.type}
+    facts.pop("CPU threads", None)
+    return facts
 
 
 def _flatten(value: object, prefix: str = "") -> dict[str, object]:

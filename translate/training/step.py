@@ -1,75 +1,147 @@
 """One optimizer step: forward, backward, update. The training loop repeats it; `translate check` tries it."""
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from translate.config import TrainingConfig
 from translate.data.batching import Batch
-from translate.data.tokenizer import PAD_ID
 from translate.errors import RunError
 from translate.model import Transformer
 from translate.model.out_of_memory import out_of_memory_told
-from translate.training.loss import SummedLoss, label_smoothed_loss
+from translate.training.gradients import OwnGradients
+from translate.training.loss import SummedLoss, projected_loss
+from translate.training.parallel import Engine, is_sharded, whole
+from translate.training.pieces import Piece, cut_pieces
+from translate.training.precision import Arithmetic, LossScale
 from translate.training.progress import StepResult
+from translate.training.reading import Reading
+from translate.training.staging import BatchLayout, stage
 
 
-def train_step(
-    model: Transformer,
-    optimizer: torch.optim.Optimizer,
-    group: Sequence[Batch],
-    *,
-    settings: TrainingConfig,
-    rate: float,
-    is_bf16: bool,
-) -> StepResult:
-    """One optimizer step on the summed gradients of some batches, divided by their target tokens.
+class Stepper:
+    """Makes optimizer steps on groups of batches.
 
     Args:
-        model: In training mode.
-        rate: The learning rate of this step.
-
-    Raises:
-        OutOfMemory: The device's memory is not enough for a batch.
-        RunError: The loss or the gradient is not finite; the weights are as they were.
+        model: On its device, in training mode.
+        gradients: Computes those of the same model.
     """
-    tokens = sum(batch.num_target_tokens for batch in group)
-    nats, cross_entropy = 0.0, 0.0
-    for batch in group:
-        with out_of_memory_told(f"a batch of {describe_shapes([batch])}", mend=_less_memory(settings)):
-            loss = batch_loss(model, batch.to(model.device), smoothing=settings.label_smoothing, is_bf16=is_bf16)
-            (loss.nats / tokens).backward()
-            nats, cross_entropy = nats + float(loss.nats.detach()), cross_entropy + float(loss.cross_entropy)
-    limit = math.inf if settings.max_gradient_norm is None else settings.max_gradient_norm
-    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
-    if not math.isfinite(nats) or not math.isfinite(norm):
-        raise RunError(
-            f"the loss is {nats / tokens} and the gradient's norm {norm}, on {describe_shapes(group)}."
-            f" Lower training.learning_rate (the rate was {rate:.2g}), raise training.warmup_steps"
-            f" (now {settings.warmup_steps}), set training.max_gradient_norm=1.0 or training.precision=fp32,"
-            " and train anew."
-        )
-    for parameters in optimizer.param_groups:
-        parameters["lr"] = rate
-    with out_of_memory_told("the optimizer's state", mend="Make the model smaller: model.d_model, model.d_ff, layers."):
-        optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return StepResult(nats, cross_entropy, tokens, norm)
+
+    def __init__(
+        self,
+        model: Transformer,
+        optimizer: torch.optim.Optimizer,
+        settings: TrainingConfig,
+        *,
+        arithmetic: Arithmetic,
+        gradients: OwnGradients | Engine,
+    ) -> None:
+        self._parameters = list(model.parameters())
+        self._optimizer = optimizer
+        self._settings = settings
+        self._arithmetic = arithmetic
+        self._gradients = gradients
+        self.loss_scale = LossScale()
+        """For fp16; where it stands is a part of the training's state."""
+        self._unseen: Callable[[], None] | None = None
+
+    def step(self, group: Sequence[Batch], *, number: int, rate: float) -> StepResult:
+        """One step on the summed gradients of some batches, divided by their target tokens.
+
+        Args:
+            group: On the CPU.
+            number: Of the step, from 1: with the seed it decides what is dropped.
+            rate: The learning rate of this step.
+
+        Raises:
+            OutOfMemory: The device's memory is not enough for a batch.
+            RunError: The loss or the gradient is not finite; the weights are as they were.
+        """
+        settings = self._settings
+        tokens = sum(batch.num_target_tokens for batch in group)
+        pieces = cut_pieces(group, pieces=self._gradients.num_pieces, seed=settings.seed, step=number)
+        with self._arithmetic.in_step():
+            with out_of_memory_told(f"a step with {describe_shapes(group)}", mend=_less_memory(settings)):
+                result = self._set_gradients(pieces, tokens)
+            self._refuse_not_finite(result, group, rate)
+            for parameters in self._optimizer.param_groups:
+                parameters["lr"] = rate
+            with out_of_memory_told("the optimizer's state", mend="Make the model smaller: d_model, d_ff, layers."):
+                self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+        return result
+
+    def settle(self) -> None:
+        """Look at the last step, where that was put off so as not to wait for a GPU.
+
+        Raises:
+            RunError: Its loss or gradient was not finite, and the weights are as they were before it.
+        """
+        if self._unseen is not None:
+            check, self._unseen = self._unseen, None
+            check()
+
+    def _set_gradients(self, pieces: Sequence[Piece], tokens: int) -> StepResult:
+        """In fp16 with the largest scale that does not overflow."""
+        if self._arithmetic.precision != "fp16":
+            sums = self._gradients.backward(pieces, factor=1.0 / tokens)
+            return StepResult(sums.nats, sums.cross_entropy, tokens, self._clip())
+        while True:
+            sums = self._gradients.backward(pieces, factor=self.loss_scale.scale / tokens)
+            self.loss_scale.unscale_(parameter.grad for parameter in self._parameters if parameter.grad is not None)
+            norm = self._clip()
+            if math.isfinite(norm) or not self.loss_scale.shrink():
+                break
+        self.loss_scale.keep()
+        return StepResult(sums.nats, sums.cross_entropy, tokens, norm)
+
+    def _clip(self) -> Tensor:
+        """The gradient's norm, before it is held to the largest that the settings allow."""
+        limit = math.inf if self._settings.max_gradient_norm is None else self._settings.max_gradient_norm
+        return whole(torch.nn.utils.clip_grad_norm_(self._parameters, limit))
+
+    def _refuse_not_finite(self, result: StepResult, group: Sequence[Batch], rate: float) -> None:
+        """Now; or on a GPU, which one would have to wait for, with the next step: then it leaves out the update."""
+        norm = torch.as_tensor(result.gradient_norm)
+        reading = Reading(torch.stack([torch.as_tensor(result.nats).float(), norm.float()]))
+        shapes = describe_shapes(group)
+        check = functools.partial(_refuse_not_finite, reading, result.tokens, self._settings, rate, shapes=shapes)
+        if not norm.is_cuda or any(map(is_sharded, self._parameters)):
+            check()
+            return
+        self.settle()
+        self._unseen = check
+        self._optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]  # a fused one heeds it
 
 
-def batch_loss(model: Transformer, batch: Batch, *, smoothing: float, is_bf16: bool) -> SummedLoss:
+def batch_loss(
+    model: Transformer, batch: Batch, *, smoothing: float, arithmetic: Arithmetic, layout: BatchLayout
+) -> SummedLoss:
     """The loss of a batch; the output layer sees the real target positions alone.
 
     Args:
-        batch: On the model's device.
+        batch: On the CPU.
         smoothing: Of the labels; see `label_smoothed_loss`.
     """
-    with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=is_bf16):
-        hidden = model.decoder(batch.target_input_ids, model.encoder(batch.source_ids))
-        real = batch.target_output_ids != PAD_ID
-        logits = model.output(hidden[real])
-    return label_smoothed_loss(logits, batch.target_output_ids[real], smoothing=smoothing, pad_id=PAD_ID)
+    staged = stage(batch, arithmetic.device, layout=layout)
+    with arithmetic.autocast():
+        hidden = staged.decode(model)
+        return projected_loss(hidden, model.output.weight, staged.target_ids, smoothing=smoothing)
+
+
+def _refuse_not_finite(reading: Reading, tokens: int, settings: TrainingConfig, rate: float, *, shapes: str) -> None:
+    nats, norm = reading.wait()
+    if math.isfinite(nats) and math.isfinite(norm):
+        return
+    raise RunError(
+        f"the loss is {nats / tokens} and the gradient's norm {norm}, on {shapes}."
+        f" Lower training.learning_rate (the rate was {rate:.2g}), raise training.warmup_steps"
+        f" (now {settings.warmup_steps}), set training.max_gradient_norm=1.0 or training.precision=fp32,"
+        " and train anew."
+    )
 
 
 def _less_memory(settings: TrainingConfig) -> str:

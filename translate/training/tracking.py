@@ -1,6 +1,8 @@
 """What people see of a training: a bar on a terminal, plain lines elsewhere, `metrics.jsonl`, TensorBoard if asked."""
 
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -8,6 +10,9 @@ from tqdm import tqdm
 
 from translate.errors import InputError
 from translate.training.metrics_log import MetricsLog, MetricsMark, Record
+
+_SECONDS_BETWEEN_LOOKS = 1.0  # to read a loss, a GPU must be waited for
+_BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"  # the time left is in what is told, and ours
 
 
 class Tracker:
@@ -41,7 +46,9 @@ class Tracker:
             file=stream,
             disable=not self._is_terminal,
             dynamic_ncols=True,
+            bar_format=_BAR,
         )
+        self._looked_at = 0.0
         self._writer = None
         if tensorboard is not None:
             try:
@@ -59,11 +66,20 @@ class Tracker:
         else:
             print(text, file=self._stream, flush=True)
 
-    def advance(self, *, loss: float, tokens_per_second: float) -> None:
-        """One more step is done; the bar shows its loss, the speed since the last log entry, and the time left."""
-        if self._is_terminal:
-            self._bar.set_postfix_str(f"loss {loss:.3f}, {tokens_per_second:.0f} target tokens/s", refresh=False)
-            self._bar.update()
+    def advance(self, tell: Callable[[], str], *, num_steps: int) -> None:
+        """One more step is done.
+
+        Args:
+            tell: What the bar shows beside it; asked for about once a second, and never without a terminal.
+            num_steps: As far as is known, of the whole training.
+        """
+        if not self._is_terminal:
+            return
+        self._bar.total = num_steps
+        if time.perf_counter() - self._looked_at >= _SECONDS_BETWEEN_LOOKS:
+            self._bar.set_postfix_str(tell(), refresh=False)
+            self._looked_at = time.perf_counter()
+        self._bar.update()
 
     def record(self, record: Record, *, summary: str) -> None:
         """Keep a record, and show its summary.
@@ -95,3 +111,26 @@ class Tracker:
         self._metrics.close()
         if self._writer is not None:
             self._writer.close()
+
+
+class SilentTracker(Tracker):
+    """That of a process which leaves it to another to write and to speak."""
+
+    def __init__(self) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+    def advance(self, tell: Callable[[], str], *, num_steps: int) -> None:
+        """Nothing."""
+
+    def record(self, record: Record, *, summary: str) -> None:
+        """Nothing."""
+
+    def sync(self) -> MetricsMark:
+        """A mark of no file."""
+        return MetricsMark(0, "")
+
+    def close(self) -> None:
+        """Nothing."""

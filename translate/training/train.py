@@ -1,44 +1,54 @@
 """From a config to a trained run directory: everything that `translate train` does, in order."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
-from translate.config import Config
+from translate.config import Config, TrainingConfig
 from translate.config.advice import Finding
+from translate.data.cache import DataCache
+from translate.data.streamed_batches import StreamedBatches
 from translate.data.tokenizer import load_tokenizers
 from translate.errors import InputError
-from translate.model.device import choose_device
-from translate.run import RunDirectory, build_model, create_run, lock_run, refuse_existing_run, write_config
+from translate.run import RunDirectory, create_run, lock_run, refuse_existing_run, write_config
+from translate.training.assembly import assembled
 from translate.training.average import AveragedWeights
+from translate.training.batch_size import settle_as_begun, settle_batch_size, settle_steps
 from translate.training.check import cheap_findings
 from translate.training.checkpoints import Restored, restore_last
 from translate.training.circumstances import circumstances, describe_changes
+from translate.training.distributed import World, joined
 from translate.training.loop import Trainer
 from translate.training.metrics_log import MetricsLog
-from translate.training.optimizer import build_optimizer
+from translate.training.place import choose_own_device, settle_threads
 from translate.training.preparation import (
-    encode_corpora,
     fingerprint,
+    make_batches,
     make_tokenizers,
     read_corpora,
     refuse_long_validation,
 )
+from translate.training.profiling import StepProfile
 from translate.training.progress import Progress
-from translate.training.resuming import check_settings, is_begun
-from translate.training.steady_memory import limit_kernels
-from translate.training.tracking import Tracker
+from translate.training.resuming import check_settings, comparable, is_begun
+from translate.training.signals import StoppedBySignal
+from translate.training.steady_memory import prepare_memory
+from translate.training.tracking import SilentTracker, Tracker
 
 Say = Callable[[str], None]
 
 
-def train(config: Config, directory: Path, *, resume: bool, command: list[str], say: Say = print) -> Progress:
+def train(
+    config: Config, directory: Path, *, resume: bool, command: list[str], profile: bool = False, say: Say = print
+) -> Progress:
     """Train as the config says, into a run directory.
 
     Args:
         resume: Go on with the run in that directory; if none has been begun there, begin one.
         command: What the user typed, to be kept in the run.
+        profile: Also write where the time of some steps goes, to the run's `profile`.
         say: Receives what is worth telling before the first step.
 
     Returns:
@@ -49,59 +59,119 @@ def train(config: Config, directory: Path, *, resume: bool, command: list[str], 
             process trains there.
         RunError: Something failed on the way; checkpoints written so far are intact.
         StoppedBySignal: SIGINT or SIGTERM came, and the training is saved. A `KeyboardInterrupt`.
+        SystemExit: In a process that is not the first of several: the first one raises what it is.
     """
+    prepare_memory()
+    with joined() as world, contextlib.ExitStack() as held:
+        say = say if world.is_first else _say_nothing
+        try:
+            device = world.each(lambda: choose_own_device(config.training.device, world.place))
+            settle_threads(config.training.threads, world.place)
+            world.refuse_differences(comparable(config, device))
+
+            def claim() -> tuple[TrainingConfig, bool]:
+                return _claim(config, directory, resume=resume, held=held, say=say)
+
+            settings, is_continued = world.first(claim)
+            return _train(
+                config.model_copy(update={"training": settings}),
+                RunDirectory(directory),
+                device,
+                world,
+                is_continued=is_continued,
+                command=command,
+                wants_profile=profile,
+                say=say,
+                held=held,
+            )
+        except KeyboardInterrupt as stop:
+            if world.is_first:
+                raise
+            world.leave(stop.exit_code if isinstance(stop, StoppedBySignal) else 130)
+
+
+def _claim(
+    config: Config, directory: Path, *, resume: bool, held: contextlib.ExitStack, say: Say
+) -> tuple[TrainingConfig, bool]:
+    """The run's settings, and whether it is continued; from now on no other training may touch it."""
     if not (resume and directory.is_dir()):
         refuse_existing_run(directory)
-    limit_kernels()
-    device = choose_device(config.training.device)
-    if config.training.threads is not None:
-        torch.set_num_threads(config.training.threads)
-    with lock_run(directory):
-        is_continued = is_begun(directory) and resume
-        if is_continued:
-            check_settings(config, directory, say)
-        elif resume:
-            say(f"{directory} holds no run to go on with: beginning one")
-        return _train(config, RunDirectory(directory), device, is_continued=is_continued, command=command, say=say)
+    held.enter_context(lock_run(directory))
+    is_continued = is_begun(directory) and resume
+    config = settle_steps(config)
+    if is_continued:
+        config = settle_as_begun(config, directory)
+        check_settings(config, directory, say)
+    elif resume:
+        say(f"{directory} holds no run to go on with: beginning one")
+    return config.training, is_continued
 
 
 def _train(
-    config: Config, run: RunDirectory, device: torch.device, *, is_continued: bool, command: list[str], say: Say
+    config: Config,
+    run: RunDirectory,
+    device: torch.device,
+    world: World,
+    *,
+    is_continued: bool,
+    command: list[str],
+    wants_profile: bool,
+    say: Say,
+    held: contextlib.ExitStack,
 ) -> Progress:
-    settings = config.training
-    corpora = read_corpora(config)
-    tokenizers = load_tokenizers(run.tokenizer) if is_continued else make_tokenizers(config, corpora.train, say)
-    batches = encode_corpora(config, corpora.train, tokenizers, say)
-    if corpora.validation is not None:
-        refuse_long_validation(config, corpora.validation, tokenizers)
-    if not is_continued:
-        create_run(run.path, config=config, tokenizers=tokenizers, command=command)
-
-    torch.manual_seed(settings.seed)
-    model = build_model(config, tokenizers, device=device).train()
-    optimizer = build_optimizer(model, settings)
-    average = AveragedWeights(model, decay=settings.ema_decay) if settings.ema_decay is not None else None
-    progress = Progress(fingerprint(corpora.train, tokenizers), circumstances=circumstances(settings, device))
-    if is_continued:
-        progress = _go_on(run, restore_last(run, model, optimizer, average), now=progress, say=say)
-        write_config(run, config)
-    arithmetic = progress.circumstances["precision"]
-    threads = torch.get_num_threads()
-    say(
-        f"model: {model.num_parameters:,} parameters; {device}, {arithmetic}, {threads} CPU thread{'s' * (threads > 1)}"
+    corpora = world.each(lambda: read_corpora(config))
+    cache = DataCache(say)
+    tokenizers = world.first(
+        lambda: (
+            load_tokenizers(run.tokenizer) if is_continued else make_tokenizers(config, corpora.train, say, cache=cache)
+        )
     )
+    together = world.in_turn if corpora.streams is None else world.each
+    batches = together(lambda: make_batches(config, corpora, tokenizers, say, cache=cache, is_continued=is_continued))
+    config, batches = settle_batch_size(config, batches, tokenizers=tokenizers, device=device, say=say, world=world)
+    settings = config.training
 
-    if not is_continued:
+    def begin() -> None:
+        if corpora.validation is not None:
+            refuse_long_validation(config, corpora.validation, tokenizers)
+        if not is_continued:
+            create_run(run.path, config=config, tokenizers=tokenizers, command=command)
+
+    world.first(begin)
+    model, optimizer, stepper, description = held.enter_context(
+        assembled(config, tokenizers, device=device, world=world)
+    )
+    average = AveragedWeights(model, decay=settings.ema_decay) if settings.ema_decay is not None else None
+    now = Progress(
+        fingerprint(corpora.train, tokenizers, streams=corpora.streams),
+        circumstances=circumstances(settings, device, num_processes=world.size),
+    )
+    world.refuse_differences({"data.train (its checksum)": now.data_fingerprint})
+    progress = now
+    if is_continued:
+        restored = restore_last(run, model, optimizer, average, world=world)
+        progress = world.each(lambda: _go_on(run, restored, now=now, say=say))
+        world.first(lambda: write_config(run, config))
+        if isinstance(batches, StreamedBatches):
+            batches.go_on_from(progress.epoch, progress.stream, say=say)
+    say(f"model: {description}")
+
+    if not is_continued and world.is_first:
         _say_findings(
             cheap_findings(config, corpora, batches, tokenizers, num_parameters=model.num_parameters), say=say
         )
 
-    tracker = Tracker(
-        MetricsLog(run.metrics, first_step=progress.step, mark=progress.metrics, say=say),
-        first_step=progress.step,
-        max_steps=settings.max_steps,
-        tensorboard=run.path / "tensorboard" if settings.tensorboard else None,
-    )
+    def track() -> Tracker:
+        if not world.is_first:
+            return SilentTracker()
+        return Tracker(
+            MetricsLog(run.metrics, first_step=progress.step, mark=progress.metrics, say=say),
+            first_step=progress.step,
+            max_steps=settings.max_steps,
+            tensorboard=run.path / "tensorboard" if settings.tensorboard else None,
+        )
+
+    tracker = world.each(track)
     try:
         Trainer(
             config,
@@ -114,10 +184,19 @@ def _train(
             validation=corpora.validation,
             progress=progress,
             tracker=tracker,
+            profile=StepProfile(run.path / "profile", device=device, say=tracker.say)
+            if wants_profile and world.is_first
+            else None,
+            world=world,
+            stepper=stepper,
         ).train()
     finally:
         tracker.close()
     return progress
+
+
+def _say_nothing(text: str) -> None:
+    """What all processes but the first say."""
 
 
 def _go_on(run: RunDirectory, restored: Restored | None, *, now: Progress, say: Say) -> Progress:

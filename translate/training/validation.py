@@ -1,16 +1,28 @@
 """Validation: the loss by forced decoding, and the scores by the very code of `translate eval`."""
 
+import contextlib
 import math
 import time
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
+
+from torch import Tensor
 
 from translate.config import Config
 from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import Tokenizers
-from translate.decoding import Translator
+from translate.decoding import Translation, Translator
 from translate.evaluation import Evaluation, evaluate
 from translate.model import Transformer
 from translate.model.out_of_memory import out_of_memory_told
+from translate.run import build_model, set_parameters
+from translate.training.average import AveragedWeights
+from translate.training.compilation import uncompiled
+from translate.training.distributed import ALONE, World
+from translate.training.parallel import is_sharded, whole
+from translate.training.signals import Abandoned
+
+T = TypeVar("T")
 
 
 class Validation(NamedTuple):
@@ -26,25 +38,90 @@ class Validation(NamedTuple):
         return math.exp(self.loss) if self.loss < 700.0 else math.inf
 
 
-def validate(model: Transformer, tokenizers: Tokenizers, corpus: ParallelCorpus, config: Config) -> Validation:
+def validate(
+    model: Transformer, tokenizers: Tokenizers, corpus: ParallelCorpus, config: Config, *, world: World = ALONE
+) -> Validation:
     """The model's loss, translations and scores on the validation corpus; afterwards it is in training mode.
 
+    Args:
+        world: Each of its processes takes every n-th line, and has what came of all of them.
+
     Raises:
+        Abandoned: In some process; then in all.
         OutOfMemory: The device's memory is not enough for the search.
     """
     started = time.perf_counter()
     settings = config.decoding_settings()
+    mine = range(world.rank, len(corpus.sources), world.size)
+    sources = [corpus.sources[line] for line in mine] if world.size > 1 else corpus.sources
+    targets = [corpus.targets[line] for line in mine] if world.size > 1 else corpus.targets
+
+    def score() -> list[tuple[float, int]]:
+        """Nats and target tokens of each line."""
+        scores = translator.score(sources, [tokenizers.target.encode(line) for line in targets])
+        return [(score.log_prob, len(score.token_log_probs)) for score in scores]
+
+    def from_all(translations: Iterable[Translation]) -> Iterable[Translation]:
+        return _of_all_lines(lambda: list(translations), world)
+
     model.eval()
     try:
-        with out_of_memory_told(
-            "the validation",
-            mend=f"Lower decoding.batch_tokens (now {settings.batch_tokens}) or decoding.beam_size (now"
-            f" {settings.beam_size}), and go on with --resume.",
+        with (
+            uncompiled(),
+            out_of_memory_told(
+                "the validation",
+                mend=f"Lower decoding.batch_tokens (now {settings.batch_tokens}) or decoding.beam_size (now"
+                f" {settings.beam_size}), and go on with --resume.",
+            ),
         ):
             translator = Translator(model, tokenizers, settings)
-            scores = translator.score(corpus.sources, [tokenizers.target.encode(line) for line in corpus.targets])
-            loss = -sum(score.log_prob for score in scores) / sum(len(score.token_log_probs) for score in scores)
-            evaluation = evaluate(translator, corpus.sources, corpus.targets, config.evaluation, effort="quick")
+            scores = _of_all_lines(score, world)
+            loss = -sum(log_prob for log_prob, _ in scores) / sum(tokens for _, tokens in scores)
+            evaluation = evaluate(
+                translator, sources, corpus.targets, config.evaluation, effort="quick", watch=from_all
+            )
     finally:
         model.train()
     return Validation(loss, evaluation, time.perf_counter() - started)
+
+
+@contextlib.contextmanager
+def computing_with(
+    weights: Mapping[str, Tensor],
+    model: Transformer,
+    average: AveragedWeights | None,
+    config: Config,
+    tokenizers: Tokenizers,
+) -> Iterator[Transformer]:
+    """A model with the weights to validate, whole on this process.
+
+    Args:
+        weights: The model's own, or the average's.
+        model: That is trained; where its weights are sharded, another one is made for the time of the context.
+    """
+    if any(map(is_sharded, weights.values())):
+        complete = build_model(config, tokenizers, device=model.device)
+        set_parameters(complete, {name: whole(weight) for name, weight in weights.items()}, name="the model")
+        yield complete
+    elif average is not None:
+        with average.lent_to(model):
+            yield model
+    else:
+        yield model
+
+
+def _of_all_lines(work: Callable[[], list[T]], world: World) -> list[T]:
+    """The results for all lines in their order, on each process, from those for every n-th line of each."""
+
+    def unless_abandoned() -> list[T] | None:
+        try:
+            return work()
+        except Abandoned:
+            return None
+
+    if world.size == 1:
+        return work()
+    shares = [share for share in world.gather(world.each(unless_abandoned)) if share is not None]
+    if len(shares) < world.size:
+        raise Abandoned
+    return [shares[line % world.size][line // world.size] for line in range(sum(map(len, shares)))]

@@ -1,0 +1,158 @@
+"""`translate decode` by several processes under torchrun, and by one with --resume: the bytes of one in one go."""
+
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+Translate = Callable[..., Result]
+
+FORMS = {
+    "text": [],
+    "n_best": ["--n-best", "2", "--alignments", "links"],
+    "jsonl": ["--format", "jsonl", "--n-best", "2"],
+    "sampled": ["--format", "jsonl", "--search", "sample", "--alignments", "links"],
+    "wishes": ["--prefix", "prefix", "--require", "require", "--format", "jsonl"],
+}
+
+
+@pytest.fixture
+def folder(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the commands run; there are 70 lines in it, some of them empty, and what is wished of each."""
+    monkeypatch.chdir(tmp_path)
+    lines = (learnt.parent / "new.de").read_text(encoding="utf-8").splitlines()
+    Path("in.de").write_text("".join(f"{line}\n" for line in [*lines, "", "Hund " * 12] * 5), encoding="utf-8")
+    Path("short.de").write_text("".join(f"{line}\n" for line in [*lines, ""]), encoding="utf-8")
+    Path("prefix").write_text("".join(f"{'the' if number % 3 else ''}\n" for number in range(13)), encoding="utf-8")
+    Path("require").write_text("".join(f"{'' if number % 4 else 'green'}\n" for number in range(13)), encoding="utf-8")
+    return tmp_path
+
+
+def torchrun(num_processes: int, *arguments: Any, **settings: Any) -> "subprocess.Popen[str]":
+    """The real one; its standard error is read with `communicate`."""
+    package = Path(sys.modules["translate"].__file__ or "").parents[1]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(package)}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_processes), "-m", "translate"]
+    return subprocess.Popen(
+        [*command, *map(str, arguments)], stderr=subprocess.PIPE, text=True, env=environment, **settings
+    )
+
+
+def summary(text: str) -> str:
+    """What is counted, without the time that it took."""
+    (line,) = re.findall(r"^\d+ lines, .* in [\d.]+ s", text, flags=re.MULTILINE)
+    return str(re.sub(r" in [\d.]+ s$", "", line))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_in_parts_the_bytes_are_the_same(translate: Translate, learnt: Path, folder: Path, form: str) -> None:
+    arguments = ["decode", learnt, "short.de", *FORMS[form], "--look-ahead-lines", "5", "--workers", "1"]
+    plain = translate(*arguments, "-o", "plain.en")
+    links = Path("links").read_bytes() if "links" in arguments else b""
+    in_parts = translate(*arguments, "-o", "out.en", "--resume")
+    assert plain.exit_code == in_parts.exit_code == 0, in_parts.stderr
+    assert Path("out.en").read_bytes() == Path("plain.en").read_bytes() != b""
+    assert "links" not in arguments or Path("links").read_bytes() == links != b""
+    assert summary(in_parts.stderr) == summary(plain.stderr) and "before" not in in_parts.stderr
+    assert not [path for path in folder.iterdir() if ".part" in path.name]
+
+
+def test_an_empty_file(translate: Translate, learnt: Path, folder: Path) -> None:
+    Path("empty").write_bytes(b"")
+    result = translate("decode", learnt, "empty", "-o", "out.en", "--resume")
+    assert (result.exit_code, Path("out.en").read_bytes()) == (0, b"") and "0 lines" in result.stderr
+
+
+@pytest.mark.timeout(300)  # other tests may keep the cores busy
+def test_a_killed_process_and_a_second_start(translate: Translate, learnt: Path, folder: Path) -> None:
+    """What was finished is not done again, by another number of processes either; the output is the same."""
+    arguments = ["decode", learnt, "in.de", "--look-ahead-lines", "5", "--workers", "1", "--format", "jsonl"]
+    plain = translate(*arguments, "-o", "plain.en")
+    parts = folder / "out.en.parts"
+
+    def finished() -> list[Path]:
+        return sorted(parts.glob("*/*.part"))
+
+    job = torchrun(2, *arguments, "-o", "out.en")
+    while len(finished()) < 4:
+        assert job.poll() is None, job.communicate()
+        time.sleep(0.005)
+    first_process = int((parts / "lock").read_text().split()[1])
+    os.kill(first_process, signal.SIGKILL)
+    job.communicate(timeout=200)
+    assert job.returncode != 0 and not (folder / "out.en").exists()
+    num_finished = len(finished())
+    assert 4 <= num_finished < 14  # blocks of five lines
+
+    again = translate(*arguments, "-o", "out.en", "--resume")
+    assert again.exit_code == 0, again.stderr
+    assert (folder / "out.en").read_bytes() == (folder / "plain.en").read_bytes()
+    assert summary(again.stderr) == summary(plain.stderr) and not parts.exists()
+    assert f"; {5 * num_finished} of the lines were finished before\n" in again.stderr
+
+
+@pytest.mark.timeout(300)  # other tests may keep the cores busy
+def test_several_processes(translate: Translate, learnt: Path, folder: Path) -> None:
+    """A start by two goes on with what one has left, when its disk was full."""
+    arguments = ["decode", learnt, "in.de", "--look-ahead-lines", "5", "--workers", "1", "--n-best", "2"]
+    plain = translate(*arguments, "--alignments", "plain.links", "-o", "plain.en")
+    arguments += ["--alignments", "out.links", "-o", "out.en"]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))  # enough for parts, but not for the whole
+        full = translate(*arguments, "--resume")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert full.exit_code == 1 and full.stderr == "translate: out.en: cannot be written: File too large\n"
+    parts = folder / "out.en.parts"
+    assert len(list(parts.glob("*/*.part"))) == 14
+    for part in list(parts.glob("*/*.part"))[::2]:
+        part.unlink()
+
+    job = torchrun(2, *arguments)
+    said = job.communicate(timeout=200)[1]
+    assert job.returncode == 0, said
+    for name in ("en", "links"):
+        assert (folder / f"out.{name}").read_bytes() == (folder / f"plain.{name}").read_bytes()
+    assert summary(said) == summary(plain.stderr) and not parts.exists()
+    assert said.count(" by 2 processes; 35 of the lines were finished before\n") == 1
+
+
+@pytest.mark.timeout(300)  # other tests may keep the cores busy
+def test_what_all_processes_fail_with_is_told_once(learnt: Path, folder: Path) -> None:
+    job = torchrun(2, "decode", learnt, stdin=subprocess.DEVNULL)
+    said = job.communicate(timeout=200)[1]
+    assert job.returncode != 0
+    assert said.count("translate: under torchrun and with --resume, decode needs FILE and --output FILE: ") == 1
+
+
+def test_what_cannot_be_in_parts(translate: Translate, learnt: Path, folder: Path) -> None:
+    os.mkfifo("pipe")
+    for arguments, message in [
+        (["-", "-o", "out.en"], "under torchrun and with --resume, decode needs FILE and --output FILE: several"),
+        (["in.de"], "under torchrun and with --resume, decode needs FILE and --output FILE: several processes"),
+        (["pipe", "-o", "out.en"], "pipe: is a pipe, which can be read only once, and a file is needed"),
+        (["in.de", "-o", "out.en", "--prefix", "pipe"], "pipe: is a pipe, which can be read only once"),
+        (["in.de", "-o", "/dev/null"], "--output /dev/null: is no file, and parts are joined into one; name a file"),
+        (["in.de", "-o", "in.de"], "--output in.de: is read by this very command"),
+        (["--interactive"], "--interactive answers standard input on standard output, without FILE, --output"),
+        (
+            ["in.de", "-o", "out.en", "--engine", "ctranslate2"],
+            "--resume, or torchrun, is not for --engine ctranslate2",
+        ),
+        (["in.de", "-o", "gone/out.en"], "gone/out.en.parts: cannot be written: No such file or directory"),
+        (["short.de", "-o", "out.en", "--long", "error", "--max-source-tokens", "3"], "line "),
+    ]:
+        result = translate("decode", learnt, *arguments, "--resume")
+        assert result.exit_code == (1 if "gone" in message else 2), result.stderr
+        assert result.stderr.startswith(f"translate: {message}")
+    assert not [path for path in folder.iterdir() if path.name.startswith("out")]

@@ -1,0 +1,47 @@
+"""How large a batch and a step may be said to be, and what is said where the two contradict each other."""
+
+import pytest
+
+from translate.config import load_config
+from translate.errors import InputError
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "aut", "null", "true"])
+def test_a_batch_size_is_a_number_or_auto(value: str) -> None:
+    with pytest.raises(
+        InputError, match=r"^training.batch_tokens = .*: should be auto or a whole number of at least 1 "
+    ):
+        load_config("demo", [f"training.batch_tokens={value}"])
+    assert load_config("demo", ["training.batch_tokens=auto"]).config.training.batch_tokens == "auto"
+    assert load_config("demo", ["training.batch_tokens=1"]).config.training.num_batch_tokens == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (
+            ["training.batch_tokens=auto", "training.accumulate_batches=3"],
+            "training.accumulate_batches = 3 cannot stand beside training.batch_tokens = 'auto': set it to 1, and"
+            " training.step_tokens to the tokens that a step should see (command line)",
+        ),
+        (
+            ["training.step_tokens=9000", "training.accumulate_batches=3"],
+            "training.accumulate_batches = 3 cannot stand beside training.step_tokens = 9000: set it to 1, and"
+            " training.step_tokens to the tokens that a step should see (command line)",
+        ),
+        (
+            ["training.step_tokens=1999", "training.batch_tokens=2000"],
+            "training.step_tokens = 1999 is less than training.batch_tokens = 2000, and a step has at least one batch:"
+            " lower training.batch_tokens to it, or raise training.step_tokens (command line)",
+        ),
+        (
+            ["training.batch_tokens=auto", "training.parallel=fsdp"],
+            "training.batch_tokens = 'auto' tries the whole model on one device, and training.parallel = 'fsdp' is for"
+            " models that do not fit there: give training.batch_tokens a number (command line)",
+        ),
+    ],
+)
+def test_contradictions(overrides: list[str], told: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_config("demo", overrides)
+    assert str(error.value) == told

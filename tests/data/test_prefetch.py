@@ -1,0 +1,262 @@
+"""Batches made ahead are the batches, in their order; failures come in their place, and nothing is left running."""
+
+import itertools
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from translate.config import DataConfig, TokenizerConfig
+from translate.data import prefetch
+from translate.data.batching import Batch
+from translate.data.corpora import ParallelCorpus
+from translate.data.epochs import Epoch, Plan, TrainingBatches
+from translate.data.prefetch import Group, PlansEpochs, Prefetched
+from translate.data.tokenizer import Tokenizers
+from translate.data.tokenizer_training import train_tokenizer
+
+CPU = torch.device("cpu")
+
+
+def make_batches(*, sampling: float | None = None) -> TrainingBatches:
+    """About 17 batches an epoch."""
+    lines = [" ".join("abc"[(number * place) % 3] for place in range(number % 11 + 1)) for number in range(83)]
+    tokenizer = train_tokenizer(["a b c", "ab bc ca"] * 3, TokenizerConfig(vocab_size=14, byte_fallback=False))
+    return TrainingBatches(
+        [ParallelCorpus("letters", lines, lines[::-1], 1.3)],
+        Tokenizers(tokenizer, tokenizer, "joint"),
+        limits=DataConfig(),
+        subword_sampling=sampling,
+        batch_tokens=47,
+        seed=1,
+        num_threads=1,
+    )
+
+
+@pytest.fixture(scope="module")
+def batches() -> TrainingBatches:
+    return make_batches()
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    before = threading.enumerate()
+    yield
+    assert threading.enumerate() == before
+
+
+def prefetched(
+    batches: PlansEpochs, *, epoch: int = 0, first: int = 0, group_size: int = 1, max_groups: int = 1000,
+    max_epochs: int | None = None, device: torch.device = CPU,
+) -> Prefetched:  # fmt: skip
+    return Prefetched(
+        batches, epoch=epoch, first=first, group_size=group_size, max_groups=max_groups, max_epochs=max_epochs,
+        device=device,
+    )  # fmt: skip
+
+
+class Watched:
+    """The same epochs, and something that happens when one is planned."""
+
+    def __init__(self, batches: TrainingBatches, planning: Callable[[int, Callable[[], None]], Any]) -> None:
+        self._batches = batches
+        self._planning = planning
+
+    def epoch(self, number: int, *, check: Callable[[], None]) -> Epoch:
+        self._planning(number, check)
+        return self._batches.epoch(number)
+
+
+class WatchedEpoch(Epoch):
+    """An epoch, and something that happens when a batch is made."""
+
+    def __init__(self, epoch: Epoch, making: Callable[[int], Any]) -> None:
+        self.__dict__ |= vars(epoch)
+        self._making = making
+
+    def __getitem__(self, number: int) -> Batch:
+        self._making(number)
+        return super().__getitem__(number)
+
+
+class WatchedMaking:
+    """The same epochs, and something that happens when a batch of one is made."""
+
+    def __init__(self, batches: TrainingBatches, making: Callable[[int], Any]) -> None:
+        self._batches = batches
+        self._making = making
+
+    def epoch(self, number: int, *, check: Callable[[], None]) -> Epoch:
+        return WatchedEpoch(self._batches.epoch(number), self._making)
+
+
+def same(left: Batch, right: Batch) -> bool:
+    return left.indices == right.indices and all(torch.equal(a, b) for a, b in zip(left[:3], right[:3], strict=True))
+
+
+# What comes
+
+
+def expected_groups(batches: TrainingBatches, *, group_size: int) -> Iterator[tuple[int, int, list[Batch]]]:
+    for number in itertools.count():
+        epoch = list(batches.epoch(number).batches())
+        for group in range(-(-len(epoch) // group_size)):
+            yield number, group, epoch[group * group_size : (group + 1) * group_size]
+
+
+@pytest.mark.parametrize("sampling", [None, 0.3])
+@pytest.mark.parametrize("group_size", [1, 5])
+def test_groups_are_those_of_the_epochs(sampling: float | None, group_size: int) -> None:
+    batches = make_batches(sampling=sampling)
+    with prefetched(batches, group_size=group_size, max_groups=83) as groups:
+        found = list(groups)
+    expected = list(itertools.islice(expected_groups(make_batches(sampling=sampling), group_size=group_size), 83))
+    assert expected[-1][0] >= 2  # it is the third epoch, at least
+    assert [(group.epoch_number, group.number) for group in found] == [place[:2] for place in expected]
+    for group, (_, _, wanted) in zip(found, expected, strict=True):
+        assert len(group.batches) == len(wanted)
+        assert all(same(*pair) for pair in zip(group.batches, wanted, strict=True))
+
+
+@pytest.mark.parametrize("first", [0, 3, 99])
+def test_it_begins_where_it_is_told_to(batches: TrainingBatches, first: int) -> None:
+    num_groups = -(-len(batches.epoch(2)) // 3)
+    with prefetched(batches, epoch=2, first=first, group_size=3, max_groups=num_groups) as groups:
+        places = [(group.epoch_number, group.number) for group in groups]
+    every = [(2, number) for number in range(num_groups)] + [(3, number) for number in range(num_groups)]
+    begin = min(first, num_groups)  # 99: there is no such group, and so the next epoch's first
+    assert places == every[begin : begin + num_groups]
+
+
+@pytest.mark.parametrize("max_groups, max_epochs, epochs", [(7, None, 1), (1000, 2, 2), (0, None, 0), (1000, 0, 0)])
+def test_it_ends_and_plans_no_epoch_in_vain(
+    batches: TrainingBatches, max_groups: int, max_epochs: int | None, epochs: int
+) -> None:
+    planned: list[int] = []
+    watched = Watched(batches, lambda number, _: planned.append(number))
+    with prefetched(watched, max_groups=max_groups, max_epochs=max_epochs) as groups:
+        found = list(groups)
+    assert planned == list(range(epochs))
+    assert len(found) == min(max_groups, sum(len(batches.epoch(number)) for number in range(epochs)))
+
+
+def test_the_next_epoch_is_planned_when_this_one_begins(batches: TrainingBatches) -> None:
+    second = threading.Event()
+    watched = Watched(batches, lambda number, _: second.set() if number == 1 else None)
+    with prefetched(watched) as groups:
+        group = next(iter(groups))
+        assert (group.epoch_number, group.number) == (0, 0)
+        assert second.wait(timeout=30)
+
+
+def test_only_a_few_are_made_ahead(batches: TrainingBatches) -> None:
+    made: list[int] = []
+    most = prefetch._GROUPS_AHEAD + 1
+    with prefetched(WatchedMaking(batches, made.append)) as groups:
+        for taken, _ in enumerate(itertools.islice(groups, 4)):
+            deadline = time.monotonic() + 30
+            while len(made) < taken + 1 + most and time.monotonic() < deadline:
+                time.sleep(0.001)
+            time.sleep(0.02)  # for one too many
+            assert made == list(range(taken + 1 + most))
+
+
+class WithoutBatches:
+    """The same epochs, of which those before a number have nothing."""
+
+    def __init__(self, batches: TrainingBatches, *, before: float) -> None:
+        self._batches = batches
+        self._before = before
+
+    def epoch(self, number: int, *, check: Callable[[], None]) -> Epoch:
+        epoch = self._batches.epoch(number)
+        if number < self._before:
+            epoch.plan = Plan(*(each[:0] for each in epoch.plan))
+        return epoch
+
+
+def test_epochs_may_be_without_a_batch(batches: TrainingBatches) -> None:
+    with prefetched(WithoutBatches(batches, before=3), max_groups=2) as groups:
+        assert [(group.epoch_number, group.number) for group in groups] == [(3, 0), (3, 1)]
+    with prefetched(WithoutBatches(batches, before=math.inf)):
+        time.sleep(0.05)  # and it can be ended
+
+
+# What goes wrong
+
+
+class Broken(Exception):
+    pass
+
+
+def fail_at(wanted: int) -> Callable[..., None]:
+    def fail(number: int, *_: object) -> None:
+        if number == wanted:
+            raise Broken(f"number {number}")
+
+    return fail
+
+
+def test_a_failure_comes_in_its_place(batches: TrainingBatches) -> None:
+    num_batches = len(batches.epoch(0))
+    cases: list[tuple[PlansEpochs, int]] = [
+        (Watched(batches, fail_at(0)), 0),
+        (Watched(batches, fail_at(1)), num_batches),  # planned while the first is gone through, and raised after it
+        (WatchedMaking(batches, fail_at(11)), 11),
+    ]
+    for broken, num_before in cases:
+        found: list[Group] = []
+        with pytest.raises(Broken, match="number"), prefetched(broken) as groups:
+            for group in groups:
+                found.append(group)
+        assert [group.number for group in found] == list(range(num_before))
+
+
+@pytest.mark.parametrize("taken", [0, 1, 9])
+def test_stopping_early_leaves_nothing_running(batches: TrainingBatches, taken: int) -> None:
+    with pytest.raises(KeyboardInterrupt), prefetched(batches) as groups:
+        for number, _ in enumerate(groups):
+            if number == taken:
+                raise KeyboardInterrupt
+    assert len(list(groups)) <= prefetch._GROUPS_AHEAD  # what was made ahead, and then it ends
+
+
+def test_stopping_while_an_epoch_is_planned(batches: TrainingBatches) -> None:
+    began = threading.Event()
+
+    def plan_for_ever(number: int, check: Callable[[], None]) -> None:
+        while number == 1:
+            began.set()
+            check()
+            time.sleep(0.001)
+
+    with prefetched(Watched(batches, plan_for_ever)) as groups:
+        next(iter(groups))
+        assert began.wait(timeout=30)
+
+
+def test_planning_asks_whether_to_go_on() -> None:
+    batches = make_batches(sampling=0.3)
+    with pytest.raises(Broken):
+        batches.epoch(0, check=lambda: fail_at(0)(0))
+
+
+# CUDA
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_batches_for_cuda_are_pinned(batches: TrainingBatches) -> None:
+    device = torch.device("cuda", torch.cuda.device_count() - 1)
+    with prefetched(batches, group_size=2, max_groups=5, device=device) as groups:
+        for group in groups:
+            for batch, made in zip(group.batches, expected_pair(batches, group), strict=True):
+                assert all(tensor.is_pinned() for tensor in batch[:3])
+                assert same(batch, made)
+
+
+def expected_pair(batches: TrainingBatches, group: Group) -> list[Batch]:
+    return list(batches.epoch(group.epoch_number).batches(2 * group.number))[:2]

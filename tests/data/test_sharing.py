@@ -1,0 +1,129 @@
+"""Two processes that encode a stream together: the batches of one, half of the work each, no waiting for the dead."""
+
+import json
+import multiprocessing
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from translate.config import DataConfig, TableCorpus, TokenizerConfig
+from translate.data import sharing
+from translate.data.sharing import SharedEncoding
+from translate.data.streamed_batches import StreamedBatches
+from translate.data.streaming import TrainingStreams
+from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.data.tokenizer_training import prepare_tokenizers
+from translate.errors import InputError, RunError
+
+PAIRS = [(f"{number} " * (1 + number % 4), f"{number}" * (1 + number % 3)) for number in range(100)]
+
+
+class CountingTokenizer(Tokenizer):
+    """Counts the lines that it is given."""
+
+    num_lines = 0
+
+    def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
+        self.num_lines += len(lines)
+        return super().encode_lines(lines, num_threads=num_threads)
+
+
+def three_epochs(folder: Path, *, check: Any = lambda: None) -> tuple[list[Any], int]:
+    """The content of some batches of a stream, and the lines that were encoded here for them."""
+    sharing._LINES_EXCHANGED = 7
+    model = prepare_tokenizers(
+        TokenizerConfig(vocab_size=40, byte_fallback=False), *zip(*PAIRS, strict=True)
+    ).source.model_bytes
+    tokenizer = CountingTokenizer(model)
+    corpus = TableCorpus(
+        kind="json", path=folder / "train.json", source_column="de", target_column="en", streaming=True
+    )
+    data = DataConfig(train=(corpus,), stream_segment_pairs=40, max_source_tokens=30, max_target_tokens=30)
+    batches = StreamedBatches(
+        TrainingStreams(data),
+        Tokenizers(tokenizer, tokenizer, "joint"),
+        limits=data,
+        subword_sampling=None,
+        batch_tokens=61,
+        seed=3,
+    )
+    content = [
+        [each.tolist() if isinstance(each, torch.Tensor) else list(each) for each in batch]
+        for number in range(4)
+        for batch in batches.epoch(number, check=check).batches()
+    ]
+    return content, tokenizer.num_lines
+
+
+def join(folder: Path, rank: int) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
+
+
+def work(folder: Path, rank: int) -> None:
+    join(folder, rank)
+    (folder / f"result{rank}").write_text(json.dumps(three_epochs(folder)))
+    dist.destroy_process_group()
+
+
+def fail(folder: Path, rank: int) -> None:
+    """The second process fails amid its work, or stops, and the first hears of it."""
+    join(folder, rank)
+    started = time.perf_counter()
+    num_checks = 0
+
+    def check() -> None:
+        nonlocal num_checks
+        num_checks += 1
+        if rank == 1 and num_checks == 9:
+            raise InputError("no such file")
+
+    try:
+        three_epochs(folder, check=check)
+    except (InputError, RunError) as error:
+        text = f"{type(error).__name__}: {error}"
+        (folder / f"result{rank}").write_text(json.dumps([text, time.perf_counter() - started]))
+    dist.destroy_process_group()
+
+
+def run_two(work: Any, folder: Path) -> list[Any]:
+    lines = "".join(json.dumps({"de": de, "en": en}) + "\n" for de, en in PAIRS)
+    (folder / "train.json").write_text(lines, encoding="utf-8")
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=work, args=(folder, rank)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    return [json.loads((folder / f"result{rank}").read_text()) for rank in range(2)]
+
+
+@pytest.mark.timeout(120)
+def test_two_processes_make_the_batches_of_one_and_share_the_work(tmp_path: Path) -> None:
+    (first, first_lines), (second, second_lines) = run_two(work, tmp_path)
+    alone, lines = three_epochs(tmp_path)
+    assert first == second == alone and len(alone) > 10
+    assert first_lines + second_lines == lines == 2 * (40 + 40 + 20 + 40)
+    assert first_lines == 2 * (21 + 21 + 13 + 21)  # of 40 lines 14, twice, and 7 of the 12 left
+
+
+@pytest.mark.timeout(120)
+def test_if_one_fails_the_other_ends_at_once(tmp_path: Path) -> None:
+    (first, seconds), (second, _) = run_two(fail, tmp_path)
+    told = "segment 2 of the training data: {}no such file. When that is mended, go on by --resume"
+    assert second == f"RunError: {told.format('')}"
+    assert first == f"RunError: {told.format('process 2 of this training: ')}"
+    assert seconds < 30
+
+
+def test_alone_it_is_the_tokenizer() -> None:
+    model = prepare_tokenizers(TokenizerConfig(vocab_size=40, byte_fallback=False), *zip(*PAIRS, strict=True))
+    lines = [source for source, _ in PAIRS]
+    shared = SharedEncoding()
+    with shared.together():
+        assert list(shared.encode(lines, model.source)) == [model.source.encode(line) for line in lines]

@@ -1,0 +1,203 @@
+"""Rows without padding: what is packed, that the numbers stay the same, and that flash attention gets what it needs."""
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.attention.varlen as varlen
+from torch import Tensor
+
+from translate.config import ModelConfig
+from translate.model import Transformer
+from translate.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from translate.model.packing import Packed, decode_packed, pack
+from translate.model.spans import Sequences, Spans, flash_attention, flash_refusal
+
+PAD = 3
+VOCAB = 23
+SOURCE_LENGTHS, TARGET_LENGTHS = (2, 11, 5, 1), (7, 3, 13, 1)
+
+
+def build(**options: Any) -> Transformer:
+    """A small model in fp64, all its weights random, norms and biases too."""
+    small: dict[str, Any] = {
+        "d_model": 30, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 2, "num_decoder_layers": 3, "dropout": 0.0,
+        "max_positions": 13, "relative_buckets": 7, "relative_max_distance": 11,
+    }  # fmt: skip
+    model = Transformer(ModelConfig(**small | options), source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.double().train()
+
+
+def padded(lengths: tuple[int, ...], *, width: int) -> Tensor:
+    ids = torch.full((len(lengths), width), PAD)
+    for row, length in zip(ids, lengths, strict=True):
+        row[:length] = torch.randint(PAD + 1, VOCAB, (length,))
+    return ids
+
+
+def sequences(*lengths: int) -> Sequences:
+    return pack(padded(lengths, width=max(lengths)), pad_id=PAD).sequences
+
+
+# --- what is packed
+
+
+def test_rows_become_one() -> None:
+    packed = pack(torch.tensor([[5, 6, PAD, PAD, PAD], [7, 8, 9, 10, PAD], [11, PAD, PAD, PAD, PAD]]), pad_id=PAD)
+    assert packed.ids.tolist() == [5, 6, 7, 8, 9, 10, 11]
+    assert packed.sequences.starts.tolist() == [0, 2, 6, 7]
+    assert packed.sequences.starts.dtype == torch.int32  # as the kernels want it
+    assert packed.sequences.longest == 4  # a column that is padding alone counts for nothing
+    assert packed.sequences.num_sequences == 3
+    assert packed.sequences.positions.tolist() == [0, 1, 0, 1, 2, 3, 0]
+
+
+def test_a_grid_has_a_row_for_each_sequence_and_goes_back() -> None:
+    layout = sequences(2, 5, 3)
+    row = torch.randn(1, 3, 10, 7)
+    grid = layout.grid(row)
+    assert grid.shape == (3, 3, 5, 7)
+    assert torch.equal(grid[1], row[0, :, 2:7])
+    assert torch.equal(grid[0, :, :2], row[0, :, :2])
+    assert not grid[0, :, 2:].any()
+    assert torch.equal(layout.row(grid), row)
+
+
+def test_spans_are_a_mask_on_grids() -> None:
+    spans = Spans(sequences(2, 3), sequences(1, 2), no_peek=False, is_flash=False)
+    assert spans.visible().tolist() == [[[[True, False]]], [[[True, True]]]]
+    own = sequences(1, 2)
+    assert Spans(own, own, no_peek=True, is_flash=False).visible().tolist() == [
+        [[[True, False], [True, False]]],
+        [[[True, False], [True, True]]],
+    ]
+
+
+# --- contract: packed = padded
+
+
+def check_packed_is_padded(model: Transformer) -> None:
+    source, target = padded(SOURCE_LENGTHS, width=11), padded(TARGET_LENGTHS, width=13)
+    real = target != PAD
+    reference = model.decoder(target, model.encoder(source))[real]
+    packed = decode_packed(model, pack(source, pad_id=PAD), pack(target, pad_id=PAD), is_flash=False)
+    torch.testing.assert_close(packed, reference, rtol=0, atol=1e-10)
+    direction = torch.randn_like(reference)
+    parameters = {name: each for name, each in model.named_parameters() if name != "output.weight"}
+    wanted = torch.autograd.grad(reference, list(parameters.values()), direction)
+    for name, mine, expected in zip(
+        parameters, torch.autograd.grad(packed, list(parameters.values()), direction), wanted, strict=True
+    ):
+        torch.testing.assert_close(mine, expected, rtol=0, atol=1e-9, msg=name)
+        assert expected.any()
+
+
+@pytest.mark.parametrize("tie", ["all", "none"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
+def test_packed_is_padded(positions: str, norm: str, tie: str) -> None:
+    check_packed_is_padded(build(positions=positions, norm=norm, tie_embeddings=tie))
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_packed_sequences_may_be_longer_than_any_before(positions: str) -> None:
+    model = build(positions=positions)
+    source, target = padded((300, 2), width=300), padded((4, 301), width=301)
+    packed = decode_packed(model, pack(source, pad_id=PAD), pack(target, pad_id=PAD), is_flash=False)
+    reference = model.decoder(target, model.encoder(source))[target != PAD]
+    torch.testing.assert_close(packed, reference, rtol=0, atol=1e-10)
+
+
+def test_learned_positions_keep_their_limit() -> None:
+    source = pack(padded((14,), width=14), pad_id=PAD)
+    with pytest.raises(ValueError, match="a sequence of 14 tokens exceeds the learned positions"):
+        decode_packed(build(positions="learned"), source, source, is_flash=False)
+
+
+def test_attention_weights_are_dropped_in_packed_rows_too() -> None:
+    model = build(attention_dropout=0.5)
+    source = pack(padded(SOURCE_LENGTHS, width=11), pad_id=PAD)
+    first, second = (decode_packed(model, source, source, is_flash=False) for _ in range(2))
+    assert not torch.allclose(first, second)
+    model.eval()
+    first, second = (decode_packed(model, source, source, is_flash=False) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_a_hook_sees_the_weights_of_packed_rows() -> None:
+    attention = MultiHeadAttention(d_model=14, num_heads=2)
+    seen: list[Tensor] = []
+    attention.weights_dropout.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    own = sequences(3, 5)
+    attention(torch.randn(1, 8, 14), visible=Spans(own, own, no_peek=True, is_flash=False))
+    torch.testing.assert_close(seen[0].sum(dim=-1), torch.ones(2, 2, 5))
+
+
+# --- flash attention: its kernel is for CUDA, so here its place is taken by one that computes each sequence by itself
+
+
+def each_by_itself(
+    query: Tensor, key: Tensor, value: Tensor, cu_seq_q: Tensor, cu_seq_k: Tensor, max_q: int, max_k: int,
+    *, window_size: tuple[int, int],
+) -> Tensor:  # fmt: skip
+    assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
+    assert (max_q, max_k) == (int(cu_seq_q.diff().max()), int(cu_seq_k.diff().max()))
+    assert cu_seq_q[-1] == len(query) and cu_seq_k[-1] == len(key) == len(value)
+    outputs = []
+    for (q, q_end), (k, k_end) in zip(
+        itertools.pairwise(cu_seq_q.tolist()), itertools.pairwise(cu_seq_k.tolist()), strict=True
+    ):
+        visible = None
+        if window_size == (-1, 0):
+            visible = torch.ones(q_end - q, k_end - k, dtype=torch.bool).tril()
+        heads = (each.transpose(0, 1) for each in (query[q:q_end], key[k:k_end], value[k:k_end]))
+        outputs.append(scaled_dot_product_attention(*heads, visible=visible).output.transpose(0, 1))
+    return torch.cat(outputs)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_flash_attention_is_told_what_it_needs(monkeypatch: pytest.MonkeyPatch, positions: str) -> None:
+    monkeypatch.setattr(varlen, "varlen_attn", each_by_itself)
+    model = build(positions=positions)
+    source, target = (pack(padded(lengths, width=13), pad_id=PAD) for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS))
+    flash, grids = (decode_packed(model, source, target, is_flash=is_flash) for is_flash in (True, False))
+    torch.testing.assert_close(flash, grids, rtol=0, atol=1e-10)
+
+
+def test_torch_takes_the_arguments_and_gives_the_shape() -> None:
+    # On the meta device torch's own function runs, without numbers: names and order of its arguments are those it has.
+    meta = Packed(torch.empty(8, dtype=torch.long), sequences(3, 5)).map(lambda tensor: tensor.to("meta")).sequences
+    query, key, value = torch.empty(3, 1, 2, 8, 16, dtype=torch.bfloat16, device="meta").unbind()
+    output = flash_attention(query, key, value, spans=Spans(meta, meta, no_peek=True, is_flash=True))
+    assert output.shape == (1, 2, 8, 16)
+
+
+def refusal() -> str | None:
+    return flash_refusal(torch.device("cpu"), dtype=torch.float32, num_heads=3, head_dim=8)
+
+
+def test_a_kernel_that_is_right_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(varlen, "varlen_attn", each_by_itself)
+    assert refusal() is None
+
+
+def test_a_kernel_that_peeks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def peeking(*arguments: Any, window_size: tuple[int, int]) -> Tensor:
+        return each_by_itself(*arguments, window_size=(-1, -1))
+
+    monkeypatch.setattr(varlen, "varlen_attn", peeking)
+    assert refusal() == "its results are not those of plain attention"
+
+
+def test_a_device_without_the_kernel_is_refused() -> None:
+    message = refusal()
+    assert message is not None and message.startswith("it fails: ")
+
+
+def test_a_torch_without_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(varlen, "varlen_attn")
+    assert refusal() == f"torch {torch.__version__} has none"

@@ -1,0 +1,243 @@
+"""What only a CUDA device can show; without one all of it is skipped: `pytest tests/system/test_cuda.py` on a machine
+that has one. The same code runs on the CPU in all other tests."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from translate.config import Config, ModelConfig, TrainingConfig, load_config
+from translate.data.batching import Batch, EncodedPair, collate
+from translate.data.tokenizer import PAD_ID
+from translate.decoding import Translator
+from translate.model import Transformer
+from translate.model.attention import MultiHeadAttention
+from translate.model.spans import flash_refusal
+from translate.run import load_run
+from translate.training import train
+from translate.training.assembly import stepping
+from translate.training.optimizer import build_optimizer
+from translate.training.precision import Arithmetic
+from translate.training.staging import BatchLayout
+from translate.training.step import batch_loss
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+needs_flash = pytest.mark.skipif(
+    not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0),
+    reason="flash attention needs a CUDA device of compute capability 8.0",
+)
+
+CUDA = torch.device("cuda")
+VOCAB = 61
+PRECISIONS = ["fp32", "bf16", "fp16"]
+
+_DIGITS = """
+data:
+  train: [{kind: text, source: train.in, target: train.out}]
+  validation: {kind: text, source: validation.in, target: validation.out}
+tokenizer: {vocab_size: 40, byte_fallback: false}
+model: {d_model: 64, num_heads: 4, d_ff: 96, num_encoder_layers: 2, num_decoder_layers: 2, dropout: 0.1, norm: pre}
+training:
+  {max_steps: 12, batch_tokens: 600, accumulate_batches: 2, schedule: constant, learning_rate: 0.003, warmup_steps: 3,
+   max_gradient_norm: 1.0, ema_decay: 0.9, device: cuda, validate_every: 6, save_every: 3, log_every: 4,
+   sample_translations: 0}
+decoding: {beam_size: 3, max_length_factor: 1.0, max_length_constant: 3, device: cuda}
+"""
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Callable[..., Config]:
+    """A function that gives the config of a tiny task, digits reversed, with overrides."""
+    draw = random.Random(7)
+    for name, num_pairs in (("train", 997), ("validation", 31)):
+        lines = ["".join(draw.choices("0123456789", k=draw.randint(2, 19))) for _ in range(num_pairs)]
+        (tmp_path / f"{name}.in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        (tmp_path / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in lines), encoding="utf-8")
+    (tmp_path / "digits.yaml").write_text(_DIGITS, encoding="utf-8")
+    return lambda *overrides: load_config(str(tmp_path / "digits.yaml"), overrides, require_files=True).config
+
+
+def run_training(config: Config, directory: Path, *, resume: bool = False) -> list[str]:
+    said: list[str] = []
+    train(config, directory, resume=resume, command=["test"], say=said.append)
+    return said
+
+
+def losses(run: Path) -> list[float]:
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [record["loss"] for record in records if record["kind"] == "train"]
+
+
+def build(device: torch.device = CUDA, **options: Any) -> Transformer:
+    small: dict[str, Any] = {
+        "d_model": 64, "num_heads": 4, "d_ff": 96, "num_encoder_layers": 2, "num_decoder_layers": 2, "dropout": 0.0,
+    }  # fmt: skip
+    torch.manual_seed(3)
+    model = Transformer(ModelConfig(**small | options), source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD_ID)
+    return model.to(device).train()
+
+
+def some_batch(*, seed: int = 1) -> Batch:
+    draw = random.Random(seed)
+    pairs = [EncodedPair(*(draw.choices(range(4, VOCAB), k=draw.randint(0, 29)) for _ in range(2))) for _ in range(37)]
+    return collate(pairs, range(37))
+
+
+def loss_and_gradients(model: Transformer, arithmetic: Arithmetic, layout: BatchLayout) -> list[Tensor]:
+    with arithmetic.in_step():
+        loss = batch_loss(model, some_batch(), smoothing=0.1, arithmetic=arithmetic, layout=layout)
+        gradients = torch.autograd.grad(loss.nats, list(model.parameters()))
+    return [loss.nats.detach().cpu(), *(gradient.cpu() for gradient in gradients)]
+
+
+def assert_alike(mine: list[Tensor], expected: list[Tensor], *, tolerance: float) -> None:
+    for one, other in zip(mine, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * float(other.abs().max()))
+
+
+# --- numbers
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
+def test_loss_and_gradients_are_those_of_the_cpu(positions: str) -> None:
+    cpu = torch.device("cpu")
+    expected = loss_and_gradients(build(cpu, positions=positions), Arithmetic(cpu, "fp32"), "padded")
+    for layout in ("padded", "packed"):
+        mine = loss_and_gradients(build(positions=positions), Arithmetic(CUDA, "fp32", deterministic=True), layout)
+        assert_alike(mine, expected, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_narrow_products_are_near_wide_ones(precision: str) -> None:
+    expected = loss_and_gradients(build(), Arithmetic(CUDA, "fp32"), "padded")
+    assert_alike(
+        loss_and_gradients(build(), Arithmetic(CUDA, precision, tf32=True), "padded"), expected, tolerance=0.05
+    )
+
+
+@needs_flash
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_flash_attention_for_variable_lengths_is_right(dtype: torch.dtype) -> None:
+    assert flash_refusal(CUDA, dtype=dtype, num_heads=3, head_dim=16) is None
+    assert flash_refusal(CUDA, dtype=dtype, num_heads=8, head_dim=64) is None
+
+
+@needs_flash
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+def test_flash_attention_gives_the_numbers_of_padded_batches(positions: str, precision: str) -> None:
+    arithmetic = Arithmetic(CUDA, precision, deterministic=True)
+    expected = loss_and_gradients(build(positions=positions), arithmetic, "padded")
+    assert_alike(loss_and_gradients(build(positions=positions), arithmetic, "flash"), expected, tolerance=0.03)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("layout", ["padded", "packed", pytest.param("flash", marks=needs_flash)])
+def test_the_same_step_gives_the_same_bits(layout: BatchLayout, precision: str) -> None:
+    if layout == "flash" and precision == "fp32":
+        pytest.skip("flash attention computes in bf16 and fp16")
+    arithmetic = Arithmetic(CUDA, precision, tf32=True, deterministic=True)
+    first, second = (loss_and_gradients(build(), arithmetic, layout) for _ in range(2))
+    assert all(map(torch.equal, first, second))
+
+
+def test_the_fused_kernel_attends_as_the_formula() -> None:
+    attention = MultiHeadAttention(d_model=64, num_heads=4).to(CUDA).train()
+    hidden = torch.randn(5, 13, 64, device=CUDA, requires_grad=True)
+    visible = torch.arange(13, device=CUDA) < torch.tensor([13, 2, 7, 1, 11], device=CUDA)[:, None]
+    fused = attention(hidden, visible=visible[:, None, None, :])
+    watched = attention.weights_dropout.register_forward_hook(lambda *_: None)  # whoever watches gets the formula
+    formula = attention(hidden, visible=visible[:, None, None, :])
+    watched.remove()
+    torch.testing.assert_close(fused, formula, rtol=0, atol=1e-5)
+    for mine, expected in zip(
+        *(torch.autograd.grad(each.square().sum(), (hidden, *attention.parameters())) for each in (fused, formula)),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-4)
+
+
+# --- steps
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_step_never_waits_for_the_device(precision: str) -> None:
+    settings = TrainingConfig.model_validate({"precision": precision, "device": "cuda", "max_gradient_norm": 1.0})
+    model = build(dropout=0.1)
+    with stepping(model, build_optimizer(model, settings), settings, device=CUDA) as stepper:
+        for number in (1, 2):  # memory, kernels and the optimizer's state
+            stepper.step([some_batch(seed=number)], number=number, rate=1e-3)
+        batch = some_batch(seed=3)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            stepper.step([batch], number=3, rate=1e-3)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        stepper.settle()
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed", "auto"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_training_learns(digits: Callable[..., Config], tmp_path: Path, precision: str, layout: str) -> None:
+    config = digits(
+        f"training.precision={precision}", f"training.batch_layout={layout}", "training.max_steps=60",
+        "training.log_every=10", "training.validate_every=60", "training.save_every=60",
+    )  # fmt: skip
+    run_training(config, tmp_path / "run")
+    first, *_, last = losses(tmp_path / "run")
+    assert last < 0.8 * first
+
+
+@pytest.mark.parametrize("attention_dropout", [0.0, 0.1])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_resumed_run_is_the_straight_one(
+    digits: Callable[..., Config],
+    tmp_path: Path,
+    state_of: Callable[[Path], Any],
+    precision: str,
+    attention_dropout: float,
+) -> None:
+    settings = (f"training.precision={precision}", f"model.attention_dropout={attention_dropout}")
+    run_training(digits(*settings), tmp_path / "straight")
+    run_training(digits(*settings, "training.max_steps=7"), tmp_path / "resumed")
+    run_training(digits(*settings), tmp_path / "resumed", resume=True)
+    straight, resumed = state_of(tmp_path / "straight"), state_of(tmp_path / "resumed")
+    assert resumed.last == straight.last
+    assert resumed.best == straight.best
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("layout", ["padded", "auto"])
+def test_compiled_layers_learn(digits: Callable[..., Config], tmp_path: Path, layout: str) -> None:
+    # In a process of its own: in this one shapes are checked at each call, which cannot be compiled.
+    digits()  # writes the files
+    overrides = ["training.compile=true", "training.precision=bf16", f"training.batch_layout={layout}"]
+    overrides += ["training.max_steps=60", "training.log_every=10", "training.validate_every=60"]
+    command = ["translate", "train", str(tmp_path / "digits.yaml"), "--run", str(tmp_path / "run"), *overrides]
+    subprocess.run([sys.executable, "-m", *command], check=True, env=os.environ | {"OMP_NUM_THREADS": "4"})
+    first, *_, last = losses(tmp_path / "run")
+    assert last < 0.8 * first
+
+
+# --- translations
+
+
+def test_translations_are_those_of_the_cpu(digits: Callable[..., Config], tmp_path: Path) -> None:
+    config = digits("training.precision=fp32", "training.max_steps=200", "training.validate_every=200")
+    run_training(config, tmp_path / "run")
+    sources = (tmp_path / "validation.in").read_text(encoding="utf-8").splitlines()
+    translations = []
+    for device in ("cuda", "cpu"):
+        loaded = load_run(tmp_path / "run", device=torch.device(device))
+        settings = config.decoding_settings().model_copy(update={"device": device})
+        translator = Translator(loaded.model, loaded.tokenizers, settings)
+        translations.append([translation.text for translation in translator.translate(sources)])
+    assert translations[0] == translations[1]

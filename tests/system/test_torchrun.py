@@ -1,0 +1,113 @@
+"""Processes that torchrun itself starts: it takes a training down, or starts it again, when one of them dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+OVERRIDES = ("training.max_steps=100", "training.validate_every=40", "training.batch_tokens=1100")
+
+
+class Job:
+    """What torchrun runs; what is said goes to a file."""
+
+    def __init__(self, log: Path, options: list[str], arguments: list[str]) -> None:
+        self.log = log
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *options, "-m", "--"]
+                + ["translate", *arguments],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            )
+
+    @property
+    def said(self) -> str:
+        """All so far."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def wait_until_said(self, text: str) -> None:
+        """Until it has said that."""
+        while text not in self.said:
+            assert self.process.poll() is None, self.said
+            time.sleep(0.05)
+
+    def kill(self, *, rank: int) -> None:
+        """Kill one of its two processes, as if memory were out."""
+        for environment in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                parent = (environment.parent / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+                is_it = int(parent) == self.process.pid and f"RANK={rank}".encode() in environment.read_bytes().split(
+                    b"\0"
+                )
+            except OSError:  # it has ended meanwhile
+                continue
+            if is_it:
+                os.kill(int(environment.parent.name), signal.SIGKILL)
+                return
+        raise AssertionError(f"there is no process of rank {rank}: {self.said}")
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """A function that starts torchrun, with options of its own, on a `translate` command."""
+    jobs: list[Job] = []
+
+    def start(*options: str, arguments: list[str]) -> Job:
+        jobs.append(Job(tmp_path / f"torchrun-{len(jobs)}", list(options), arguments))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.process.terminate()  # it ends its own
+        job.process.wait()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
+def test_it_starts_them_again_and_they_go_on(
+    start: Callable[..., Job], trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any]
+) -> None:
+    job = start("--max-restarts", "1", arguments=trainings.arguments(tmp_path / "killed", *OVERRIDES, resume=True))
+    job.wait_until_said("step 6: loss")
+    job.kill(rank=0)  # which holds the lock of the run
+    assert job.process.wait() == 0, job.said
+    assert "another process of this training has ended, and this one cannot go on without it" in job.said
+    assert "going on from step" in job.said
+    assert job.said.count("done after 100 steps") == 1, "the first process alone speaks"
+    straight = start(arguments=trainings.arguments(tmp_path / "straight", *OVERRIDES))
+    assert straight.process.wait() == 0, straight.said
+    assert state_of(tmp_path / "killed") == state_of(tmp_path / "straight")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_death_of_one_ends_all_within_a_minute(
+    start: Callable[..., Job], trainings: Any, tmp_path: Path, rank: int
+) -> None:
+    job = start(arguments=trainings.arguments(tmp_path / "run", *OVERRIDES, "training.max_steps=100000"))
+    job.wait_until_said("step 6: loss")
+    job.kill(rank=rank)
+    assert job.process.wait(timeout=60) != 0
+    assert (
+        f"translate: process {2 - rank} of 2 (on {os.uname().nodename}): another process of this training" in job.said
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_signal_to_torchrun_stops_and_saves(start: Callable[..., Job], trainings: Any, tmp_path: Path) -> None:
+    job = start(arguments=trainings.arguments(tmp_path / "run", *OVERRIDES, "training.max_steps=100000"))
+    job.wait_until_said("step 6: loss")
+    job.process.send_signal(signal.SIGTERM)
+    assert job.process.wait(timeout=60) != 0
+    assert job.said.count(", and saved. Go on with: torchrun --nproc-per-node 2 -m -- translate train") == 1

@@ -1,0 +1,81 @@
+"""docs/scaling.md cannot rot: its commands are ones that there are, its numbers those of the program that it names."""
+
+import math
+import re
+import runpy
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from translate.cli import app
+from translate.config import load_config, override_config
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def on_paper() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "benchmarks" / "on_paper.py"))
+
+
+def commands() -> list[list[str]]:
+    blocks = re.findall(r"^```sh\n(.*?)^```", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+def test_the_commands_are_ones_that_there_are() -> None:
+    from torch.distributed.run import get_args_parser
+
+    assert len(commands()) > 8
+    for words in commands():
+        if words[0] == "torchrun":
+            started = get_args_parser().parse_args(words[1:])
+            assert (started.module, started.training_script) == (True, "translate")
+            words = ["translate", *started.training_script_args]
+        program, name, *arguments = words
+        assert program == "translate"
+        command = get_command(app).commands[name]  # type: ignore[attr-defined]
+        values = command.make_context(name, arguments).params
+        if name in ("train", "check"):
+            load_config(Path(values["config"]).stem, values["overrides"] or [])
+
+
+def test_the_numbers_are_those_of_the_program(on_paper: dict[str, Any]) -> None:
+    (shown,) = re.findall(r"^```text\n(.*?)^```", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
+    assert shown == f"{on_paper['report']()}\n"
+
+
+def test_operations_of_a_small_model_by_hand(on_paper: dict[str, Any]) -> None:
+    """Two encoder layers and one decoder layer, width 6, inside 10, 11 subwords, sentences of 4.
+
+    A layer of the encoder: 4 · 36 for the projections, 2 · 60 inside, 2 · 4 · 6 for scores and means: 312. The
+    decoder's: 8 · 36 + 2 · 60 + 2 · 24 at the sources, half of that at its own side: 480. The output layer: 66.
+    """
+    sizes = {"model.d_model": 6, "model.num_heads": 2, "model.d_ff": 10, "tokenizer.vocab_size": 11}
+    layers = {"model.num_encoder_layers": 2, "model.num_decoder_layers": 1}
+    config = override_config(load_config("transformer-base").config, sizes | layers)
+    assert on_paper["flops_per_target_token"](config, length=4) == 6 * (2 * 312 + 480 + 66)
+
+
+def test_the_formula_of_the_document(on_paper: dict[str, Any]) -> None:
+    assert "6 · (N · (12 d² + 4 d f + 5 n d) + V d)" in DOCUMENT
+    for preset in ("transformer-base", "transformer-big"):
+        config = load_config(preset).config
+        layers, d, f = config.model.num_encoder_layers, config.model.d_model, config.model.d_ff
+        formula = 6 * (layers * (12 * d * d + 4 * d * f + 5 * 30 * d) + config.tokenizer.vocab_size * d)
+        assert math.isclose(on_paper["flops_per_target_token"](config), formula)
+
+
+def test_a_ring_by_hand(on_paper: dict[str, Any]) -> None:
+    """Of three: each sends a third of 12 weights twice as partial sums or sums to one neighbour, in four rounds."""
+    assert on_paper["all_reduce_bytes"](12, num_gpus=3) == 4 * 4 * 4
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", DOCUMENT.replace("\n", " ")):
+        assert target.startswith("https://") or (ROOT / "docs" / target).exists(), target

@@ -1,0 +1,72 @@
+"""The engines on GPUs, with NCCL; skipped where there is none: `pytest tests/training/distributed/test_cuda.py`."""
+
+from typing import Any
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+# NCCL wants a GPU for each process: with one, the engine of a world of one is compared with none.
+_ENGINE_OF_ONE = """
+import os, random, torch, torch.distributed as dist
+from translate.config import ModelConfig, TrainingConfig
+from translate.data.batching import EncodedPair, collate
+from translate.model import Transformer
+from translate.training.assembly import _loss_of, stepping
+from translate.training.distributed import World
+from translate.training.optimizer import build_optimizer
+from translate.training.parallel import Engine, collect
+from translate.training.place import Place
+
+dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+world = World(Place(), dist.new_group(backend="gloo"))
+cuda = torch.device("cuda", 0)
+config = ModelConfig(d_model=32, num_heads=4, d_ff=48, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1)
+draw = random.Random(3)
+def ids():
+    return [draw.randrange(4, 37) for _ in range(draw.randint(2, 11))]
+group = [collate([EncodedPair(ids(), ids()) for _ in range(13)], range(13)) for _ in range(3)]
+for precision in ("fp32", "bf16", "fp16"):
+    settings = TrainingConfig(precision=precision, device="cuda", max_gradient_norm=0.5, tf32=False)
+    results = []
+    for kind in (None, "ddp", "fsdp"):
+        torch.manual_seed(1)
+        model = Transformer(config, source_vocab_size=37, target_vocab_size=37, pad_id=0).train()
+        if kind != "fsdp":
+            model.to(cuda)
+        engine = None
+        if kind is not None:
+            engine = Engine(model, world, kind=kind, device=cuda, loss=_loss_of(model, settings, cuda))
+        optimizer = build_optimizer(model, settings)
+        with stepping(model, optimizer, settings, device=cuda, engine=engine) as stepper:
+            steps = [stepper.step(group, number=number, rate=0.001) for number in range(1, 5)]
+            stepper.settle()
+        weights = collect({name: each.detach() for name, each in model.named_parameters()}, world)
+        results.append(([(float(step.nats), float(step.gradient_norm)) for step in steps], weights))
+    for steps, weights in results[1:]:
+        torch.testing.assert_close(torch.tensor(steps), torch.tensor(results[0][0]), rtol=1e-2, atol=0.0)
+        for name, tensor in weights.items():
+            torch.testing.assert_close(tensor.cpu(), results[0][1][name].cpu(), rtol=0.0, atol=0.005, msg=name)
+"""
+
+
+def test_the_engines_on_a_gpu(processes: Any) -> None:
+    (ended,) = processes.run(1, _ENGINE_OF_ONE)
+    assert ended.code == 0, ended.said
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_two_gpus_train_as_one(trainings: Any, kind: str) -> None:
+    overrides = ("device=cuda", "accumulate_batches=2", "tf32=false", "max_steps=6")
+    trainings.run(1, "one", *overrides)
+    said = trainings.run(2, "two", *overrides, f"parallel={kind}")
+    assert f"in each of 2 processes ({kind})" in said
+    from translate.run import RunDirectory, read_tensors
+
+    one, two = (RunDirectory(trainings.directory / name).checkpoint("last") for name in ("one", "two"))
+    expected = read_tensors(one).tensors
+    for name, tensor in read_tensors(two).tensors.items():
+        if name.startswith("model."):
+            torch.testing.assert_close(tensor, expected[name], rtol=0.0, atol=1e-3, msg=name)

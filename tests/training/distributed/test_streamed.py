@@ -1,0 +1,81 @@
+"""Several processes on a streamed corpus train as one does, and stop, go on and fail together."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from translate.run import RunDirectory, read_tensors
+
+_ROUNDING = 1e-5  # of fp32: gradients are summed in another order
+
+
+@pytest.fixture
+def streamed(trainings: Any) -> Any:
+    """The trainings, on segments of 300, 300 and 211 pairs, some 3 to 5 steps each."""
+    directory: Path = trainings.directory
+    sides = [(directory / name).read_text().splitlines() for name in ("train.in", "train.out")]
+    rows = [json.dumps({"in": source, "out": target}) + "\n" for source, target in zip(*sides, strict=True)]
+    (directory / "train.json").write_text("".join(rows))
+    text = (directory / "digits.yaml").read_text()
+    listed = "{kind: text, source: train.in, target: train.out}"
+    stream = "{kind: json, path: train.json, source_column: in, target_column: out, streaming: true}"
+    assert listed in text
+    text = text.replace(listed, stream).replace("data:", "data:\n  stream_segment_pairs: 300", 1)
+    (directory / "digits.yaml").write_text(text)
+    return trainings
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    tensors, expected = (read_tensors(RunDirectory(run).checkpoint("last")).tensors for run in (one, other))
+    assert tensors.keys() == expected.keys()
+    for name, tensor in tensors.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=0.0, atol=_ROUNDING, msg=name)
+
+
+def test_as_one_process_and_on_with_another_number(streamed: Any) -> None:
+    one, other = streamed.directory / "one", streamed.directory / "other"
+    said = streamed.run(1, "one", "threads=2")
+    assert f"{streamed.directory / 'train.json'}, pairs 301 to 600 of the stream: 300 of 300 pairs kept" in said
+    for size, end in ((2, 3), (1, 7), (2, 12)):
+        said = streamed.run(size, "other", f"threads={2 // size}", f"max_steps={end}", resume=end > 3)
+        assert "counted first" not in said
+    assert_same_weights(one, other)
+
+
+# The planner of the next segment may be anywhere when the training ends: it ends with it, and nobody waits for it.
+def test_ends_while_a_segment_is_prepared(streamed: Any) -> None:
+    slow = (
+        "import time\nfrom translate.data import sharing\noriginal = sharing.SharedEncoding._exchange\n"
+        "def slowly(self, own):\n    time.sleep(0.3)\n    return original(self, own)\n"
+        "sharing.SharedEncoding._exchange = slowly\nsharing._LINES_EXCHANGED = 50\n"
+        "from translate.training import step\nimport os, signal\nstep_original = step.Stepper.step\n"
+        "def with_signal(self, group, *, number, rate):\n"
+        "    if number == 1 and os.environ['RANK'] == '1':\n        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return step_original(self, group, number=number, rate=rate)\n"
+        "step.Stepper.step = with_signal\n"
+    )
+    ended = streamed.try_to(2, "stopped", first=slow)
+    assert "stopped by SIGTERM after step 1, and saved" in ended[0].said, ended
+    streamed.run(2, "stopped", resume=True)
+    streamed.run(2, "straight")
+    assert_same_weights(streamed.directory / "stopped", streamed.directory / "straight")
+
+
+def test_a_process_without_the_file_says_so(streamed: Any) -> None:
+    """Before the first step, and when a later segment is read."""
+    gone = (
+        "import os\nfrom translate.data import tables\noriginal = tables._check_beginning\n"
+        "def check(corpus):\n    global calls\n    calls += 1\n"
+        "    if os.environ['RANK'] == '1' and calls == {call}:\n"
+        "        raise tables.InputError(f'{{corpus.path}}: no such file')\n"
+        "    original(corpus)\n"
+        "calls = 0\ntables._check_beginning = check\n"
+    )
+    for call in (1, 2):
+        ended = streamed.try_to(2, f"run{call}", first=gone.format(call=call))
+        assert all(each.code != 0 for each in ended)
+        said = ended[0].said + ended[1].said
+        assert "train.json: no such file" in said and "Traceback" not in said

@@ -1,0 +1,189 @@
+"""Several processes train as one does: the same losses, scores and weights, whatever their number and engine."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from translate.run import Checkpoint, RunDirectory, read_tensors
+
+# Of fp32, after a dozen steps: gradients are summed in another order.
+_ROUNDING = 1e-5
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """What was logged, without times."""
+    lines = RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines()
+    timed = ("seconds", "target_tokens_per_second", "waiting")
+    return [{name: value for name, value in json.loads(line).items() if name not in timed} for line in lines]
+
+
+def assert_alike(one: Path, other: Path) -> None:
+    """Two trainings went the same way, within rounding: losses, scores, weights, average and optimizer."""
+    for record, expected in zip(metrics(one), metrics(other), strict=True):
+        assert record == {
+            name: pytest.approx(value, rel=1e-4) if isinstance(value, float) else value
+            for name, value in expected.items()
+        }
+    for which in ("last", "best"):
+        assert_same_tensors(one, other, which=which)
+
+
+def assert_same_tensors(one: Path, other: Path, *, which: Checkpoint) -> None:
+    """Within rounding; but the states of torch's generators, which are seeded anew for each piece."""
+    tensors, expected = (read_tensors(RunDirectory(run).checkpoint(which)).tensors for run in (one, other))
+    assert tensors.keys() == expected.keys()
+    for name, tensor in tensors.items():
+        if not name.startswith("random."):
+            torch.testing.assert_close(tensor, expected[name], rtol=0.0, atol=_ROUNDING, msg=name)
+
+
+# One process cuts a step into as many pieces as it has threads, several into one for each: so masks of dropout agree.
+# Of 2 x 2 pieces for 3 processes two have one more than the third; the last step of an epoch has but one batch.
+@pytest.mark.parametrize("size, overrides", [(2, ()), (3, ("accumulate_batches=2",))])
+def test_as_one_process(trainings: Any, size: int, overrides: tuple[str, ...]) -> None:
+    said = trainings.run(1, "one", *overrides, f"threads={size}")
+    assert f"{size} pieces of a batch at once, each on 1 CPU thread" in said
+    for kind in ("ddp", "fsdp"):
+        said = trainings.run(size, kind, *overrides, f"parallel={kind}", "threads=1")
+        assert f"in each of {size} processes ({kind})" in said
+        assert_alike(trainings.directory / kind, trainings.directory / "one")
+
+
+def test_goes_on_with_another_number_of_processes(trainings: Any) -> None:
+    trainings.run(1, "one", "threads=2")
+    settings = [(2, "ddp", 3), (1, "ddp", 5), (2, "fsdp", 8), (2, "ddp", 9), (1, "ddp", 10), (2, "fsdp", 12)]
+    for size, kind, end in settings:
+        threads = 2 if size == 1 else 1
+        said = trainings.run(
+            size, "other", f"parallel={kind}", f"threads={threads}", f"max_steps={end}", resume=end > 3
+        )
+        if end == 5:
+            assert "continued under other circumstances: processes 1 (it was 2 (ddp))" in said
+    steps = [(record["kind"], record["step"]) for record in metrics(trainings.directory / "other")]
+    assert steps[-2:] == [("train", 12), ("validation", 12)]
+    assert_same_tensors(trainings.directory / "other", trainings.directory / "one", which="last")
+
+
+# In one process of two: at the end of a step, or in the midst of a validation.
+_SIGNAL_IN_STEP = """
+import os, signal
+from translate.training import step
+original = step.Stepper.step
+def with_signal(self, group, *, number, rate):
+    if number == 7 and os.environ["RANK"] == "{rank}":
+        os.kill(os.getpid(), signal.{signal})
+    return original(self, group, number=number, rate=rate)
+step.Stepper.step = with_signal
+"""
+_SIGNAL_IN_VALIDATION = """
+import os, signal
+from translate.training import validation
+original = validation.evaluate
+def with_signal(*args, **kwargs):
+    if os.environ["RANK"] == "{rank}":
+        os.kill(os.getpid(), signal.{signal})
+    return original(*args, **kwargs)
+validation.evaluate = with_signal
+"""
+
+
+@pytest.mark.parametrize("kind, size", [("ddp", 3), ("fsdp", 2)])
+def test_a_signal_to_one_stops_all_after_the_same_step(
+    trainings: Any, state_of: Callable[[Path], Any], kind: str, size: int
+) -> None:
+    trainings.run(size, "straight", f"parallel={kind}")
+    for rank, name, step, first in ((1, "SIGTERM", 5, _SIGNAL_IN_VALIDATION), (0, "SIGINT", 7, _SIGNAL_IN_STEP)):
+        code = 128 + signal.Signals[name]
+        ended = trainings.try_to(
+            size, "stopped", f"parallel={kind}", resume=True, first=first.format(rank=rank, signal=name)
+        )
+        assert all(each.code in (code, -signal.SIGTERM) for each in ended), ended
+        assert (
+            f"stopped by {name} after step {step}, and saved. Go on with: torchrun --nproc-per-node {size} -m --"
+            in (ended[0].said)
+        )
+        assert [each.said for each in ended[1:]] == [""] * (size - 1)
+    trainings.run(size, "stopped", f"parallel={kind}", resume=True)
+    assert state_of(trainings.directory / "stopped") == state_of(trainings.directory / "straight")
+
+
+def test_all_stop_early_together(trainings: Any) -> None:
+    said = trainings.run(2, "run", "learning_rate=1.0e-9", "patience=2", "validate_every=2", "max_steps=30")
+    assert "stopped early: 2 validations without a better bleu" in said
+    assert metrics(trainings.directory / "run")[-1]["step"] == 6
+
+
+def test_fewer_validation_lines_than_processes(trainings: Any) -> None:
+    for name in ("validation.in", "validation.out"):
+        (trainings.directory / name).write_text("12\n", encoding="utf-8")
+    trainings.run(1, "one", "threads=2", "max_steps=5")
+    trainings.run(2, "two", "threads=1", "max_steps=5")
+    assert_alike(trainings.directory / "two", trainings.directory / "one")
+
+
+@pytest.mark.parametrize(
+    "first, overrides, message",
+    [
+        ("", ("batch_tokens=4",), "translate: training.batch_tokens = 4"),
+        ("", ("device=cuda:7",), "translate: device = cuda:7: this machine has no such device"),
+        (
+            "import os, sys; sys.argv.append('training.seed=' + os.environ['RANK'])",
+            (),
+            "translate: the processes of a training must have the same settings, data and versions, but process 2 of 2"
+            " has not what the first one has: training.seed = 1 (there it is 0).",
+        ),
+    ],
+)
+def test_errors_are_told_once(trainings: Any, first: str, overrides: tuple[str, ...], message: str) -> None:
+    ended = trainings.try_to(2, "run", *overrides, first=first)
+    assert all(each.code in (2, -signal.SIGTERM) for each in ended), ended
+    assert ended[1].said == ""
+    assert message in ended[0].said
+
+
+def test_other_data_in_one_of_them(trainings: Any) -> None:
+    other = trainings.directory / "other"
+    other.mkdir()
+    for file in trainings.directory.glob("*.??*"):
+        text = file.read_text(encoding="utf-8")
+        (other / file.name).write_text(text.replace("1", "2") if file.name == "train.in" else text, encoding="utf-8")
+    first = f"import os, sys\nif os.environ['RANK'] == '1': sys.argv[2] = {str(other / 'digits.yaml')!r}"
+    ended = trainings.try_to(2, "run", first=first)
+    assert ended[1].said == ""
+    assert "process 2 of 2 has not what the first one has: data.train (its checksum) = " in ended[0].said
+
+
+def test_weights_that_are_not_finite_are_told_of_once(trainings: Any) -> None:
+    ended = trainings.try_to(2, "run", "learning_rate=0.1", "max_gradient_norm=null", first=_NOT_FINITE)
+    assert all(each.code in (1, -signal.SIGTERM) for each in ended), ended
+    assert ended[1].said == ""
+    assert "translate: step 3: the loss is nan" in ended[0].said
+
+
+_NOT_FINITE = """
+import math
+from translate.training import step
+original = step.batch_loss
+calls = []
+def loss(model, batch, **options):
+    calls.append(0)
+    found = original(model, batch, **options)
+    return found._replace(nats=found.nats * math.nan) if len(calls) == 4 else found  # the first is a trial
+from translate.training import assembly
+assembly.batch_loss = loss
+"""
+
+
+def test_alone_it_never_touches_torch_distributed(trainings: Any) -> None:
+    first = """
+import torch.distributed
+def refuse(*args, **kwargs):
+    raise AssertionError("this is a training alone")
+torch.distributed.init_process_group = torch.distributed.new_group = refuse
+"""
+    trainings.run(1, "run", "max_steps=2", first=first)

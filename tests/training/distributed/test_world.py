@@ -1,0 +1,177 @@
+"""Which process this is, and what several of them agree on; each test with processes that really talk to each other."""
+
+import datetime
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+import torch
+
+from translate.errors import InputError
+from translate.training.distributed import ALONE
+from translate.training.place import Place, choose_own_device, read_place, share_threads
+
+_JOINED = """
+import os, signal, sys, time
+from translate.cli.failures import tells_errors
+from translate.errors import InputError, RunError
+from translate.training.distributed import joined
+
+def fail(error):
+    raise error
+
+@tells_errors
+def work():
+    with joined() as world:
+{}
+
+try:
+    work()
+except BaseException as error:
+    code = getattr(error, "exit_code", getattr(error, "code", None))
+    if code is None:
+        raise
+    sys.exit(code)
+"""
+
+
+def in_world(python: str) -> str:
+    """What each process runs: the lines, with `world` joined, and errors told as the command line does."""
+    return _JOINED.format("\n".join(f"        {line}" for line in python.splitlines()))
+
+
+@pytest.mark.parametrize(
+    "environment, place",
+    [
+        ({}, Place()),
+        ({"WORLD_SIZE": "8"}, Place()),  # some batch systems say it to each process; torchrun says the rank too
+        ({"RANK": "3", "WORLD_SIZE": "8"}, Place(3, 8, 0, 1)),
+        ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, Place(3, 8, 1, 2)),
+    ],
+)
+def test_place(environment: dict[str, str], place: Place) -> None:
+    assert read_place(environment) == place
+
+
+@pytest.mark.parametrize(
+    "environment, message",
+    [
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK=one, which is no number; start with torchrun"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 of WORLD_SIZE=2 .* counts from 0"),
+        ({"RANK": "0", "WORLD_SIZE": "0"}, "RANK=0 of WORLD_SIZE=0"),
+    ],
+)
+def test_no_place(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_place(environment)
+
+
+def test_each_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for name in ("auto", "cuda"):
+        assert choose_own_device(name, Place(5, 8, 1, 2)) == torch.device("cuda", 1)
+        with pytest.raises(InputError, match="4 processes on this machine, and it has 2 GPUs; .* --nproc-per-node 2"):
+            choose_own_device(name, Place(2, 4, 2, 4))
+    assert choose_own_device("cpu", Place(2, 4, 2, 4)) == torch.device("cpu")
+    assert choose_own_device("cuda:1", Place()) == torch.device("cuda", 1)
+    with pytest.raises(InputError, match="training.device = cuda:1: of 2 processes each takes a GPU of its own"):
+        choose_own_device("cuda:1", Place(0, 2, 0, 2))
+
+
+def test_threads_are_shared() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert [share_threads(Place(0, size, 0, size)) for size in (1, cores, 3 * cores)] == [cores, 1, 1]
+
+
+def test_alone() -> None:
+    assert (ALONE.gather("a"), ALONE.largest(3), ALONE.first(lambda: 5), ALONE.each(lambda: 7)) == (["a"], 3, 5, 7)
+    assert ALONE.is_first and ALONE.is_alone
+    with pytest.raises(InputError, match="wrong"):
+        ALONE.each(lambda: (_ for _ in ()).throw(InputError("wrong")))
+
+
+def test_what_they_agree_on(processes: Any) -> None:
+    ended = processes.run(
+        3,
+        in_world("""
+assert world.gather(f"from {world.rank}") == ["from 0", "from 1", "from 2"]
+assert world.largest([5, 11, 7][world.rank]) == 11
+assert world.first(lambda: ("only", world.rank)) == ("only", 0)
+assert world.first(lambda: None) is None
+assert world.each(lambda: world.rank) == world.rank
+world.refuse_differences({"a": "1"})
+print(world.place)"""),
+    )
+    assert [each.code for each in ended] == [0, 0, 0], ended
+    assert [each.said.split(" (")[0] for each in ended] == [f"process {number} of 3" for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    "python, code, told",
+    [
+        (
+            "world.first(lambda: fail(InputError('the file is gone')))",
+            2,
+            ["translate: the file is gone\n", "", ""],
+        ),
+        (
+            "world.each(lambda: fail(RunError('no memory')) if world.rank == 1 else 0)",
+            1,
+            ["", "translate: process 2 of 3 (on HOST): no memory\n", ""],
+        ),
+        (
+            "world.each(lambda: fail(InputError('the file is gone')))",
+            2,
+            ["translate: the file is gone\n", "", ""],
+        ),
+        (
+            "world.refuse_differences({'training.seed': str(world.rank // 2), 'torch': '2'})",
+            2,
+            [
+                "translate: the processes of a training must have the same settings, data and versions, but process 3"
+                " of 3 has not what the first one has: training.seed = 1 (there it is 0). Start all with the same"
+                " command\n",
+                "",
+                "",
+            ],
+        ),
+    ],
+)
+def test_an_error_is_told_once(processes: Any, python: str, code: int, told: list[str]) -> None:
+    ended = processes.run(3, in_world(python))
+    host = os.uname().nodename
+    assert [each.said.replace(f"(on {host})", "(on HOST)") for each in ended] == told
+    assert all(each.code in (code, -signal.SIGTERM) for each in ended)  # who has spoken may be ended with the others
+
+
+@pytest.mark.parametrize("exchange", ["world.gather(1)", "world.largest(1)", "world.first(lambda: 1)"])
+def test_a_process_that_dies_is_told_of(processes: Any, exchange: str) -> None:
+    started = time.monotonic()
+    ended = processes.run(2, in_world(f"if world.rank == 0: os.kill(os.getpid(), signal.SIGKILL)\n{exchange}"))
+    assert time.monotonic() - started < 20
+    assert [each.code for each in ended] in ([-signal.SIGKILL, 1], [-signal.SIGKILL, -signal.SIGTERM])
+    if ended[1].code == 1:  # it heard of it before it was ended
+        assert ended[1].said.startswith("translate: process 2 of 2 (on ")
+        assert "another process of this training has ended, and this one cannot go on without it" in ended[1].said
+        assert "start all again with --resume" in ended[1].said and ended[1].said.count("\n") == 1
+
+
+def test_processes_that_do_not_come() -> None:
+    python = f"""
+import datetime
+from translate.cli.failures import tells_errors
+from translate.training.distributed import joined
+@tells_errors
+def work():
+    with joined(timeout={datetime.timedelta(seconds=2)!r}):
+        pass
+work()
+"""
+    environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29419"}
+    ended = subprocess.run([sys.executable, "-c", python], env=environment, capture_output=True, text=True, timeout=60)
+    assert "the processes did not come together at 127.0.0.1:29419 within 2 s" in ended.stderr

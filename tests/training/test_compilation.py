@@ -1,0 +1,111 @@
+"""Compiled layers, in processes of their own: in this one shapes are checked at each call, which cannot be compiled."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_MODEL = """
+import torch
+from torch._dynamo.utils import counters
+from translate.config import ModelConfig
+from translate.errors import InputError
+from translate.model import Transformer
+from translate.training.compilation import compile_layers, uncompiled
+
+torch.set_num_threads(1)
+torch.manual_seed(5)
+model = Transformer(
+    ModelConfig(d_model=12, num_heads=2, d_ff=7, num_encoder_layers=2, num_decoder_layers=2, dropout={dropout}),
+    source_vocab_size=23, target_vocab_size=23, pad_id=0,
+).train()
+names = list(model.state_dict())
+
+def ids(*shape):
+    return torch.randint(1, 23, shape)
+
+def num_programs():
+    return counters["stats"]["unique_graphs"]
+"""
+
+_NUMBERS = """
+pairs = [(ids(batch, source), ids(batch, target)) for batch, source, target in
+         ((5, 7, 11), (3, 9, 9), (8, 4, 13), (2, 17, 3), (31, 2, 29))]
+parameters = list(model.parameters())
+
+def gradients(pair):
+    logits = model(*pair)
+    return [logits.detach(), *torch.autograd.grad(logits.square().mean(), parameters)]
+
+expected = [gradients(pair) for pair in pairs]
+compile_layers(model)
+assert list(model.state_dict()) == names
+compiled = [gradients(pairs[0])]
+first = num_programs()
+compiled += [gradients(pair) for pair in pairs[1:]]
+assert first >= 2 and num_programs() == first, (first, num_programs())  # other sizes, the same programs
+for mine, wanted in zip(compiled, expected):
+    for one, other in zip(mine, wanted):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+model.eval()
+with uncompiled(), torch.inference_mode():
+    model(*pairs[0])
+    cache = model.decoder.start(model.encoder(pairs[0][0]), beam_size=1, max_length=4)
+    model.decoder.step(ids(5, 1), cache)
+assert num_programs() == first
+"""
+
+_DROPOUT = """
+from translate.model.dropout import dropout_seeded
+compile_layers(model)
+pair = ids(5, 7), ids(5, 11)
+device = torch.device("cpu")
+
+def logits(seed):
+    with dropout_seeded(seed, device=device):
+        return model(*pair)
+
+assert torch.equal(logits(3), logits(3))
+assert not torch.equal(logits(3), logits(4))
+"""
+
+_REFUSED = """
+try:
+    compile_layers(model)
+except InputError as error:
+    print(error)
+"""
+
+
+def run(script: str, tmp_path: Path, *, dropout: float = 0.0, **environment: str) -> str:
+    own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    process = subprocess.run(
+        [sys.executable, "-c", _MODEL.replace("{dropout}", str(dropout)) + script],
+        env=os.environ | own | environment,
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_compiled_layers_give_the_same_numbers_for_all_sizes(tmp_path: Path) -> None:
+    run(_NUMBERS, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_what_compiled_layers_drop_depends_on_the_seed(tmp_path: Path) -> None:
+    run(_DROPOUT, tmp_path, dropout=0.3)
+
+
+def test_without_a_compiler_it_is_said(tmp_path: Path) -> None:
+    said = run(_REFUSED, tmp_path, CXX="no-such-compiler")
+    assert said.startswith("training.compile = true: torch cannot compile on this machine (")
+    assert said.endswith("). Install a C++ compiler, such as g++, or set training.compile=false\n")
+    assert said.count("\n") == 1

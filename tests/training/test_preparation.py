@@ -1,0 +1,113 @@
+"""The second start: what was trained and encoded is read, the same comes out, and what was done is said."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from translate.config import Config
+from translate.data.cache import DataCache
+from translate.data.epochs import TrainingBatches
+from translate.data.tokenizer import Tokenizers
+from translate.training import preparation
+from translate.training.preparation import encode_corpora, fingerprint, make_tokenizers, read_corpora
+
+Digits = Callable[..., Config]
+
+
+class Prepared:
+    """Everything before the first step, with a cache in a folder or without."""
+
+    def __init__(self, config: Config, folder: Path | None) -> None:
+        self.said: list[str] = []
+        cache = None if folder is None else DataCache(self.said.append, folder=folder)
+        corpora = read_corpora(config).train
+        self.tokenizers: Tokenizers = make_tokenizers(config, corpora, self.said.append, cache=cache)
+        self.batches: TrainingBatches = encode_corpora(config, corpora, self.tokenizers, self.said.append, cache=cache)
+        self.num_made = -1 if cache is None else cache.num_made
+        self.fingerprint = fingerprint(corpora, self.tokenizers)
+
+    def is_like(self, other: "Prepared") -> bool:
+        models = [[tokenizer.model_bytes for tokenizer in each.tokenizers[:2]] for each in (self, other)]
+        return (
+            models[0] == models[1]
+            and self.fingerprint == other.fingerprint
+            and self.tokenizers.vocabulary == other.tokenizers.vocabulary
+            and all(
+                left.indices == right.indices and all(map(torch.equal, left[:3], right[:3]))
+                for number in range(2)
+                for left, right in zip(
+                    self.batches.epoch(number).batches(), other.batches.epoch(number).batches(), strict=True
+                )
+            )
+        )
+
+
+@pytest.mark.parametrize("sampling", ["null", "0.2"])
+@pytest.mark.parametrize("vocabulary, num_entries", [("joint", 3), ("separate", 4)])
+def test_the_second_start_is_the_first(
+    digits: Digits, tmp_path: Path, vocabulary: str, num_entries: int, sampling: str
+) -> None:
+    folder = tmp_path / "cache"
+    config = digits(
+        f"tokenizer.vocabulary={vocabulary}", "model.tie_embeddings=none", f"tokenizer.subword_sampling={sampling}"
+    )
+    without, first, second = Prepared(config, None), Prepared(config, folder), Prepared(config, folder)
+    assert first.is_like(without) and second.is_like(without)
+    assert (first.num_made, second.num_made) == (num_entries, 0)
+    assert len(list(folder.iterdir())) == num_entries
+    sizes = "joint vocabulary of 40" if vocabulary == "joint" else "vocabularies of 40 and 40"
+    for prepared in (without, first):
+        assert prepared.said[0].startswith(f"tokenizer: {sizes}, in ")
+        assert prepared.said[1].startswith("token ids: made, in ")
+    assert second.said[0].startswith(f"tokenizer: {sizes}, from {folder}, in ")
+    assert second.said[1].startswith(f"token ids: from {folder}, in ")
+
+
+def test_only_what_decides_counts(digits: Digits, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    assert Prepared(digits(), folder).num_made == 3
+    # What is filtered, sampled, batched and how often it is seen is decided after encoding.
+    same = digits("data.max_source_tokens=5", "tokenizer.subword_sampling=0.1", "training.batch_tokens=200",
+                  "training.seed=5", "training.threads=1")  # fmt: skip
+    assert Prepared(same, folder).num_made == 0
+    assert Prepared(digits("tokenizer.vocab_size=39"), folder).num_made == 3
+    text = (tmp_path / "train.in").read_text(encoding="utf-8")
+    (tmp_path / "train.in").write_text(text.replace("0", "1", 1), encoding="utf-8")
+    assert Prepared(digits(), folder).num_made == 2  # the same tokenizer came out, and the targets' ids are there
+
+
+def test_given_tokenizers_are_not_kept(digits: Digits, tmp_path: Path) -> None:
+    model = tmp_path / "given.model"
+    model.write_bytes(Prepared(digits(), None).tokenizers.source.model_bytes)
+    given = digits(f"tokenizer.source_model={model}")
+    for num_made in (2, 0):
+        prepared = Prepared(given, tmp_path / "cache")
+        assert prepared.num_made == num_made
+        assert prepared.said[0].startswith("tokenizer: joint vocabulary of 40, in ")
+    assert {path.suffix for path in (tmp_path / "cache").iterdir()} == {".ids"}
+
+
+def test_a_cut_tokenizer_is_trained_again(digits: Digits, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    first = Prepared(digits(), folder)
+    (path,) = folder.glob("*.model")
+    path.write_bytes(path.read_bytes()[:-100])
+    again = Prepared(digits(), folder)
+    assert again.is_like(first) and again.num_made == 1
+    assert again.said[0] == f"{path}: is damaged; it is deleted and made anew"
+    assert Prepared(digits(), folder).num_made == 0
+
+
+def test_processes_of_one_machine_share_its_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(13)))
+    assert preparation._num_processors() == 13
+    for name, value in (("RANK", "3"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "3"), ("LOCAL_WORLD_SIZE", "4")):
+        monkeypatch.setenv(name, value)
+    assert preparation._num_processors() == 3
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {5})
+    assert preparation._num_processors() == 1

@@ -1,0 +1,56 @@
+"""Counters of a training: sums that do not depend on where the numbers lie or when they are read."""
+
+import math
+
+import pytest
+import torch
+
+from translate.training.progress import LogWindow, Progress, StepResult
+
+# float32 numbers of very different sizes, so that a sum in another order or precision is another number.
+NATS = [1.1e6, 3.3e-4, 7.7e5, 1.3e-6, 123.456]
+
+
+def results(*, as_tensors: bool) -> list[StepResult]:
+    found = []
+    for number, nats in enumerate(NATS, start=1):
+        values = torch.tensor([nats, nats / 3, 1 / number])
+        seen = values.unbind() if as_tensors else values.tolist()
+        found.append(StepResult(seen[0], seen[1], 7 * number, seen[2]))
+    return found
+
+
+def test_tensors_give_the_very_sums_of_numbers_whenever_they_are_read() -> None:
+    by_hand = 0.0
+    for value in torch.tensor(NATS).tolist():
+        by_hand += value
+    windows = [LogWindow(), LogWindow(), LogWindow()]
+    for number, (result, tensor) in enumerate(zip(results(as_tensors=False), results(as_tensors=True), strict=True)):
+        for window, seen in zip(windows, (result, tensor, tensor), strict=True):
+            window.add(seen)
+        if number in (1, 2):
+            windows[2].read()
+    means = [window.means() for window in windows]
+    assert means[0] == means[1] == means[2]
+    assert windows[0] == windows[1] == windows[2]
+    assert windows[1].nats == by_hand and windows[1].tokens == 7 * (1 + 2 + 3 + 4 + 5)
+    assert means[1]["loss"] == by_hand / 105
+
+
+def test_adding_a_step_reads_nothing() -> None:
+    absent = torch.empty((), device="meta")  # has no number: reading it fails
+    window = LogWindow()
+    window.add(StepResult(absent, absent, 11, absent))
+    assert (window.steps, window.tokens) == (1, 11)
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        window.read()
+
+
+def test_a_checkpoint_has_all_of_an_open_window() -> None:
+    progress = Progress("data")
+    for result in results(as_tensors=True):
+        progress.window.add(result)
+    restored = Progress.from_json(progress.to_json())
+    assert restored == progress and restored.window.steps == 5
+    assert math.isclose(restored.window.gradient_norm, 1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5, rel_tol=1e-6)
+    assert restored.window.means() == progress.window.means()

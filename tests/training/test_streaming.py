@@ -1,0 +1,112 @@
+"""Training on streamed corpora: stopped and continued it is the training never stopped, and it says what it sees."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.config import Config
+from translate.data import streaming
+from translate.errors import InputError
+from translate.run import RunDirectory, read_tensors
+from translate.training.check import check
+
+Digits = Callable[..., Config]
+
+
+@pytest.fixture
+def streamed(stateful: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Digits:
+    """The task of reversed digits from a stream of three segments a pass, of 90, 90 and 31 pairs."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(streaming, "_CHUNK_ROWS", 17)
+    sides = [(tmp_path / name).read_text().splitlines() for name in ("train.in", "train.out")]
+    rows = [json.dumps({"in": source, "out": target}) + "\n" for source, target in zip(*sides, strict=True)]
+    (tmp_path / "train.json").write_text("".join(rows))
+    text = (tmp_path / "digits.yaml").read_text()
+    listed = "{kind: text, source: train.in, target: train.out}"
+    stream = "{kind: json, path: train.json, source_column: in, target_column: out, streaming: true}"
+    assert listed in text
+    (tmp_path / "digits.yaml").write_text(
+        text.replace(listed, stream).replace("data:", "data:\n  stream_segment_pairs: 90", 1)
+    )
+    return stateful
+
+
+def test_stopped_and_continued_it_is_the_same(
+    streamed: Digits, tmp_path: Path, run_training: Callable[..., list[str]], state_of: Callable[[Path], Any]
+) -> None:
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    run_training(streamed(), straight)
+    for max_steps in (2, 5, 9, 14):  # within a segment, and where one ends
+        run_training(streamed(f"training.max_steps={max_steps}"), stopped, resume=True)
+    states = [state_of(each) for each in (straight, stopped)]
+    assert [state.progress.pop("stream")["segment"] for state in states] == [states[0].progress["epoch"]] * 2
+    assert states[0].progress["epoch"] >= 4  # in the second pass
+    # Runs that were stopped sooner validated and logged at more steps.
+    assert states[0].last == states[1].last
+    assert states[0].progress["target_tokens"] == states[1].progress["target_tokens"]
+
+
+def test_a_checkpoint_that_does_not_say_where_it_stands(
+    streamed: Digits, tmp_path: Path, run_training: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from translate.data.streamed_batches import StreamedBatches
+
+    run_training(streamed(), tmp_path / "straight")
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamedBatches, "position", lambda self, number: None)
+        run_training(streamed("training.max_steps=8"), tmp_path / "stopped")
+    said = run_training(streamed(), tmp_path / "stopped", resume=True)
+    assert any("was not noted, so the pairs before it are counted first" in line for line in said)
+    last = [read_tensors(RunDirectory(tmp_path / name).checkpoint("last")).tensors for name in ("straight", "stopped")]
+    assert all(last[0][name].equal(last[1][name]) for name in last[0])
+
+
+def test_it_says_what_it_sees(
+    streamed: Digits, tmp_path: Path, run_training: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = run_training(streamed(), tmp_path / "run")
+    assert any("of the first segment of the streamed corpora, in" in line for line in said)
+    log = capsys.readouterr().err
+    name = tmp_path / "train.json"
+    assert f"segment 1 of the streamed corpora\n{name}, pairs 1 to 90 of the stream: 90 of 90 pairs kept\n" in log
+    assert f"segment 4 of the streamed corpora\n{name}, pairs 1 to 90 of the stream, pass 2: 90 of 90 pairs kept" in log
+    assert f"segments 1 to 4\n{name}: 301 of 301 pairs kept\n" in log
+
+
+def test_other_data_are_another_training(
+    streamed: Digits, tmp_path: Path, run_training: Callable[..., list[str]]
+) -> None:
+    run_training(streamed("training.max_steps=2"), tmp_path / "run")
+    with (tmp_path / "train.json").open("a") as file:
+        file.write('{"in": "1 2", "out": "2 1"}\n')
+    with pytest.raises(InputError, match="data.train is not what this run was trained on"):
+        run_training(streamed(), tmp_path / "run", resume=True)
+    with pytest.raises(InputError, match=r"other settings.*data.stream_segment_pairs = 80 \(the run has 90\)"):
+        run_training(streamed("data.stream_segment_pairs=80"), tmp_path / "run", resume=True)
+
+
+def test_check_looks_at_the_first_segment_and_says_so(streamed: Digits) -> None:
+    report = check(streamed())
+    assert [corpus.num_pairs for corpus in report.corpora] == [90, 23, 23]
+    assert report.corpora[0].name.endswith("train.json, pairs 1 to 90 of the stream")
+    said = [finding.message for finding in report.findings if finding.name == "first_segment"]
+    assert said == ["of the streamed corpora only the first segment was looked at (data.stream_segment_pairs = 90)"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("training.max_epochs=3",), "training.max_epochs = 3 counts passes over the data, and with a streamed corpus"),
+        (("training.batch_tokens=200",), "data.max_source_tokens = 256 with its special symbol is more than training"),
+    ],
+)
+def test_settings_that_need_all_of_the_data_are_refused(
+    streamed: Digits, overrides: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        streamed(*overrides)

@@ -1,0 +1,99 @@
+"""Dropout whose masks are a function of a seed, whatever the order or the thread in which they are drawn.
+
+On a CPU torch draws one number after the other for a mask, which takes as long as a matrix product. Here 16 random bits
+decide on each element, four of them from each draw of a fast generator, and what is dropped is cleared bit by bit.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int16
+from torch import Tensor, nn
+
+_seeded = threading.local()  # its `bits`: what this thread draws from
+_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an element
+
+
+class Dropout(nn.Module):
+    """In training, each element is zero with probability p, and the others are divided by 1 - p.
+
+    On a CPU, p is rounded to a multiple of 1/65536 and the others are divided by one minus that. Masks are drawn from
+    the generator of `dropout_seeded`; outside of it from torch's own, which `torch.manual_seed` seeds.
+
+    Raises:
+        ValueError: p is outside [0, 1).
+
+    Source: Srivastava et al. 2014, https://jmlr.org/papers/v15/srivastava14a.html.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        if not 0.0 <= p < 1.0:
+            raise ValueError(f"p = {p} must be at least 0 and less than 1")
+        self.p = p
+
+    def forward(self, hidden: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        if not self.training or self.p == 0.0:
+            return hidden
+        if hidden.device.type != "cpu" or torch.compiler.is_compiling():
+            return F.dropout(hidden, self.p)
+        dropped: Tensor = _Dropped.apply(hidden, round(self.p * 65536))  # type: ignore[no-untyped-call]
+        return dropped
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+@contextlib.contextmanager
+def dropout_seeded(*seed: int, device: torch.device) -> Iterator[None]:
+    """What this thread drops while it is open depends on the seed alone.
+
+    Args:
+        seed: Numbers of at least 0; other numbers, other masks.
+        device: Where the model is. Torch's own generators, which GPUs and compiled layers draw from, are seeded too: on
+            a CPU in the main thread alone, for all threads share it.
+    """
+    sequence = np.random.SeedSequence(seed)
+    if device.type != "cpu" or threading.current_thread() is threading.main_thread():
+        torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> 1))
+    before = getattr(_seeded, "bits", None)
+    _seeded.bits = np.random.SFC64(sequence)
+    try:
+        yield
+    finally:
+        _seeded.bits = before
+
+
+class _Dropped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, dropped_of_65536: int) -> Tensor:
+        keep = _draw_mask(hidden.shape, dropped_of_65536)
+        ctx.save_for_backward(keep)
+        ctx.scale = 65536 / (65536 - dropped_of_65536)
+        return _clear(hidden, keep).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (keep,) = ctx.saved_tensors
+        return _clear(gradient, keep).mul_(ctx.scale), None
+
+
+def _draw_mask(shape: torch.Size, dropped_of_65536: int) -> Int16[Tensor, "*shape"]:
+    """-1, which is all bits set, for each element that is kept, and 0 for the others."""
+    bits = getattr(_seeded, "bits", None)
+    if bits is None:
+        bits = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
+    draws = bits.random_raw(-(-shape.numel() // 4)).view(np.int16)[: shape.numel()]
+    keep = torch.empty(shape.numel(), dtype=torch.int16)
+    torch.ge(torch.from_numpy(draws), dropped_of_65536 - 32768, out=keep)  # 0 or 1
+    return keep.neg_().view(shape)
+
+
+def _clear(values: Tensor, keep: Int16[Tensor, "*shape"]) -> Tensor:
+    integers = values.contiguous().view(_INTEGERS[values.element_size()])
+    return integers.bitwise_and(keep.to(integers.dtype)).view(values.dtype)
