@@ -46,7 +46,6 @@ TABLE = """
     training/checkpoints.py: save, restore
     training/resuming.py: may it go on?
     training/circumstances.py: what else matters
-    training/randomness.py: generators, all devices
     training/progress.py: where it stands
     training/signals.py: stop, save, leave
     training/tracking.py: what people see

@@ -36,7 +36,7 @@ def _same_random_numbers() -> None:
 class RunState(NamedTuple):
     """What two runs of the same training have in common, byte by byte: all but times."""
 
-    last: dict[str, str]  # checksums of tensors: weights, average, optimizer, random generators
+    last: dict[str, str]  # checksums of tensors: weights, average, optimizer
     best: dict[str, str]
     best_step: str
     progress: dict[str, Any]

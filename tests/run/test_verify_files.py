@@ -67,7 +67,6 @@ BIAS = "encoder.layers.0.feed_forward.inner.bias"
             lambda tensors, _: [tensors.pop(name) for name in list(tensors) if name.startswith("optimizer.")],
             "cannot be resumed from; missing: optimizer.*",
         ),
-        (lambda tensors, _: tensors.pop("random.cpu"), "cannot be resumed from; missing: random.cpu"),
         (
             lambda tensors, _: tensors.update({f"optimizer.{BIAS}/exp_avg": torch.zeros(13)}),
             f"cannot be resumed from; these fit no weights: optimizer.{BIAS}/exp_avg",

@@ -84,7 +84,7 @@ def test_an_interrupt_before_the_first_step(trainings: Any, tmp_path: Path) -> N
     run, ready = tmp_path / "run", tmp_path / "ready"
     first = (
         "import time, pathlib, translate.training.train\n"
-        f"slow = lambda *arguments: (pathlib.Path({str(ready)!r}).touch(), time.sleep(60))\n"
+        f"slow = lambda *arguments, **options: (pathlib.Path({str(ready)!r}).touch(), time.sleep(60))\n"
         "sys.modules['translate.training.train'].make_tokenizers = slow"
     )
     process = trainings.start(trainings.arguments(run), first=first)
@@ -181,6 +181,6 @@ def test_a_batch_that_memory_is_refused_for(trainings: Any, tmp_path: Path) -> N
     trainings.start(trainings.arguments(tmp_path / "run", *settings), first=scarce)
     assert trainings.wait() == 1
     told = trainings.log.read_text(encoding="utf-8").splitlines()[-1]
-    assert told.startswith("translate: step 1: out of memory on a batch of ")
+    assert told.startswith("translate: step 1: out of memory on a step with ")
     assert "can't allocate memory: you tried to allocate" in told
     assert "Lower training.batch_tokens (now 4000)" in told

@@ -115,4 +115,3 @@ def test_state_that_is_incomplete_is_refused_by_name(
     assert f"{norm} is (1,), the model's (16,)" in refused(**{f"average.{norm}": torch.zeros(1)})
     assert f"missing: {norm}/step" in refused(**{f"optimizer.{norm}/step": None})
     assert f"missing: {norm}" in refused(**{f"model.{norm}": None})
-    assert "has no state of the random generator" in refused(**{"random.cpu": None})

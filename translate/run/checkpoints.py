@@ -17,7 +17,6 @@ from translate.run.seal import DamageError
 from translate.run.tensors import check_tensors, read_tensors, write_tensors
 
 OPTIMIZER_PREFIX = "optimizer."
-RANDOM_PREFIX = "random."
 
 
 class SoundCheckpoint(NamedTuple):

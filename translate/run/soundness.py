@@ -12,7 +12,7 @@ from translate.config import Config
 from translate.data.shortlist import Shortlist
 from translate.data.tokenizer import Tokenizers
 from translate.errors import RunError
-from translate.run.checkpoints import OPTIMIZER_PREFIX, RANDOM_PREFIX, read_step
+from translate.run.checkpoints import OPTIMIZER_PREFIX, read_step
 from translate.run.checksums import check_checksums
 from translate.run.directory import RunDirectory
 from translate.run.header import Header, read_header
@@ -21,8 +21,6 @@ from translate.run.safety import MOST_TEXT_BYTES, require_kind
 from translate.run.seal import check_seal, file_digest, shortened
 from translate.run.tensors import SEAL_KEY, TensorFile, read_tensors
 from translate.run.weights import AVERAGE_PREFIX, WEIGHTS_PREFIX, named, with_prefix
-
-_RANDOM_STATE = f"{RANDOM_PREFIX}cpu"
 
 
 class Found(NamedTuple):
@@ -95,8 +93,6 @@ def _check_state(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     missing = sorted(name for name in missing if name not in tensors)
     if not kinds:
         missing.append(f"{OPTIMIZER_PREFIX}*")
-    if _RANDOM_STATE not in tensors:
-        missing.append(_RANDOM_STATE)
     if config is not None and config.training.ema_decay is not None and not with_prefix(tensors, AVERAGE_PREFIX):
         missing.append(f"{AVERAGE_PREFIX}*")
     if missing:

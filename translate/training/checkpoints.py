@@ -20,14 +20,13 @@ from translate.run import (
     with_prefix,
     write_checkpoint,
 )
-from translate.run.checkpoints import OPTIMIZER_PREFIX, RANDOM_PREFIX
+from translate.run.checkpoints import OPTIMIZER_PREFIX
 from translate.run.weights import forms_of, refuse_misfits
 from translate.training.average import AveragedWeights
 from translate.training.distributed import ALONE, World
 from translate.training.optimizer import optimizer_tensors, set_optimizer_tensors
 from translate.training.parallel import collect, spread
 from translate.training.progress import Progress
-from translate.training.randomness import random_states, set_random_states
 
 
 class Restored(NamedTuple):
@@ -71,7 +70,7 @@ def save_last(
     tensors = add_prefix(get_parameters(model), WEIGHTS_PREFIX)
     tensors |= add_prefix(optimizer_tensors(optimizer, model), OPTIMIZER_PREFIX)
     tensors |= add_prefix(average.tensors if average is not None else {}, AVERAGE_PREFIX)
-    tensors = collect(tensors | add_prefix(random_states(), RANDOM_PREFIX), world)
+    tensors = collect(tensors, world)
     if world.is_first:
         write_checkpoint(run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
 
@@ -84,7 +83,7 @@ def restore_last(
     *,
     world: World = ALONE,
 ) -> Restored | None:
-    """Put everything back as `save_last` found it, torch's random generators too; None: there is no checkpoint yet.
+    """Put everything back as `save_last` found it; None: there is no checkpoint yet.
 
     Args:
         world: Its first process reads for all of them; there may be more or fewer than when it was saved.
@@ -135,9 +134,6 @@ def _put_back(
     *,
     name: str,
 ) -> None:
-    random = with_prefix(tensors, RANDOM_PREFIX)
-    if "cpu" not in random:
-        raise RunError(f"{name}: has no state of the random generator")
     saved_average = with_prefix(tensors, AVERAGE_PREFIX)
     refuse_misfits(
         forms_of({} if average is None else average.tensors), forms_of(saved_average), name=f"{name}: average"
@@ -149,7 +145,6 @@ def _put_back(
     if average is not None:
         for key, tensor in average.tensors.items():
             tensor.copy_(saved_average[key])
-    set_random_states(random)
 
 
 def _check_best(run: RunDirectory, progress: Progress) -> list[str]:

@@ -28,7 +28,6 @@ from translate.training.pace import Pace
 from translate.training.profile_table import OUTSIDE, WAITING
 from translate.training.profiling import StepProfile
 from translate.training.progress import LogWindow, Progress, StepResult
-from translate.training.randomness import random_states, set_random_states
 from translate.training.schedule import learning_rate
 from translate.training.signals import Abandoned, StoppedBySignal, StopRequests
 from translate.training.step import Stepper
@@ -253,7 +252,7 @@ class Trainer:
             save_best(self.run, weights, step=progress.step, world=self.world)
             self._save()
             return
-        result, random = None, random_states()
+        result = None
         with (
             computing_with(weights, self.model, average, self.config, self.tokenizers) as model,
             contextlib.suppress(Abandoned),
@@ -261,7 +260,6 @@ class Trainer:
             every_position = model.decoder.final_norm  # with a cache or without
             with self.stop.abandoning(every_position):
                 result = validate(model, self.tokenizers, self.validation, self.config, world=self.world)
-        set_random_states(random)
         if result is None:
             return
         progress.validated_step = progress.step

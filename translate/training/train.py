@@ -95,6 +95,9 @@ def _claim(
 ) -> tuple[TrainingConfig, bool]:
     """The run's settings, and whether it is continued; from now on no other training may touch it."""
     if not (resume and directory.is_dir()):
+        if is_begun(directory):
+            with lock_run(directory):  # that another process trains there is told first
+                pass
         refuse_existing_run(directory)
     held.enter_context(lock_run(directory))
     is_continued = is_begun(directory) and resume
