@@ -89,14 +89,9 @@ def train_ours(batches: list[Any], vocab_size: int, *, precision: str) -> list[f
     settings = override_config(Config(), {**EXACT, "training.precision": precision}).training
     optimizer = build_optimizer(model, settings)
 
-    def train(stepper: Stepper) -> list[float]:
-        return [
-            stepper.step([batch], number=number, rate=rate(number)).loss
-            for number, batch in enumerate(batches, start=1)
-        ]
-
     with stepping(model, optimizer, settings, device=torch.device("cpu")) as stepper:
-        return train(stepper)
+        steps = enumerate(batches, start=1)
+        return [stepper.step([batch], number=number, rate=rate(number)).loss for number, batch in steps]
 
 
 def train_reference(batches: list[Any], vocab_size: int) -> list[float]:

@@ -144,7 +144,7 @@ class TrainingConfig(Section):
     batch_layout: Literal["auto", "padded", "packed"] = "auto"
     """packed: no padding is computed; auto: so on CUDA where variable-length flash attention works, else padded."""
     compile: bool = False
-    """Compile the layers by torch.compile: faster steps after minutes of compiling, for long trainings."""
+    """Compile the layers by torch.compile, meant for long trainings on GPUs: on a CPU steps were slower for it."""
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
