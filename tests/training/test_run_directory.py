@@ -133,8 +133,8 @@ def test_a_second_training_in_the_directory_is_refused(
     messages: list[str] = []
     with happening(in_step=2, what=train_there_too):
         run_training(digits("training.max_steps=3"), tmp_path / "run")
-    assert f"process {os.getpid()}" in messages[0] and "is training in this run directory" in messages[0]
-    assert "already holds a run" in messages[1]
+    for message in messages:  # without --resume too: to be told of the run alone would be to be told to use it
+        assert f"process {os.getpid()}" in message and "is training in this run directory" in message
     run_training(digits("training.max_steps=4"), tmp_path / "run", resume=True)  # the lock is free again
 
 
