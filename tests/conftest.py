@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,10 @@ install_import_hook([f"translate.{name}" for name in CHECKED], "beartype.beartyp
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by torch when it is imported
+
+# Whoever is started in the background ignores it; tests send it to themselves.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What trainings keep for the next start is not the user's, and is nobody's afterwards.
 os.environ["HF_DATASETS_CACHE"] = tempfile.mkdtemp(prefix="translate-tests-")
