@@ -14,6 +14,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from translate.errors import InputError, RunError
+from translate.model.device import num_cores
 
 _CONTACT_SECONDS = 300
 
@@ -71,7 +72,7 @@ class Processes(NamedTuple):
             torch.cuda.set_device(self.local_rank % torch.cuda.device_count())
         # torchrun sets 1 where nothing was set; any other number is the user's.
         if os.environ.get("OMP_NUM_THREADS", "1") == "1":
-            torch.set_num_threads(max(1, _num_cores() // self.local_world_size))
+            torch.set_num_threads(max(1, num_cores() // self.local_world_size))
 
     def _first(self, key: str, value: str) -> str:
         """What the first process to come has said."""
@@ -112,7 +113,3 @@ def _find_store(environment: Mapping[str, str]) -> Store:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -6,7 +6,6 @@ in all are finished; and they are ranked here, by the run's own score. Greedy se
 """
 
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,6 +23,7 @@ from translate.decoding.windows import read_windows
 from translate.errors import InputError, RunError
 from translate.export.conversion import converted_run
 from translate.export.ctranslate2 import import_ctranslate2, max_positions
+from translate.model.device import num_cores
 from translate.run import Checkpoint, load_run, open_run
 
 ComputeType = Literal["float32", "int8", "bfloat16"]
@@ -81,7 +81,7 @@ class CTranslate2Translator:
         self.config = config or run_config.decoding_settings()
         refuse_other_searches(self.config)
         self.tokenizers = load_tokenizers(run.tokenizer)
-        self.num_workers = self.config.workers or _num_cores()
+        self.num_workers = self.config.workers or num_cores()
         self._run_path, self._checkpoint = run_path, checkpoint
         is_learned = run_config.model.positions == "learned"
         self.max_positions = run_config.model.max_positions if is_learned else None
@@ -283,7 +283,3 @@ def _load(folder: Path, *, compute_type: ComputeType, device: str, num_workers: 
         intra_threads=1,
         max_queued_batches=-1,  # as many as a window has
     )
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

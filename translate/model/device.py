@@ -1,5 +1,6 @@
 """Where to compute, and in which arithmetic."""
 
+import os
 from typing import Any, Literal
 
 import torch
@@ -39,3 +40,8 @@ def choose_precision(name: Literal["auto"] | Precision, device: torch.device) ->
             return "bf16" if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else "fp32"
         case _:
             return "fp32"
+
+
+def num_cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

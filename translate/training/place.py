@@ -1,6 +1,5 @@
 """Which of the processes that train together this is, as torchrun says, and what of its machine is its own."""
 
-import os
 import socket
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from translate.errors import InputError
-from translate.model.device import choose_device
+from translate.model.device import choose_device, num_cores
 
 
 class Place(NamedTuple):
@@ -85,5 +84,4 @@ def settle_threads(wanted: int | None, place: Place) -> None:
 
 def share_threads(place: Place) -> int:
     """CPU threads for this process, where it is not alone on its machine: an equal part of those that there are."""
-    usable = getattr(os, "sched_getaffinity", lambda process: range(os.cpu_count() or 1))(0)
-    return max(1, len(usable) // place.local_size)
+    return max(1, num_cores() // place.local_size)

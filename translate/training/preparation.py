@@ -18,7 +18,7 @@ from translate.data.texts import JoinedText
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.tokenizer_training import prepare_tokenizers
 from translate.errors import InputError
-from translate.training.place import read_place
+from translate.training.place import read_place, share_threads
 
 _CHUNK_LINES = 10_000  # that are in memory at once
 
@@ -173,8 +173,7 @@ def encode_corpora(
 
 def _num_processors() -> int:
     """This process's share of those that it may use; torch may have fewer threads, one for each of several workers."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, allowed // read_place(os.environ).local_size)
+    return share_threads(read_place(os.environ))
 
 
 def refuse_long_validation(config: Config, validation: ParallelCorpus, tokenizers: Tokenizers) -> None:
