@@ -5,9 +5,12 @@ import shlex
 from pathlib import Path
 
 import pytest
+import typer
+from torch.distributed.run import get_args_parser as torchrun_parser
 from typer.testing import CliRunner
 
 from translate.cli import app
+from translate.config import load_config
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -66,6 +69,23 @@ def test_a_model_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (tmp_path / "output.en").read_text(encoding="utf-8").count("\n") == 10
     for code in blocks("python"):
         exec(code, globals())
+
+
+def test_torchrun_hands_on_what_the_documents_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parser takes any beginning of its own options' names, which must not be one of ours."""
+    monkeypatch.chdir(ROOT)
+    subcommands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    text = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    jobs = [shlex.split(line, comments=True) for line in re.findall(r"^torchrun .*$", text, re.MULTILINE)]
+    assert {job[job.index("translate") + 1] for job in jobs} == {"train", "decode"}
+    for _, *words in jobs:
+        read = torchrun_parser().parse_args(words)
+        command, *ours = words[words.index("translate") + 1 :]
+        assert (read.module, read.training_script, read.training_script_args) == (True, "translate", [command, *ours])
+        found = subcommands[command].make_context(command, list(ours)).params
+        if command == "train":
+            load_config(found["config"], found["overrides"])
+            assert (found["run"] is not None) == ("--run-dir" in ours)
 
 
 def test_links_lead_somewhere() -> None:

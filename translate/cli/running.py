@@ -28,7 +28,11 @@ def train(
     config: Annotated[str, typer.Argument(help="A config file, or a preset's name such as demo.", show_default=False)],
     overrides: Overrides = None,
     run: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory of the run. Default: runs/NAME.", show_default=False)
+        Path | None,
+        # torchrun would read --run as short for an option of its own.
+        typer.Option(
+            "--run", "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/NAME.", show_default=False
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the run's last checkpoint; begin if there is no run yet.")
@@ -78,7 +82,7 @@ def launcher(environment: Mapping[str, str]) -> list[str]:
         return ["translate"]
     machines = environment.get("GROUP_WORLD_SIZE", "1")
     options = ["--nproc-per-node", environment.get("LOCAL_WORLD_SIZE", "1")]
-    # Without `--` torchrun takes --run for an option of its own.
+    # What was typed may have --run, which torchrun without `--` takes for an option of its own.
     return ["torchrun", *(["--nnodes", machines] if machines != "1" else []), *options, "-m", "--", "translate"]
 
 
