@@ -1,0 +1,98 @@
+"""Do the choices that make training fast cost quality? A config, trained with and without them, from several seeds.
+
+    python benchmarks/choices.py demo --seeds 3
+
+The choices are bf16, against fp32; and batches of like lengths, against as many batches of as many pairs in a random
+order, which is what a shuffling loader gives. All else is the same: the pairs of an epoch, the steps, the seed.
+Compared is the validation set at the end of the training; what stands behind ± is the standard deviation over seeds.
+"""
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+CHOICES = ("as it is", "fp32", "random batches")
+
+
+class Outcome(NamedTuple):
+    """The end of a training."""
+
+    bleu: float
+    loss: float  # nats a target token
+    padding: float  # of all tokens computed in an epoch
+
+
+def shuffle_pairs() -> None:
+    """From now on, in this process, lengths do not matter to which batch a pair is in."""
+    import numpy as np
+
+    from translate.data.epochs import Plan, TrainingBatches
+
+    by_length = TrainingBatches._plan
+
+    def plan(self: Any, sources: Any, targets: Any, positions: Any, generator: Any) -> Plan:
+        num_batches = len(by_length(self, sources, targets, positions, generator).starts)
+        borders = np.linspace(0, len(positions), num_batches + 1).round().astype(np.int64)
+        return Plan(generator.permutation(positions), borders[:-1], borders[1:])
+
+    TrainingBatches._plan = plan  # type: ignore[method-assign]
+
+
+def train_once(preset: str, overrides: list[str], seed: int, choice: str, folder: Path) -> Outcome:
+    """A whole training, in a process of its own."""
+    from translate.config import load_config
+    from translate.training import train
+
+    if choice == "random batches":
+        shuffle_pairs()
+    settings = [*overrides, f"training.seed={seed}"] + ["training.precision=fp32"] * (choice == "fp32")
+    config = load_config(preset, settings, require_files=True).config
+    train(config, folder, resume=False, command=["benchmarks/choices.py"], say=print)
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    last = [record for record in records if record["kind"] == "validation"][-1]
+    return Outcome(last["BLEU"], last["loss"], padding_share(config))
+
+
+def padding_share(config: Any) -> float:
+    """Padding of the first epoch."""
+    from translate.training.preparation import encode_corpora, make_tokenizers, read_corpora
+
+    corpora = read_corpora(config).train
+    tokenizers = make_tokenizers(config, corpora, lambda text: None)
+    return encode_corpora(config, corpora, tokenizers, lambda text: None).epoch(0).padding.share
+
+
+def main() -> None:
+    """Train with each choice from each seed, and print what validation says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config")
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("--seeds", type=int, default=3)
+    arguments = parser.parse_args()
+    outcomes: dict[str, list[Outcome]] = {choice: [] for choice in CHOICES}
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(1, arguments.seeds + 1):
+            for choice in CHOICES:
+                run = Path(folder) / f"{choice} {seed}"
+                with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+                    given = (arguments.config, arguments.overrides, seed, choice, run)
+                    outcome = process.submit(train_once, *given).result()
+                outcomes[choice].append(outcome)
+                print(f"seed {seed}, {choice}: BLEU {outcome.bleu:.2f}, loss {outcome.loss:.4f}", flush=True)
+    print(f"{'':>15} {'BLEU':>15} {'loss':>8} {'padding':>8}")
+    for choice, these in outcomes.items():
+        bleu, loss, padding = ([getattr(each, name) for each in these] for name in Outcome._fields)
+        spread = f" ± {statistics.stdev(bleu):.2f}" if len(bleu) > 1 else ""
+        print(
+            f"{choice:>15} {f'{statistics.mean(bleu):.2f}{spread}':>15} {statistics.mean(loss):8.4f}"
+            f" {statistics.mean(padding):8.1%}"
+        )
+
+
+if __name__ == "__main__":
+    main()
