@@ -17,7 +17,7 @@ demo: $(VENV)/installed
 	$(BIN)/translate eval runs/demo --samples 10
 
 test: $(VENV)/installed-for-tests
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 test-slow: $(VENV)/installed-for-tests
 	$(BIN)/pytest -m slow

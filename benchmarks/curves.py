@@ -19,7 +19,7 @@ from train import D_FF, D_MODEL, HEADS, LAYERS, SETTINGS, SMOOTHING, rate, read_
 from translate.config import Config, override_config
 from translate.data.tokenizer import PAD_ID
 from translate.model import Transformer
-from translate.training.assembly import stepping
+from translate.training.assembly import Computation, stepping
 from translate.training.optimizer import build_optimizer
 
 EXACT = {**SETTINGS, "model.norm": "pre"} | {
@@ -89,7 +89,8 @@ def train_ours(batches: list[Any], vocab_size: int, *, precision: str) -> list[f
     settings = override_config(Config(), {**EXACT, "training.precision": precision}).training
     optimizer = build_optimizer(model, settings)
 
-    with stepping(model, optimizer, settings, device=torch.device("cpu")) as stepper:
+    computation = Computation.choose(settings, model.config, torch.device("cpu"))
+    with stepping(model, optimizer, settings, computation) as stepper:
         steps = enumerate(batches, start=1)
         return [stepper.step([batch], number=number, rate=rate(number)).loss for number, batch in steps]
 

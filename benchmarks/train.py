@@ -79,7 +79,7 @@ def build_ours(vocab_size: int, *, precision: str, compiled: bool = False) -> St
     from translate.config import Config, override_config
     from translate.data.tokenizer import PAD_ID
     from translate.model import Transformer
-    from translate.training.assembly import stepping
+    from translate.training.assembly import Computation, stepping
     from translate.training.compilation import compile_layers
     from translate.training.optimizer import build_optimizer
     from translate.training.steady_memory import prepare_memory
@@ -90,7 +90,8 @@ def build_ours(vocab_size: int, *, precision: str, compiled: bool = False) -> St
     if compiled:
         compile_layers(model)
     optimizer = build_optimizer(model, config.training)
-    context = stepping(model, optimizer, config.training, device=torch.device("cpu"))
+    computation = Computation.choose(config.training, config.model, torch.device("cpu"))
+    context = stepping(model, optimizer, config.training, computation)
     stepper = context.__enter__()  # until the process ends
     steps = iter(range(1, 10**9))
 

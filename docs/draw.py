@@ -28,7 +28,7 @@ TABLE = """
     training/batch_trials.py: what memory holds
     training/available_memory.py: what is left
     training/loop.py: the trainer
-    training/place.py: which process
+    training/place.py: own GPU, threads
     training/distributed.py: processes agree
     training/parallel.py: DDP, FSDP2
     training/step.py: one step
@@ -176,6 +176,7 @@ TABLE = """
     data/drawing.py: drawn beside training
     data/drawing_worker.py: by such a process
     data/streaming.py: too large to keep
+    data/segments.py: streams side by side
     data/streamed_batches.py: segment by segment
     data/sharing.py: ids, exchanged
 1 data/inspection/
@@ -202,6 +203,7 @@ TABLE = """
     errors.py: how a command fails
     memory.py: freed, given back
     versions.py: of what computes
+    torchrun.py: which process
 """
 TITLE = "The layers of translate, from the commands at the top to the config at the bottom; imports go downwards only"
 STYLE = """<style>

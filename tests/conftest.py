@@ -19,8 +19,10 @@ from jaxtyping import install_import_hook
 CHECKED = ["data", "model", "run", "decoding", "evaluation", "training", "export", "visualise"]
 install_import_hook([f"translate.{name}" for name in CHECKED], "beartype.beartype")
 
+# Read by torch when it is imported. Threads that wait would spin, on cores that other tests need.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by torch when it is imported
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Whoever is started in the background ignores it; tests send it to themselves.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -18,6 +18,7 @@ LAYERS = {
     "": 0,  # translate/__init__.py, for its version, which all may read
     "errors": 0,
     "memory": 0,
+    "torchrun": 0,
     "versions": 0,
     "config": 0,
     "data": 1,

@@ -80,6 +80,25 @@ def json_corpus(text: str, column: str = "de") -> Callable[[Place], Call]:
     return call
 
 
+def streamed(kind: str, content: str | bytes, column: str = "de") -> Callable[[Place], Call]:
+    def call(place: Place) -> Call:
+        path = place.write(f"a.{kind}", content)
+        corpus = f"{{kind: {kind}, path: {path}, source_column: {column}, target_column: en, streaming: true}}"
+        limits = ["data.max_source_tokens=90", "data.max_target_tokens=90"]
+        return train(f"data.train=[{corpus.replace('kind: jsonl', 'kind: json')}]", *limits)(place)
+
+    return call
+
+
+def parquet(*german: str | None, english: str = "x") -> bytes:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    file = pa.BufferOutputStream()
+    parquet.write_table(pa.table({"de": pa.array(german, pa.string()), "en": [english] * len(german)}), file)
+    return bytes(file.getvalue())
+
+
 def tsv_corpus(place: Place) -> Call:
     return train(f"data.train=[{{kind: tsv, path: {place.write('a.tsv', 'a' + chr(9) + 'b' + chr(10) + 'c')}}}]")(place)
 
@@ -244,6 +263,22 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "corpus-vocabulary": train("tokenizer.vocab_size=8000"),
     "corpus-vocabulary-small": train("tokenizer.vocab_size=20"),
     "corpus-vocabulary-huge": train("tokenizer.vocab_size=99999999999"),
+    "stream-csv": streamed("csv", "de,en\na,b\n"),
+    "stream-part": train(
+        "data.train=[{kind: hub, dataset: x, split: 'train[:9]', source_column: a, target_column: b, streaming: true}]"
+    ),
+    "stream-missing": train(
+        "data.train=[{kind: parquet, path: gone.parquet, source_column: a, target_column: b, streaming: true}]",
+        "data.max_source_tokens=90",
+        "data.max_target_tokens=90",
+    ),
+    "stream-array": streamed("jsonl", '[{"de": "a", "en": "b"}]\n'),
+    "stream-json-line": streamed("jsonl", '{"de": "a", "en": "b"}\n{"de": \n'),
+    "stream-column": streamed("parquet", parquet("a"), column="fr"),
+    "stream-null": streamed("parquet", parquet("a", None)),
+    "stream-not-parquet": streamed("parquet", parquet("a")[:-9]),
+    "stream-no-row": streamed("parquet", parquet()),
+    "stream-filtered": streamed("parquet", parquet(*GERMAN.splitlines(), english="")),
     "lines-missing": decode_options("gone.de"),
     "lines-folder": decode_options("/"),
     "lines-device": decode_options("/dev/null"),

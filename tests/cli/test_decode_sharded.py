@@ -100,7 +100,8 @@ def test_a_killed_process_and_a_second_start(translate: Translate, learnt: Path,
     assert f"; {5 * num_finished} of the lines were finished before\n" in again.stderr
 
 
-@pytest.mark.timeout(300)  # other tests may keep the cores busy
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_several_processes(translate: Translate, learnt: Path, folder: Path) -> None:
     """A start by two goes on with what one has left, when its disk was full."""
     arguments = ["decode", learnt, "in.de", "--look-ahead-lines", "5", "--workers", "1", "--n-best", "2"]
@@ -127,7 +128,8 @@ def test_several_processes(translate: Translate, learnt: Path, folder: Path) -> 
     assert said.count(" by 2 processes; 35 of the lines were finished before\n") == 1
 
 
-@pytest.mark.timeout(300)  # other tests may keep the cores busy
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_what_all_processes_fail_with_is_told_once(learnt: Path, folder: Path) -> None:
     job = torchrun(2, "decode", learnt, stdin=subprocess.DEVNULL)
     said = job.communicate(timeout=200)[1]

@@ -15,13 +15,13 @@ _STREAM = "streaming: true, source_column: de, target_column: en"
     [
         (
             f"train: [{{kind: csv, path: a.csv, {_STREAM}}}]",
-            "streaming = true is for kind json, parquet and hub: the rows of csv are looked through as a whole before"
-            " they are read; convert the file to Parquet, or leave streaming out",
+            "data.train.0.streaming = true is for kind json, parquet and hub: the rows of csv are looked through as a"
+            " whole before they are read; convert the file to Parquet, or leave streaming out",
         ),
         (
             f"train: [{{kind: hub, dataset: wmt14, split: 'train[:1000]', {_STREAM}}}]",
-            "streaming = true takes a whole split, and split = 'train[:1000]' is a part of one; write split: train, or"
-            " leave streaming out",
+            "data.train.0.streaming = true takes a whole split, and split = 'train[:1000]' is a part of one; write"
+            " split: train, or leave streaming out",
         ),
         (
             f"validation: {{kind: parquet, path: a.parquet, {_STREAM}}}",

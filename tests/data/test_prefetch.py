@@ -19,8 +19,6 @@ from translate.data.prefetch import Group, PlansEpochs, Prefetched
 from translate.data.tokenizer import Tokenizers
 from translate.data.tokenizer_training import train_tokenizer
 
-CPU = torch.device("cpu")
-
 
 def make_batches(*, sampling: float | None = None) -> TrainingBatches:
     """About 17 batches an epoch."""
@@ -51,12 +49,11 @@ def _no_thread_is_left() -> Iterator[None]:
 
 def prefetched(
     batches: PlansEpochs, *, epoch: int = 0, first: int = 0, group_size: int = 1, max_groups: int = 1000,
-    max_epochs: int | None = None, device: torch.device = CPU,
+    max_epochs: int | None = None,
 ) -> Prefetched:  # fmt: skip
     return Prefetched(
-        batches, epoch=epoch, first=first, group_size=group_size, max_groups=max_groups, max_epochs=max_epochs,
-        device=device,
-    )  # fmt: skip
+        batches, epoch=epoch, first=first, group_size=group_size, max_groups=max_groups, max_epochs=max_epochs
+    )
 
 
 class Watched:
@@ -153,6 +150,20 @@ def test_the_next_epoch_is_planned_when_this_one_begins(batches: TrainingBatches
         assert second.wait(timeout=30)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.1])
+@pytest.mark.parametrize(("num_taken", "planned"), [(1, [0, 1]), (22, [0, 1]), (23, [0, 1, 2])])
+def test_what_is_planned_depends_on_what_is_taken_alone(
+    batches: TrainingBatches, seconds: float, num_taken: int, planned: list[int]
+) -> None:
+    """So processes that end together have planned the same epochs, though one has made more groups ahead."""
+    assert len(batches.epoch(0)) == 22
+    found: list[int] = []
+    with prefetched(Watched(batches, lambda number, _: found.append(number))) as groups:
+        assert len(list(itertools.islice(groups, num_taken))) == num_taken
+        time.sleep(seconds)
+    assert found == planned
+
+
 def test_only_a_few_are_made_ahead(batches: TrainingBatches) -> None:
     made: list[int] = []
     most = prefetch._GROUPS_AHEAD + 1
@@ -243,20 +254,3 @@ def test_planning_asks_whether_to_go_on() -> None:
     batches = make_batches(sampling=0.3)
     with pytest.raises(Broken):
         batches.epoch(0, check=lambda: fail_at(0)(0))
-
-
-# CUDA
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_batches_for_cuda_are_pinned(batches: TrainingBatches) -> None:
-    device = torch.device("cuda", torch.cuda.device_count() - 1)
-    with prefetched(batches, group_size=2, max_groups=5, device=device) as groups:
-        for group in groups:
-            for batch, made in zip(group.batches, expected_pair(batches, group), strict=True):
-                assert all(tensor.is_pinned() for tensor in batch[:3])
-                assert same(batch, made)
-
-
-def expected_pair(batches: TrainingBatches, group: Group) -> list[Batch]:
-    return list(batches.epoch(group.epoch_number).batches(2 * group.number))[:2]

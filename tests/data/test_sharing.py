@@ -13,9 +13,9 @@ import torch.distributed as dist
 
 from translate.config import DataConfig, TableCorpus, TokenizerConfig
 from translate.data import sharing
+from translate.data.segments import TrainingStreams
 from translate.data.sharing import SharedEncoding
 from translate.data.streamed_batches import StreamedBatches
-from translate.data.streaming import TrainingStreams
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.tokenizer_training import prepare_tokenizers
 from translate.errors import InputError, RunError
@@ -126,4 +126,6 @@ def test_alone_it_is_the_tokenizer() -> None:
     lines = [source for source, _ in PAIRS]
     shared = SharedEncoding()
     with shared.together():
-        assert list(shared.encode(lines, model.source)) == [model.source.encode(line) for line in lines]
+        for num_threads in (1, 3):
+            ids = shared.encode(lines, model.source, num_threads=num_threads)
+            assert list(ids) == [model.source.encode(line) for line in lines]

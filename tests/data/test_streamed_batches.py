@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from translate.config import DataConfig, TableCorpus, TextCorpus, TokenizerConfig
-from translate.data import streaming, tables
+from translate.data import drawing, encoding, streaming, tables
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import Epoch, TrainingBatches
+from translate.data.segments import TrainingStreams
 from translate.data.streamed_batches import StreamedBatches
-from translate.data.streaming import TrainingStreams
 from translate.data.tokenizer import Tokenizers
 from translate.data.tokenizer_training import prepare_tokenizers
 from translate.errors import InputError, RunError
@@ -49,7 +49,9 @@ def tokenizers() -> Tokenizers:
     return prepare_tokenizers(TokenizerConfig(vocab_size=40, byte_fallback=False), sources, targets)
 
 
-def batches_of(data: DataConfig, tokenizers: Tokenizers, sampling: float | None = None) -> StreamedBatches:
+def batches_of(
+    data: DataConfig, tokenizers: Tokenizers, sampling: float | None = None, num_threads: int = 1
+) -> StreamedBatches:
     return StreamedBatches(
         TrainingStreams(data),
         tokenizers,
@@ -57,6 +59,7 @@ def batches_of(data: DataConfig, tokenizers: Tokenizers, sampling: float | None 
         subword_sampling=sampling,
         batch_tokens=BATCH_TOKENS,
         seed=SEED,
+        num_threads=num_threads,
     )
 
 
@@ -116,6 +119,23 @@ def test_streams_share_a_segment_and_other_corpora_are_in_each(tmp_path: Path, t
             corpus_of(make_pairs(*small)), corpus_of(make_pairs(500, 7), weight=2.0), corpus_of(make_pairs(*large))
         ]  # fmt: skip
         assert content(batches.epoch(number)) == content(expected(corpora, data, tokenizers, number))
+
+
+@pytest.mark.parametrize("sampling", [None, 0.2])
+def test_the_number_of_threads_changes_nothing(
+    tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, sampling: float | None
+) -> None:
+    """Segmentations are drawn by other processes then, the same in all segments."""
+    monkeypatch.setattr(drawing, "_LEAST_LINES", 0)
+    monkeypatch.setattr(encoding, "_CHUNK_LINES", 7)
+    starts: list[int] = []
+    start = drawing._start
+    monkeypatch.setattr(drawing, "_start", lambda: (starts.append(1), start())[1])
+    data = data_of(stream(tmp_path / "a", make_pairs(0, 100)))
+    one, several = batches_of(data, tokenizers, sampling), batches_of(data, tokenizers, sampling, num_threads=2)
+    for number in range(3):
+        assert content(several.epoch(number)) == content(one.epoch(number))
+    assert (1 <= len(starts) <= 2) if sampling else not starts
 
 
 @pytest.mark.parametrize(("begun", "sampling"), [(0, None), (1, 0.2), (2, None), (6, None)])
@@ -273,7 +293,7 @@ import sys
 from pathlib import Path
 from translate.config import DataConfig, TableCorpus, TokenizerConfig
 from translate.data.streamed_batches import StreamedBatches
-from translate.data.streaming import TrainingStreams
+from translate.data.segments import TrainingStreams
 from translate.data.tokenizer_training import prepare_tokenizers
 
 corpus = TableCorpus(kind="parquet", path=Path(sys.argv[1]), source_column="de", target_column="en", streaming=True)

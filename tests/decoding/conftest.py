@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pytest
 import torch
 import torch.nn.functional as F
+from jaxtyping import config as shape_checks
 
 from translate.config import ModelConfig, TokenizerConfig
 from translate.data.batching import EncodedPair, collate
@@ -68,6 +69,7 @@ def toy() -> Toy:
     ]
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
     generator = random.Random(2)
+    shape_checks.update("jaxtyping_disable", True)  # of other tests, and most of the time
     for step in range(450):
         for group in optimizer.param_groups:
             group["lr"] = 1e-2 * min(1.0, (step + 1) / 30)
@@ -78,5 +80,6 @@ def toy() -> Toy:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+    shape_checks.update("jaxtyping_disable", False)
     new_sources, references = toy_sentences(37, seed=3, longest=7)
     return Toy(model.eval(), tokenizers, new_sources, references)

@@ -1,6 +1,7 @@
 """Rows without padding: what is packed, that the numbers stay the same, and that flash attention gets what it needs."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,6 @@ import torch
 import torch.nn.attention.varlen as varlen
 from torch import Tensor
 
-from translate.config import ModelConfig
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from translate.model.packing import Packed, decode_packed, pack
@@ -16,20 +16,8 @@ from translate.model.spans import Sequences, Spans, flash_attention, flash_refus
 
 PAD = 3
 VOCAB = 23
+Build = Callable[..., Transformer]
 SOURCE_LENGTHS, TARGET_LENGTHS = (2, 11, 5, 1), (7, 3, 13, 1)
-
-
-def build(**options: Any) -> Transformer:
-    """A small model in fp64, all its weights random, norms and biases too."""
-    small: dict[str, Any] = {
-        "d_model": 30, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 2, "num_decoder_layers": 3, "dropout": 0.0,
-        "max_positions": 13, "relative_buckets": 7, "relative_max_distance": 11,
-    }  # fmt: skip
-    model = Transformer(ModelConfig(**small | options), source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return model.double().train()
 
 
 def padded(lengths: tuple[int, ...], *, width: int) -> Tensor:
@@ -99,26 +87,26 @@ def check_packed_is_padded(model: Transformer) -> None:
 @pytest.mark.parametrize("tie", ["all", "none"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
-def test_packed_is_padded(positions: str, norm: str, tie: str) -> None:
-    check_packed_is_padded(build(positions=positions, norm=norm, tie_embeddings=tie))
+def test_packed_is_padded(build: Build, positions: str, norm: str, tie: str) -> None:
+    check_packed_is_padded(build(positions=positions, norm=norm, tie_embeddings=tie, max_positions=13))
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
-def test_packed_sequences_may_be_longer_than_any_before(positions: str) -> None:
-    model = build(positions=positions)
+def test_packed_sequences_may_be_longer_than_any_before(build: Build, positions: str) -> None:
+    model = build(positions=positions, max_positions=13)
     source, target = padded((300, 2), width=300), padded((4, 301), width=301)
     packed = decode_packed(model, pack(source, pad_id=PAD), pack(target, pad_id=PAD), is_flash=False)
     reference = model.decoder(target, model.encoder(source))[target != PAD]
     torch.testing.assert_close(packed, reference, rtol=0, atol=1e-10)
 
 
-def test_learned_positions_keep_their_limit() -> None:
+def test_learned_positions_keep_their_limit(build: Build) -> None:
     source = pack(padded((14,), width=14), pad_id=PAD)
     with pytest.raises(ValueError, match="a sequence of 14 tokens exceeds the learned positions"):
-        decode_packed(build(positions="learned"), source, source, is_flash=False)
+        decode_packed(build(positions="learned", max_positions=13), source, source, is_flash=False)
 
 
-def test_attention_weights_are_dropped_in_packed_rows_too() -> None:
+def test_attention_weights_are_dropped_in_packed_rows_too(build: Build) -> None:
     model = build(attention_dropout=0.5)
     source = pack(padded(SOURCE_LENGTHS, width=11), pad_id=PAD)
     first, second = (decode_packed(model, source, source, is_flash=False) for _ in range(2))
@@ -160,9 +148,9 @@ def each_by_itself(
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
-def test_flash_attention_is_told_what_it_needs(monkeypatch: pytest.MonkeyPatch, positions: str) -> None:
+def test_flash_attention_is_told_what_it_needs(build: Build, monkeypatch: pytest.MonkeyPatch, positions: str) -> None:
     monkeypatch.setattr(varlen, "varlen_attn", each_by_itself)
-    model = build(positions=positions)
+    model = build(positions=positions, max_positions=13)
     source, target = (pack(padded(lengths, width=13), pad_id=PAD) for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS))
     flash, grids = (decode_packed(model, source, target, is_flash=is_flash) for is_flash in (True, False))
     torch.testing.assert_close(flash, grids, rtol=0, atol=1e-10)

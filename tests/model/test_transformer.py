@@ -1,5 +1,6 @@
 """The model's contracts (padding changes nothing, no peeking), its parameters by hand, its dropout and its lengths."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,21 +15,9 @@ from translate.training.loss import label_smoothed_loss
 
 PAD = 3
 VOCAB = 23
+Build = Callable[..., Transformer]
 KINDS = ["sinusoidal", "learned", "rotary", "relative"]
 NORMS = ["pre", "post"]
-
-
-def build(**options: Any) -> Transformer:
-    """A small model in fp64 without dropout; all its weights random, norms and biases too."""
-    small: dict[str, Any] = {
-        "d_model": 30, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 2, "num_decoder_layers": 3, "dropout": 0.0,
-        "max_positions": 29, "relative_buckets": 7, "relative_max_distance": 11,
-    }  # fmt: skip
-    model = Transformer(ModelConfig(**small | options), source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return model.double()
 
 
 def some_ids(length: int) -> list[int]:
@@ -77,7 +66,7 @@ CONFIGS += [("rotary", "pre", "swiglu"), ("relative", "post", "swiglu"), ("sinus
 
 
 @pytest.mark.parametrize(("positions", "norm", "activation"), CONFIGS)
-def test_padding_changes_nothing(positions: str, norm: str, activation: str) -> None:
+def test_padding_changes_nothing(build: Build, positions: str, norm: str, activation: str) -> None:
     model = build(positions=positions, norm=norm, activation=activation)
     check_padding_changes_nothing(model)
     for name, parameter in model.named_parameters():  # every weight has a part in what was compared
@@ -86,7 +75,7 @@ def test_padding_changes_nothing(positions: str, norm: str, activation: str) -> 
         assert gradient.abs().max() > 0, name
 
 
-def test_a_model_that_sees_padding_fails_the_padding_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_sees_padding_fails_the_padding_check(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     def see_all(ids: Tensor, *, pad_id: int) -> Tensor:
         return torch.ones_like(ids, dtype=torch.bool)[:, None, None, :]
 
@@ -95,7 +84,7 @@ def test_a_model_that_sees_padding_fails_the_padding_check(monkeypatch: pytest.M
         check_padding_changes_nothing(build())
 
 
-def test_padding_has_no_gradient() -> None:
+def test_padding_has_no_gradient(build: Build) -> None:
     model = build(tie_embeddings="none")
     embedded: list[Tensor] = []
     model.encoder.embedder.register_forward_hook(lambda module, args, output: embedded.append(output))
@@ -125,12 +114,12 @@ def check_no_peeking(model: Transformer) -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("positions", KINDS)
-def test_no_peeking(positions: str, norm: str) -> None:
+def test_no_peeking(build: Build, positions: str, norm: str) -> None:
     check_no_peeking(build(positions=positions, norm=norm))
 
 
 @pytest.mark.parametrize("diagonal", [1, 6])
-def test_a_model_that_peeks_fails_the_check(monkeypatch: pytest.MonkeyPatch, diagonal: int) -> None:
+def test_a_model_that_peeks_fails_the_check(build: Build, monkeypatch: pytest.MonkeyPatch, diagonal: int) -> None:
     """One position too many, or all of the future."""
 
     def leaky(ids: Tensor, *, pad_id: int) -> Tensor:
@@ -143,7 +132,7 @@ def test_a_model_that_peeks_fails_the_check(monkeypatch: pytest.MonkeyPatch, dia
         check_no_peeking(build())
 
 
-def test_a_model_blind_to_its_past_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_blind_to_its_past_fails_the_check(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     def blind(ids: Tensor, *, pad_id: int) -> Tensor:
         return torch.eye(ids.shape[1], dtype=torch.bool).expand(len(ids), 1, -1, -1)
 
@@ -157,7 +146,7 @@ def test_a_model_blind_to_its_past_fails_the_check(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("positions", KINDS)
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_the_order_of_words_matters(positions: str, side: str) -> None:
+def test_the_order_of_words_matters(build: Build, positions: str, side: str) -> None:
     model = build(positions=positions)
     words = [[5, 7, 11, 13, 17]]
     swapped = [[5, 11, 7, 13, 17]]
@@ -167,7 +156,7 @@ def test_the_order_of_words_matters(positions: str, side: str) -> None:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
-def test_long_sequences_pass(positions: str) -> None:
+def test_long_sequences_pass(build: Build, positions: str) -> None:
     model = build(positions=positions).eval()
     with torch.no_grad():
         logits = model(padded([some_ids(701)]), padded([some_ids(709)]))
@@ -175,7 +164,7 @@ def test_long_sequences_pass(positions: str) -> None:
     assert logits.isfinite().all()
 
 
-def test_the_learned_limit_is_said() -> None:
+def test_the_learned_limit_is_said(build: Build) -> None:
     model = build(positions="learned")
     model(padded([some_ids(29)]), padded([some_ids(29)]))
     message = "^a sequence of 31 tokens exceeds the learned positions: model.max_positions = 29$"
@@ -189,14 +178,14 @@ def test_the_learned_limit_is_said() -> None:
 
 
 @pytest.mark.parametrize(("scale_embeddings", "factor"), [(True, 7.0), (False, 1.0)])
-def test_embeddings_are_scaled_by_the_root_of_the_width(scale_embeddings: bool, factor: float) -> None:
+def test_embeddings_are_scaled_by_the_root_of_the_width(build: Build, scale_embeddings: bool, factor: float) -> None:
     model = build(d_model=49, num_heads=7, positions="relative", scale_embeddings=scale_embeddings)
     for embedder in (model.encoder.embedder, model.decoder.embedder):
         ids = torch.tensor([[5, 7, 11]])
         torch.testing.assert_close(embedder(ids), factor * embedder.tokens.weight[ids])
 
 
-def test_the_scale_multiplies_tokens_and_not_positions() -> None:
+def test_the_scale_multiplies_tokens_and_not_positions(build: Build) -> None:
     model = build(d_model=16, num_heads=2, positions="learned")
     embedder = model.decoder.embedder
     ids = torch.tensor([[5, 7]])
@@ -205,7 +194,7 @@ def test_the_scale_multiplies_tokens_and_not_positions() -> None:
     torch.testing.assert_close(step, 4.0 * embedder.tokens.weight[ids] + embedder.positions.table[3])
 
 
-def test_tying_is_sharing_one_parameter() -> None:
+def test_tying_is_sharing_one_parameter(build: Build) -> None:
     for tie_embeddings, output_is_target, source_is_target in [
         ("none", False, False),
         ("decoder", True, False),
@@ -263,7 +252,7 @@ def test_parameters_counted_by_hand(options: dict[str, Any], source_vocab_size: 
     assert model.num_parameters == expected
 
 
-def test_the_device_is_that_of_the_weights() -> None:
+def test_the_device_is_that_of_the_weights(build: Build) -> None:
     assert build().device == torch.device("cpu")
 
 
@@ -273,7 +262,7 @@ DROPOUTS = ["dropout", "attention_dropout", "activation_dropout"]
 
 
 @pytest.mark.parametrize("place", DROPOUTS)
-def test_each_dropout_acts_by_itself_in_training_and_not_in_evaluation(place: str) -> None:
+def test_each_dropout_acts_by_itself_in_training_and_not_in_evaluation(build: Build, place: str) -> None:
     model = build(**{place: 0.5})
     source, target = padded([some_ids(5), some_ids(7)]), padded([some_ids(7), some_ids(3)])
     first, second = model.train()(source, target), model(source, target)
@@ -294,7 +283,7 @@ def test_each_dropout_acts_by_itself_in_training_and_not_in_evaluation(place: st
         ("activation_dropout", 5),
     ],
 )
-def test_each_dropout_stands_in_its_places(place: str, expected: int) -> None:
+def test_each_dropout_stands_in_its_places(build: Build, place: str, expected: int) -> None:
     model = build(**{place: 0.37})
     rates = [module.p for module in model.modules() if isinstance(module, Dropout)]
     assert len(rates) == 2 + 13 + 8 + 5
@@ -302,7 +291,7 @@ def test_each_dropout_stands_in_its_places(place: str, expected: int) -> None:
     assert sum(rate == 0.0 for rate in rates) == 28 - expected
 
 
-def test_the_sum_of_embeddings_and_positions_is_dropped_out() -> None:
+def test_the_sum_of_embeddings_and_positions_is_dropped_out(build: Build) -> None:
     model = build(dropout=0.5)
     ids = padded([some_ids(29)])
     for embedder in (model.encoder.embedder, model.decoder.embedder):

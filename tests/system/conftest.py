@@ -1,4 +1,4 @@
-"""Trainings in processes of their own, which can be killed; PyTorch is imported once for all of them."""
+"""Commands in processes of their own, which can be killed; PyTorch is imported once for all of them."""
 
 import json
 import os
@@ -97,7 +97,11 @@ class Trainings:
 
     def run(self, run: Path, *overrides: str, resume: bool = False) -> str:
         """A training from start to end, which must succeed; gives what it said."""
-        self.start(self.arguments(run, *overrides, resume=resume))
+        return self.command(*self.arguments(run, *overrides, resume=resume))
+
+    def command(self, *arguments: str) -> str:
+        """Any command, likewise."""
+        self.start(list(arguments))
         code = self.wait()
         said = self.log.read_text(encoding="utf-8")
         assert code == 0, said
@@ -108,7 +112,7 @@ class Trainings:
         return int(self._server.stdout.readline())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server() -> Iterator["subprocess.Popen[str]"]:
     """The process whose children are the trainings."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -23,7 +23,7 @@ from translate.model.attention import MultiHeadAttention
 from translate.model.spans import flash_refusal
 from translate.run import load_run
 from translate.training import train
-from translate.training.assembly import stepping
+from translate.training.assembly import Computation, stepping
 from translate.training.optimizer import build_optimizer
 from translate.training.precision import Arithmetic
 from translate.training.staging import BatchLayout
@@ -172,7 +172,8 @@ def test_the_fused_kernel_attends_as_the_formula() -> None:
 def test_a_step_never_waits_for_the_device(precision: str) -> None:
     settings = TrainingConfig.model_validate({"precision": precision, "device": "cuda", "max_gradient_norm": 1.0})
     model = build(dropout=0.1)
-    with stepping(model, build_optimizer(model, settings), settings, device=CUDA) as stepper:
+    computation = Computation.choose(settings, model.config, CUDA)
+    with stepping(model, build_optimizer(model, settings), settings, computation) as stepper:
         for number in (1, 2):  # memory, kernels and the optimizer's state
             stepper.step([some_batch(seed=number)], number=number, rate=1e-3)
         batch = some_batch(seed=3)

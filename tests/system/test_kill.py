@@ -67,9 +67,11 @@ def wait_for(moment: str, run: RunDirectory, process: int, draw: random.Random) 
             time.sleep(draw.uniform(0.0, 0.05))
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+_LONG = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
 @pytest.mark.parametrize(
-    "num_kills", [3, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])], ids="{}_times".format
+    "num_kills, precision", [(3, "fp32"), pytest.param(20, "fp32", marks=_LONG), pytest.param(20, "bf16", marks=_LONG)]
 )
 def test_killed_again_and_again(
     trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any], num_kills: int, precision: str

@@ -2,10 +2,9 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
-from typer.testing import CliRunner
-
-from translate.cli import app
+import pytest
 
 CONFIG = """
 data:
@@ -28,7 +27,9 @@ def write_pairs(directory: Path, name: str, sources: list[str]) -> None:
     (directory / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in sources), encoding="utf-8")
 
 
-def test_learns_to_reverse_digits(tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_learns_to_reverse_digits(trainings: Any, tmp_path: Path) -> None:
     draw = random.Random(7)
     strings: dict[str, None] = {}
     while len(strings) < 8500:
@@ -40,10 +41,8 @@ def test_learns_to_reverse_digits(tmp_path: Path) -> None:
     (tmp_path / "reverse.yaml").write_text(CONFIG, encoding="utf-8")
     run, output = str(tmp_path / "run"), tmp_path / "output"
 
-    trained = CliRunner().invoke(app, ["train", str(tmp_path / "reverse.yaml"), "--run", run])
-    assert trained.exit_code == 0, trained.output
-    decoded = CliRunner().invoke(app, ["decode", run, str(tmp_path / "test.in"), "--output", str(output)])
-    assert decoded.exit_code == 0, decoded.output
+    trainings.command("train", str(tmp_path / "reverse.yaml"), "--run", run)
+    trainings.command("decode", run, str(tmp_path / "test.in"), "--output", str(output))
 
     translations = output.read_text(encoding="utf-8").splitlines()
     assert len(translations) == 400

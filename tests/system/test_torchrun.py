@@ -70,6 +70,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         job.process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
 def test_it_starts_them_again_and_they_go_on(

@@ -4,6 +4,7 @@ import contextlib
 import json
 import random
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -112,14 +113,29 @@ def progress_of() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def happening(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.AbstractContextManager[None]]:
-    """A context in which something happens in the step with a number, or in the validation after it."""
+    """A context in which something happens in the step with a number, or in the validation after it.
+
+    A signal comes, an exception is raised (KeyboardInterrupt goes past the training's own handling: it dies, and saves
+    nothing), or a function is called.
+    """
     original_step, original_validate, original_init = Stepper.step, loop.validate, loop.Trainer.__init__
 
     @contextlib.contextmanager
     def happening(
-        *, in_step: int | None = None, in_validation: int | None = None, what: Callable[[], Any]
+        *,
+        in_step: int | None = None,
+        in_validation: int | None = None,
+        what: Callable[[], Any] | signal.Signals | type[BaseException],
     ) -> Iterator[None]:
         trainers: list[loop.Trainer] = []
+
+        def happen() -> None:
+            if isinstance(what, signal.Signals):
+                signal.raise_signal(what)
+            elif isinstance(what, type):
+                raise what
+            else:
+                what()
 
         def init(self: loop.Trainer, *args: Any, **kwargs: Any) -> None:
             original_init(self, *args, **kwargs)
@@ -128,12 +144,12 @@ def happening(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.Abstr
         def step(*args: Any, **kwargs: Any) -> Any:
             result = original_step(*args, **kwargs)
             if trainers[-1].progress.step + 1 == in_step:
-                what()
+                happen()
             return result
 
         def validate(*args: Any, **kwargs: Any) -> Any:
             if trainers[-1].progress.step == in_validation:
-                what()
+                happen()
             return original_validate(*args, **kwargs)
 
         with monkeypatch.context() as patch:

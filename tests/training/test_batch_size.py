@@ -118,14 +118,14 @@ def test_a_step_shorter_than_a_pair(digits: Digits) -> None:
 def test_with_little_memory_the_batch_is_small_and_the_step_as_large(
     digits: Digits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model of which each token takes about 1 MB, and 400 MB for it."""
+    """A model of which each token takes about 1 MB, and 200 MB for it."""
     wide = ("model.d_ff=65536", "training.step_tokens=4000")
-    monkeypatch.setattr(batch_trials, "available_bytes", lambda: 2 * 400 * 2**20)
+    monkeypatch.setattr(batch_trials, "available_bytes", lambda: 2 * 200 * 2**20)
     config, (line,) = settled(digits(AUTO, *wide))
     tokens, num_batches = config.training.num_batch_tokens, config.training.accumulate_batches
     assert 20 < tokens < 1000
     assert abs(tokens * num_batches - 4000) <= tokens / 2
-    assert "the most that fit in what cpu has free, 0.4 GiB with a margin" in line
+    assert "the most that fit in what cpu has free, 0.2 GiB with a margin" in line
 
 
 @pytest.mark.skipif(not LINUX, reason="elsewhere the memory is not measured")

@@ -22,14 +22,6 @@ ProgressOf = Callable[..., dict[str, Any]]
 StateOf = Callable[[Path], Any]
 
 
-def interrupt() -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
-def die() -> None:
-    raise KeyboardInterrupt  # past the training's own handling: nothing is saved
-
-
 def flip_a_bit(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 4
@@ -51,13 +43,13 @@ def test_a_damaged_checkpoint_is_passed_over(
     damage: Any,
 ) -> None:
     config, run = stateful(), tmp_path / "run"
-    with happening(in_step=11, what=interrupt), pytest.raises(StoppedBySignal):
+    with happening(in_step=11, what=signal.SIGINT), pytest.raises(StoppedBySignal):
         run_training(config, run)
     last, previous = RunDirectory(run).checkpoint("last"), RunDirectory(run).previous
     sound = previous.read_bytes()
     damage(last)
     # Dying before the next checkpoint leaves the sound one where it is.
-    with happening(in_step=10, what=die), pytest.raises(KeyboardInterrupt):
+    with happening(in_step=10, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         run_training(config, run, resume=True)
     assert previous.read_bytes() == sound
     said = run_training(config, run, resume=True)

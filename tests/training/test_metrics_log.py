@@ -19,25 +19,20 @@ from translate.training.metrics_log import MetricsLog, MetricsMark
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
 Happening = Callable[..., contextlib.AbstractContextManager[None]]
-ProgressOf = Callable[..., dict[str, Any]]
 StateOf = Callable[[Path], Any]
-
-
-def interrupt() -> None:
-    signal.raise_signal(signal.SIGINT)
 
 
 def test_metrics_are_cut_to_what_the_checkpoint_vouches_for(
     run_training: RunTraining,
     happening: Happening,
-    progress_of: ProgressOf,
+    progress_of: Callable[..., dict[str, Any]],
     stateful: Digits,
     tmp_path: Path,
     straight: Path,
     state_of: StateOf,
 ) -> None:
     config, run = stateful(), tmp_path / "run"
-    with happening(in_step=9, what=interrupt), pytest.raises(StoppedBySignal):
+    with happening(in_step=9, what=signal.SIGINT), pytest.raises(StoppedBySignal):
         run_training(config, run)
     file = RunDirectory(run).metrics
     vouched = file.read_bytes()

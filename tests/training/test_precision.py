@@ -1,5 +1,6 @@
 """The arithmetic of a step: what it is on each device, that it ends with the step, and the scale of an fp16 loss."""
 
+import json
 import os
 import random
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from translate.data.tokenizer import PAD_ID
 from translate.errors import RunError
 from translate.model import Transformer
 from translate.training import precision
-from translate.training.assembly import stepping
+from translate.training.assembly import Computation, stepping
 from translate.training.optimizer import build_optimizer
 from translate.training.precision import Arithmetic, LossScale
 from translate.training.progress import StepResult
@@ -142,7 +143,8 @@ def half_step(scale: float) -> tuple[LossScale, StepResult, list[torch.Tensor]]:
         source_vocab_size=23, target_vocab_size=23, pad_id=PAD_ID,
     ).train()  # fmt: skip
     batch = collate([EncodedPair([5, 6, 7], [8, 9]), EncodedPair([10], [11, 12, 13, 14])], [0, 1])
-    with stepping(model, build_optimizer(model, settings), settings, device=CPU) as stepper:
+    computation = Computation.choose(settings, model.config, CPU)
+    with stepping(model, build_optimizer(model, settings), settings, computation) as stepper:
         stepper.loss_scale.scale = scale
         result = stepper.step([batch], number=1, rate=1e-3)
         return stepper.loss_scale, result, list(model.parameters())
@@ -169,8 +171,9 @@ def test_gradients_that_no_scale_makes_finite_end_the_training() -> None:
         model.output.weight[7, 3] = float("nan")
     before = [parameter.clone() for parameter in model.parameters()]
     batch = collate([EncodedPair([5, 6], [8, 9])], [0])
+    computation = Computation.choose(settings, model.config, CPU)
     with (
-        stepping(model, build_optimizer(model, settings), settings, device=CPU) as stepper,
+        stepping(model, build_optimizer(model, settings), settings, computation) as stepper,
         pytest.raises(RunError, match="^the loss is nan"),
     ):
         stepper.step([batch], number=1, rate=1e-3)
@@ -194,3 +197,23 @@ def test_a_resumed_run_goes_on_with_its_scale(
     assert straight.last == resumed.last
     assert straight.progress == resumed.progress
     assert straight.progress["loss_scale"] == {"scale": 2.0**18, "good_steps": 2}
+
+
+def test_the_log_tells_the_scale_in_fp16_alone(
+    digits: Callable[..., Config],
+    run_training: Callable[..., list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(precision, "_STEPS_BEFORE_GROWTH", 4)
+    few = ("training.max_steps=5", "training.log_every=2", "training.validate_every=99")
+    scales = {}
+    for name in ("fp16", "fp32"):
+        run_training(digits(*few, f"training.precision={name}"), tmp_path / name)
+        lines = (tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        records = [json.loads(line) for line in lines]
+        scales[name] = [record.get("loss_scale") for record in records if record["kind"] == "train"]
+    assert scales == {"fp16": [2.0**16, 2.0**17, 2.0**17], "fp32": [None] * 3}
+    said = [line for line in capsys.readouterr().err.splitlines() if ": loss " in line]
+    assert ["loss scale 131072," in line for line in said] == [False, True, True, False, False, False]

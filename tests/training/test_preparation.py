@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from translate.config import Config
+from translate.config import Config, override_config
 from translate.data.cache import DataCache
 from translate.data.epochs import TrainingBatches
 from translate.data.tokenizer import Tokenizers
@@ -105,9 +105,10 @@ def test_processes_of_one_machine_share_its_processors(monkeypatch: pytest.Monke
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(13)))
-    assert preparation._num_processors() == 13
+    assert preparation._num_threads(Config()) == 13
     for name, value in (("RANK", "3"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "3"), ("LOCAL_WORLD_SIZE", "4")):
         monkeypatch.setenv(name, value)
-    assert preparation._num_processors() == 3
+    assert preparation._num_threads(Config()) == 3
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {5})
-    assert preparation._num_processors() == 1
+    assert preparation._num_threads(Config()) == 1
+    assert preparation._num_threads(override_config(Config(), {"training.threads": 7})) == 7

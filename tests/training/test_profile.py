@@ -18,7 +18,7 @@ from torch.autograd.profiler_util import FunctionEvent
 
 from translate.config import Config
 from translate.model.dropout import Dropout
-from translate.training import train
+from translate.training import profiling, train
 from translate.training.pace import WAITING
 from translate.training.profile_table import OUTSIDE, ProfileTable, tabulate
 from translate.training.profiling import StepProfile
@@ -167,14 +167,25 @@ def two_threads() -> Iterator[str]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def four_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer than a user's profile watches: to tabulate them takes most of the time."""
+    monkeypatch.setattr(profiling, "_STEPS", 4)
+
+
 def test_a_profile_changes_no_number(
-    digits: Digits, tmp_path: Path, state_of: StateOf, two_threads: str, capsys: pytest.CaptureFixture[str]
+    digits: Digits,
+    tmp_path: Path,
+    state_of: StateOf,
+    two_threads: str,
+    four_steps: None,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     # Validations, checkpoints and the border of an epoch fall among the steps that are watched.
     work = (
-        "training.max_steps=21",
-        "training.validate_every=15",
-        "training.save_every=13",
+        "training.max_steps=15",
+        "training.validate_every=13",
+        "training.save_every=12",
         "training.batch_tokens=1100",
     )
     config = digits(*work, two_threads)
@@ -184,16 +195,16 @@ def test_a_profile_changes_no_number(
     assert not (tmp_path / "plain" / "profile").exists()
     folder = tmp_path / "profiled" / "profile"
     text = (folder / "time.txt").read_text(encoding="utf-8")
-    assert text.startswith("steps 11 to 20: ") and ", 2 threads\n" in text and "aten::" in text
+    assert text.startswith("steps 11 to 14: ") and ", 2 threads\n" in text and "aten::" in text
     said = capsys.readouterr().err
-    assert "profiling steps 11 to 20, after 10 to warm up" in said
+    assert "profiling steps 11 to 14, after 10 to warm up" in said
     for group in ("matrix products", "attention", "dropout", "loss", "optimizer", WAITING):
         assert f"  {group}\n" in text and f"  {group}\n" in said
     with gzip.open(folder / "trace.json.gz", "rt", encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     names = [event.get("name", "") for event in events]
-    assert sum(name.startswith("ProfilerStep") for name in names) == _STEPS
-    assert sum(name.startswith("Optimizer.step") for name in names) == _STEPS
+    assert sum(name.startswith("ProfilerStep") for name in names) == 4
+    assert sum(name.startswith("Optimizer.step") for name in names) == 4
 
 
 @pytest.mark.parametrize(
@@ -210,14 +221,14 @@ def test_a_training_that_ends_before(
 
 
 def test_a_profile_that_cannot_be_written_stops_no_training(
-    digits: Digits, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    digits: Digits, tmp_path: Path, four_steps: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
     train(digits("training.max_steps=2"), run, resume=False, command=["test"], say=lambda text: None)
     (run / "profile").write_text("in the way", encoding="utf-8")
-    config = digits("training.max_steps=24")
+    config = digits("training.max_steps=17")
     progress = train(config, run, resume=True, command=["test"], profile=True, say=lambda text: None)
     said = capsys.readouterr().err
-    assert progress.step == 24
-    assert "profiling steps 13 to 22" in said
+    assert progress.step == 17
+    assert "profiling steps 13 to 16" in said
     assert "the profile cannot be written: [Errno 17] File exists" in said

@@ -80,7 +80,7 @@ def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatc
         return original(self, group, **options)
 
     monkeypatch.setattr(Stepper, "step", watched)
-    rehearse(config, epoch, tokenizers=tokenizers, validation=None)
+    rehearse(config, epoch, tokenizers=tokenizers, validation=None, max_seconds=60.0)
     batches = [batch.indices for batch in epoch.batches()]
     num_longest = len(longest_batches(epoch))
     assert seen[0] == [batches[0]]

@@ -25,18 +25,6 @@ ProgressOf = Callable[..., dict[str, Any]]
 StateOf = Callable[[Path], Any]
 
 
-def interrupt() -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
-def terminate() -> None:
-    signal.raise_signal(signal.SIGTERM)
-
-
-def die() -> None:
-    raise KeyboardInterrupt  # past the training's own handling: nothing is saved
-
-
 @pytest.mark.parametrize("precision, stops", [("fp32", range(1, 15)), ("bf16", (3, 4, 13))])
 def test_stopped_after_each_step_and_continued_is_never_stopped(
     run_training: RunTraining,
@@ -53,7 +41,7 @@ def test_stopped_after_each_step_and_continued_is_never_stopped(
     run = tmp_path / "stopped"
     for number in stops:
         torch.manual_seed(99)  # whatever happened in between
-        with happening(in_step=number, what=interrupt), pytest.raises(StoppedBySignal) as stop:
+        with happening(in_step=number, what=signal.SIGINT), pytest.raises(StoppedBySignal) as stop:
             run_training(config, run, resume=True)
         assert (stop.value.step, stop.value.exit_code) == (number, 130)
         progress = progress_of(run)
@@ -86,7 +74,7 @@ def test_dying_between_checkpoints_computes_the_same_again(
     for where, number in (("step", 2), ("step", 5), ("step", 6), ("validation", 8), ("step", 14), ("validation", 14)):
         torch.manual_seed(99)
         moment: dict[str, Any] = {f"in_{where}": number}
-        with happening(**moment, what=die), pytest.raises(KeyboardInterrupt):
+        with happening(**moment, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
             run_training(config, run, resume=True)
         if where == "validation":
             assert progress_of(run)["step"] == number, "all is saved before a validation"
@@ -104,13 +92,13 @@ def test_a_stopped_validation_comes_first_when_the_run_goes_on(
     state_of: StateOf,
 ) -> None:
     config, run = stateful(), tmp_path / "stopped"
-    for number, stopping, code in (
-        (4, terminate, 143),
-        (4, interrupt, 130),
-        (12, interrupt, 130),
-        (14, terminate, 143),
+    for number, sent, code in (
+        (4, signal.SIGTERM, 143),
+        (4, signal.SIGINT, 130),
+        (12, signal.SIGINT, 130),
+        (14, signal.SIGTERM, 143),
     ):
-        with happening(in_validation=number, what=stopping), pytest.raises(StoppedBySignal) as stop:
+        with happening(in_validation=number, what=sent), pytest.raises(StoppedBySignal) as stop:
             run_training(config, run, resume=True)
         assert (stop.value.step, stop.value.exit_code) == (number, code)
         progress = progress_of(run)
@@ -159,7 +147,7 @@ def test_handlers_are_only_there_while_it_trains(
     with happening(in_step=1, what=look):
         run_training(digits("training.max_steps=1"), tmp_path / "run")
     assert not set(during) & set(before)
-    with happening(in_step=1, what=interrupt), pytest.raises(StoppedBySignal):
+    with happening(in_step=1, what=signal.SIGINT), pytest.raises(StoppedBySignal):
         run_training(digits(), tmp_path / "stopped")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
@@ -208,7 +196,7 @@ def test_patience_that_ran_out_at_the_stop(
     run_training(config, tmp_path / "straight")
     assert progress_of(tmp_path / "straight")["step"] == 6
     for stop in ({"in_step": 6}, {"in_validation": 6}):
-        with happening(**stop, what=interrupt), pytest.raises(StoppedBySignal):  # type: ignore[arg-type]
+        with happening(**stop, what=signal.SIGINT), pytest.raises(StoppedBySignal):  # type: ignore[arg-type]
             run_training(config, tmp_path / "run", resume=True)
     capsys.readouterr()
     run_training(config, tmp_path / "run", resume=True)
@@ -229,7 +217,7 @@ def test_stopped_at_the_end_of_the_last_epoch(
     run_training(config, tmp_path / "straight")
     assert progress_of(tmp_path / "straight")["step"] == 6
     for number in (3, 6):
-        with happening(in_step=number, what=interrupt), pytest.raises(StoppedBySignal):
+        with happening(in_step=number, what=signal.SIGINT), pytest.raises(StoppedBySignal):
             run_training(config, tmp_path / "run", resume=True)
     run_training(config, tmp_path / "run", resume=True)
     assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")

@@ -25,19 +25,11 @@ Happening = Callable[..., contextlib.AbstractContextManager[None]]
 StateOf = Callable[[Path], Any]
 
 
-def interrupt() -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
-def die() -> None:
-    raise KeyboardInterrupt  # past the training's own handling: nothing is saved
-
-
 def test_resume_before_the_first_checkpoint(
     run_training: RunTraining, happening: Happening, stateful: Digits, tmp_path: Path, straight: Path, state_of: StateOf
 ) -> None:
     config, run = stateful(), tmp_path / "run"
-    with happening(in_step=1, what=die), pytest.raises(KeyboardInterrupt):
+    with happening(in_step=1, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         run_training(config, run)
     assert not any(RunDirectory(run).checkpoints.iterdir())
     said = run_training(config, run, resume=True)
@@ -111,7 +103,7 @@ def test_a_moved_run_goes_on(
     run_training: RunTraining, happening: Happening, stateful: Digits, tmp_path: Path, straight: Path, state_of: StateOf
 ) -> None:
     config = stateful()
-    with happening(in_step=9, what=interrupt), pytest.raises(StoppedBySignal):
+    with happening(in_step=9, what=signal.SIGINT), pytest.raises(StoppedBySignal):
         run_training(config, tmp_path / "here")
     (tmp_path / "far").mkdir()
     (tmp_path / "here").rename(tmp_path / "far" / "away")

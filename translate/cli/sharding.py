@@ -94,7 +94,7 @@ def decode_in_parts(command: DecodeCommand) -> None:
             output_format=command.output_format,
             has_alignments=command.alignments is not None,
         )
-        if processes.rank > 0:
+        if processes.place.rank > 0:
             if folder.wait_until_open(processes.name(), is_joined=processes.is_joined):
                 sharding.work_through(requests)
             return
@@ -111,7 +111,7 @@ def decode_in_parts(command: DecodeCommand) -> None:
                 write_alignment = None if alignments is None else files.enter_context(whole_file(alignments))
                 write = files.enter_context(whole_file(output))
                 joined = sharding.join(num_blocks, write=write, write_alignment=write_alignment)
-            _say_summary(joined, seconds=time.perf_counter() - started, num_processes=processes.world_size)
+            _say_summary(joined, seconds=time.perf_counter() - started, num_processes=processes.place.size)
             processes.say_joined()
             folder.remove()
 

@@ -47,6 +47,8 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
             return f"{key}.kind = {_shown(kind)}: should be one of {expected}{_where([f'{key}.kind'], document)}"
         case "value_error":
             message = problem["msg"].removeprefix("Value error, ")
+            if problem["loc"][:1] == ("data",) and len(problem["loc"]) > 1:  # a corpus does not know where it stands
+                message = f"{key}.{message}"
             # Such a problem is between keys that the message names, and perhaps only one of them was given.
             return f"{message}{_where(_KEY_IN_TEXT.findall(message), document, exactly=True)}"
         case _ if problem["loc"][-1] == "[key]":

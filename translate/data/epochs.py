@@ -18,10 +18,9 @@ from translate.data.corpora import ParallelCorpus
 from translate.data.drawing import Drawer, Part
 from translate.data.encoded import EncodedLines
 from translate.data.encoding import encode_texts
-from translate.data.filtering import FilterReport, filter_pairs
+from translate.data.filtering import FilterReport, filter_pairs, refuse_unusable
 from translate.data.texts import JoinedText
 from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, Tokenizers
-from translate.errors import InputError
 
 Encode = Callable[[Sequence[str], Tokenizer], EncodedLines]
 
@@ -143,6 +142,7 @@ class TrainingBatches:
         seed: int,
         num_threads: int = 1,
         cache: DataCache | None = None,
+        drawer: Drawer | None = None,
         encode: Encode | None = None,
         may_be_empty: bool = False,
     ) -> None:
@@ -151,8 +151,9 @@ class TrainingBatches:
             limits: Which pairs are left out; see `filter_pairs`. Only these fields of the section are read.
             subword_sampling: `tokenizer.subword_sampling`: draw another segmentation each epoch; None: never.
             batch_tokens: The most tokens of a batch, padding and special symbols counted, on each side.
-            num_threads: Threads for encoding; the result does not depend on it.
+            num_threads: Threads for encoding, and processes for drawing; the result does not depend on it.
             cache: Where the token ids are read, or kept for the next time; None: they are not.
+            drawer: What draws segmentations, if they are; None: one that is made for it.
             encode: What to encode by, instead of by these threads and with this cache.
             may_be_empty: That no pair passes the filter is no error: the epochs have no batch then.
 
@@ -163,7 +164,7 @@ class TrainingBatches:
         self._limits = limits
         self._subword_sampling = subword_sampling
         if subword_sampling is not None:
-            self._drawer = Drawer(amount=subword_sampling, num_processes=num_threads)
+            self._drawer = drawer or Drawer(amount=subword_sampling, num_processes=num_threads)
         self._batch_tokens = batch_tokens
         self._seed = seed
         self._weights = [corpus.weight for corpus in corpora]
@@ -190,7 +191,14 @@ class TrainingBatches:
             first = these.stop
         self.filter_reports = tuple(reports)
         if self.num_pairs or not may_be_empty:
-            self._refuse_unusable(corpora)
+            refuse_unusable(
+                np.concatenate(self._kept),
+                self._sources.lengths,
+                self._targets.lengths,
+                reports=reports,
+                limits=limits,
+                batch_tokens=batch_tokens,
+            )
 
     @property
     def num_pairs(self) -> int:
@@ -295,22 +303,3 @@ class TrainingBatches:
 
     def _generator(self, epoch: int, purpose: int, part: int = 0) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self._seed, epoch, purpose, part])))
-
-    def _refuse_unusable(self, corpora: Sequence[ParallelCorpus]) -> None:
-        if self.num_pairs == 0:
-            lines = [line.strip() for report in self.filter_reports for line in report.lines()]
-            raise InputError(f"data.train: no sentence pair is left to train on: {'; '.join(lines)}")
-        kept = np.concatenate(self._kept)
-        longest = np.maximum(self._sources.lengths[kept], self._targets.lengths[kept]) + 1
-        if longest.max() > self._batch_tokens:
-            number = int(kept[longest.argmax()])
-            side = "source" if self._sources.lengths[number] >= self._targets.lengths[number] else "target"
-            for corpus in corpora:  # find where the pair stands in its own corpus
-                if number < len(corpus.sources):
-                    break
-                number -= len(corpus.sources)
-            raise InputError(
-                f"training.batch_tokens = {self._batch_tokens}: the {side} of pair {number + 1} of {corpus.name} has"
-                f" {longest.max()} tokens with its special symbol; raise training.batch_tokens to at least that, or"
-                f" lower data.max_{side}_tokens = {getattr(self._limits, f'max_{side}_tokens')}"
-            )

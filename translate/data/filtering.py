@@ -1,11 +1,13 @@
 """Which training pairs are left out, and how many for which reason: nothing goes missing without a line in the log."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from translate.config import DataConfig
+from translate.errors import InputError
 
 
 class FilterReport(NamedTuple):
@@ -78,3 +80,43 @@ def filter_pairs(
     first_rule = broken.argmax(axis=0)[dropped]
     counts = [int(count) for count in np.bincount(first_rule, minlength=5)]
     return FilteredPairs(np.flatnonzero(~dropped), FilterReport(name, limits, len(source_lengths), *counts))
+
+
+def refuse_unusable(
+    kept: NDArray[np.int64],
+    source_lengths: NDArray[np.signedinteger],
+    target_lengths: NDArray[np.signedinteger],
+    *,
+    reports: Sequence[FilterReport],
+    limits: DataConfig,
+    batch_tokens: int,
+) -> None:
+    """Look at what filtering has left of some corpora, whose pairs are counted one after the other.
+
+    Args:
+        kept: Of all corpora.
+        source_lengths: Of all pairs, as in `filter_pairs`.
+        target_lengths: Likewise.
+        reports: Of each corpus.
+        batch_tokens: The most that a side of a pair may have with its special symbol.
+
+    Raises:
+        InputError: No pair is left, or one is too long for a batch.
+    """
+    if len(kept) == 0:
+        lines = [line.strip() for report in reports for line in report.lines()]
+        raise InputError(f"data.train: no sentence pair is left to train on: {'; '.join(lines)}")
+    longest = np.maximum(source_lengths[kept], target_lengths[kept]) + 1
+    if longest.max() <= batch_tokens:
+        return
+    number = int(kept[longest.argmax()])
+    side = "source" if source_lengths[number] >= target_lengths[number] else "target"
+    for report in reports:  # find where the pair stands in its own corpus
+        if number < report.num_pairs:
+            break
+        number -= report.num_pairs
+    raise InputError(
+        f"training.batch_tokens = {batch_tokens}: the {side} of pair {number + 1} of {report.name} has"
+        f" {longest.max()} tokens with its special symbol; raise training.batch_tokens to at least that, or lower"
+        f" data.max_{side}_tokens = {getattr(limits, f'max_{side}_tokens')}"
+    )

@@ -1,16 +1,15 @@
 """Batches made ahead: while a step is computed, a thread makes those of the next, and another plans the next epoch.
 
-What is made does not depend on it: batches are functions of the seed and the epoch, and come in their order.
+What is made does not depend on it: batches are functions of the seed and the epoch, and come in their order. Nor do
+the epochs that are planned: each is when whoever takes the groups comes to the one before, wherever the threads are. So
+the processes of a training, which stop after the same step, have planned the same epochs, and none waits for another.
 """
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import NamedTuple, Protocol, runtime_checkable
-
-import torch
 
 from translate.data.batching import Batch
 from translate.data.epochs import Epoch
@@ -35,6 +34,12 @@ class Group(NamedTuple):
     number: int  # in its epoch, from 0
 
 
+class _Begun(NamedTuple):
+    """Stands before the groups of an epoch that another follows."""
+
+    epoch_number: int
+
+
 class Prefetched:
     """The groups of a training in their order, made ahead: a context, in which one goes through them.
 
@@ -50,7 +55,6 @@ class Prefetched:
         group_size: int,
         max_groups: int,
         max_epochs: int | None,
-        device: torch.device,
     ) -> None:
         """
         Args:
@@ -59,7 +63,6 @@ class Prefetched:
             group_size: Batches of a group; the last of an epoch may have fewer.
             max_groups: How many are wanted; no epoch is planned beyond them.
             max_epochs: Epochs from this number on are not wanted; None: there is no last one.
-            device: Where they will go: for CUDA they are made in memory from which it can copy by itself.
         """
         self._batches = batches
         self._epoch = epoch
@@ -67,13 +70,18 @@ class Prefetched:
         self._group_size = group_size
         self._max_groups = max_groups
         self._max_epochs = max_epochs
-        self._device = device
         self._is_closed = False
-        self._ready: SimpleQueue[Group | BaseException | None] = SimpleQueue()
+        self._ready: SimpleQueue[_Begun | Group | BaseException | None] = SimpleQueue()
         self._room = threading.Semaphore(_GROUPS_AHEAD)
+        self._planner = ThreadPoolExecutor(1, "epochs")
+        self._plans: SimpleQueue[Future[Epoch] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._make, name="batches", daemon=True)
 
     def __enter__(self) -> "Prefetched":
+        if self._max_groups <= 0 or self._is_last(self._epoch - 1):
+            self._plans.put(None)
+        else:
+            self._begin_to_plan(self._epoch)
         self._thread.start()
         return self
 
@@ -82,7 +90,9 @@ class Prefetched:
         self._is_closed = True
         self._room.release()
         self._ready.put(None)
+        self._plans.put(None)
         self._thread.join()
+        self._planner.shutdown()  # without cancelling what waits, for another process may have begun it
 
     def __iter__(self) -> Iterator[Group]:
         while True:
@@ -91,41 +101,40 @@ class Prefetched:
                 return
             if isinstance(ready, BaseException):
                 raise ready
+            if isinstance(ready, _Begun):
+                self._begin_to_plan(ready.epoch_number + 1)
+                continue
             self._room.release()
             yield ready
 
     def _make(self) -> None:
         """What the thread does."""
-        # Memory to copy from belongs to a device, and each thread has a current one.
-        on_device = torch.cuda.device(self._device) if self._device.type == "cuda" else contextlib.nullcontext()
         try:
-            with on_device, ThreadPoolExecutor(1, "epochs") as planner:
-                for group in self._groups(planner):
-                    self._room.acquire()
-                    self._refuse_if_closed()
-                    self._ready.put(group)
+            for group in self._groups():
+                self._room.acquire()
+                self._refuse_if_closed()
+                self._ready.put(group)
             self._ready.put(None)
         except BaseException as error:
             self._ready.put(error)
 
-    def _groups(self, planner: ThreadPoolExecutor) -> Iterator[Group]:
+    def _groups(self) -> Iterator[Group]:
         number, first, num_left = self._epoch, self._first, self._max_groups
-        if num_left <= 0 or self._is_last(number - 1):
-            return
-        plan = planner.submit(self._plan, number)
-        while True:
-            self._refuse_if_closed()  # there may be epochs without a batch
+        while (plan := self._plans.get()) is not None:
             epoch = plan.result()
             num_groups = -(-len(epoch) // self._group_size)
             is_last = self._is_last(number) or num_left <= num_groups - first
             if not is_last:
-                plan = planner.submit(self._plan, number + 1)
+                self._ready.put(_Begun(number))
             for group in range(first, min(num_groups, first + num_left)):
                 yield Group(self._batches_of(epoch, group), epoch, number, group)
                 num_left -= 1
             if is_last:
                 return
             number, first = number + 1, 0
+
+    def _begin_to_plan(self, epoch: int) -> None:
+        self._plans.put(self._planner.submit(self._plan, epoch))
 
     def _is_last(self, epoch: int) -> bool:
         return self._max_epochs is not None and epoch + 1 >= self._max_epochs
@@ -135,8 +144,7 @@ class Prefetched:
 
     def _batches_of(self, epoch: Epoch, group: int) -> list[Batch]:
         first = group * self._group_size
-        batches = [epoch[number] for number in range(first, min(first + self._group_size, len(epoch)))]
-        return [_pinned(batch) for batch in batches] if self._device.type == "cuda" else batches
+        return [epoch[number] for number in range(first, min(first + self._group_size, len(epoch)))]
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
@@ -145,12 +153,3 @@ class Prefetched:
 
 class _Closed(Exception):
     """Nobody waits for what is being made."""
-
-
-def _pinned(batch: Batch) -> Batch:
-    """The same batch in memory that is not moved, so that a device copies it while the program goes on."""
-    return batch._replace(
-        source_ids=batch.source_ids.pin_memory(),
-        target_input_ids=batch.target_input_ids.pin_memory(),
-        target_output_ids=batch.target_output_ids.pin_memory(),
-    )

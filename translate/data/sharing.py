@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -9,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch.distributed as dist
 
+from translate.data.encoding import encode_lines
 from translate.data.tokenizer import Tokenizer
 from translate.errors import InputError, RunError
 
-# Lines that SentencePiece gets at once: as long as it works, no other thread of Python does.
-_LINES_AT_ONCE = 500
 _LINES_EXCHANGED = 10_000  # of each process
-# A process may still be reading from a slow network. One that dies breaks its connections, which ends the wait.
-_PATIENCE = datetime.timedelta(days=1)
+# A process may still be reading from a slow network. One that dies breaks its connections, which ends the wait; so this
+# is for a machine or a network that is gone.
+_PATIENCE = datetime.timedelta(hours=1)
 
 
 class SharedEncoding:
@@ -55,25 +56,28 @@ class SharedEncoding:
             raise failure.told() from failure
 
     def encode(
-        self, texts: Sequence[str], tokenizer: Tokenizer, *, check: Callable[[], None] = lambda: None
+        self,
+        texts: Sequence[str],
+        tokenizer: Tokenizer,
+        *,
+        num_threads: int,
+        check: Callable[[], None] = lambda: None,
     ) -> Iterator[list[int]]:
         """The ids of each line; within `together`.
 
         Args:
+            num_threads: Of this process; the result does not depend on it.
             check: Called now and then; what it raises ends the encoding.
         """
+        encode = functools.partial(encode_lines, tokenizer=tokenizer, num_threads=num_threads, check=check)
+        if self._group is None:
+            yield from encode(texts)
+            return
         num_lines = _LINES_EXCHANGED * self._size
         for first in range(0, len(texts), num_lines):
             start = min(first + self._rank * _LINES_EXCHANGED, len(texts))
             own = texts[start : min(start + _LINES_EXCHANGED, len(texts))]
-            ids: list[list[int]] = []
-            for begin in range(0, len(own), _LINES_AT_ONCE):
-                check()
-                ids += tokenizer.encode_lines(own[begin : begin + _LINES_AT_ONCE], num_threads=1)
-            if self._group is None:
-                yield from ids
-                continue
-            for part in self._exchange(_packed(ids)):
+            for part in self._exchange(_packed(list(encode(own)))):
                 yield from _unpacked(*part)
 
     def _exchange(self, own: Any) -> list[Any]:

@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from translate.config import DataConfig
+from translate.data.drawing import Drawer
 from translate.data.encoded import EncodedLines
 from translate.data.epochs import Epoch, TrainingBatches
 from translate.data.filtering import FilterReport
+from translate.data.segments import TrainingStreams
 from translate.data.sharing import SharedEncoding
-from translate.data.streaming import Place, TrainingStreams
+from translate.data.streaming import Place
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import InputError, RunError
 
@@ -47,6 +49,7 @@ class StreamedBatches:
         subword_sampling: float | None,
         batch_tokens: int,
         seed: int,
+        num_threads: int = 1,
     ) -> None:
         """
         Args:
@@ -58,6 +61,8 @@ class StreamedBatches:
         self._subword_sampling = subword_sampling
         self._batch_tokens = batch_tokens
         self._seed = seed
+        self._num_threads = num_threads
+        self._drawer = None if subword_sampling is None else Drawer(amount=subword_sampling, num_processes=num_threads)
         self._sharing = SharedEncoding()
         self._begun = 0
         self._noted: list[Place] | None = None  # where the segment begins with which it is begun
@@ -172,7 +177,7 @@ class StreamedBatches:
             places = None  # it is there; whether it is the same, the checksum of the data says
 
         def encode(texts: Sequence[str], tokenizer: Tokenizer) -> EncodedLines:
-            ids = self._sharing.encode(texts, tokenizer, check=check)
+            ids = self._sharing.encode(texts, tokenizer, num_threads=self._num_threads, check=check)
             return EncodedLines(ids, vocab_size=tokenizer.vocab_size, content="the token ids of a segment")
 
         try:
@@ -185,6 +190,7 @@ class StreamedBatches:
                     subword_sampling=self._subword_sampling,
                     batch_tokens=self._batch_tokens,
                     seed=self._seed,
+                    drawer=self._drawer,
                     encode=encode,
                     may_be_empty=number > 0,
                 )

@@ -7,7 +7,8 @@ import glob
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from translate.config import HubCorpus, TableCorpus
@@ -128,11 +129,22 @@ def reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
             if corpus.kind == "json" and corpus.streaming:
                 # Its rows are counted from wherever a chunk began; looked through now, the line can be named.
                 check_json_lines(corpus.path, (corpus.source_column, corpus.target_column))
+            elif corpus.kind == "parquet":
+                _refuse_no_row(corpus.path)
             raise InputError(f"{name}: cannot be read as {corpus.kind} ({reason})") from error
         raise InputError(
             f"{name} could not be loaded from the Hugging Face Hub ({reason}); check the network and the names,"
             " or download the data and give them as kind text, tsv, json, csv or parquet"
         ) from error
+
+
+def _refuse_no_row(path: Path) -> None:
+    """What `datasets` does not understand: a Parquet file with columns and nothing in them."""
+    from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]
+
+    with suppress(ArrowException, OSError):
+        if parquet.read_metadata(path).num_rows == 0:
+            raise InputError(f"{path} has no sentence pair")
 
 
 def _store(load: Callable[[Any], Iterable[Any]], corpus: TableCorpus | HubCorpus) -> StoredPairs:

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from translate.data.batching import EncodedPair, batch_by_tokens, collate
 from translate.model import Transformer, log_probabilities
 from translate.model.layers import DecoderLayer
+
+_POSITIONS = 512  # whose logits are in memory at once
 
 
 @contextlib.contextmanager
@@ -60,10 +62,19 @@ def force_decode(
     for indices in batch_by_tokens(lengths, order=order, max_tokens=max_tokens):
         batch = collate([pairs[index] for index in indices], indices).to(model.device)
         with torch.inference_mode(), watched_attention(model, layer=attention_layer) as watched:
-            log_probs = log_probabilities(model(batch.source_ids, batch.target_input_ids))
-        chosen = log_probs.gather(2, batch.target_output_ids[:, :, None])[:, :, 0].cpu()
+            hidden = model.decoder(batch.target_input_ids, model.encoder(batch.source_ids))
+            chosen = _log_probabilities_of(batch.target_output_ids, model=model, hidden=hidden).cpu()
         attention = watched[0].float().mean(dim=1).cpu()
         for row, index in enumerate(indices):
             rows, columns = len(pairs[index].target) + 1, len(pairs[index].source) + 1
             forced[index] = Forced(chosen[row, :rows].tolist(), attention[row, :rows, :columns])
     return [forced[index] for index in range(len(pairs))]
+
+
+def _log_probabilities_of(
+    ids: Int[Tensor, "batch target"], *, model: Transformer, hidden: Float[Tensor, "batch target d_model"]
+) -> Float[Tensor, "batch target"]:
+    """Of these tokens alone; those of the whole vocabulary never stand in memory for the whole batch."""
+    parts = zip(hidden.flatten(0, 1).split(_POSITIONS), ids.flatten().split(_POSITIONS), strict=True)
+    found = [log_probabilities(model.output(rows)).gather(1, these[:, None])[:, 0] for rows, these in parts]
+    return torch.cat(found).view_as(ids)

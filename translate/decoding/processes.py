@@ -14,7 +14,8 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from translate.errors import InputError, RunError
-from translate.model.device import num_cores
+from translate.model.device import share_threads
+from translate.torchrun import Place, read_place
 
 _CONTACT_SECONDS = 300
 
@@ -22,10 +23,7 @@ _CONTACT_SECONDS = 300
 class Processes(NamedTuple):
     """One of several processes, or one alone."""
 
-    rank: int = 0
-    world_size: int = 1
-    local_rank: int = 0  # among those of this machine
-    local_world_size: int = 1
+    place: Place = Place()
     store: Store | None = None  # None: it is alone
 
     def agree(self, values: Mapping[str, str]) -> None:
@@ -40,8 +38,8 @@ class Processes(NamedTuple):
             first = self._first(f"agreed/{what}", value)
             if first != value:
                 raise InputError(
-                    f"process {self.rank} has another {what} than the first process: {value}, and not {first}; all need"
-                    " the same command, files and versions"
+                    f"process {self.place.rank} has another {what} than the first process: {value}, and not {first};"
+                    " all need the same command, files and versions"
                 )
 
     def name(self) -> str:
@@ -59,20 +57,20 @@ class Processes(NamedTuple):
     def is_told_elsewhere(self, message: str) -> bool:
         """Whether another process has failed before with the same message, so that it need not be told again."""
         try:
-            rank, _, told = self._first("failure", f"{self.rank} {message}").partition(" ")
+            rank, _, told = self._first("failure", f"{self.place.rank} {message}").partition(" ")
         except RunError:
             return False
-        return told == message and rank != str(self.rank)
+        return told == message and rank != str(self.place.rank)
 
     def share_machine(self) -> None:
         """Take a CUDA device of one's own, in turn where there are fewer, and an even share of the cores."""
-        if self.world_size == 1:
+        if self.place.size == 1:
             return
         if torch.cuda.is_available():
-            torch.cuda.set_device(self.local_rank % torch.cuda.device_count())
+            torch.cuda.set_device(self.place.local_rank % torch.cuda.device_count())
         # torchrun sets 1 where nothing was set; any other number is the user's.
         if os.environ.get("OMP_NUM_THREADS", "1") == "1":
-            torch.set_num_threads(max(1, num_cores() // self.local_world_size))
+            torch.set_num_threads(share_threads(self.place))
 
     def _first(self, key: str, value: str) -> str:
         """What the first process to come has said."""
@@ -81,7 +79,8 @@ class Processes(NamedTuple):
         try:
             return self.store.compare_set(key, "", value).decode()
         except RuntimeError as error:
-            raise RunError(f"process {self.rank} has lost contact with the others: {_first_line(error)}") from error
+            lost = f"process {self.place.rank} has lost contact with the others"
+            raise RunError(f"{lost}: {_first_line(error)}") from error
 
 
 def find_processes(environment: Mapping[str, str] = os.environ) -> Processes:
@@ -91,23 +90,16 @@ def find_processes(environment: Mapping[str, str] = os.environ) -> Processes:
         InputError: Variables of the environment that torchrun would not set so.
         RunError: The others cannot be reached.
     """
-    if environment.get("WORLD_SIZE", "1") == "1":
-        return Processes()
-    numbers = {}
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        value = environment.get(name, "")
-        if not value.isdecimal():
-            raise InputError(f"{name} = {value!r} in the environment: should be a number; start with torchrun")
-        numbers[name.lower()] = int(value)
-    return Processes(**numbers, store=_find_store(environment))
+    place = read_place(environment)
+    return Processes() if place.size == 1 else Processes(place, _find_store(environment))
 
 
 def _find_store(environment: Mapping[str, str]) -> Store:
-    place = f"{environment.get('MASTER_ADDR')}:{environment.get('MASTER_PORT')}"
+    address = f"{environment.get('MASTER_ADDR')}:{environment.get('MASTER_PORT')}"
     try:
         store, _, _ = next(iter(rendezvous("env://", timeout=timedelta(seconds=_CONTACT_SECONDS))))
     except (RuntimeError, ValueError) as error:
-        raise RunError(f"the other processes cannot be reached at {place}: {_first_line(error)}") from error
+        raise RunError(f"the other processes cannot be reached at {address}: {_first_line(error)}") from error
     return PrefixStore("translate", store)
 
 

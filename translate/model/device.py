@@ -6,6 +6,7 @@ from typing import Any, Literal
 import torch
 
 from translate.errors import InputError
+from translate.torchrun import Place
 
 Precision = Literal["fp32", "bf16", "fp16"]
 
@@ -45,3 +46,8 @@ def choose_precision(name: Literal["auto"] | Precision, device: torch.device) ->
 def num_cores() -> int:
     """CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def share_threads(place: Place) -> int:
+    """CPU threads for this process, where it is not alone on its machine: an equal part of those that there are."""
+    return max(1, num_cores() // place.local_size)

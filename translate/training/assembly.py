@@ -1,27 +1,45 @@
 """A model and all that trains it, put together as the settings and the machine want it."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 
-from translate.config import Config, TrainingConfig
-from translate.data.batching import Batch
+from translate.config import Config, ModelConfig, TrainingConfig
 from translate.data.tokenizer import Tokenizers
 from translate.model import Transformer
-from translate.model.device import choose_precision
 from translate.run import build_model
 from translate.training.compilation import compile_layers
 from translate.training.distributed import ALONE, World
-from translate.training.gradients import OwnGradients
-from translate.training.loss import SummedLoss
+from translate.training.gradients import BatchLoss, OwnGradients
 from translate.training.optimizer import build_optimizer
 from translate.training.parallel import Engine
 from translate.training.precision import Arithmetic
-from translate.training.staging import choose_batch_layout
+from translate.training.staging import ChosenLayout, choose_batch_layout
 from translate.training.step import Stepper, batch_loss
-from translate.training.workers import Workers, choose_layout
+from translate.training.workers import Layout, Workers, choose_layout
+
+
+class Computation(NamedTuple):
+    """How steps are computed on this machine."""
+
+    arithmetic: Arithmetic
+    batches: ChosenLayout
+    workers: Layout
+
+    @classmethod
+    def choose(
+        cls, settings: TrainingConfig, model: ModelConfig, device: torch.device, *, num_processes: int = 1
+    ) -> "Computation":
+        """What the settings say, on this device; to be asked once, and before anything is computed there.
+
+        Args:
+            num_processes: That train together.
+        """
+        arithmetic = Arithmetic.choose(settings, device)
+        batches = choose_batch_layout(settings, model, arithmetic)
+        return cls(arithmetic, batches, choose_layout(settings, device, num_processes=num_processes))
 
 
 class Assembly(NamedTuple):
@@ -30,6 +48,7 @@ class Assembly(NamedTuple):
     model: Transformer  # in training mode
     optimizer: torch.optim.Optimizer
     stepper: Stepper
+    computation: Computation
     description: str  # for the log: where and how it computes
 
 
@@ -44,6 +63,7 @@ def assembled(
         OutOfMemory: The device's memory is not enough for the weights.
     """
     settings = config.training
+    computation = Computation.choose(settings, config.model, device, num_processes=world.size)
     is_sharded = settings.parallel == "fsdp" and not world.is_alone
     torch.manual_seed(settings.seed)
     model = world.each(
@@ -51,17 +71,18 @@ def assembled(
     )
     if settings.compile:
         world.each(lambda: compile_layers(model))
-    layout = choose_layout(settings, device, num_processes=world.size)
-    said = [f"{model.num_parameters:,} parameters; {device}, {choose_precision(settings.precision, device)}, {layout}"]
-    if (remark := choose_batch_layout(settings, config.model, Arithmetic.choose(settings, device)).remark) is not None:
-        said.append(remark)
-    engine: Engine | None = None
+    precision = computation.arithmetic.precision
+    description = f"{model.num_parameters:,} parameters; {device}, {precision}, {computation.workers}"
+    engine = None
     if not world.is_alone:
-        said[0] += f" in each of {world.size} processes ({settings.parallel})"
-        engine = Engine(model, world, kind=settings.parallel, device=device, loss=_loss_of(model, settings, device))
+        description += f" in each of {world.size} processes ({settings.parallel})"
+        loss = loss_of(model, settings, computation)
+        engine = Engine(model, world, kind=settings.parallel, device=device, loss=loss)
+    if computation.batches.remark is not None:
+        description += f"; {computation.batches.remark}"
     optimizer = build_optimizer(model, settings)
-    with stepping(model, optimizer, settings, device=device, engine=engine) as stepper:
-        yield Assembly(model, optimizer, stepper, "; ".join(said))
+    with stepping(model, optimizer, settings, computation, engine=engine) as stepper:
+        yield Assembly(model, optimizer, stepper, computation, description)
 
 
 @contextlib.contextmanager
@@ -69,8 +90,8 @@ def stepping(
     model: Transformer,
     optimizer: torch.optim.Optimizer,
     settings: TrainingConfig,
+    computation: Computation,
     *,
-    device: torch.device,
     engine: Engine | None = None,
 ) -> Iterator[Stepper]:
     """Steps of a training, for the time of the context.
@@ -78,18 +99,18 @@ def stepping(
     Args:
         engine: Of the model, where several processes train it.
     """
-    arithmetic = Arithmetic.choose(settings, device)
+    arithmetic = computation.arithmetic
     if engine is not None:
         yield Stepper(model, optimizer, settings, arithmetic=arithmetic, gradients=engine)
         return
-    with Workers(choose_layout(settings, device)) as workers:
-        gradients = OwnGradients(model, workers, _loss_of(model, settings, device))
+    with Workers(computation.workers) as workers:
+        gradients = OwnGradients(model, workers, loss_of(model, settings, computation))
         yield Stepper(model, optimizer, settings, arithmetic=arithmetic, gradients=gradients)
 
 
-def _loss_of(model: Transformer, settings: TrainingConfig, device: torch.device) -> Callable[[Batch], SummedLoss]:
-    arithmetic = Arithmetic.choose(settings, device)
-    layout = choose_batch_layout(settings, model.config, arithmetic).layout
+def loss_of(model: Transformer, settings: TrainingConfig, computation: Computation) -> BatchLoss:
+    """The loss of a batch on the CPU, by this model."""
+    arithmetic, layout = computation.arithmetic, computation.batches.layout
     return lambda batch: batch_loss(
         model, batch, smoothing=settings.label_smoothing, arithmetic=arithmetic, layout=layout
     )

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import torch
 
-from translate.config import Config
+from translate.config import Config, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.data.tokenizer import EOS_ID, Tokenizers
 from translate.memory import give_back_free_memory
 from translate.model.out_of_memory import OutOfMemory
 from translate.run import build_model
-from translate.training.assembly import stepping
+from translate.training.assembly import Computation, stepping
 from translate.training.available_memory import available_bytes
 from translate.training.average import AveragedWeights
 from translate.training.optimizer import build_optimizer
@@ -43,6 +43,7 @@ class Trial:
 
     def __init__(self, config: Config, *, longest: int, tokenizers: Tokenizers, device: torch.device) -> None:
         self._settings, self._longest, self._device = config.training, longest, device
+        self._computation = Computation.choose(self._with_batches_of(longest), config.model, device)
         self._model = build_model(config, tokenizers, device=device).train()
         self._optimizer = build_optimizer(self._model, self._settings)
         self._average = None  # of the weights; it takes its room
@@ -56,13 +57,18 @@ class Trial:
         pairs = [EncodedPair([EOS_ID] * (self._longest - 1), [EOS_ID] * (self._longest - 1))]
         num_pairs = math.ceil(tokens / self._longest)
         batch = collate(pairs * num_pairs, range(num_pairs))
-        num_batches = batches_per_step(tokens, step_tokens=self._settings.step_tokens)
-        settings = self._settings.model_copy(update={"batch_tokens": tokens, "accumulate_batches": num_batches})
+        settings = self._with_batches_of(tokens)
+        workers = choose_layout(settings, self._device)
         # All that are computed at once, and one more, so that there is a gradient that another is added to.
-        num_tried = min(num_batches, choose_layout(settings, self._device).workers + 1)
-        with stepping(self._model, self._optimizer, settings, device=self._device) as stepper:
+        num_tried = min(settings.accumulate_batches, workers.workers + 1)
+        computation = self._computation._replace(workers=workers)
+        with stepping(self._model, self._optimizer, settings, computation) as stepper:
             stepper.step([batch] * num_tried, number=1, rate=0.0)  # weights that stand still cannot diverge
             stepper.settle()
+
+    def _with_batches_of(self, tokens: int) -> TrainingConfig:
+        num_batches = batches_per_step(tokens, step_tokens=self._settings.step_tokens)
+        return self._settings.model_copy(update={"batch_tokens": tokens, "accumulate_batches": num_batches})
 
     def fits(self, tokens: int) -> bool:
         """Whether such a step ends; if not, its memory is given back."""

@@ -13,7 +13,6 @@ from translate.data.corpora import ParallelCorpus
 from translate.data.filtering import FilterReport
 from translate.data.inspection.languages import learn_languages
 from translate.data.inspection.sample import take_sample
-from translate.data.inspection.spelling import length_histogram, token_lengths
 from translate.data.streamed_batches import Batches
 from translate.data.tokenizer import Tokenizers
 from translate.errors import RunError
@@ -29,7 +28,7 @@ from translate.training.check_corpora import (
     thorough_suspects,
 )
 from translate.training.check_report import CorpusReport, Lengths, Plan, Report
-from translate.training.check_suspicions import Unit, leak_finding, suspicion
+from translate.training.check_suspicions import Leak, Unit, leak_finding, suspicion
 from translate.training.check_tokens import (
     EncodedPairs,
     encode_sample,
@@ -85,16 +84,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     reports, encoded = _inspect(training, held_out, batches, tokenizers)
     leaks = find_leaks(training, held_out)
     vocabularies = report_vocabularies(encoded, tokenizers, share=_inspected_share(reports))
-    mend = f"training.batch_tokens={config.training.batch_tokens} has the same on another machine"
-    findings = [Finding("note", "batch_size_found", message, mend) for message in said]
-    if corpora.streams is not None:
-        size = config.data.stream_segment_pairs
-        message = f"of the streamed corpora only the first segment was looked at (data.stream_segment_pairs = {size})"
-        findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to look at more"))
-    findings += [suspicion(report.key, suspects) for report in reports for suspects in report.suspects]
-    findings += [leak_finding(leak) for leak in leaks]
-    for report in reports:
-        findings += spelling_findings(report.key, report.spelling, unit=report.unit)
+    findings = _remarks(config, corpora, batch_size=said) + _text_findings(reports, leaks)
     findings += vocabulary_findings(vocabularies, config)
     for survey in held_out:
         findings += short_limits(config, survey, tokenizers)
@@ -120,7 +110,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
         findings=tuple(by_severity(findings)),
         corpora=tuple(reports),
         leakage=tuple(leaks),
-        lengths=_lengths(encoded),
+        lengths=Lengths.of(encoded),
         vocabularies=vocabularies,
         plan=plan,
         rehearsal=rehearsal,
@@ -155,6 +145,29 @@ def cheap_findings(
         findings += [suspicion(survey.key, each) for each in suspects]
     findings += [leak_finding(leak) for leak in find_leaks(training, held_out)]
     return by_severity(findings)
+
+
+def _remarks(config: Config, corpora: Corpora, *, batch_size: Sequence[str]) -> list[Finding]:
+    """What was looked at, where the config alone does not say it.
+
+    Args:
+        batch_size: What was said of it, if it was found.
+    """
+    mend = f"training.batch_tokens={config.training.batch_tokens} has the same on another machine"
+    findings = [Finding("note", "batch_size_found", message, mend) for message in batch_size]
+    if corpora.streams is not None:
+        size = config.data.stream_segment_pairs
+        message = f"of the streamed corpora only the first segment was looked at (data.stream_segment_pairs = {size})"
+        findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to look at more"))
+    return findings
+
+
+def _text_findings(reports: Sequence[CorpusReport], leaks: Sequence[Leak]) -> list[Finding]:
+    findings = [suspicion(report.key, suspects) for report in reports for suspects in report.suspects]
+    findings += [leak_finding(leak) for leak in leaks]
+    for report in reports:
+        findings += spelling_findings(report.key, report.spelling, unit=report.unit)
+    return findings
 
 
 def _survey_training(config: Config, corpora: Corpora) -> list[Survey]:
@@ -222,19 +235,6 @@ def _left_out(report: FilterReport) -> dict[str, int]:
         for name, count in report._asdict().items()
         if name.startswith("num_") and name != "num_pairs" and count
     }
-
-
-def _lengths(encoded: Sequence[EncodedPairs]) -> Lengths:
-    sources = np.concatenate([token_lengths(each.source_ids) for each in encoded])
-    targets = np.concatenate([token_lengths(each.target_ids) for each in encoded])
-    return Lengths(
-        length_histogram(sources),
-        length_histogram(targets),
-        float(sources.mean()),
-        float(targets.mean()),
-        int(sources.max()),
-        int(targets.max()),
-    )
 
 
 def _inspected_share(reports: Sequence[CorpusReport]) -> float:

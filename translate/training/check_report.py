@@ -1,11 +1,14 @@
 """What a check has found, as data: for a terminal, and as it stands for machines."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from translate.config.advice import Finding
-from translate.data.inspection.spelling import HISTOGRAM_ENDS
+from translate.data.inspection.spelling import HISTOGRAM_ENDS, length_histogram, token_lengths
 from translate.training.check_suspicions import Leak, Suspects, Unit
-from translate.training.check_tokens import SpellingReport, VocabularyReport
+from translate.training.check_tokens import EncodedPairs, SpellingReport, VocabularyReport
 from translate.training.rehearsal import Rehearsal
 
 
@@ -33,6 +36,20 @@ class Lengths(NamedTuple):
     longest_source: int
     longest_target: int
     ends: tuple[int, ...] = HISTOGRAM_ENDS
+
+    @classmethod
+    def of(cls, encoded: Sequence[EncodedPairs]) -> "Lengths":
+        """Those of all training corpora."""
+        sources = np.concatenate([token_lengths(each.source_ids) for each in encoded])
+        targets = np.concatenate([token_lengths(each.target_ids) for each in encoded])
+        return cls(
+            length_histogram(sources),
+            length_histogram(targets),
+            float(sources.mean()),
+            float(targets.mean()),
+            int(sources.max()),
+            int(targets.max()),
+        )
 
 
 class Plan(NamedTuple):

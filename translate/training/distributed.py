@@ -19,7 +19,7 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from translate.errors import InputError, RunError
-from translate.training.place import Place, read_place
+from translate.torchrun import Place, read_place
 
 T = TypeVar("T")
 

@@ -15,9 +15,7 @@ from translate.data.epochs import Epoch
 from translate.data.prefetch import Group, Prefetched
 from translate.data.streamed_batches import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers
-from translate.decoding import count_conditions
 from translate.errors import RunError
-from translate.evaluation import spread_samples
 from translate.model import Transformer
 from translate.model.out_of_memory import OutOfMemory
 from translate.run import RunDirectory, get_parameters
@@ -31,8 +29,8 @@ from translate.training.progress import LogWindow, Progress, StepResult
 from translate.training.schedule import learning_rate
 from translate.training.signals import Abandoned, StoppedBySignal, StopRequests
 from translate.training.step import Stepper
-from translate.training.tracking import Tracker
-from translate.training.validation import Validation, computing_with, validate
+from translate.training.tracking import Tracker, record_validation
+from translate.training.validation import computing_with, validate
 
 
 class Trainer:
@@ -147,7 +145,6 @@ class Trainer:
             group_size=settings.accumulate_batches,
             max_groups=0 if self._is_over() else settings.max_steps - progress.step,
             max_epochs=settings.max_epochs,
-            device=self.model.device,
         )
 
     def _steps(self, groups: Iterable[Group]) -> Iterator[list[Batch]]:
@@ -216,6 +213,7 @@ class Trainer:
         rate = learning_rate(progress.step, self.settings, d_model=self.config.model.d_model)
         speed = self.pace.speed()
         self.pace.begin_window()
+        is_scaled, scale = self.settings.precision == "fp16", progress.loss_scale.scale
         self.tracker.record(
             {
                 "kind": "train",
@@ -223,13 +221,15 @@ class Trainer:
                 "epoch": progress.epoch + 1,
                 **means,
                 "learning_rate": rate,
+                **({"loss_scale": scale} if is_scaled else {}),
                 "target_tokens": progress.target_tokens,
                 "target_tokens_per_second": round(speed.tokens_per_second, 1),
                 "waiting": round(speed.waiting, 4),
             },
             summary=(
                 f"loss {means['loss']:.3f}, ppl {means['perplexity']:.1f}, |gradient| {means['gradient_norm']:.2f},"
-                f" rate {rate:.1e}, {speed.tokens_per_second:.0f} target tokens/s,"
+                f" rate {rate:.1e},{f' loss scale {scale:.0f},' if is_scaled else ''}"
+                f" {speed.tokens_per_second:.0f} target tokens/s,"
                 f" {speed.waiting:.1%} {WAITING}{self.pace.time_left()}"
             ),
         )
@@ -271,31 +271,15 @@ class Trainer:
             save_best(self.run, weights, step=progress.step, world=self.world)
         else:
             progress.validations_without_better += 1
-        self._report(result, self.validation, is_best=is_best)
-        self._save()
-
-    def _report(self, result: Validation, corpus: ParallelCorpus, *, is_best: bool) -> None:
-        scores = {metric.name: metric.score for metric in result.evaluation.metrics}
-        self.tracker.record(
-            {
-                "kind": "validation",
-                "step": self.progress.step,
-                "loss": result.loss,
-                "perplexity": result.perplexity,
-                **scores,
-                "num_truncated": count_conditions(result.evaluation.translations).truncated,
-                "seconds": round(result.seconds, 3),
-            },
-            summary=(
-                f"validation loss {result.loss:.3f}, ppl {result.perplexity:.2f}, BLEU {scores['BLEU']:.2f},"
-                f" chrF {scores['chrF']:.2f}, in {result.seconds:.0f} s{', the best so far' if is_best else ''}"
-            ),
+        record_validation(
+            self.tracker,
+            result,
+            step=progress.step,
+            references=self.validation.targets,
+            num_samples=self.settings.sample_translations,
+            is_best=is_best,
         )
-        for index in spread_samples(len(corpus.sources), self.settings.sample_translations):
-            translation = result.evaluation.translations[index]
-            self.tracker.say(
-                f"  {translation.source}\n    reference:   {corpus.targets[index]}\n    translation: {translation.text}"
-            )
+        self._save()
 
     def _save_new(self) -> None:
         """Save, unless the state after this step is saved already."""

@@ -1,50 +1,10 @@
-"""Which of the processes that train together this is, as torchrun says, and what of its machine is its own."""
-
-import socket
-from collections.abc import Mapping
-from typing import NamedTuple
+"""What of its machine is a process's own, of several that train together: a GPU, and its part of the CPU threads."""
 
 import torch
 
 from translate.errors import InputError
-from translate.model.device import choose_device, num_cores
-
-
-class Place(NamedTuple):
-    """Which of all processes this is."""
-
-    rank: int = 0  # among all
-    size: int = 1  # how many there are
-    local_rank: int = 0  # among those on this machine
-    local_size: int = 1
-
-    def __str__(self) -> str:
-        return f"process {self.rank + 1} of {self.size} (on {socket.gethostname()})"
-
-
-def read_place(environment: Mapping[str, str]) -> Place:
-    """The place that torchrun, or whoever starts the processes, has written into the environment.
-
-    Raises:
-        InputError: Something of it is missing or no number.
-    """
-    if "RANK" not in environment or "WORLD_SIZE" not in environment:
-        return Place()
-    numbers = []
-    for name, default in (("RANK", None), ("WORLD_SIZE", None), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1")):
-        value = environment.get(name, default)
-        if value is None or not value.isascii() or not value.isdecimal():
-            raise InputError(
-                f"the environment has {name}={value}, which is no number; start with torchrun, which sets it"
-            )
-        numbers.append(int(value))
-    place = Place(*numbers)
-    if not (place.rank < place.size and place.local_rank < place.local_size):
-        raise InputError(
-            f"the environment has RANK={place.rank} of WORLD_SIZE={place.size} and LOCAL_RANK={place.local_rank} of"
-            f" LOCAL_WORLD_SIZE={place.local_size}, and counts from 0; start with torchrun, which sets them"
-        )
-    return place
+from translate.model.device import choose_device, share_threads
+from translate.torchrun import Place
 
 
 def choose_own_device(name: str, place: Place) -> torch.device:
@@ -80,8 +40,3 @@ def settle_threads(wanted: int | None, place: Place) -> None:
         wanted = share_threads(place)
     if wanted is not None:
         torch.set_num_threads(wanted)
-
-
-def share_threads(place: Place) -> int:
-    """CPU threads for this process, where it is not alone on its machine: an equal part of those that there are."""
-    return max(1, num_cores() // place.local_size)

@@ -12,13 +12,14 @@ from translate.config.section import MOST
 from translate.data.cache import DataCache, entry_name, text_digest
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import TrainingBatches
+from translate.data.segments import TrainingStreams
 from translate.data.streamed_batches import Batches, StreamedBatches
-from translate.data.streaming import TrainingStreams
 from translate.data.texts import JoinedText
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.tokenizer_training import prepare_tokenizers
 from translate.errors import InputError
-from translate.training.place import read_place, share_threads
+from translate.model.device import share_threads
+from translate.torchrun import read_place
 
 _CHUNK_LINES = 10_000  # that are in memory at once
 
@@ -129,6 +130,7 @@ def make_batches(
         subword_sampling=config.tokenizer.subword_sampling,
         batch_tokens=MOST if batch_tokens == "auto" else batch_tokens,
         seed=config.training.seed,
+        num_threads=_num_threads(config),
     )
     if not is_continued:
         batches.epoch(0)  # so that what cannot be used is known now
@@ -152,7 +154,7 @@ def encode_corpora(
     """
     started = time.perf_counter()
     num_made = 0 if cache is None else cache.num_made
-    batch_tokens, threads = config.training.batch_tokens, config.training.threads
+    batch_tokens = config.training.batch_tokens
     batches = TrainingBatches(
         corpora,
         tokenizers,
@@ -160,7 +162,7 @@ def encode_corpora(
         subword_sampling=config.tokenizer.subword_sampling,
         batch_tokens=MOST if batch_tokens == "auto" else batch_tokens,
         seed=config.training.seed,
-        num_threads=_num_processors() if threads is None else threads,
+        num_threads=_num_threads(config),
         cache=cache,
     )
     origin = f"from {cache.folder}" if cache is not None and cache.num_made == num_made else "made"
@@ -171,9 +173,10 @@ def encode_corpora(
     return batches
 
 
-def _num_processors() -> int:
-    """This process's share of those that it may use; torch may have fewer threads, one for each of several workers."""
-    return share_threads(read_place(os.environ))
+def _num_threads(config: Config) -> int:
+    """Those that are wanted, or this process's share of all cores; torch may have fewer, one for each worker."""
+    threads = config.training.threads
+    return share_threads(read_place(os.environ)) if threads is None else threads
 
 
 def refuse_long_validation(config: Config, validation: ParallelCorpus, tokenizers: Tokenizers) -> None:

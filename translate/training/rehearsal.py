@@ -17,7 +17,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.errors import RunError
 from translate.model import Transformer
-from translate.model.device import choose_device, choose_precision
+from translate.model.device import choose_device
 from translate.training.assembly import assembled
 from translate.training.rehearsal_memory import MemoryWatch
 from translate.training.schedule import learning_rate
@@ -77,24 +77,24 @@ def rehearse(
     device = choose_device(settings.device)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    precision = choose_precision(settings.precision, device)
     memory = MemoryWatch(device)
     numbers = itertools.count(1)
 
     def step(group: Sequence[Batch]) -> int:
         number = next(numbers)
-        result = stepper.step(group, number=number, rate=learning_rate(number, settings, d_model=config.model.d_model))
-        stepper.settle()
+        rate = learning_rate(number, settings, d_model=config.model.d_model)
+        result = assembly.stepper.step(group, number=number, rate=rate)
+        assembly.stepper.settle()
         return result.tokens
 
-    with assembled(config, tokenizers, device=device) as (model, _, stepper, description):
+    with assembled(config, tokenizers, device=device) as assembly:
         step([epoch[0]])  # so that the optimizer has its state
         largest, peak_bytes = _try_longest(epoch, step, memory)
         num_timed, tokens, seconds = _time_steps(epoch, step, config=config, max_seconds=max_seconds)
-    speed = tokens / seconds
+    model, speed = assembly.model, tokens / seconds
     return Rehearsal(
         device=str(device),
-        precision=precision,
+        precision=assembly.computation.arithmetic.precision,
         num_threads=torch.get_num_threads(),
         num_parameters=model.num_parameters,
         largest_batch=largest,

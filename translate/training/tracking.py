@@ -2,14 +2,17 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from tqdm import tqdm
 
+from translate.decoding import count_conditions
 from translate.errors import InputError
+from translate.evaluation import spread_samples
 from translate.training.metrics_log import MetricsLog, MetricsMark, Record
+from translate.training.validation import Validation
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # to read a loss, a GPU must be waited for
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"  # the time left is in what is told, and ours
@@ -111,6 +114,36 @@ class Tracker:
         self._metrics.close()
         if self._writer is not None:
             self._writer.close()
+
+
+def record_validation(
+    tracker: Tracker, result: Validation, *, step: int, references: Sequence[str], num_samples: int, is_best: bool
+) -> None:
+    """Record what a validation found, and show some of its translations.
+
+    Args:
+        num_samples: Translations to show, evenly spaced.
+    """
+    evaluation = result.evaluation
+    scores = {metric.name: metric.score for metric in evaluation.metrics}
+    tracker.record(
+        {
+            "kind": "validation",
+            "step": step,
+            "loss": result.loss,
+            "perplexity": result.perplexity,
+            **scores,
+            "num_truncated": count_conditions(evaluation.translations).truncated,
+            "seconds": round(result.seconds, 3),
+        },
+        summary=(
+            f"validation loss {result.loss:.3f}, ppl {result.perplexity:.2f}, BLEU {scores['BLEU']:.2f},"
+            f" chrF {scores['chrF']:.2f}, in {result.seconds:.0f} s{', the best so far' if is_best else ''}"
+        ),
+    )
+    for index in spread_samples(len(references), num_samples):
+        source, translation = evaluation.translations[index].source, evaluation.translations[index].text
+        tracker.say(f"  {source}\n    reference:   {references[index]}\n    translation: {translation}")
 
 
 class SilentTracker(Tracker):

@@ -3,14 +3,15 @@
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from translate.config import Config, TrainingConfig
 from translate.config.advice import Finding
 from translate.data.cache import DataCache
-from translate.data.streamed_batches import StreamedBatches
-from translate.data.tokenizer import load_tokenizers
+from translate.data.streamed_batches import Batches, StreamedBatches
+from translate.data.tokenizer import Tokenizers, load_tokenizers
 from translate.errors import InputError
 from translate.run import RunDirectory, create_run, lock_run, refuse_existing_run, write_config
 from translate.training.assembly import assembled
@@ -24,6 +25,7 @@ from translate.training.loop import Trainer
 from translate.training.metrics_log import MetricsLog
 from translate.training.place import choose_own_device, settle_threads
 from translate.training.preparation import (
+    Corpora,
     fingerprint,
     make_batches,
     make_tokenizers,
@@ -122,16 +124,7 @@ def _train(
     say: Say,
     held: contextlib.ExitStack,
 ) -> Progress:
-    corpora = world.each(lambda: read_corpora(config))
-    cache = DataCache(say)
-    tokenizers = world.first(
-        lambda: (
-            load_tokenizers(run.tokenizer) if is_continued else make_tokenizers(config, corpora.train, say, cache=cache)
-        )
-    )
-    together = world.in_turn if corpora.streams is None else world.each
-    batches = together(lambda: make_batches(config, corpora, tokenizers, say, cache=cache, is_continued=is_continued))
-    config, batches = settle_batch_size(config, batches, tokenizers=tokenizers, device=device, say=say, world=world)
+    config, corpora, tokenizers, batches = _prepare(config, run, device, world, is_continued=is_continued, say=say)
     settings = config.training
 
     def begin() -> None:
@@ -141,9 +134,8 @@ def _train(
             create_run(run.path, config=config, tokenizers=tokenizers, command=command)
 
     world.first(begin)
-    model, optimizer, stepper, description = held.enter_context(
-        assembled(config, tokenizers, device=device, world=world)
-    )
+    assembly = held.enter_context(assembled(config, tokenizers, device=device, world=world))
+    model, optimizer = assembly.model, assembly.optimizer
     average = AveragedWeights(model, decay=settings.ema_decay) if settings.ema_decay is not None else None
     now = Progress(
         fingerprint(corpora.train, tokenizers, streams=corpora.streams),
@@ -157,24 +149,17 @@ def _train(
         world.first(lambda: write_config(run, config))
         if isinstance(batches, StreamedBatches):
             batches.go_on_from(progress.epoch, progress.stream, say=say)
-    say(f"model: {description}")
+    say(f"model: {assembly.description}")
 
     if not is_continued and world.is_first:
         _say_findings(
             cheap_findings(config, corpora, batches, tokenizers, num_parameters=model.num_parameters), say=say
         )
 
-    def track() -> Tracker:
-        if not world.is_first:
-            return SilentTracker()
-        return Tracker(
-            MetricsLog(run.metrics, first_step=progress.step, mark=progress.metrics, say=say),
-            first_step=progress.step,
-            max_steps=settings.max_steps,
-            tensorboard=run.path / "tensorboard" if settings.tensorboard else None,
-        )
-
-    tracker = world.each(track)
+    tracker = world.each(lambda: _track(run, settings, progress, say=say) if world.is_first else SilentTracker())
+    profile = None
+    if wants_profile and world.is_first:
+        profile = StepProfile(run.path / "profile", device=device, say=tracker.say)
     try:
         Trainer(
             config,
@@ -187,15 +172,38 @@ def _train(
             validation=corpora.validation,
             progress=progress,
             tracker=tracker,
-            profile=StepProfile(run.path / "profile", device=device, say=tracker.say)
-            if wants_profile and world.is_first
-            else None,
+            profile=profile,
             world=world,
-            stepper=stepper,
+            stepper=assembly.stepper,
         ).train()
     finally:
         tracker.close()
     return progress
+
+
+class _Prepared(NamedTuple):
+    """What a training begins with."""
+
+    config: Config  # with the batch size as a number
+    corpora: Corpora
+    tokenizers: Tokenizers
+    batches: Batches
+
+
+def _prepare(
+    config: Config, run: RunDirectory, device: torch.device, world: World, *, is_continued: bool, say: Say
+) -> _Prepared:
+    corpora = world.each(lambda: read_corpora(config))
+    cache = DataCache(say)
+    tokenizers = world.first(
+        lambda: (
+            load_tokenizers(run.tokenizer) if is_continued else make_tokenizers(config, corpora.train, say, cache=cache)
+        )
+    )
+    together = world.in_turn if corpora.streams is None else world.each
+    batches = together(lambda: make_batches(config, corpora, tokenizers, say, cache=cache, is_continued=is_continued))
+    config, batches = settle_batch_size(config, batches, tokenizers=tokenizers, device=device, say=say, world=world)
+    return _Prepared(config, corpora, tokenizers, batches)
 
 
 def _say_nothing(text: str) -> None:
@@ -213,13 +221,25 @@ def _go_on(run: RunDirectory, restored: Restored | None, *, now: Progress, say: 
         return now
     saved = restored.progress
     if saved.data_fingerprint != now.data_fingerprint:
-        raise InputError(f"{run.path}: data.train is not what this run was trained on, so it cannot be continued")
+        raise InputError(
+            f"{run.path}: data.train is not what this run was trained on, so it cannot be continued; give the data that"
+            " it was begun with, or begin a new run"
+        )
     for remark in (*restored.remarks, describe_changes(saved.circumstances, now.circumstances)):
         if remark is not None:
             say(remark)
     say(f"going on from step {saved.step}")
     saved.circumstances = now.circumstances
     return saved
+
+
+def _track(run: RunDirectory, settings: TrainingConfig, progress: Progress, *, say: Say) -> Tracker:
+    return Tracker(
+        MetricsLog(run.metrics, first_step=progress.step, mark=progress.metrics, say=say),
+        first_step=progress.step,
+        max_steps=settings.max_steps,
+        tensorboard=run.path / "tensorboard" if settings.tensorboard else None,
+    )
 
 
 def _say_findings(findings: Sequence[Finding], *, say: Say) -> None:

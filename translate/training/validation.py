@@ -13,6 +13,7 @@ from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translation, Translator
 from translate.evaluation import Evaluation, evaluate
+from translate.memory import give_back_free_memory
 from translate.model import Transformer
 from translate.model.out_of_memory import out_of_memory_told
 from translate.run import build_model, set_parameters
@@ -64,6 +65,7 @@ def validate(
     def from_all(translations: Iterable[Translation]) -> Iterable[Translation]:
         return _of_all_lines(lambda: list(translations), world)
 
+    give_back_free_memory()  # what the steps have kept for themselves
     model.eval()
     try:
         with (
@@ -82,6 +84,7 @@ def validate(
             )
     finally:
         model.train()
+        give_back_free_memory()
     return Validation(loss, evaluation, time.perf_counter() - started)
 
 

@@ -13,11 +13,11 @@ import os, random, torch, torch.distributed as dist
 from translate.config import ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.model import Transformer
-from translate.training.assembly import _loss_of, stepping
+from translate.training.assembly import Computation, loss_of, stepping
 from translate.training.distributed import World
 from translate.training.optimizer import build_optimizer
 from translate.training.parallel import Engine, collect
-from translate.training.place import Place
+from translate.torchrun import Place
 
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
 world = World(Place(), dist.new_group(backend="gloo"))
@@ -29,6 +29,7 @@ def ids():
 group = [collate([EncodedPair(ids(), ids()) for _ in range(13)], range(13)) for _ in range(3)]
 for precision in ("fp32", "bf16", "fp16"):
     settings = TrainingConfig(precision=precision, device="cuda", max_gradient_norm=0.5, tf32=False)
+    computation = Computation.choose(settings, config, cuda)
     results = []
     for kind in (None, "ddp", "fsdp"):
         torch.manual_seed(1)
@@ -37,9 +38,9 @@ for precision in ("fp32", "bf16", "fp16"):
             model.to(cuda)
         engine = None
         if kind is not None:
-            engine = Engine(model, world, kind=kind, device=cuda, loss=_loss_of(model, settings, cuda))
+            engine = Engine(model, world, kind=kind, device=cuda, loss=loss_of(model, settings, computation))
         optimizer = build_optimizer(model, settings)
-        with stepping(model, optimizer, settings, device=cuda, engine=engine) as stepper:
+        with stepping(model, optimizer, settings, computation, engine=engine) as stepper:
             steps = [stepper.step(group, number=number, rate=0.001) for number in range(1, 5)]
             stepper.settle()
         weights = collect({name: each.detach() for name, each in model.named_parameters()}, world)

@@ -46,6 +46,7 @@ def test_as_one_process_and_on_with_another_number(streamed: Any) -> None:
 
 
 # The planner of the next segment may be anywhere when the training ends: it ends with it, and nobody waits for it.
+@pytest.mark.slow
 def test_ends_while_a_segment_is_prepared(streamed: Any) -> None:
     slow = (
         "import time\nfrom translate.data import sharing\noriginal = sharing.SharedEncoding._exchange\n"
@@ -79,3 +80,37 @@ def test_a_process_without_the_file_says_so(streamed: Any) -> None:
         assert all(each.code != 0 for each in ended)
         said = ended[0].said + ended[1].said
         assert "train.json: no such file" in said and "Traceback" not in said
+
+
+# In the second process the second segment takes until the training ends, and the first is ready for the third: it must
+# not wait there for the second process, which never comes.
+_ONE_IS_SLOW = """
+import os, signal, time
+from translate.data import epochs
+from translate.model.out_of_memory import OutOfMemory
+from translate.training import step
+draw, step_original = epochs.TrainingBatches._draw_segmentations, step.Stepper.step
+def slowly(self, chosen, *, epoch, check):
+    while epoch == 1 and os.environ["RANK"] == "1":
+        time.sleep(0.01)
+        check()
+    return draw(self, chosen, epoch=epoch, check=check)
+def until_ended(self, group, *, number, rate):
+    if number == 2 and os.environ["RANK"] == "1":
+        time.sleep(1)
+        {ending}
+    return step_original(self, group, number=number, rate=rate)
+epochs.TrainingBatches._draw_segmentations, step.Stepper.step = slowly, until_ended
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        ("os.kill(os.getpid(), signal.SIGTERM)", "stopped by SIGTERM after step 2, and saved"),
+        ("raise OutOfMemory('no room')", "no room"),
+    ],
+)
+def test_ends_where_one_is_further_ahead(streamed: Any, ending: str, words: str) -> None:
+    ended = streamed.try_to(2, "run", first=_ONE_IS_SLOW.format(ending=ending))
+    assert words in ended[0].said + ended[1].said, ended

@@ -44,7 +44,9 @@ def assert_same_tensors(one: Path, other: Path, *, which: Checkpoint) -> None:
 
 # One process cuts a step into as many pieces as it has threads, several into one for each: so masks of dropout agree.
 # Of 2 x 2 pieces for 3 processes two have one more than the third; the last step of an epoch has but one batch.
-@pytest.mark.parametrize("size, overrides", [(2, ()), (3, ("accumulate_batches=2",))])
+@pytest.mark.parametrize(
+    "size, overrides", [(2, ()), pytest.param(3, ("accumulate_batches=2",), marks=pytest.mark.slow)]
+)
 def test_as_one_process(trainings: Any, size: int, overrides: tuple[str, ...]) -> None:
     said = trainings.run(1, "one", *overrides, f"threads={size}")
     assert f"{size} pieces of a batch at once, each on 1 CPU thread" in said
@@ -56,8 +58,7 @@ def test_as_one_process(trainings: Any, size: int, overrides: tuple[str, ...]) -
 
 def test_goes_on_with_another_number_of_processes(trainings: Any) -> None:
     trainings.run(1, "one", "threads=2")
-    settings = [(2, "ddp", 3), (1, "ddp", 5), (2, "fsdp", 8), (2, "ddp", 9), (1, "ddp", 10), (2, "fsdp", 12)]
-    for size, kind, end in settings:
+    for size, kind, end in ((2, "ddp", 3), (1, "ddp", 5), (2, "fsdp", 8), (2, "ddp", 12)):
         threads = 2 if size == 1 else 1
         said = trainings.run(
             size, "other", f"parallel={kind}", f"threads={threads}", f"max_steps={end}", resume=end > 3
@@ -92,7 +93,7 @@ validation.evaluate = with_signal
 """
 
 
-@pytest.mark.parametrize("kind, size", [("ddp", 3), ("fsdp", 2)])
+@pytest.mark.parametrize("kind, size", [("ddp", 3), pytest.param("fsdp", 2, marks=pytest.mark.slow)])
 def test_a_signal_to_one_stops_all_after_the_same_step(
     trainings: Any, state_of: Callable[[Path], Any], kind: str, size: int
 ) -> None:
