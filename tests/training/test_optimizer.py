@@ -1,5 +1,7 @@
 """Adam's step against a hand calculation; state that travels through named tensors."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +9,8 @@ from torch import nn
 from translate.config import TrainingConfig
 from translate.errors import RunError
 from translate.training.average import AveragedWeights
-from translate.training.optimizer import build_optimizer, optimizer_tensors, set_optimizer_tensors
+from translate.training.optimizer import SharedOptimizer, build_optimizer, optimizer_tensors, set_optimizer_tensors
+from translate.training.workers import Layout, Workers
 
 
 def build(kind: str, **settings: float) -> tuple[nn.Linear, torch.optim.Optimizer]:
@@ -38,6 +41,37 @@ def test_decoupled_decay_spares_vectors() -> None:
     optimizer.step()
     torch.testing.assert_close(model.weight.data, torch.full((2, 3), 0.4995))
     torch.testing.assert_close(model.bias.data, torch.full((2,), 0.5))
+
+
+@pytest.mark.parametrize("num_workers", [2, 3, 7])  # of five parameters
+def test_shared_steps_are_the_optimizers_own(num_workers: int) -> None:
+    """To the last bit, from a state that was read in too; and the optimizer has all of it."""
+    torch.manual_seed(3)
+    first = nn.Sequential(nn.Linear(31, 29), nn.LayerNorm(29), nn.Linear(29, 23, bias=False))
+    second = copy.deepcopy(first)
+    settings = TrainingConfig(optimizer="adamw", weight_decay=0.01)
+    alone, other = build_optimizer(first, settings), build_optimizer(second, settings)
+    with Workers(Layout(num_workers, 1)) as workers:
+        shared = SharedOptimizer(other, workers)
+        for number in range(1, 6):
+            if number == 4:
+                saved = optimizer_tensors(other, second)
+                for tensors in other.state.values():
+                    tensors.clear()
+                set_optimizer_tensors(other, second, saved, name="a file")
+            for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
+                mine.grad = torch.randn_like(mine)
+                theirs.grad = mine.grad.clone()
+            for optimizer in (alone, other):
+                for group in optimizer.param_groups:
+                    group["lr"] = 0.1 / number
+            alone.step()
+            shared.step()
+    for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    expected, found = optimizer_tensors(alone, first), optimizer_tensors(other, second)
+    assert expected.keys() == found.keys() and len(found) == 15
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])

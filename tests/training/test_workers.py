@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from translate.config import TrainingConfig
-from translate.training.workers import Layout, Workers, choose_layout
+from translate.training.workers import Layout, Workers, choose_layout, share_evenly
 
 CPU = torch.device("cpu")
 
@@ -62,3 +62,9 @@ def test_an_error_comes_through_and_the_threads_end() -> None:
     with pytest.raises(ZeroDivisionError), Workers(Layout(2, 1)) as workers:
         workers.map(lambda item: 1 // item, [1, 0, 1])
     assert threading.active_count() == before
+
+
+def test_items_are_shared_out_evenly() -> None:
+    # The largest first, each to whoever has least: 7, 5; 4 to the second: 7, 9; 3 to the first: 10, 9; 2 to the second.
+    assert share_evenly([2, 7, 3, 5, 4], shares=2) == [[1, 2], [3, 4, 0]]
+    assert share_evenly([2, 7], shares=3) == [[1], [0], []]

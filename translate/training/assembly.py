@@ -13,7 +13,7 @@ from translate.run import build_model
 from translate.training.compilation import compile_layers
 from translate.training.distributed import ALONE, World
 from translate.training.gradients import BatchLoss, OwnGradients
-from translate.training.optimizer import build_optimizer
+from translate.training.optimizer import SharedOptimizer, build_optimizer
 from translate.training.parallel import Engine
 from translate.training.precision import Arithmetic
 from translate.training.staging import ChosenLayout, choose_batch_layout
@@ -105,7 +105,8 @@ def stepping(
         return
     with Workers(computation.workers) as workers:
         gradients = OwnGradients(model, workers, loss_of(model, settings, computation))
-        yield Stepper(model, optimizer, settings, arithmetic=arithmetic, gradients=gradients)
+        shared = SharedOptimizer(optimizer, workers) if computation.workers.workers > 1 else None
+        yield Stepper(model, optimizer, settings, arithmetic=arithmetic, gradients=gradients, shared=shared)
 
 
 def loss_of(model: Transformer, settings: TrainingConfig, computation: Computation) -> BatchLoss:

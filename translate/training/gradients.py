@@ -12,7 +12,7 @@ from translate.model import Transformer
 from translate.model.dropout import dropout_seeded
 from translate.training.loss import SummedLoss
 from translate.training.pieces import Piece
-from translate.training.workers import Workers
+from translate.training.workers import Workers, share_evenly
 
 BatchLoss = Callable[[Batch], SummedLoss]
 
@@ -64,9 +64,20 @@ class OwnGradients:
 
         workers = min(self.num_pieces, len(pieces))
         (gradients, sums), *others = self._workers.map(compute, [pieces[first::workers] for first in range(workers)])
-        for other_gradients, other_sums in others:
-            torch._foreach_add_(gradients, other_gradients)
+        self._add(gradients, [other for other, _ in others])
+        for _, other_sums in others:
             sums += other_sums
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
         return StepSums(*sums)
+
+    def _add(self, gradients: Sequence[Tensor], others: Sequence[Sequence[Tensor]]) -> None:
+        """To the first worker's those of the others, in their order."""
+
+        def add(share: Sequence[int]) -> None:
+            for other in others:
+                torch._foreach_add_([gradients[number] for number in share], [other[number] for number in share])
+
+        if others:
+            sizes = [gradient.numel() for gradient in gradients]
+            self._workers.map(add, share_evenly(sizes, shares=self._workers.layout.workers))

@@ -1,5 +1,6 @@
 """Adam and AdamW with the paper's settings, and their state as named tensors."""
 
+import copy
 from collections.abc import Mapping
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor, nn
 
 from translate.config import TrainingConfig
 from translate.run.weights import Form, forms_of, refuse_misfits
+from translate.training.workers import Workers, share_evenly
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's; beside them it counts its steps
 
@@ -26,6 +28,34 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
     is_fused = all(parameter.device.type in {"cpu", "cuda"} for parameter in model.parameters())
     return kind(groups, lr=0.0, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_epsilon, fused=is_fused)
+
+
+class SharedOptimizer:
+    """An optimizer's steps, made by workers of which each has some of the parameters: the same numbers.
+
+    Torch's own threads would wait for each other after each parameter, for long where other programs want the cores.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, workers: Workers) -> None:
+        self._optimizer = optimizer
+        self._workers = workers
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self._parts = []
+        for share in share_evenly([each.numel() for each in parameters], shares=workers.layout.workers):
+            own = {id(parameters[number]) for number in share}
+            part = copy.copy(optimizer)  # which has the same state, by parameter
+            part.param_groups = [
+                {**group, "params": [each for each in group["params"] if id(each) in own]}
+                for group in optimizer.param_groups
+            ]
+            self._parts.append(part)
+
+    def step(self) -> None:
+        """A step with the learning rates that the optimizer has now."""
+        for part in self._parts:
+            for own, group in zip(part.param_groups, self._optimizer.param_groups, strict=True):
+                own["lr"] = group["lr"]
+        self._workers.map(lambda part: part.step(), self._parts)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from translate.model import Transformer
 from translate.model.out_of_memory import out_of_memory_told
 from translate.training.gradients import OwnGradients
 from translate.training.loss import SummedLoss, projected_loss
+from translate.training.optimizer import SharedOptimizer
 from translate.training.parallel import Engine, is_sharded, whole
 from translate.training.pieces import Piece, cut_pieces
 from translate.training.precision import Arithmetic, LossScale
@@ -28,6 +29,7 @@ class Stepper:
     Args:
         model: On its device, in training mode.
         gradients: Computes those of the same model.
+        shared: Makes the optimizer's steps; None: it makes them itself.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class Stepper:
         *,
         arithmetic: Arithmetic,
         gradients: OwnGradients | Engine,
+        shared: SharedOptimizer | None = None,
     ) -> None:
         self._parameters = list(model.parameters())
         self._optimizer = optimizer
         self._settings = settings
         self._arithmetic = arithmetic
         self._gradients = gradients
+        self._update = optimizer.step if shared is None else shared.step
         self.loss_scale = LossScale()
         """For fp16; where it stands is a part of the training's state."""
         self._unseen: Callable[[], None] | None = None
@@ -70,7 +74,7 @@ class Stepper:
             for parameters in self._optimizer.param_groups:
                 parameters["lr"] = rate
             with out_of_memory_told("the optimizer's state", mend="Make the model smaller: d_model, d_ff, layers."):
-                self._optimizer.step()
+                self._update()
             self._optimizer.zero_grad(set_to_none=True)
         return result
 

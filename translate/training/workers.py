@@ -43,6 +43,21 @@ def choose_layout(settings: TrainingConfig, device: torch.device, *, num_process
     return Layout(workers, max(1, threads // workers))
 
 
+def share_evenly(sizes: Sequence[int], *, shares: int) -> list[list[int]]:
+    """The items shared out, so that the sizes of each share add up to about as much.
+
+    Returns:
+        Numbers of items; a share has none if there are fewer items.
+    """
+    shared: list[list[int]] = [[] for _ in range(shares)]
+    loads = [0] * shares
+    for item in sorted(range(len(sizes)), key=lambda item: -sizes[item]):
+        lightest = loads.index(min(loads))
+        shared[lightest].append(item)
+        loads[lightest] += sizes[item]
+    return shared
+
+
 class Workers:
     """So many threads, or the caller's own where one is enough."""
 
