@@ -1,10 +1,11 @@
 """Do the choices that make training fast cost quality? A config, trained with and without them, from several seeds.
 
-    python benchmarks/choices.py demo --seeds 3
+    python benchmarks/choices.py demo --seeds 1 2 3
 
 The choices are bf16, against fp32; and batches of like lengths, against as many batches of as many pairs in a random
-order, which is what a shuffling loader gives. All else is the same: the pairs of an epoch, the steps, the seed.
-Compared is the validation set at the end of the training; what stands behind ± is the standard deviation over seeds.
+order, which is what a shuffling loader gives, and against steps of four batches, a quarter as large, of lengths from
+anywhere. All else is the same: the pairs of an epoch, the tokens of a step, the number of steps, the seed. Compared is
+the validation set at the end of the training; what stands behind ± is the standard deviation over seeds.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-CHOICES = ("as it is", "fp32", "random batches")
+CHOICES = ("as it is", "fp32", "random batches", "four batches")
 
 
 class Outcome(NamedTuple):
@@ -50,7 +51,13 @@ def train_once(preset: str, overrides: list[str], seed: int, choice: str, folder
 
     if choice == "random batches":
         shuffle_pairs()
-    settings = [*overrides, f"training.seed={seed}"] + ["training.precision=fp32"] * (choice == "fp32")
+    settings = [*overrides, f"training.seed={seed}"]
+    if choice == "fp32":
+        settings.append("training.precision=fp32")
+    if choice == "four batches":
+        given = load_config(preset, overrides).config.training
+        settings.append(f"training.batch_tokens={given.num_batch_tokens // 4}")
+        settings.append(f"training.accumulate_batches={given.accumulate_batches * 4}")
     config = load_config(preset, settings, require_files=True).config
     train(config, folder, resume=False, command=["benchmarks/choices.py"], say=print)
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -72,12 +79,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config")
     parser.add_argument("overrides", nargs="*")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--choices", nargs="+", default=CHOICES, choices=CHOICES)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     arguments = parser.parse_args()
-    outcomes: dict[str, list[Outcome]] = {choice: [] for choice in CHOICES}
+    outcomes: dict[str, list[Outcome]] = {choice: [] for choice in arguments.choices}
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(1, arguments.seeds + 1):
-            for choice in CHOICES:
+        for seed in arguments.seeds:
+            for choice in arguments.choices:
                 run = Path(folder) / f"{choice} {seed}"
                 with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
                     given = (arguments.config, arguments.overrides, seed, choice, run)
