@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,10 +34,14 @@ atexit.register(shutil.rmtree, os.environ["HF_DATASETS_CACHE"], ignore_errors=Tr
 
 
 @pytest.fixture(autouse=True)
-def _same_random_numbers() -> None:
+def _same_start() -> Iterator[None]:
+    """Random numbers and threads are those of every other test, whichever came before."""
     import torch
 
     torch.manual_seed(20170612)
+    num_threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(num_threads)
 
 
 class RunState(NamedTuple):
