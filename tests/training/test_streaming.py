@@ -1,6 +1,5 @@
 """Training on streamed corpora: stopped and continued it is the training never stopped, and it says what it sees."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,22 +16,15 @@ Digits = Callable[..., Config]
 
 
 @pytest.fixture
-def streamed(stateful: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Digits:
+def streamed(
+    stateful: Digits, stream_digits: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Digits:
     """The task of reversed digits from a stream of three segments a pass, of 90, 90 and 31 pairs."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setattr(streaming, "_CHUNK_ROWS", 17)
-    sides = [(tmp_path / name).read_text().splitlines() for name in ("train.in", "train.out")]
-    rows = [json.dumps({"in": source, "out": target}) + "\n" for source, target in zip(*sides, strict=True)]
-    (tmp_path / "train.json").write_text("".join(rows))
-    text = (tmp_path / "digits.yaml").read_text()
-    listed = "{kind: text, source: train.in, target: train.out}"
-    stream = "{kind: json, path: train.json, source_column: in, target_column: out, streaming: true}"
-    assert listed in text
-    (tmp_path / "digits.yaml").write_text(
-        text.replace(listed, stream).replace("data:", "data:\n  stream_segment_pairs: 90", 1)
-    )
+    stream_digits(tmp_path, segment_pairs=90)
     return stateful
 
 

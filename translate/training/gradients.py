@@ -35,6 +35,7 @@ class OwnGradients:
         self._parameters = list(model.parameters())
         self._device = model.device
         self._workers = workers
+        self._shares = share_evenly([each.numel() for each in self._parameters], shares=workers.layout.workers)
         self._loss = loss
 
     @property
@@ -79,5 +80,4 @@ class OwnGradients:
                 torch._foreach_add_([gradients[number] for number in share], [other[number] for number in share])
 
         if others:
-            sizes = [gradient.numel() for gradient in gradients]
-            self._workers.map(add, share_evenly(sizes, shares=self._workers.layout.workers))
+            self._workers.map(add, self._shares)

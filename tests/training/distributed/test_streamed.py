@@ -1,6 +1,6 @@
 """Several processes on a streamed corpus train as one does, and stop, go on and fail together."""
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,9 @@ _ROUNDING = 1e-5  # of fp32: gradients are summed in another order
 
 
 @pytest.fixture
-def streamed(trainings: Any) -> Any:
+def streamed(trainings: Any, stream_digits: Callable[..., None]) -> Any:
     """The trainings, on segments of 300, 300 and 211 pairs, some 3 to 5 steps each."""
-    directory: Path = trainings.directory
-    sides = [(directory / name).read_text().splitlines() for name in ("train.in", "train.out")]
-    rows = [json.dumps({"in": source, "out": target}) + "\n" for source, target in zip(*sides, strict=True)]
-    (directory / "train.json").write_text("".join(rows))
-    text = (directory / "digits.yaml").read_text()
-    listed = "{kind: text, source: train.in, target: train.out}"
-    stream = "{kind: json, path: train.json, source_column: in, target_column: out, streaming: true}"
-    assert listed in text
-    text = text.replace(listed, stream).replace("data:", "data:\n  stream_segment_pairs: 300", 1)
-    (directory / "digits.yaml").write_text(text)
+    stream_digits(trainings.directory, segment_pairs=300)
     return trainings
 
 
