@@ -3,9 +3,9 @@
     python benchmarks/choices.py demo --seeds 1 2 3
 
 The choices are bf16, against fp32; and batches of like lengths, against as many batches of as many pairs in a random
-order, which is what a shuffling loader gives, and against steps of two or four batches, a half or a quarter as large,
-each of another length. All else is the same: the pairs of an epoch, the tokens of a step, the number of steps, the
-seed. Compared is the validation set at the end of the training; behind ± is the standard deviation over seeds.
+order, which is what a shuffling loader gives. And into how many batches a step's tokens are cut, each of another length.
+All else is the same: the pairs of an epoch, the tokens of a step, the number of steps, the seed. Compared is the
+validation set at the end of the training; behind ± is the standard deviation over seeds.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SPLITS = {"two batches": 2, "four batches": 4}
+SPLITS = {"one batch": 1, "two batches": 2, "four batches": 4}
 CHOICES = ("as it is", "fp32", "random batches", *SPLITS)
 
 
@@ -57,8 +57,9 @@ def train_once(preset: str, overrides: list[str], seed: int, choice: str, folder
         settings.append("training.precision=fp32")
     if choice in SPLITS:
         given = load_config(preset, overrides).config.training
-        settings.append(f"training.batch_tokens={given.num_batch_tokens // SPLITS[choice]}")
-        settings.append(f"training.accumulate_batches={given.accumulate_batches * SPLITS[choice]}")
+        step_tokens = given.step_tokens or given.num_batch_tokens * given.accumulate_batches
+        settings += ["training.accumulate_batches=1", f"training.step_tokens={step_tokens}"]
+        settings.append(f"training.batch_tokens={step_tokens // SPLITS[choice]}")
     config = load_config(preset, settings, require_files=True).config
     train(config, folder, resume=False, command=["benchmarks/choices.py"], say=print)
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]

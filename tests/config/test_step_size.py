@@ -20,7 +20,7 @@ def test_a_batch_size_is_a_number_or_auto(value: str) -> None:
     ("overrides", "told"),
     [
         (
-            ["training.batch_tokens=auto", "training.accumulate_batches=3"],
+            ["training.batch_tokens=auto", "training.step_tokens=null", "training.accumulate_batches=3"],
             "training.accumulate_batches = 3 cannot stand beside training.batch_tokens = 'auto': set it to 1, and"
             " training.step_tokens to the tokens that a step should see (command line)",
         ),

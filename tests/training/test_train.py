@@ -206,9 +206,9 @@ def test_a_step_without_memory_names_the_batch_and_the_settings(
     sizes = r"\d+ pairs of up to \d+ source and \d+ target tokens"
     told = re.sub(f"{sizes}; {sizes}", "TWO BATCHES", str(caught.value))
     assert told == (
-        f"step 4: out of memory on a step with TWO BATCHES{reason}. Lower training.batch_tokens (now 300); with"
-        " training.accumulate_batches (now 2) raised as much, a step still sees as many tokens. Or lower"
-        " data.max_source_tokens and data.max_target_tokens, or make the model smaller."
+        f"step 4: out of memory on a step with TWO BATCHES{reason}. Lower training.batch_tokens (now 300): with"
+        " training.step_tokens=600 a step still sees as many tokens. Or lower data.max_source_tokens and"
+        " data.max_target_tokens, or make the model smaller."
         " With other settings it is a new run; with more free memory this one goes on by --resume."
         f" Checkpoints written so far are kept in {tmp_path / 'run' / 'checkpoints'}."
     )

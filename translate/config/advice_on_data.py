@@ -65,7 +65,7 @@ def _small_steps(config: Config, facts: DataFacts) -> Finding | None:
         f"an optimizer step sees {tokens:.0f} target tokens (training.batch_tokens = {config.training.batch_tokens},"
         f" training.accumulate_batches = {config.training.accumulate_batches}): its gradient is mostly noise; 1,000 is"
         " the least that papers report to work",
-        "raise training.batch_tokens, or training.accumulate_batches if memory is short",
+        "raise training.step_tokens, and training.batch_tokens as far as memory allows",
     )
 
 
