@@ -3,9 +3,9 @@
     python benchmarks/choices.py demo --seeds 1 2 3
 
 The choices are bf16, against fp32; and batches of like lengths, against as many batches of as many pairs in a random
-order, which is what a shuffling loader gives. And into how many batches a step's tokens are cut, each of another length.
-All else is the same: the pairs of an epoch, the tokens of a step, the number of steps, the seed. Compared is the
-validation set at the end of the training; behind ± is the standard deviation over seeds.
+order, which is what a shuffling loader gives; and the number of batches in a step, each of another length. All else is
+the same: the pairs of an epoch, the tokens of a step, the number of steps, the seed. Compared is the validation set at
+the end of the training; behind ± is the standard deviation over seeds.
 """
 
 import argparse

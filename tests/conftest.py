@@ -4,6 +4,7 @@ import atexit
 import hashlib
 import json
 import os
+import random
 import shutil
 import signal
 import tempfile
@@ -42,6 +43,18 @@ def _same_start() -> Iterator[None]:
     num_threads = torch.get_num_threads()
     yield
     torch.set_num_threads(num_threads)
+
+
+@pytest.fixture(scope="session")
+def write_reversed_digits() -> Callable[..., None]:
+    """A function that writes some pairs of a task that is soon learnt, into NAME.in and NAME.out of a folder."""
+
+    def write(folder: Path, name: str, *, num_pairs: int, draw: random.Random, longest: int = 7) -> None:
+        sources = ["".join(draw.choices("0123456789", k=draw.randint(2, longest))) for _ in range(num_pairs)]
+        (folder / f"{name}.in").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+        (folder / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in sources), encoding="utf-8")
+
+    return write
 
 
 class RunState(NamedTuple):

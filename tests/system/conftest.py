@@ -6,7 +6,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,16 +51,14 @@ decoding: {beam_size: 2, max_length_factor: 1.0, max_length_constant: 3, device:
 class Trainings:
     """Starts `translate train` with a tiny task that has everything with a state on: one process at a time."""
 
-    def __init__(self, server: "subprocess.Popen[str]", directory: Path) -> None:
+    def __init__(self, server: "subprocess.Popen[str]", directory: Path, write_pairs: Callable[..., None]) -> None:
         self._server = server
         self._process: int | None = None  # that runs now
         self.directory = directory
         self.log = directory / "log"
         draw = random.Random(5)
-        for name, num_pairs in (("train", 211), ("validation", 13)):
-            lines = ["".join(draw.choices("0123456789", k=draw.randint(2, 7))) for _ in range(num_pairs)]
-            (directory / f"{name}.in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            (directory / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in lines), encoding="utf-8")
+        write_pairs(directory, "train", num_pairs=211, draw=draw)
+        write_pairs(directory, "validation", num_pairs=13, draw=draw)
         (directory / "digits.yaml").write_text(_DIGITS, encoding="utf-8")
 
     def arguments(self, run: Path, *overrides: str, resume: bool = False) -> list[str]:
@@ -123,8 +121,10 @@ def server() -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.fixture
-def trainings(server: "subprocess.Popen[str]", tmp_path: Path) -> Iterator[Trainings]:
+def trainings(
+    server: "subprocess.Popen[str]", tmp_path: Path, write_reversed_digits: Callable[..., None]
+) -> Iterator[Trainings]:
     """Trainings with their files in the test's directory."""
-    made = Trainings(server, tmp_path)
+    made = Trainings(server, tmp_path, write_reversed_digits)
     yield made
     made.end()

@@ -54,13 +54,11 @@ decoding: {beam_size: 3, max_length_factor: 1.0, max_length_constant: 3, device:
 
 
 @pytest.fixture
-def digits(tmp_path: Path) -> Callable[..., Config]:
+def digits(tmp_path: Path, write_reversed_digits: Callable[..., None]) -> Callable[..., Config]:
     """A function that gives the config of a tiny task, digits reversed, with overrides."""
     draw = random.Random(7)
-    for name, num_pairs in (("train", 997), ("validation", 31)):
-        lines = ["".join(draw.choices("0123456789", k=draw.randint(2, 19))) for _ in range(num_pairs)]
-        (tmp_path / f"{name}.in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        (tmp_path / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in lines), encoding="utf-8")
+    write_reversed_digits(tmp_path, "train", num_pairs=997, draw=draw, longest=19)
+    write_reversed_digits(tmp_path, "validation", num_pairs=31, draw=draw, longest=19)
     (tmp_path / "digits.yaml").write_text(_DIGITS, encoding="utf-8")
     return lambda *overrides: load_config(str(tmp_path / "digits.yaml"), overrides, require_files=True).config
 

@@ -47,23 +47,21 @@ _STATEFUL = (
 )
 
 
-def write_reversed_digits(directory: Path, name: str, *, num_pairs: int, seed: int) -> None:
-    draw = random.Random(seed)
-    sources = ["".join(draw.choices("0123456789", k=draw.randint(2, 7))) for _ in range(num_pairs)]
-    (directory / f"{name}.in").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-    (directory / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in sources), encoding="utf-8")
+@pytest.fixture(scope="session")
+def write_task(write_reversed_digits: Callable[..., None]) -> Callable[[Path], Digits]:
+    """A function that writes the task's files, and gives a function that gives its config with overrides."""
 
+    def write_task(folder: Path) -> Digits:
+        write_reversed_digits(folder, "train", num_pairs=211, draw=random.Random(1))
+        write_reversed_digits(folder, "validation", num_pairs=23, draw=random.Random(2))
+        (folder / "digits.yaml").write_text(_DIGITS, encoding="utf-8")
+        return lambda *overrides: load_config(str(folder / "digits.yaml"), overrides, require_files=True).config
 
-def write_task(directory: Path) -> Digits:
-    """Write the task's files, and give a function that gives its config with overrides."""
-    write_reversed_digits(directory, "train", num_pairs=211, seed=1)
-    write_reversed_digits(directory, "validation", num_pairs=23, seed=2)
-    (directory / "digits.yaml").write_text(_DIGITS, encoding="utf-8")
-    return lambda *overrides: load_config(str(directory / "digits.yaml"), overrides, require_files=True).config
+    return write_task
 
 
 @pytest.fixture
-def digits(tmp_path: Path) -> Digits:
+def digits(write_task: Callable[[Path], Digits], tmp_path: Path) -> Digits:
     """A function that gives the config of the task, with overrides; its files are in tmp_path."""
     return write_task(tmp_path)
 
@@ -105,7 +103,11 @@ def run_training() -> Callable[..., list[str]]:
 
 
 @pytest.fixture(scope="session")
-def straight(tmp_path_factory: pytest.TempPathFactory, run_training: Callable[..., list[str]]) -> Path:
+def straight(
+    tmp_path_factory: pytest.TempPathFactory,
+    write_task: Callable[[Path], Digits],
+    run_training: Callable[..., list[str]],
+) -> Path:
     """The run of a `stateful` training that was never stopped; only to be read."""
     directory = tmp_path_factory.mktemp("straight")
     run_training(write_task(directory)(*_STATEFUL), directory / "run")

@@ -151,8 +151,9 @@ def _refuse_not_finite(reading: Reading, tokens: int, settings: TrainingConfig, 
 def _less_memory(settings: TrainingConfig) -> str:
     step_tokens = settings.num_batch_tokens * settings.accumulate_batches
     return (
-        f"Lower training.batch_tokens (now {settings.batch_tokens}): with training.step_tokens={step_tokens} a step still"
-        " sees as many tokens. Or lower data.max_source_tokens and data.max_target_tokens, or make the model smaller."
+        f"Lower training.batch_tokens (now {settings.batch_tokens}): with training.step_tokens={step_tokens} a step"
+        " still sees as many tokens. Or lower data.max_source_tokens and data.max_target_tokens, or make the model"
+        " smaller."
     )
 
 

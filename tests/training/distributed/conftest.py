@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -157,14 +157,12 @@ def processes(server: Processes) -> Iterator[Processes]:
 class Trainings:
     """Runs of `translate train` on a tiny task: digits, to be reversed."""
 
-    def __init__(self, processes: Processes, directory: Path) -> None:
+    def __init__(self, processes: Processes, directory: Path, write_pairs: Callable[..., None]) -> None:
         self._processes = processes
         self.directory = directory
         draw = random.Random(5)
-        for name, num_pairs in (("train", 811), ("validation", 13)):
-            lines = ["".join(draw.choices("0123456789", k=draw.randint(2, 7))) for _ in range(num_pairs)]
-            (directory / f"{name}.in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            (directory / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in lines), encoding="utf-8")
+        write_pairs(directory, "train", num_pairs=811, draw=draw)
+        write_pairs(directory, "validation", num_pairs=13, draw=draw)
         (directory / "digits.yaml").write_text(_DIGITS, encoding="utf-8")
 
     def arguments(self, run: str, *overrides: str, resume: bool = False) -> list[str]:
@@ -192,6 +190,6 @@ class Trainings:
 
 
 @pytest.fixture
-def trainings(processes: Processes, tmp_path: Path) -> Trainings:
+def trainings(processes: Processes, tmp_path: Path, write_reversed_digits: Callable[..., None]) -> Trainings:
     """Trainings with their files in the test's directory."""
-    return Trainings(processes, tmp_path)
+    return Trainings(processes, tmp_path, write_reversed_digits)
