@@ -11,8 +11,11 @@ from translate.torchrun import Place
 Precision = Literal["fp32", "bf16", "fp16"]
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str, *, key: str = "device") -> torch.device:
     """The device that a config names; `auto` is the first CUDA device, else Apple's GPU, else the CPU.
+
+    Args:
+        key: Of the config, for an error that names it.
 
     Raises:
         InputError: A device that this machine lacks.
@@ -25,7 +28,7 @@ def choose_device(name: str) -> torch.device:
     lacks_cuda = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
     lacks_mps = device.type == "mps" and not torch.backends.mps.is_available()
     if lacks_cuda or lacks_mps:
-        raise InputError(f"device = {name}: this machine has no such device; use device=auto or device=cpu")
+        raise InputError(f"{key} = {name}: this machine has no such device; use {key}=auto or {key}=cpu")
     return device
 
 

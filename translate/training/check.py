@@ -73,7 +73,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     watch("encoding")
     batches = make_batches(config, corpora, tokenizers, lambda text: None)
     said: list[str] = []
-    device = choose_device(config.training.device)
+    device = choose_device(config.training.device, key="training.device")
     config, batches = settle_batch_size(config, batches, tokenizers=tokenizers, device=device, say=said.append)
     if corpora.validation is not None:
         refuse_long_validation(config, corpora.validation, tokenizers)

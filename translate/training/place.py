@@ -13,7 +13,7 @@ def choose_own_device(name: str, place: Place) -> torch.device:
     Raises:
         InputError: There is none for this process.
     """
-    device = choose_device(name)
+    device = choose_device(name, key="training.device")
     if place.size == 1:
         return device
     if device.type == "mps":

@@ -74,7 +74,7 @@ def rehearse(
     """
     prepare_memory()
     settings = config.training
-    device = choose_device(settings.device)
+    device = choose_device(settings.device, key="training.device")
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     memory = MemoryWatch(device)

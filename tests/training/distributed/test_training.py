@@ -131,7 +131,7 @@ def test_fewer_validation_lines_than_processes(trainings: Any) -> None:
     "first, overrides, message",
     [
         ("", ("batch_tokens=4",), "translate: training.batch_tokens = 4"),
-        ("", ("device=cuda:7",), "translate: device = cuda:7: this machine has no such device"),
+        ("", ("device=cuda:7",), "translate: training.device = cuda:7: this machine has no such device"),
         (
             "import os, sys; sys.argv.append('training.seed=' + os.environ['RANK'])",
             (),
