@@ -108,10 +108,18 @@ def train_here(trainings: Any, run: Path, *overrides: str) -> None:
 def test_one_of_two_that_start_at_once_trains(trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any]) -> None:
     settings = ("training.max_steps=3",)
     trainings.run(tmp_path / "straight", *settings)
-    # In the process that is started: two children that wait for one moment, and become the command.
+    # In the process that is started: two children that wait for one moment, and become the command. The one that trains
+    # keeps its lock until the other has ended, however late a busy machine lets that one begin.
     twice = f"""
-import time
-start, children = time.monotonic() + 0.1, []
+import time, filelock
+ended, release = f"{tmp_path}/ended", filelock.FileLock.release
+def release_last(lock, *arguments, **options):
+    deadline = time.monotonic() + 30.0
+    while lock.is_locked and not os.path.exists(ended) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    release(lock, *arguments, **options)
+filelock.FileLock.release = release_last
+start, children, codes = time.monotonic() + 0.1, [], {{}}
 for number in range(2):
     children.append(os.fork())
     if children[-1] == 0:
@@ -120,8 +128,12 @@ for number in range(2):
             pass
         break
 else:
-    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    open(f"{tmp_path}/codes", "w").write(json.dumps([codes, children]))
+    for _ in children:
+        child, status = os.wait()
+        codes[child] = os.waitstatus_to_exitcode(status)
+        open(ended, "w").close()
+    open(f"{tmp_path}/codes", "w").write(json.dumps([[codes[child] for child in children], children]))
+    os.unlink(ended)
     os._exit(0)
 """
     for attempt in range(2):
