@@ -1,11 +1,15 @@
-"""Memory that was freed: glibc keeps small pieces for the process and gives back large ones, if it is not told."""
+"""Memory that was freed, which glibc keeps or gives back as it is told, and memory of kernels, which oneDNN keeps."""
 
 import contextlib
 import ctypes
+import os
 
 # Of glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _GIB = 2**30
+
+# How many kernels are kept: by oneDNN for all threads, and again by ideep, PyTorch's way to it, for each thread.
+_MOST_KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 64, "LRU_CACHE_CAPACITY": 16}
 
 
 def give_back_free_memory() -> None:
@@ -21,3 +25,13 @@ def keep_free_memory() -> None:
         library.mallopt(_M_ARENA_MAX, 1)
         library.mallopt(_M_MMAP_THRESHOLD, _GIB)
         library.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def keep_few_kernels() -> None:
+    """From before the first product of bf16 on a CPU: of the kernels that are compiled, few are kept.
+
+    There is one for each shape of a product, of half a megabyte, and 1024 of them would be kept, twice: with batches of
+    many shapes, half of what a training takes, and none the faster. What the user's environment says is left alone.
+    """
+    for name, most in _MOST_KERNELS.items():
+        os.environ.setdefault(name, str(most))

@@ -11,6 +11,7 @@ from translate.data.shortlist import Shortlist
 from translate.decoding.combined import Combination
 from translate.decoding.translator import Translator
 from translate.errors import InputError
+from translate.memory import keep_few_kernels
 from translate.model import Transformer
 from translate.model.device import choose_device
 from translate.model.out_of_memory import out_of_memory_told
@@ -128,6 +129,7 @@ def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
             case "fp32":
                 pass
             case "bf16":
+                keep_few_kernels()
                 model = model.bfloat16()
             case "int8":
                 quantize_projections(model)
