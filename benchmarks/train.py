@@ -157,16 +157,16 @@ def build_tutorial(vocab_size: int) -> Step:
 
 
 def build_huggingface(vocab_size: int, *, precision: str, keeps_memory: bool = False) -> Step:
-    """MarianMT in a good loop: SDPA, fused Adam, bf16 autocast and a tuned malloc where asked for."""
+    """MarianMT in a good loop: SDPA, fused Adam, bf16 autocast and our settings of memory where asked for."""
     import torch
     import torch.nn.functional as F
     from transformers import MarianConfig, MarianMTModel
 
     from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
-    from translate.memory import keep_free_memory
+    from translate.training.steady_memory import prepare_memory
 
     if keeps_memory:
-        keep_free_memory()
+        prepare_memory()
     config = MarianConfig(
         vocab_size=vocab_size,
         d_model=D_MODEL,
