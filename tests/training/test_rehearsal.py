@@ -18,6 +18,7 @@ from translate.training.step import Stepper
 
 Digits = Callable[..., Config]
 LINUX = Path("/proc/self/status").exists()
+CPU = torch.device("cpu")
 
 
 def silent(text: str) -> None:
@@ -30,9 +31,9 @@ def prepared(config: Config) -> tuple[Corpora, Any, Epoch]:
     return corpora, tokenizers, encode_corpora(config, corpora.train, tokenizers, silent).epoch(0)
 
 
-def rehearsed(config: Config, **options: float) -> Rehearsal:
+def rehearsed(config: Config, *, device: torch.device = CPU, **options: float) -> Rehearsal:
     corpora, tokenizers, epoch = prepared(config)
-    return rehearse(config, epoch, tokenizers=tokenizers, validation=corpora.validation, **options)
+    return rehearse(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=device, **options)
 
 
 def test_shapes_are_those_of_the_batches(digits: Digits) -> None:
@@ -80,7 +81,7 @@ def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatc
         return original(self, group, **options)
 
     monkeypatch.setattr(Stepper, "step", watched)
-    rehearse(config, epoch, tokenizers=tokenizers, validation=None, max_seconds=60.0)
+    rehearse(config, epoch, tokenizers=tokenizers, validation=None, device=CPU, max_seconds=60.0)
     batches = [batch.indices for batch in epoch.batches()]
     num_longest = len(longest_batches(epoch))
     assert seen[0] == [batches[0]]
@@ -109,7 +110,7 @@ def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) 
     corpora, tokenizers, epoch = prepared(config)
     shape = BatchShape(*epoch.shapes[longest_batches(epoch)[0]].tolist())
     with pytest.raises(RunError) as error:
-        rehearse(config, epoch, tokenizers=tokenizers, validation=corpora.validation)
+        rehearse(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=CPU)
     assert str(error.value) == (
         f"a training step on the longest batch ({shape.pairs} pairs of up to {shape.source_tokens} source and"
         f" {shape.target_tokens} target tokens) fails: no memory is left"
@@ -119,7 +120,7 @@ def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.skipif(not LINUX, reason="only Linux tells and forgets the peak of a process")
 def test_peak_memory_is_what_was_allocated() -> None:
     size = 200 * 2**20
-    watch = MemoryWatch(torch.device("cpu"))
+    watch = MemoryWatch(CPU)
     before = watch.peak_bytes()
     assert before is not None and before < 0.2 * size
     kept = torch.ones(size // 4)
@@ -137,11 +138,11 @@ def test_peak_that_cannot_be_known(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(rehearsal_memory, "_CLEAR", tmp_path / "nothing" / "here")
     monkeypatch.setattr(rehearsal_memory, "_peak_resident_bytes", lambda: 7 * 2**30)
-    assert MemoryWatch(torch.device("cpu")).peak_bytes() is None
+    assert MemoryWatch(CPU).peak_bytes() is None
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu(digits: Digits) -> None:
-    result = rehearsed(digits("training.device=cuda", "decoding.device=cuda"))
+    result = rehearsed(digits("training.device=cuda", "decoding.device=cuda"), device=torch.device("cuda"))
     assert result.device == "cuda" and result.peak_bytes is not None
     assert result.peak_bytes >= 4 * 4 * result.num_parameters  # weights, gradients and Adam's two, 4 bytes each

@@ -46,6 +46,7 @@ from translate.training.preparation import (
     refuse_long_validation,
 )
 from translate.training.rehearsal import Rehearsal, rehearse
+from translate.training.steady_memory import prepare_memory
 
 MAX_INSPECTED_PAIRS = 50_000
 """Of a larger corpus the slow inspections look at so many, evenly spaced."""
@@ -64,6 +65,8 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     Raises:
         InputError: What the training would refuse: the message says what and the mend.
     """
+    prepare_memory()
+    device = choose_device(config.training.device, key="training.device")
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
     watch("reading the corpora")
@@ -73,7 +76,6 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     watch("encoding")
     batches = make_batches(config, corpora, tokenizers, lambda text: None)
     said: list[str] = []
-    device = choose_device(config.training.device, key="training.device")
     config, batches = settle_batch_size(config, batches, tokenizers=tokenizers, device=device, say=said.append)
     if corpora.validation is not None:
         refuse_long_validation(config, corpora.validation, tokenizers)
@@ -92,7 +94,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     watch("trying the longest batch, and the speed")
     rehearsal = None
     try:
-        rehearsal = rehearse(config, epoch, tokenizers=tokenizers, validation=corpora.validation)
+        rehearsal = rehearse(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=device)
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "do as it says, and check again"))
     padding = epoch.padding

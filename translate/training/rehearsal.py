@@ -17,11 +17,9 @@ from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.errors import RunError
 from translate.model import Transformer
-from translate.model.device import choose_device
 from translate.training.assembly import assembled
 from translate.training.rehearsal_memory import MemoryWatch
 from translate.training.schedule import learning_rate
-from translate.training.steady_memory import prepare_memory
 
 _MAX_TIMED_STEPS = 30
 _FEW_LINES, _SOME_LINES = 16, 200  # of validation
@@ -56,6 +54,7 @@ def rehearse(
     *,
     tokenizers: Tokenizers,
     validation: ParallelCorpus | None,
+    device: torch.device,
     max_seconds: float = 10.0,
 ) -> Rehearsal:
     """Real steps of the training on real batches, the longest first; the weights are thrown away.
@@ -69,20 +68,15 @@ def rehearse(
         max_seconds: For the measurement of the speed; a step is never broken off.
 
     Raises:
-        InputError: This machine lacks the device.
+        InputError: The settings ask for what this machine lacks.
         RunError: The training would fail: memory is short, or the loss is not finite.
     """
-    prepare_memory()
-    settings = config.training
-    device = choose_device(settings.device, key="training.device")
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
     memory = MemoryWatch(device)
     numbers = itertools.count(1)
 
     def step(group: Sequence[Batch]) -> int:
         number = next(numbers)
-        rate = learning_rate(number, settings, d_model=config.model.d_model)
+        rate = learning_rate(number, config.training, d_model=config.model.d_model)
         result = assembly.stepper.step(group, number=number, rate=rate)
         assembly.stepper.settle()
         return result.tokens
