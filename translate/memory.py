@@ -4,6 +4,8 @@ import contextlib
 import ctypes
 import os
 
+from translate.errors import InputError
+
 # Of glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _GIB = 2**30
@@ -32,6 +34,15 @@ def keep_few_kernels() -> None:
 
     There is one for each shape of a product, of half a megabyte, and 1024 of them would be kept, twice: with batches of
     many shapes, half of what a training takes, and none the faster. What the user's environment says is left alone.
+
+    Raises:
+        InputError: It says 0, or no number, to ideep, which would end the process without a word.
     """
     for name, most in _MOST_KERNELS.items():
         os.environ.setdefault(name, str(most))
+    told = os.environ["LRU_CACHE_CAPACITY"]
+    if not (told.isascii() and told.isdecimal() and int(told) > 0):
+        raise InputError(
+            f"the environment has LRU_CACHE_CAPACITY={told}, with which PyTorch crashes: leave it out, or let it be at"
+            " least 1"
+        )
