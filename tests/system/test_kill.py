@@ -60,7 +60,7 @@ def wait_for(moment: str, run: RunDirectory, process: int, draw: random.Random) 
             time.sleep(draw.uniform(0.0, 0.002))
         case "validating":
             until(lambda: owes_validation(progress_of(run)))
-            time.sleep(draw.uniform(0.0, 0.1))
+            time.sleep(draw.uniform(0.0, 0.03))
         case "anywhen":
             steps = draw.randint(1, 4)
             until(lambda: progress_of(run)["step"] >= first + steps)
