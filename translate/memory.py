@@ -33,7 +33,7 @@ def keep_few_kernels() -> None:
     """From before the first product of bf16 on a CPU: of the kernels that are compiled, few are kept.
 
     There is one for each shape of a product, of half a megabyte, and 1024 of them would be kept, twice: with batches of
-    many shapes, half of what a training takes, and none the faster. What the user's environment says is left alone.
+    many shapes, half of what a training takes, and hardly faster. What the user's environment says is left alone.
 
     Raises:
         InputError: It says 0, or no number, to ideep, which would end the process without a word.
