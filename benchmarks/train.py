@@ -78,11 +78,11 @@ def build_ours(vocab_size: int, *, precision: str, compiled: bool = False) -> St
 
     from translate.config import Config, override_config
     from translate.data.tokenizer import PAD_ID
+    from translate.memory import prepare_memory
     from translate.model import Transformer
     from translate.training.assembly import Computation, stepping
     from translate.training.compilation import compile_layers
     from translate.training.optimizer import build_optimizer
-    from translate.training.steady_memory import prepare_memory
 
     prepare_memory()
     config = override_config(Config(), {**SETTINGS, "training.precision": precision, "training.compile": compiled})
@@ -163,7 +163,7 @@ def build_huggingface(vocab_size: int, *, precision: str, keeps_memory: bool = F
     from transformers import MarianConfig, MarianMTModel
 
     from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
-    from translate.training.steady_memory import prepare_memory
+    from translate.memory import prepare_memory
 
     if keeps_memory:
         prepare_memory()

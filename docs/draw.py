@@ -53,7 +53,6 @@ TABLE = """
     training/profiling.py: some steps watched
     training/profile_table.py: a profile in words
     training/metrics_log.py: metrics, vouched for
-    training/steady_memory.py: memory stays flat
     training/check.py: look before training
     training/check_corpora.py: suspicious pairs, leaks
     training/check_suspicions.py: names, thresholds
@@ -201,7 +200,7 @@ TABLE = """
     config/advice.py: settings that fail
     config/advice_on_data.py: … with these data
     errors.py: how a command fails
-    memory.py: freed, given back
+    memory.py: kept, given back
     versions.py: of what computes
     torchrun.py: which process
 """

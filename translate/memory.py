@@ -20,8 +20,22 @@ def give_back_free_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def prepare_memory() -> None:
+    """Before the first step of a training: what steps free is there for the next one, and few kernels are kept.
+
+    Raises:
+        InputError: See `keep_few_kernels`.
+    """
+    keep_few_kernels()
+    keep_free_memory()
+
+
 def keep_free_memory() -> None:
-    """Keep what is freed from now on, of all threads in one place; with another C library nothing happens."""
+    """Keep what is freed from now on, of all threads in one place; with another C library nothing happens.
+
+    A system gives memory page by page, and clears each page: done anew in every step it takes as long as the matrix
+    products' twentieth part, or a fifth on a virtual machine.
+    """
     with contextlib.suppress(AttributeError, OSError, TypeError):
         library = ctypes.CDLL(None)
         library.mallopt(_M_ARENA_MAX, 1)

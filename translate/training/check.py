@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
 
 from translate.config import Config, Corpus
 from translate.config.advice import Finding, advise, by_severity
@@ -16,7 +15,7 @@ from translate.data.inspection.sample import take_sample
 from translate.data.streamed_batches import Batches
 from translate.data.tokenizer import Tokenizers
 from translate.errors import RunError
-from translate.model.device import choose_device
+from translate.memory import prepare_memory
 from translate.run import build_model
 from translate.training.batch_size import settle_batch_size
 from translate.training.check_corpora import (
@@ -38,6 +37,8 @@ from translate.training.check_tokens import (
     spelling_findings,
     vocabulary_findings,
 )
+from translate.training.distributed import ALONE
+from translate.training.place import choose_own_device, settle_threads
 from translate.training.preparation import (
     Corpora,
     make_batches,
@@ -46,7 +47,6 @@ from translate.training.preparation import (
     refuse_long_validation,
 )
 from translate.training.rehearsal import Rehearsal, rehearse
-from translate.training.steady_memory import prepare_memory
 
 MAX_INSPECTED_PAIRS = 50_000
 """Of a larger corpus the slow inspections look at so many, evenly spaced."""
@@ -66,9 +66,8 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
         InputError: What the training would refuse: the message says what and the mend.
     """
     prepare_memory()
-    device = choose_device(config.training.device, key="training.device")
-    if config.training.threads is not None:
-        torch.set_num_threads(config.training.threads)
+    device = choose_own_device(config.training.device, ALONE.place)
+    settle_threads(config.training.threads, ALONE.place)
     watch("reading the corpora")
     corpora = read_corpora(config)
     watch("making the tokenizer")

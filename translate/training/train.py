@@ -13,6 +13,7 @@ from translate.data.cache import DataCache
 from translate.data.streamed_batches import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers, load_tokenizers
 from translate.errors import InputError
+from translate.memory import prepare_memory
 from translate.run import RunDirectory, create_run, lock_run, refuse_existing_run, write_config
 from translate.training.assembly import assembled
 from translate.training.average import AveragedWeights
@@ -36,7 +37,6 @@ from translate.training.profiling import StepProfile
 from translate.training.progress import Progress
 from translate.training.resuming import check_settings, comparable, is_begun
 from translate.training.signals import StoppedBySignal
-from translate.training.steady_memory import prepare_memory
 from translate.training.tracking import SilentTracker, Tracker
 
 Say = Callable[[str], None]
