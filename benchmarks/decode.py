@@ -57,8 +57,8 @@ def build_uncached(run: Path, layout: Layout) -> Translate:
 
     from translate.data.tokenizer import BOS_ID, EOS_ID
     from translate.decoding.loading import load_translator
-    from translate.decoding.scoring import build_scoring, maximum_lengths
-    from translate.decoding.search import Plan, Sentences, search
+    from translate.decoding.search.loop import Plan, Sentences, search
+    from translate.decoding.search.scoring import build_scoring, maximum_lengths
 
     torch.set_num_threads(layout.threads)
     translator = load_translator(run, options={"device": "cpu"}).translator

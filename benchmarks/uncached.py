@@ -8,7 +8,7 @@ from torch import Tensor
 
 from translate.data.batching import collate_sources
 from translate.data.tokenizer import BOS_ID, PAD_ID
-from translate.decoding.search import NextTokens
+from translate.decoding.search.loop import NextTokens
 from translate.model import Memory, Transformer, log_probabilities
 
 
@@ -20,7 +20,7 @@ class Prefixes(NamedTuple):
 
 
 class RecomputingDecoder:
-    """See `translate.decoding.search.NextTokenModel`; all sentences must be started together."""
+    """See `translate.decoding.search.loop.NextTokenModel`; all sentences must be started together."""
 
     def __init__(self, model: Transformer, source_ids: Sequence[Sequence[int]], *, beam_size: int) -> None:
         self.model, self.source_ids, self.beam_size = model, source_ids, beam_size

@@ -17,7 +17,7 @@ from jaxtyping import install_import_hook
 
 # Before anything imports translate: every annotated shape and type of these is checked at each call. (The config's
 # sections check themselves.)
-CHECKED = ["data", "model", "run", "decoding", "evaluation", "training", "export", "visualise"]
+CHECKED = ["data", "model", "runs", "decoding", "evaluation", "training", "export", "visualize", "lint", "distributed"]
 install_import_hook([f"translate.{name}" for name in CHECKED], "beartype.beartype")
 
 # Read by torch when it is imported. Threads that wait would spin, on cores that other tests need.
@@ -72,7 +72,7 @@ def state_of() -> Callable[[Path], RunState]:
     """A function that reads all of that from a run directory."""
     import torch
 
-    from translate.run import RunDirectory, read_tensors
+    from translate.runs import RunDirectory, read_tensors
 
     def checksum(tensor: torch.Tensor) -> str:
         return hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest()

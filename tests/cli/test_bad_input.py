@@ -170,7 +170,7 @@ def damaged_run(place: Place) -> Call:
 def few_positions(place: Place) -> Call:
     from translate.config import read_resolved_config
     from translate.data.tokenizer import load_tokenizers
-    from translate.run import add_prefix, build_model, create_run, get_parameters, write_tensors
+    from translate.runs import add_prefix, build_model, create_run, get_parameters, write_tensors
 
     given = read_resolved_config(place.run / "config.yaml")
     values = given.model_dump()

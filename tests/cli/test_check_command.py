@@ -44,8 +44,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No rehearsal, but what one might give."""
+    from translate.lint.dry_run import BatchShape, Rehearsal
     from translate.training import check
-    from translate.training.rehearsal import BatchShape, Rehearsal
 
     seen = Rehearsal("cpu", "fp32", 1, 10_000, BatchShape(7, 11, 13), 2**20, 30, 5000.0, 3.0, 2.0)
     monkeypatch.setattr(check, "rehearse", lambda *arguments, **options: seen)

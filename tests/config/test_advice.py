@@ -3,8 +3,8 @@
 import pytest
 
 from translate.config import Config, load_config, override_config, preset_names
-from translate.config.advice import Finding, advise, by_severity, peak_learning_rate
-from translate.config.advice_on_data import DataFacts, advise_on_data
+from translate.lint.advice_on_data import DataFacts, advise_on_data
+from translate.lint.settings import Finding, advise, by_severity, peak_learning_rate
 from translate.training.batch_size import settle_steps
 
 # As of Multi30k with its preset: 29,000 pairs in 389 batches, two a step, and 7.6 million parameters.

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from translate.config import TokenizerConfig
-from translate.data.inspection.characters import KINDS, find_odd_characters, kinds_of_trouble, lines_by_kind
-from translate.data.inspection.languages import Languages, find_wrong_languages, learn_languages
-from translate.data.inspection.lengths import count_characters, find_unlikely_lengths
-from translate.data.inspection.repetition import (
+from translate.data.lines import read_lines
+from translate.data.tokenizer import Tokenizer
+from translate.data.tokenizer_training import train_tokenizer
+from translate.lint.characters import KINDS, find_odd_characters, kinds_of_trouble, lines_by_kind
+from translate.lint.duplicates import (
     find_ambiguous,
     find_empty,
     find_equal,
@@ -18,17 +19,16 @@ from translate.data.inspection.repetition import (
     find_repeated,
     hash_pairs,
 )
-from translate.data.inspection.sample import take_sample
-from translate.data.inspection.shifts import ShiftedLines, find_shifted_blocks, find_shifted_lines
-from translate.data.inspection.spelling import (
+from translate.lint.languages import Languages, find_wrong_languages, learn_languages
+from translate.lint.lengths import count_characters, find_unlikely_lengths
+from translate.lint.misalignment import ShiftedLines, find_shifted_blocks, find_shifted_lines
+from translate.lint.sample import take_sample
+from translate.lint.spelling import (
     HISTOGRAM_ENDS,
     examine_spelling,
     examine_vocabulary,
     length_histogram,
 )
-from translate.data.lines import read_lines
-from translate.data.tokenizer import Tokenizer
-from translate.data.tokenizer_training import train_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 MULTI30K = ROOT.parent / "shared" / "multi30k"

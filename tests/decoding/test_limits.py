@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from translate.config import Config, DecodingConfig, override_config
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.conditions import count_conditions
-from translate.decoding.records import align_translations, describe
-from translate.decoding.requests import one_line
-from translate.decoding.terminology import Terminology
+from translate.decoding.constraints.terminology import Terminology
+from translate.decoding.output.records import align_translations, describe
+from translate.decoding.request import one_line
 from translate.errors import InputError
 
 MakeTranslator = Callable[..., Translator]

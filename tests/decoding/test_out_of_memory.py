@@ -9,7 +9,7 @@ from translate.config import Config, DecodingConfig, ModelConfig
 from translate.decoding import Translator, translator
 from translate.errors import RunError
 from translate.model.out_of_memory import OutOfMemory, out_of_memory_told
-from translate.run import build_model, loading
+from translate.runs import build_model, loading
 
 Toy = Any  # conftest.py's: test modules cannot import each other
 

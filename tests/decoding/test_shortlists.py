@@ -10,7 +10,7 @@ from translate.data.tokenizer import EOS_ID
 from translate.decoding.loading import read_shortlist
 from translate.decoding.shortlists import make_shortlist
 from translate.errors import InputError
-from translate.run import add_prefix, create_run, get_parameters, load_run, write_tensors
+from translate.runs import add_prefix, create_run, get_parameters, load_run, write_tensors
 
 Toy = Any  # conftest.py's: test modules cannot import each other
 

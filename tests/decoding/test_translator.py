@@ -20,9 +20,9 @@ from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
 from translate.data.tokenizer_training import train_tokenizer
 from translate.decoding import Request, Translation, Translator
 from translate.decoding import translator as translator_module
-from translate.decoding.beam import Hypothesis
-from translate.decoding.mbr import choose_minimum_risk
-from translate.decoding.search import Found
+from translate.decoding.search.beam import Hypothesis
+from translate.decoding.search.loop import Found
+from translate.decoding.search.mbr import choose_minimum_risk
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.projection import quantize_projections

@@ -15,7 +15,7 @@ from translate.errors import InputError, RunError
 from translate.evaluation import Evaluation, Interval, Metric, evaluate, score_translations, write_report
 from translate.evaluation.testsets import choose_test_sets, evaluate_test_set
 from translate.model import Transformer
-from translate.run import RunDirectory
+from translate.runs import RunDirectory
 
 SOURCES = ["Ein Hund läuft.", "", "Die Straße ist grün.", "Zwei Hunde schlafen.", "Ein Hund schläft im Gras."]
 REFERENCES = ["A dog runs.", "", "The street is green.", "Two dogs sleep.", "A dog sleeps in the grass."]

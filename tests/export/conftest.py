@@ -14,7 +14,7 @@ from translate.data.batching import EncodedPair, collate
 from translate.data.tokenizer import PAD_ID, Tokenizers
 from translate.data.tokenizer_training import prepare_tokenizers
 from translate.model import Transformer
-from translate.run import add_prefix, build_model, create_run, get_parameters, write_tensors
+from translate.runs import add_prefix, build_model, create_run, get_parameters, write_tensors
 
 WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green", "und": "and"}
 

@@ -11,7 +11,7 @@ from translate.decoding import Translator
 from translate.errors import InputError, RunError
 from translate.export import CTranslate2Translator, engine
 from translate.export.conversion import converted_run
-from translate.run import add_prefix, build_model, get_parameters, write_tensors
+from translate.runs import add_prefix, build_model, get_parameters, write_tensors
 
 Toy = Any  # conftest.py's: test modules cannot import each other
 SaveRun = Callable[..., None]

@@ -11,7 +11,7 @@ from translate.config import Config, ModelConfig
 from translate.errors import InputError, RunError
 from translate.export import export_run
 from translate.export.folder import write_folder
-from translate.run import build_model
+from translate.runs import build_model
 
 Toy = Any  # conftest.py's: test modules cannot import each other
 SaveRun = Callable[..., None]

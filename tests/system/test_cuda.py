@@ -21,7 +21,7 @@ from translate.decoding import Translator
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.spans import flash_refusal
-from translate.run import load_run
+from translate.runs import load_run
 from translate.training import train
 from translate.training.assembly import Computation, stepping
 from translate.training.optimizer import build_optimizer

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from translate.errors import RunError
-from translate.run import RunDirectory, read_tensors
+from translate.runs import RunDirectory, read_tensors
 
 MOMENTS = ("writing", "validating", "anywhen", "starting")
 

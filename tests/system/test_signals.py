@@ -14,8 +14,8 @@ import pytest
 
 from translate.config import load_config
 from translate.errors import InputError
-from translate.run import RunDirectory
-from translate.run.verify import verify_run
+from translate.runs import RunDirectory
+from translate.runs.verify import verify_run
 from translate.training import train
 
 FOREVER = "training.max_steps=100000"

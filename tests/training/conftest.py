@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from translate.config import Config, load_config
-from translate.run import Checkpoint, RunDirectory, read_tensors
+from translate.runs import Checkpoint, RunDirectory, read_tensors
 from translate.training import loop, train
 from translate.training.step import Stepper
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from translate.config import Config, load_config
-from translate.config.advice import Finding
 from translate.errors import InputError, RunError
+from translate.lint.check import Report, cheap_findings, check
+from translate.lint.dry_run import BatchShape, Rehearsal
+from translate.lint.settings import Finding
+from translate.lint.suspicions import KINDS
 from translate.training import check as module
-from translate.training.check import Report, cheap_findings, check
-from translate.training.check_suspicions import KINDS
 from translate.training.preparation import encode_corpora, make_tokenizers, read_corpora
-from translate.training.rehearsal import BatchShape, Rehearsal
 
 CORPUS = Path(__file__).resolve().parents[2] / "data"
 NUM_TRAIN, NUM_VALIDATION = 1200, 250

@@ -12,7 +12,7 @@ import torch
 
 from translate.config import Config
 from translate.errors import RunError
-from translate.run import RunDirectory, read_tensors, write_checkpoint
+from translate.runs import RunDirectory, read_tensors, write_checkpoint
 from translate.training import StoppedBySignal
 
 Digits = Callable[..., Config]

@@ -12,7 +12,7 @@ import pytest
 
 from translate.config import Config
 from translate.errors import RunError
-from translate.run import RunDirectory
+from translate.runs import RunDirectory
 from translate.training import StoppedBySignal
 from translate.training.metrics_log import MetricsLog, MetricsMark
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from translate.config import Config, TrainingConfig
-from translate.run import RunDirectory
+from translate.runs import RunDirectory
 from translate.training import pace as pace_module
 from translate.training.metrics_log import MetricsLog
 from translate.training.pace import Pace, describe_seconds

@@ -10,10 +10,10 @@ import torch
 from translate.config import Config
 from translate.data.epochs import Epoch
 from translate.errors import RunError
+from translate.lint.dry_run import BatchShape, Rehearsal, longest_batches, rehearse
+from translate.lint.memory_watch import MemoryWatch
 from translate.training.preparation import Corpora, encode_corpora, make_tokenizers, read_corpora
 from translate.training.progress import StepResult
-from translate.training.rehearsal import BatchShape, Rehearsal, longest_batches, rehearse
-from translate.training.rehearsal_memory import MemoryWatch
 from translate.training.step import Stepper
 
 Digits = Callable[..., Config]

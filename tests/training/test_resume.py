@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from translate.config import Config
-from translate.run import RunDirectory, read_tensors, write_checkpoint
+from translate.runs import RunDirectory, read_tensors, write_checkpoint
 from translate.training import StoppedBySignal, validation
 from translate.training.circumstances import describe_changes
 

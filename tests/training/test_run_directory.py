@@ -15,8 +15,8 @@ import pytest
 from translate.config import Config
 from translate.data.tokenizer import load_tokenizers
 from translate.errors import InputError, RunError
-from translate.run import RunDirectory, create_run
-from translate.run.verify import verify_run
+from translate.runs import RunDirectory, create_run
+from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal
 
 Digits = Callable[..., Config]

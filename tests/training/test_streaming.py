@@ -9,8 +9,8 @@ import pytest
 from translate.config import Config
 from translate.data import streaming
 from translate.errors import InputError
-from translate.run import RunDirectory, read_tensors
-from translate.training.check import check
+from translate.lint.check import check
+from translate.runs import RunDirectory, read_tensors
 
 Digits = Callable[..., Config]
 

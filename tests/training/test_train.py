@@ -16,7 +16,7 @@ from translate.config import Config
 from translate.decoding import Translator
 from translate.errors import InputError, RunError
 from translate.evaluation import evaluate
-from translate.run import RunDirectory, load_run, read_tensors
+from translate.runs import RunDirectory, load_run, read_tensors
 from translate.training import assembly, validation
 
 Digits = Callable[..., Config]

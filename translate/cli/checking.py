@@ -14,8 +14,8 @@ from translate.cli.lines import write_lines
 from translate.cli.options import Overrides
 
 if TYPE_CHECKING:
-    from translate.config.advice import Finding
-    from translate.training.check_report import Lengths, Report
+    from translate.lint.report import Lengths, Report
+    from translate.lint.settings import Finding
 
 _BAR_COLUMNS = 20
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -42,7 +42,7 @@ def check(
     from translate.config import load_config
 
     loaded = load_config(config, overrides or [], require_files=True).config
-    from translate.training.check import check as check_training
+    from translate.lint.check import check as check_training
 
     try:
         report = check_training(loaded, watch=_show_progress)

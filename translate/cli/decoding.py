@@ -151,7 +151,7 @@ def decode(
 
 def _decode(translator: Any, translations: Iterable["Translation"], command: DecodeCommand) -> None:
     from translate.decoding import ConditionCounts
-    from translate.decoding.formats import format_translations
+    from translate.decoding.output.formats import format_translations
 
     started = time.perf_counter()
     counts = ConditionCounts()
@@ -173,7 +173,7 @@ def _load_ctranslate2(
 ) -> "CTranslate2Translator":
     from translate.config import override_config, read_resolved_config
     from translate.export import CTranslate2Translator
-    from translate.run import open_run
+    from translate.runs import open_run
 
     config = read_resolved_config(open_run(run).config)
     config = override_config(config, {f"decoding.{key}": value for key, value in options.items()})
@@ -208,7 +208,7 @@ def score(
       translate score runs/demo news.de output.en --output scores.jsonl
     """
     from translate.decoding.loading import load_translator
-    from translate.decoding.records import CorpusScore, describe_scores
+    from translate.decoding.output.records import CorpusScore, describe_scores
 
     refuse_overwriting({"--output": output}, [source, target])
     pairs = paired_lines(open_lines(source), open_lines(target))

@@ -145,7 +145,7 @@ def evaluate(
     from translate.decoding.loading import load_translator
     from translate.evaluation import spread_samples
     from translate.evaluation.testsets import choose_test_sets, evaluate_test_set
-    from translate.run import open_run
+    from translate.runs import open_run
 
     directory = open_run(run)
     config = read_resolved_config(directory.config)

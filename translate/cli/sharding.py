@@ -19,7 +19,7 @@ from translate.errors import InputError, RunError
 if TYPE_CHECKING:
     from translate.decoding import Translator
     from translate.decoding.processes import Processes
-    from translate.decoding.sharding import Joined
+    from translate.decoding.sharded import Joined
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ def decode_in_parts(command: DecodeCommand) -> None:
 
     from translate.decoding.parts import PartsFolder
     from translate.decoding.processes import find_processes
-    from translate.decoding.sharding import Sharding
+    from translate.decoding.sharded import Sharding
 
     processes = find_processes()
     with _told_once(processes):
@@ -140,9 +140,9 @@ def _require_files(command: DecodeCommand) -> tuple[Path, Path]:
 def _load(command: DecodeCommand, processes: "Processes") -> tuple["Translator", dict[str, str]]:
     """The translator, and all that its translations follow from, on which all processes agree."""
     from translate.data.lines import require_unchanged
-    from translate.decoding.sharding import find_circumstances
-    from translate.run import RunDirectory
-    from translate.run.seal import file_digest
+    from translate.decoding.sharded import find_circumstances
+    from translate.runs import RunDirectory
+    from translate.runs.seal import file_digest
 
     runs = {"RUN": [command.run], "--ensemble": command.ensemble, "--contrast": _given(command.contrast)}
     files = {"--terminology": command.wishes.terminology, "--forbid": command.forbid}

@@ -12,9 +12,9 @@ from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.decoding.loading import LoadedTranslator
-    from translate.visualise.alignments import AlignedPair, LayerScore
-    from translate.visualise.panels import Picture
-    from translate.visualise.saving import Place
+    from translate.visualize.alignments import AlignedPair, LayerScore
+    from translate.visualize.panels import Picture
+    from translate.visualize.saving import Place
 
 show_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See what a model does, as pictures.")
 
@@ -68,8 +68,8 @@ def show_attention(
       translate show attention runs/demo "Der Hund schläft." --kind encoder --layer 1 --format svg
     """
     from translate.decoding.loading import load_translator
-    from translate.visualise.attention import AttentionChoice, attention_page, attention_picture, look_at_attention
-    from translate.visualise.saving import choose_place, save_bytes, save_picture
+    from translate.visualize.attention import AttentionChoice, attention_page, attention_picture, look_at_attention
+    from translate.visualize.saving import choose_place, save_bytes, save_picture
 
     place = choose_place(output, output_format, dots_per_inch=dpi, name="attention")
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
@@ -103,8 +103,8 @@ def show_masks(
       translate show masks runs/demo "Der Hund schläft." "Ein Koch schneidet zwei reife Birnen."
     """
     from translate.decoding.loading import load_translator
-    from translate.visualise.masks import masks_picture
-    from translate.visualise.saving import choose_place
+    from translate.visualize.masks import masks_picture
+    from translate.visualize.saving import choose_place
 
     place = choose_place(output, output_format, dots_per_inch=dpi, name="masks")
     translator = load_translator(run, checkpoint=checkpoint).translator
@@ -132,12 +132,12 @@ def show_positions(
       translate show positions runs/demo --format png
     """
     from translate.config import load_config
-    from translate.visualise.positions import positions_picture
-    from translate.visualise.saving import choose_place
+    from translate.visualize.positions import positions_picture
+    from translate.visualize.saving import choose_place
 
     place = choose_place(output, output_format, dots_per_inch=dpi, name="positions")
     if Path(config_or_run).is_dir():
-        from translate.run import load_run
+        from translate.runs import load_run
 
         loaded = load_run(Path(config_or_run), checkpoint=checkpoint)
         model, config, name = loaded.model, loaded.config.model, loaded.directory.resolve().name
@@ -164,8 +164,8 @@ def show_curves(
       translate show curves runs/demo
       translate show curves runs/wide runs/deep --output curves.png
     """
-    from translate.visualise.curves import curves_picture
-    from translate.visualise.saving import choose_place
+    from translate.visualize.curves import curves_picture
+    from translate.visualize.saving import choose_place
 
     place = choose_place(output, output_format, dots_per_inch=dpi, name="curves")
     _save(curves_picture(runs), place)
@@ -205,8 +205,8 @@ def show_embeddings(
       translate show embeddings runs/demo Hund Katze dog --neighbours 10
     """
     from translate.decoding.loading import load_translator
-    from translate.visualise.embeddings import embeddings_picture
-    from translate.visualise.saving import choose_place
+    from translate.visualize.embeddings import embeddings_picture
+    from translate.visualize.saving import choose_place
 
     place = choose_place(output, output_format, dots_per_inch=dpi, name="embeddings")
     loaded = load_translator(run, checkpoint=checkpoint)
@@ -256,10 +256,10 @@ def show_alignments(
       translate show alignments runs/demo --source news.de --reference news.en
       translate show alignments runs/demo --source news.de --reference news.en --layer best --first 11
     """
-    from translate.decoding.alignment import format_pharaoh
     from translate.decoding.loading import load_translator
-    from translate.visualise.alignments import align_pairs, alignments_picture
-    from translate.visualise.saving import choose_place, save_picture
+    from translate.decoding.output.alignment import format_pharaoh
+    from translate.visualize.alignments import align_pairs, alignments_picture
+    from translate.visualize.saving import choose_place, save_picture
 
     place = choose_place(output, output_format, dots_per_inch=dpi, name="alignments")
     links_file = pharaoh or place.path.with_suffix(".align")
@@ -280,7 +280,7 @@ def show_alignments(
 
 
 def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Literal["mean"], "list[LayerScore]", str]:
-    from translate.visualise.alignments import choose_layer
+    from translate.visualize.alignments import choose_layer
 
     if wanted == "mean":
         return "mean", [], "The mean over the heads of all decoder layers"
@@ -320,7 +320,7 @@ def _name(loaded: "LoadedTranslator") -> str:
 
 
 def _save(picture: "Picture", place: "Place") -> None:
-    from translate.visualise.saving import save_picture
+    from translate.visualize.saving import save_picture
 
     save_picture(picture, place)
     say(f"{place.path}: {picture.title}")

@@ -23,7 +23,7 @@ def verify(
       translate verify runs/demo
       translate verify runs/demo --json
     """
-    from translate.run.verify import verify_run
+    from translate.runs.verify import verify_run
 
     result = verify_run(run)
     if as_json:

@@ -11,7 +11,7 @@ from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.decoding import Request
-    from translate.decoding.terminology import Terminology
+    from translate.decoding.constraints.terminology import Terminology
 
 PrefixFile = Annotated[
     Path | None,
@@ -60,7 +60,7 @@ def read_requests(lines: TextLines, files: WishFiles) -> Iterator["Request"]:
     Raises:
         InputError: A file cannot be used, or has not as many lines as there are: at once where the numbers are known.
     """
-    from translate.decoding.terminology import read_terminology
+    from translate.decoding.constraints.terminology import read_terminology
 
     by_line = {path: open_lines(path) for path in (files.prefix, files.require) if path is not None}
     for wishes in by_line.values():

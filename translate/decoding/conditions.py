@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from translate.decoding.requests import Translation
+from translate.decoding.request import Translation
 
 _WORDS = {
     "repetitive": "repeat themselves",

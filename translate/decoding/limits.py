@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 from translate.config import DecodingConfig
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizer
-from translate.decoding.requests import Translation
-from translate.decoding.splitting import split_text
+from translate.decoding.output.splitting import split_text
+from translate.decoding.request import Translation
 from translate.errors import InputError
 from translate.model.out_of_memory import out_of_memory_told
 

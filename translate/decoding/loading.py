@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 
 from translate.config import DecodingConfig, override_config
 from translate.data.shortlist import Shortlist
-from translate.decoding.combined import Combination
+from translate.decoding.search.ensemble import Combination
 from translate.decoding.translator import Translator
 from translate.errors import InputError
 from translate.memory import keep_few_kernels
@@ -16,7 +16,7 @@ from translate.model import Transformer
 from translate.model.device import choose_device
 from translate.model.out_of_memory import out_of_memory_told
 from translate.model.projection import quantize_projections
-from translate.run import Checkpoint, LoadedRun, RunDirectory, load_run, read_tensors
+from translate.runs import Checkpoint, LoadedRun, RunDirectory, load_run, read_tensors
 
 _ARGUMENTS = ("checkpoint", "ensemble", "contrast", "forbidden")  # of `load_translator`, for `load_with_options`
 

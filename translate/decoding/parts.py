@@ -20,8 +20,8 @@ from filelock import FileLock, Timeout
 
 from translate.decoding.conditions import ConditionCounts
 from translate.errors import InputError, RunError
-from translate.run.files import cannot_write, replacing, write_text
-from translate.run.lock import holder
+from translate.runs.atomic import cannot_write, replacing, write_text
+from translate.runs.lock import holder
 
 _PARTS_PER_FOLDER = 1000
 _OPEN_SECONDS = 120.0

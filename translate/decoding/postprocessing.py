@@ -7,12 +7,12 @@ from torch import Tensor
 
 from translate.config import DecodingConfig
 from translate.data.tokenizer import Tokenizer
-from translate.decoding.beam import Hypothesis
-from translate.decoding.constraints import met_first, phrase_ids, unmet_phrases
+from translate.decoding.constraints.allocation import met_first, phrase_ids, unmet_phrases
 from translate.decoding.limits import Piece
-from translate.decoding.mbr import choose_minimum_risk
-from translate.decoding.plans import Line
-from translate.decoding.requests import Request, Translation, one_line
+from translate.decoding.request import Request, Translation, one_line
+from translate.decoding.search.beam import Hypothesis
+from translate.decoding.search.mbr import choose_minimum_risk
+from translate.decoding.search.plans import Line
 
 
 class Postprocessing:

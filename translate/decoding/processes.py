@@ -13,9 +13,9 @@ import torch
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from translate.distributed.environment import Place, read_place
 from translate.errors import InputError, RunError
 from translate.model.device import share_threads
-from translate.torchrun import Place, read_place
 
 _CONTACT_SECONDS = 300
 

@@ -12,7 +12,7 @@ from translate.data.corpora import read_corpus
 from translate.data.segments import TrainingStreams
 from translate.data.shortlist import build_shortlist
 from translate.data.tokenizer import load_tokenizers
-from translate.run import open_run, write_tensors
+from translate.runs import open_run, write_tensors
 
 
 class MadeShortlist(NamedTuple):

@@ -11,16 +11,16 @@ from translate.config import Config, DecodingConfig, override_config
 from translate.data.batching import EncodedPair
 from translate.data.shortlist import Shortlist
 from translate.data.tokenizer import Tokenizers
-from translate.decoding.beam import Hypothesis
-from translate.decoding.combined import ALONE, Combination, build_next_token_model
-from translate.decoding.constraints import phrase_ids
-from translate.decoding.forced import Forced, force_decode
+from translate.decoding.constraints.allocation import phrase_ids
 from translate.decoding.limits import Piece, find_limit, fit_pair, fit_sources, join_translations, search_memory_told
-from translate.decoding.plans import Line, build_plan, build_word_tables
 from translate.decoding.postprocessing import Postprocessing
-from translate.decoding.requests import Request, Score, Translation
-from translate.decoding.scoring import build_scoring, maximum_lengths
-from translate.decoding.search import Sentences, search
+from translate.decoding.request import Request, Score, Translation
+from translate.decoding.score import Forced, force_decode
+from translate.decoding.search.beam import Hypothesis
+from translate.decoding.search.ensemble import ALONE, Combination, build_next_token_model
+from translate.decoding.search.loop import Sentences, search
+from translate.decoding.search.plans import Line, build_plan, build_word_tables
+from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.windows import read_windows
 from translate.decoding.workers import share_out
 from translate.errors import InputError, RunError

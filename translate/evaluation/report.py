@@ -5,10 +5,10 @@ from pathlib import Path
 
 from translate.decoding import count_conditions
 from translate.evaluation.evaluate import Evaluation
-from translate.run import write_text
-from translate.run.files import cannot_write
-from translate.run.safety import require_kind
-from translate.run.seal import file_digest, write_sealed_json
+from translate.runs import write_text
+from translate.runs.atomic import cannot_write
+from translate.runs.safety import require_kind
+from translate.runs.seal import file_digest, write_sealed_json
 from translate.versions import package_versions
 
 

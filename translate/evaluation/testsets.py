@@ -10,7 +10,7 @@ from translate.decoding import Translation, Translator
 from translate.errors import InputError
 from translate.evaluation.evaluate import Evaluation, evaluate
 from translate.evaluation.report import write_report
-from translate.run import RunDirectory
+from translate.runs import RunDirectory
 
 VALIDATION = "validation"
 

@@ -7,9 +7,9 @@ from translate.config import read_resolved_config
 from translate.errors import InputError
 from translate.export.ctranslate2 import TABLE_POSITIONS, write_ctranslate2
 from translate.export.folder import write_folder
-from translate.run import Checkpoint, RunDirectory, load_run, open_run
-from translate.run.checksums import check_checksums, write_checksums
-from translate.run.safety import require_kind
+from translate.runs import Checkpoint, RunDirectory, load_run, open_run
+from translate.runs.checksums import check_checksums, write_checksums
+from translate.runs.safety import require_kind
 
 CONVERSION = 1
 """Raised when models that were converted before are to be converted anew."""

@@ -17,14 +17,14 @@ from translate.data.batching import batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, load_tokenizers
 from translate.decoding import Translation, Translator
 from translate.decoding.limits import Piece, find_limit, fit_sources, join_translations, search_memory_told
-from translate.decoding.requests import one_line
-from translate.decoding.scoring import build_scoring, maximum_lengths
+from translate.decoding.request import one_line
+from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.windows import read_windows
 from translate.errors import InputError, RunError
 from translate.export.conversion import converted_run
 from translate.export.ctranslate2 import import_ctranslate2, max_positions
 from translate.model.device import num_cores
-from translate.run import Checkpoint, load_run, open_run
+from translate.runs import Checkpoint, load_run, open_run
 
 ComputeType = Literal["float32", "int8", "bfloat16"]
 

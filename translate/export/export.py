@@ -7,7 +7,7 @@ from translate.errors import InputError
 from translate.export.ctranslate2 import import_ctranslate2, write_ctranslate2
 from translate.export.folder import refuse_occupied, write_folder
 from translate.export.huggingface import import_transformers, write_huggingface
-from translate.run import Checkpoint, load_run
+from translate.runs import Checkpoint, load_run
 
 Format = Literal["ctranslate2", "huggingface"]
 

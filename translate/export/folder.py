@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from translate.errors import InputError, RunError
-from translate.run import sync
+from translate.runs import sync
 
 
 def refuse_occupied(folder: Path) -> None:

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 import torch
 
+from translate.distributed.environment import Place
 from translate.errors import InputError
-from translate.torchrun import Place
 
 Precision = Literal["fp32", "bf16", "fp16"]
 

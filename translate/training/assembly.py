@@ -8,13 +8,13 @@ import torch
 
 from translate.config import Config, ModelConfig, TrainingConfig
 from translate.data.tokenizer import Tokenizers
+from translate.distributed.data_parallel import Engine
+from translate.distributed.process_group import ALONE, World
 from translate.model import Transformer
-from translate.run import build_model
+from translate.runs import build_model
 from translate.training.compilation import compile_layers
-from translate.training.distributed import ALONE, World
 from translate.training.gradients import BatchLoss, OwnGradients
 from translate.training.optimizer import SharedOptimizer, build_optimizer
-from translate.training.parallel import Engine
 from translate.training.precision import Arithmetic
 from translate.training.staging import ChosenLayout, choose_batch_layout
 from translate.training.step import Stepper, batch_loss

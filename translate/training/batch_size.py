@@ -15,11 +15,11 @@ import torch
 from translate.config import Config, read_resolved_config
 from translate.data.streamed_batches import Batches
 from translate.data.tokenizer import Tokenizers
+from translate.distributed.environment import Place
+from translate.distributed.process_group import ALONE, World
 from translate.errors import InputError, RunError
-from translate.run import open_run
-from translate.torchrun import Place
+from translate.runs import open_run
 from translate.training.batch_trials import Trial, batches_per_step, find_fitting
-from translate.training.distributed import ALONE, World
 
 _PAPER_STEP_TOKENS = 25_000  # Vaswani et al. 2017, section 5.1
 _MOST_ON_CPU = 4096  # its cores are busy with fewer; more only make fewer steps of the same data

@@ -11,14 +11,14 @@ import torch
 from translate.config import Config, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.data.tokenizer import EOS_ID, Tokenizers
+from translate.lint.memory_watch import MemoryWatch
 from translate.memory import give_back_free_memory
 from translate.model.out_of_memory import OutOfMemory
-from translate.run import build_model
+from translate.runs import build_model
 from translate.training.assembly import Computation, stepping
 from translate.training.available_memory import available_bytes
 from translate.training.average import AveragedWeights
 from translate.training.optimizer import build_optimizer
-from translate.training.rehearsal_memory import MemoryWatch
 from translate.training.workers import choose_layout
 
 # The rest is for what the trial has not got: fragments, buffers of other libraries, and on a CPU other processes.

@@ -5,9 +5,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from translate.distributed.data_parallel import collect, spread
+from translate.distributed.process_group import ALONE, World
 from translate.errors import RunError
 from translate.model import Transformer
-from translate.run import (
+from translate.runs import (
     AVERAGE_PREFIX,
     WEIGHTS_PREFIX,
     RunDirectory,
@@ -20,12 +22,10 @@ from translate.run import (
     with_prefix,
     write_checkpoint,
 )
-from translate.run.checkpoints import OPTIMIZER_PREFIX
-from translate.run.weights import forms_of, refuse_misfits
+from translate.runs.checkpoints import OPTIMIZER_PREFIX
+from translate.runs.weights import forms_of, refuse_misfits
 from translate.training.average import AveragedWeights
-from translate.training.distributed import ALONE, World
 from translate.training.optimizer import optimizer_tensors, set_optimizer_tensors
-from translate.training.parallel import collect, spread
 from translate.training.progress import Progress
 
 

@@ -15,13 +15,13 @@ from translate.data.epochs import Epoch
 from translate.data.prefetch import Group, Prefetched
 from translate.data.streamed_batches import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers
+from translate.distributed.process_group import ALONE, World
 from translate.errors import RunError
 from translate.model import Transformer
 from translate.model.out_of_memory import OutOfMemory
-from translate.run import RunDirectory, get_parameters
+from translate.runs import RunDirectory, get_parameters
 from translate.training.average import AveragedWeights
 from translate.training.checkpoints import save_best, save_last
-from translate.training.distributed import ALONE, World
 from translate.training.pace import Pace
 from translate.training.profile_table import OUTSIDE, WAITING
 from translate.training.profiling import StepProfile

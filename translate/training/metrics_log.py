@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from translate.run.files import cannot_write, replacing
+from translate.runs.atomic import cannot_write, replacing
 
 Record = dict[str, Any]
 

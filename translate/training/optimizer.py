@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from translate.config import TrainingConfig
-from translate.run.weights import Form, forms_of, refuse_misfits
+from translate.runs.weights import Form, forms_of, refuse_misfits
 from translate.training.workers import Workers, share_evenly
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's; beside them it counts its steps

@@ -17,9 +17,9 @@ from translate.data.streamed_batches import Batches, StreamedBatches
 from translate.data.texts import JoinedText
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.tokenizer_training import prepare_tokenizers
+from translate.distributed.environment import read_place
 from translate.errors import InputError
 from translate.model.device import share_threads
-from translate.torchrun import read_place
 
 _CHUNK_LINES = 10_000  # that are in memory at once
 

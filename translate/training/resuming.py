@@ -7,7 +7,7 @@ import torch
 
 from translate.config import Config, read_resolved_config
 from translate.errors import InputError
-from translate.run import RunDirectory, open_run
+from translate.runs import RunDirectory, open_run
 from translate.training.circumstances import circumstances
 
 # A continued run may end later, or say more or less of itself; anything else would make it another training.

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from translate.config import TrainingConfig
 from translate.data.batching import Batch
+from translate.distributed.data_parallel import Engine, is_sharded, whole
 from translate.errors import RunError
 from translate.model import Transformer
 from translate.model.out_of_memory import out_of_memory_told
 from translate.training.gradients import OwnGradients
 from translate.training.loss import SummedLoss, projected_loss
 from translate.training.optimizer import SharedOptimizer
-from translate.training.parallel import Engine, is_sharded, whole
 from translate.training.pieces import Piece, cut_pieces
 from translate.training.precision import Arithmetic, LossScale
 from translate.training.progress import StepResult

@@ -8,23 +8,22 @@ from typing import NamedTuple
 import torch
 
 from translate.config import Config, TrainingConfig
-from translate.config.advice import Finding
 from translate.data.cache import DataCache
 from translate.data.streamed_batches import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers, load_tokenizers
+from translate.distributed.devices import choose_own_device, settle_threads
+from translate.distributed.process_group import World, joined
 from translate.errors import InputError
+from translate.lint.settings import Finding
 from translate.memory import prepare_memory
-from translate.run import RunDirectory, create_run, lock_run, refuse_existing_run, write_config
+from translate.runs import RunDirectory, create_run, lock_run, refuse_existing_run, write_config
 from translate.training.assembly import assembled
 from translate.training.average import AveragedWeights
 from translate.training.batch_size import settle_as_begun, settle_batch_size, settle_steps
-from translate.training.check import cheap_findings
 from translate.training.checkpoints import Restored, restore_last
 from translate.training.circumstances import circumstances, describe_changes
-from translate.training.distributed import World, joined
 from translate.training.loop import Trainer
 from translate.training.metrics_log import MetricsLog
-from translate.training.place import choose_own_device, settle_threads
 from translate.training.preparation import (
     Corpora,
     fingerprint,
@@ -152,6 +151,8 @@ def _train(
     say(f"model: {assembly.description}")
 
     if not is_continued and world.is_first:
+        from translate.lint.check import cheap_findings
+
         _say_findings(
             cheap_findings(config, corpora, batches, tokenizers, num_parameters=model.num_parameters), say=say
         )

@@ -12,15 +12,15 @@ from translate.config import Config
 from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translation, Translator
+from translate.distributed.data_parallel import is_sharded, whole
+from translate.distributed.process_group import ALONE, World
 from translate.evaluation import Evaluation, evaluate
 from translate.memory import give_back_free_memory
 from translate.model import Transformer
 from translate.model.out_of_memory import out_of_memory_told
-from translate.run import build_model, set_parameters
+from translate.runs import build_model, set_parameters
 from translate.training.average import AveragedWeights
 from translate.training.compilation import uncompiled
-from translate.training.distributed import ALONE, World
-from translate.training.parallel import is_sharded, whole
 from translate.training.signals import Abandoned
 
 T = TypeVar("T")

@@ -14,10 +14,10 @@ from translate.config import ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.model import Transformer
 from translate.training.assembly import Computation, loss_of, stepping
-from translate.training.distributed import World
+from translate.distributed.process_group import World
 from translate.training.optimizer import build_optimizer
-from translate.training.parallel import Engine, collect
-from translate.torchrun import Place
+from translate.distributed.data_parallel import Engine, collect
+from translate.distributed.environment import Place
 
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
 world = World(Place(), dist.new_group(backend="gloo"))
@@ -64,7 +64,7 @@ def test_two_gpus_train_as_one(trainings: Any, kind: str) -> None:
     trainings.run(1, "one", *overrides)
     said = trainings.run(2, "two", *overrides, f"parallel={kind}")
     assert f"in each of 2 processes ({kind})" in said
-    from translate.run import RunDirectory, read_tensors
+    from translate.runs import RunDirectory, read_tensors
 
     one, two = (RunDirectory(trainings.directory / name).checkpoint("last") for name in ("one", "two"))
     expected = read_tensors(one).tensors

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from translate.run import RunDirectory, read_tensors
+from translate.runs import RunDirectory, read_tensors
 
 _ROUNDING = 1e-5  # of fp32: gradients are summed in another order
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from translate.run import Checkpoint, RunDirectory, read_tensors
+from translate.runs import Checkpoint, RunDirectory, read_tensors
 
 # Of fp32, after a dozen steps: gradients are summed in another order.
 _ROUNDING = 1e-5

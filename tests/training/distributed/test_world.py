@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import torch
 
+from translate.distributed.devices import choose_own_device
+from translate.distributed.environment import Place, read_place
+from translate.distributed.process_group import ALONE
 from translate.errors import InputError
 from translate.model.device import share_threads
-from translate.torchrun import Place, read_place
-from translate.training.distributed import ALONE
-from translate.training.place import choose_own_device
 
 _JOINED = """
 import os, signal, sys, time
 from translate.cli.failures import tells_errors
 from translate.errors import InputError, RunError
-from translate.training.distributed import joined
+from translate.distributed.process_group import joined
 
 def fail(error):
     raise error
@@ -167,7 +167,7 @@ def test_processes_that_do_not_come(processes: Any) -> None:
     python = f"""
 import datetime, os, sys
 from translate.cli.failures import tells_errors
-from translate.training.distributed import joined
+from translate.distributed.process_group import joined
 @tells_errors
 def work():
     with joined(timeout={datetime.timedelta(seconds=2)!r}):

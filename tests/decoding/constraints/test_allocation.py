@@ -1,0 +1,495 @@
+"""Required phrases: searches on probability tables, compared with an enumeration of all sequences or done by hand.
+
+`missing_in` reads a translation by regular expressions, independently of the two readings in the package.
+"""
+
+import itertools
+import math
+import random
+import re
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from translate.config import TokenizerConfig
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
+from translate.data.tokenizer_training import train_tokenizer
+from translate.decoding.constraints.allocation import (
+    RequiredPhrases,
+    begins_word_table,
+    met_first,
+    phrase_ids,
+    unmet_phrases,
+)
+from translate.decoding.constraints.phrases import build_table, find_progress
+from translate.decoding.search.beam import (
+    BeamState,
+    Choose,
+    Hypothesis,
+    advance_beam,
+    choose_best,
+    finished_hypotheses,
+    start_beam,
+)
+from translate.decoding.search.scoring import Scoring
+from translate.errors import InputError
+
+END, START, A, B, C, S = range(6)  # S continues a word
+BEGINS_WORD = torch.tensor([True, True, True, True, True, False])
+PLAIN = Scoring("none")
+Phrases = Sequence[Sequence[int]]
+Model = Callable[[tuple[int, ...]], Sequence[float]]  # log-probabilities of the token after a prefix (without START)
+
+
+def logs(**probabilities: float) -> list[float]:
+    """By name; what is not named has nearly none."""
+    names = ["END", "START", "A", "B", "C", "S"]
+    return [math.log(probabilities.get(name, 1e-9)) if name != "START" else -math.inf for name in names]
+
+
+def random_model(seed: int, *, sharpness: float = 2.0) -> Model:
+    """Another random distribution after every prefix."""
+    lines: dict[tuple[int, ...], list[float]] = {}
+
+    def look_up(prefix: tuple[int, ...]) -> list[float]:
+        if prefix not in lines:
+            generator = random.Random(f"{seed} {prefix}")
+            weights = [math.exp(generator.gauss(0.0, sharpness)) for _ in range(6)]
+            total = sum(weights) - weights[START]
+            lines[prefix] = [
+                -math.inf if token == START else math.log(weight / total) for token, weight in enumerate(weights)
+            ]
+        return lines[prefix]
+
+    return look_up
+
+
+def next_log_probs(models: Sequence[Model], state: BeamState) -> Tensor:
+    """What the models say after each hypothesis; 0 where there is none, to tempt a careless search."""
+    rows = zip(models, state.ids.tolist(), state.totals.tolist(), state.lengths.tolist(), strict=True)
+    return torch.tensor(
+        [
+            [
+                model(tuple(ids[1 : length + 1])) if total > -math.inf else [0.0] * 6
+                for ids, total in zip(slots, totals, strict=True)
+            ]
+            for model, slots, totals, length in rows
+        ]
+    )
+
+
+def run_search(
+    models: Sequence[Model],
+    choose: Choose,
+    *,
+    max_lengths: Sequence[int],
+    beam_size: int,
+    scoring: Scoring = PLAIN,
+    sentences: Sequence[int] | None = None,
+    watch: Callable[[BeamState], None] = lambda state: None,
+) -> list[list[Hypothesis]]:
+    """The search to its end, without stopping early."""
+    state = start_beam(len(models), beam_size=beam_size, capacity=max(max_lengths), start_id=START)
+    for _ in range(max(max_lengths)):
+        state, _ = advance_beam(
+            state,
+            next_log_probs(models, state),
+            max_lengths=torch.tensor(max_lengths),
+            end_id=END,
+            scoring=scoring,
+            sentences=torch.tensor(sentences if sentences is not None else range(len(models))),
+            choose=choose,
+        )
+        watch(state)
+    return finished_hypotheses(state)
+
+
+def require(*phrases: Phrases) -> RequiredPhrases:
+    return RequiredPhrases(phrases, begins_word=BEGINS_WORD, end_id=END)
+
+
+def search(
+    model: Model, phrases: Phrases, *, max_length: int, beam_size: int, scoring: Scoring = PLAIN
+) -> list[Hypothesis]:
+    """Of one sentence, those that lack least first."""
+    (found,) = run_search([model], require(phrases), max_lengths=[max_length], beam_size=beam_size, scoring=scoring)
+    return met_first(found, phrases, begins_word=BEGINS_WORD)
+
+
+def missing_in(ids: Sequence[int], phrases: Phrases) -> list[tuple[int, ...]]:
+    """The phrases that a translation lacks."""
+    text = "".join(map(str, ids))
+    missing = sorted((tuple(phrase) for phrase in phrases), key=lambda phrase: (-len(phrase), phrase))
+    position = 0
+    while missing:
+        pattern = re.compile("|".join("".join(map(str, phrase)) + rf"(?!{S})" for phrase in missing))
+        if not (match := pattern.search(text, position)):
+            break
+        missing.remove(tuple(map(int, match[0])))
+        position = match.end()
+    return missing
+
+
+def best_by_enumeration(
+    model: Model, phrases: Phrases, *, max_length: int, scoring: Scoring
+) -> tuple[list[int], float]:
+    """The best of all sequences, ended or cut, that lack nothing."""
+    found: list[tuple[list[int], float]] = []
+    for length in range(max_length + 1):
+        for ids in itertools.product((A, B, C, S), repeat=length):
+            if missing_in(ids, phrases):
+                continue
+            is_cut = length == max_length
+            tokens = ids if is_cut else (*ids, END)
+            total = math.fsum(model(ids[:place])[token] for place, token in enumerate(tokens))
+            score = scoring.score(torch.tensor(total), torch.tensor(len(tokens)))
+            found.append((list(ids), float(score)))
+    return max(found, key=lambda each: each[1])
+
+
+# The search, by enumeration and by hand
+
+PHRASES: list[Phrases] = [
+    [[B]],
+    [[B, S]],
+    [[A, B], [C]],
+    [[B], [B]],
+    [[A, B], [A, B]],
+    [[A, B], [A, C]],  # they begin alike
+    [[A], [A, B]],  # one begins the other
+    [[A], [A, S]],  # one word begins the other word
+    [[B], [A, B, C]],  # one lies in the other
+    [[A, A, B]],  # what was begun in vain may begin anew one token later
+    [[A, B], [B, C]],
+    [[C], [B], [A]],
+    [[S, S]],
+]
+
+
+@pytest.mark.parametrize("phrases", PHRASES, ids=str)
+def test_a_wide_beam_finds_the_best_sequence_that_has_the_phrases(phrases: Phrases) -> None:
+    for seed, scoring in [(1, Scoring("none")), (2, Scoring("gnmt", 1.0))]:
+        model = random_model(seed)
+        ids, score = best_by_enumeration(model, phrases, max_length=4, scoring=scoring)
+        hypothesis = search(model, phrases, max_length=4, beam_size=341, scoring=scoring)[0]  # 1 + 4 + 16 + 64 + 256
+        assert hypothesis.ids == ids
+        assert hypothesis.score == pytest.approx(score, abs=1e-5)
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 5])
+def test_a_narrow_beam_meets_all_phrases(beam_size: int) -> None:
+    random_numbers = random.Random(7)
+    phrases = [[random_numbers.choices([A, B, C], k=random_numbers.randint(1, 3)) for _ in range(3)] for _ in range(40)]
+    models = [random_model(seed) for seed in range(40)]
+    results = run_search(models, require(*phrases), max_lengths=[25] * 40, beam_size=beam_size)
+    for required, found in zip(phrases, results, strict=True):
+        assert found and not missing_in(met_first(found, required, begins_word=BEGINS_WORD)[0].ids, required)
+        assert all(each.truncated or not missing_in(each.ids, required) for each in found)
+
+
+def test_a_less_likely_translation_by_hand() -> None:
+    def model(prefix: tuple[int, ...]) -> list[float]:
+        lines = {
+            (): logs(A=0.9, B=0.1),
+            (A,): logs(END=0.7, B=0.2, C=0.1),
+            (B,): logs(END=0.5, A=0.5),
+            (B, A): logs(END=1.0),
+            (A, B): logs(END=0.9, A=0.1),
+        }
+        return lines.get(prefix, logs(END=0.5, C=0.5))
+
+    assert search(model, [], max_length=9, beam_size=2)[0].ids == [A]  # 0.63
+    (best, *_) = search(model, [[B]], max_length=9, beam_size=2)
+    assert best.ids == [A, B] and math.exp(best.log_prob) == pytest.approx(0.9 * 0.2 * 0.9)  # B END: 0.05
+    (best, *_) = search(model, [[B, A]], max_length=9, beam_size=4)
+    assert best.ids == [B, A] and math.exp(best.log_prob) == pytest.approx(0.1 * 0.5)
+
+
+def test_a_phrase_the_model_hates() -> None:
+    def model(prefix: tuple[int, ...]) -> list[float]:
+        line = logs(END=0.6, A=0.4) if prefix else logs(A=1.0)
+        line[B] = line[C] = -60.0
+        return line
+
+    for beam_size in (1, 4):
+        best = search(model, [[B, C], [B]], max_length=8, beam_size=beam_size)[0]
+        assert not missing_in(best.ids, [[B, C], [B]]) and not best.truncated
+        assert best.log_prob < -180.0
+
+
+def test_a_phrase_at_the_very_end_and_at_the_last_possible_token() -> None:
+    def model(prefix: tuple[int, ...]) -> list[float]:
+        return logs(A=0.98, END=0.01, B=0.01) if len(prefix) < 3 else logs(END=0.5, B=0.49, A=0.01)
+
+    best = search(model, [[B]], max_length=6, beam_size=4)[0]
+    assert best.ids == [A, A, A, B] and not best.truncated
+    found = search(model, [[A, A, B]], max_length=4, beam_size=4)
+    assert [A, A, B] in [each.ids for each in found if not each.truncated]  # with the end symbol, 4 tokens
+    best = search(model, [[A, A, B]], max_length=3, beam_size=4)[0]
+    assert best.ids == [A, A, B] and best.truncated
+
+
+def test_an_impossible_length_is_truncated_and_unmet() -> None:
+    found = search(random_model(3), [[A], [A, B, C]], max_length=2, beam_size=3)
+    assert found and all(each.truncated and len(each.ids) == 2 for each in found)
+    assert all(1 in unmet_phrases(each.ids, [[A], [A, B, C]], begins_word=BEGINS_WORD) for each in found)
+
+
+def test_what_lacks_phrases_comes_last() -> None:
+    hypotheses = [Hypothesis(ids, [], score, True) for ids, score in [([C], 0.0), ([A], -1.0), ([B], -2.0)]]
+    ordered = met_first(hypotheses, [[B]], begins_word=BEGINS_WORD)
+    assert [each.ids for each in ordered] == [[B], [C], [A]]
+
+
+# Subwords
+
+
+def loves_to_continue(prefix: tuple[int, ...]) -> list[float]:
+    """After B nearly always S; after S, any word but B."""
+    return logs(S=0.999, A=0.0005, END=0.0004) if prefix[-1:] == (B,) else logs(A=0.3, END=0.5, B=0.1, C=0.1)
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 5])
+def test_a_word_is_not_met_by_a_longer_one(beam_size: int) -> None:
+    unconstrained = search(loves_to_continue, [], max_length=12, beam_size=50)
+    assert any(each.ids[:2] == [B, S] for each in unconstrained) and not any(
+        B in each.ids[-1:] for each in unconstrained[:5]
+    )
+    for phrases in ([[B]], [[A, B]], [[B], [B]]):
+        best = search(loves_to_continue, phrases, max_length=20, beam_size=beam_size)[0]
+        assert not missing_in(best.ids, phrases) and not best.truncated, best
+
+
+def test_a_longer_word_beside_a_required_one_is_not_forbidden() -> None:
+    for phrases in ([[B], [B, S]], [[B, S], [B, S], [B]]):
+        best = search(loves_to_continue, phrases, max_length=12, beam_size=5)[0]
+        assert not missing_in(best.ids, phrases)
+        assert (B, S) in itertools.pairwise(best.ids)
+
+
+@pytest.mark.parametrize(
+    "ids, met, missing, begun",
+    [
+        # Phrases: A B C, B S, A, each once
+        ([], 0, [1, 1, 1], [0, 0, 0]),
+        ([A], 1, [1, 1, 0], [1, 0, 0]),
+        ([A, B], 3, [1, 1, 0], [2, 1, 0]),  # A, its end, and B of B S; or two tokens of A B C
+        ([A, B, C], 3, [0, 1, 1], [0, 0, 0]),  # no more A: its token is taken
+        ([A, B, A], 3, [1, 1, 0], [1, 0, 0]),
+        ([A, B, S], 4, [1, 0, 0], [0, 0, 0]),
+        ([B, S, S], 0, [1, 1, 1], [0, 0, 0]),  # another word
+        ([A, S], 0, [1, 1, 1], [0, 0, 0]),
+        ([A, C], 2, [1, 1, 0], [0, 0, 0]),
+        ([A, B, C, C], 4, [0, 1, 1], [0, 0, 0]),
+        ([C, B], 1, [1, 1, 1], [0, 1, 0]),
+        ([A, B, C, A, B, S, B], 9, [0, 0, 0], [0, 0, 0]),
+    ],
+)
+def test_progress_by_hand(ids: list[int], met: int, missing: list[int], begun: list[int]) -> None:
+    table = build_table([[[A], [A, B, C], [B, S]]])
+    rubbish = [B, S, A, B, C][:5]
+    tokens = torch.tensor([[[START, *ids, *rubbish]]])
+    progress = find_progress(tokens, torch.tensor([len(ids)]), table, begins_word=BEGINS_WORD, num_rounds=3)
+    assert progress.met.tolist() == [[met]]
+    assert progress.missing.tolist() == [[missing]]
+    assert progress.begun.tolist() == [[begun]]
+
+
+def test_a_token_of_one_phrase_begins_no_other() -> None:
+    table = build_table([[[A, B], [B, C]]])
+    progress = find_progress(
+        torch.tensor([[[START, A, B], [START, C, B]]]), torch.tensor([2]), table, begins_word=BEGINS_WORD, num_rounds=2
+    )
+    assert progress.met.tolist() == [[2, 1]] and progress.begun.tolist() == [[[0, 0], [0, 1]]]
+
+
+def test_the_three_readings_agree() -> None:
+    """Of 7 sentences with their own phrases and lengths, 13 hypotheses each, several times."""
+    generator = random.Random(11)
+    for _ in range(30):
+        phrases = [
+            [generator.choices([A, B, S], k=generator.randint(1, 3)) for _ in range(generator.randint(0, 4))]
+            for _ in range(7)
+        ]
+        ids = torch.tensor([[generator.choices([A, B, C, S], k=12) for _ in range(13)] for _ in range(7)])
+        lengths = torch.tensor(generator.choices(range(12), k=7))
+        table = build_table(phrases)
+        progress = find_progress(ids, lengths, table, begins_word=BEGINS_WORD, num_rounds=4)
+        for sentence, slot in itertools.product(range(7), range(13)):
+            translation = ids[sentence, slot, 1 : int(lengths[sentence]) + 1].tolist()
+            missing = missing_in(translation, phrases[sentence])
+            places = unmet_phrases(translation, phrases[sentence], begins_word=BEGINS_WORD)
+            assert sorted(tuple(phrases[sentence][place]) for place in places) == sorted(missing)
+            by_table = [
+                tuple(table.ids[sentence, number, : int(table.lengths[sentence, number])].tolist())
+                for number, times in enumerate(progress.missing[sentence, slot].tolist())
+                for _ in range(times)
+            ]
+            assert sorted(by_table) == sorted(missing)
+
+
+def test_the_last_of_equal_phrases_are_missing() -> None:
+    assert unmet_phrases([A, B], [[A], [B], [A], [A]], begins_word=BEGINS_WORD) == [2, 3]
+
+
+# The step
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 5])
+def test_sentences_without_phrases_are_searched_as_ever(beam_size: int) -> None:
+    models = [random_model(seed) for seed in range(7)]
+    max_lengths = [9, 3, 9, 7, 1, 9, 5]
+    expected = run_search(models, choose_best, max_lengths=max_lengths, beam_size=beam_size)
+    assert run_search(models, require(*[[]] * 7), max_lengths=max_lengths, beam_size=beam_size) == expected
+    phrases: list[Phrases] = [[], [[A]], [], [[B, C], [A]], [], [], [[S]]]
+    mixed = run_search(models, require(*phrases), max_lengths=max_lengths, beam_size=beam_size)
+    for sentence, required in enumerate(phrases):
+        if not required:
+            assert mixed[sentence] == expected[sentence]
+        else:
+            (alone,) = run_search(
+                [models[sentence]], require(required), max_lengths=[max_lengths[sentence]], beam_size=beam_size
+            )
+            assert mixed[sentence] == alone
+
+
+def test_sentences_are_told_by_number() -> None:
+    models = [random_model(seed) for seed in range(3)]
+    choose = require([[C, C]], [], [[A, B]], [[B]])
+    found = run_search(models, choose, max_lengths=[6, 6, 6], beam_size=3, sentences=[3, 0, 2])
+    for sentence, model, phrases in zip(range(3), models, [[[B]], [[C, C]], [[A, B]]], strict=True):
+        assert met_first(found[sentence], phrases, begins_word=BEGINS_WORD) == search(
+            model, phrases, max_length=6, beam_size=3
+        )
+
+
+def test_slots_and_totals() -> None:
+    """No more slots are filled than are open, and a total is the sum of what was added."""
+    models = [random_model(seed, sharpness=1.0) for seed in range(7)]
+    phrases = [[[A], [B, C]]] * 7
+    num_ended = 0
+
+    def watch(state: BeamState) -> None:
+        nonlocal num_ended
+        num_open = (state.totals > -math.inf).sum(dim=1)
+        assert (num_open + state.num_finished <= 5).all()
+        num_ended += int(((state.num_finished > 0) & (num_open > 0)).sum())
+        assert torch.equal(state.totals, state.totals.sort(dim=1, descending=True).values) or num_ended
+        sums = state.token_log_probs[:, :, : int(state.lengths[0]) + 1].sum(dim=2)
+        is_open = state.totals > -math.inf
+        torch.testing.assert_close(state.totals[is_open], sums[is_open])
+        for slots, totals, length in zip(
+            state.ids.tolist(), state.totals.tolist(), state.lengths.tolist(), strict=True
+        ):
+            there = [tuple(ids[1 : length + 1]) for ids, total in zip(slots, totals, strict=True) if total > -math.inf]
+            assert len(set(there)) == len(there)  # no hypothesis twice
+
+    for found in run_search(models, require(*phrases), max_lengths=[10] * 7, beam_size=5, watch=watch):
+        assert len(found) <= 5
+    assert num_ended > 10
+
+
+def test_what_is_added_is_what_ranks() -> None:
+    """Tokens that a rule forbids are not chosen, though they would meet a phrase; and the input stays as it was."""
+    choose = require([[B]])
+    state = start_beam(1, beam_size=3, capacity=5, start_id=START)
+    added = torch.tensor([[logs(END=0.5, A=0.3, C=0.2)] * 3])
+    added[:, :, B] = -math.inf
+    copy = added.clone()
+    choice = choose(state, added, torch.tensor([0]))
+    assert torch.equal(added, copy)
+    assert choice.tokens[0, :2].tolist() == [A, C] and choice.totals[0, :2].exp().tolist() == pytest.approx([0.3, 0.2])
+
+
+def test_one_step_is_shared_out_by_hand() -> None:
+    """Required: B C. Open: C (0.5) and B (0.01), with 0 and 1 tokens met."""
+    state = start_beam(1, beam_size=3, capacity=5, start_id=START)._replace(
+        ids=torch.tensor([[[START, C, 0, 0, 0, 0], [START, B, 0, 0, 0, 0], [START, 0, 0, 0, 0, 0]]]),
+        totals=torch.tensor([[math.log(0.5), math.log(0.01), -math.inf]]),
+        lengths=torch.tensor([1]),
+    )
+    added = torch.tensor([[logs(A=0.6, B=0.1, C=0.3), logs(A=0.5, B=0.2, C=0.001, S=0.2), logs(A=1.0)]])
+    choice = require([[B, C]])(state, added, torch.tensor([0]))
+    # Full bank: B C, 1e-5. Bank of one token: C B, 0.05, before B B, 0.002. Empty bank: C A, 0.3, before C C, B A, B S.
+    assert choice.parents.tolist() == [[0, 0, 1]] and choice.tokens.tolist() == [[A, B, C]]
+    assert choice.totals.exp().tolist() == [pytest.approx([0.3, 0.05, 1e-5])]
+
+
+def test_phrases_that_cannot_be() -> None:
+    for phrase in ([], [A, END]):
+        with pytest.raises(ValueError, match="must be ids without the end symbol 0"):
+            require([[B], phrase])
+
+
+# Text
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    lines = ["the dog runs", "dogs, don't run!", "a dog's house", "Über die Straße", "the doghouse"] * 3
+    return train_tokenizer(lines, TokenizerConfig(vocab_size=310))
+
+
+@pytest.fixture(scope="module")
+def begins_word(tokenizer: Tokenizer) -> Tensor:
+    return begins_word_table(tokenizer)
+
+
+def test_phrases_are_spelt_as_words_of_their_own(tokenizer: Tokenizer) -> None:
+    assert "".join(tokenizer.pieces(phrase_ids(tokenizer, " the  dog\n"))) == "▁the▁dog"
+    for text in ("", " ", "\u3000\n"):
+        with pytest.raises(InputError, match="is empty"):
+            phrase_ids(tokenizer, text)
+
+
+def test_a_phrase_that_cannot_be_spelt_is_named() -> None:
+    plain = train_tokenizer(["the dog runs"] * 3, TokenizerConfig(vocab_size=18, byte_fallback=False))
+    assert phrase_ids(plain, "dog") == plain.encode("dog")
+    with pytest.raises(InputError, match="^the phrase 'dög €': the target vocabulary cannot spell 'ö', '€'$"):
+        phrase_ids(plain, "dög €")
+
+
+@pytest.mark.parametrize(
+    "text, is_met",
+    [
+        ("the dog", True),
+        ("dog dog runs", True),
+        ("a dog, or two", True),
+        ("a dog's house", True),
+        ("dog-house", True),
+        ("the dogs run", False),
+        ("doghouse", False),
+        ("dogö dogé dog5", False),
+        ("bulldog", False),
+        ("dogs dog", True),
+        ("", False),
+    ],
+)
+def test_words_in_text(tokenizer: Tokenizer, begins_word: Tensor, text: str, is_met: bool) -> None:
+    """All but the phrase is spelt by characters and bytes, so that none is merged with the end of a word."""
+    dog = phrase_ids(tokenizer, "dog")
+    known = set(tokenizer.pieces(range(tokenizer.vocab_size)))
+    ids: list[int] = []
+    for part in re.findall("▁dog|.", ("▁" + text.replace(" ", "▁")).rstrip("▁")):
+        spelt = [part] if part in known else [f"<0x{byte:02X}>" for byte in part.encode()]
+        ids += dog if part == "▁dog" else tokenizer.parse(spelt)
+    assert tokenizer.decode(ids) == text
+    assert (unmet_phrases(ids, [dog], begins_word=begins_word) == []) == is_met
+
+
+def test_what_begins_a_word(tokenizer: Tokenizer, begins_word: Tensor) -> None:
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    for token, piece in enumerate(pieces):
+        if not piece.startswith("<"):
+            assert begins_word[token] == (piece[0] in "▁,'!"), piece
+    assert all(begins_word[token] for token in (PAD_ID, UNK_ID, BOS_ID, EOS_ID))
+    for piece, expected in [
+        ("<0x21>", True),
+        ("<0x41>", False),
+        ("<0x35>", False),
+        ("<0xC3>", False),
+        ("<0xBC>", False),
+    ]:
+        assert begins_word[pieces.index(piece)] == expected, piece

@@ -1,0 +1,111 @@
+"""Terminology: which terms a line holds, decided by hand, and files that are wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from translate.decoding.constraints.terminology import Terminology, read_terminology
+from translate.errors import InputError
+
+TERMS = Terminology(
+    {
+        "Hund": "dog",
+        "der Hund": "the dog",
+        "Straße": "street",
+        "grüne Straße": "green street",
+        "Übung": "exercise",
+        "für": "for",
+        "fu": "foo",
+        "Essen": "food",
+        "essen": "eat",
+        ".NET": ".NET",
+        "3": "three",
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        ("Ein Hund läuft", ["dog"]),
+        ("Hund", ["dog"]),
+        ("Ein „Hund“, ein Hund-Haus: Hund!", ["dog", "dog", "dog"]),  # as often as it occurs; a hyphen ends a word
+        ("Hunde, Schoßhund, Hundes, Hund2, Hundé, HUND", []),  # whole words only, in this case only
+        ("Hier ist der Hund und noch ein Hund", ["the dog", "dog"]),  # the longest, and not what lies in it
+        ("die grüne Straße, die Straße", ["green street", "street"]),
+        ("eine Übung für", ["exercise", "for"]),
+        ("eine U\u0308bung fu\u0308r", ["exercise", "for"]),  # the same letters in two characters each; no "fu"
+        ("Straßen, Vorstraße, Strasse", []),
+        ("Der Hund schläft", ["the dog"]),  # the first word of the line may differ in its first letter
+        ("Heute schläft Der Hund", ["dog"]),  # others may not
+        ("So ist es. Der Hund schläft! „Für wen?", ["the dog", "for"]),
+        ("Was: übung", ["exercise"]),
+        ("Eine übung", []),
+        ("DER HUND", []),
+        ("Essen wir das Essen? essen", ["food", "food", "eat"]),  # exactly as it is written comes first
+        ("mit .NET und ASP.NET", [".NET", ".NET"]),
+        ("3 Hunde, 33, 3.", ["three", "three"]),
+        ("der \t Hund\u00a0", ["the dog"]),  # any white space
+        ("", []),
+        ("  ", []),
+    ],
+)
+def test_matches_by_hand(line: str, expected: list[str]) -> None:
+    assert TERMS.matches(line) == expected
+
+
+def test_the_longest_at_the_leftmost_place() -> None:
+    assert Terminology({"a b": "1", "b c d": "2", "a": "3"}).matches("x a b c d a") == ["1", "3"]
+    assert Terminology({}).matches("Hund") == []
+
+
+def test_empty_terms_are_refused() -> None:
+    for targets in ({"": "dog"}, {"Hund": " "}):
+        with pytest.raises(ValueError, match="must not be empty"):
+            Terminology(targets)
+
+
+def write(folder: Path, content: bytes) -> Path:
+    path = folder / "terms.tsv"
+    path.write_bytes(content)
+    return path
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    content = "\ufeff# Tiere\r\nHund\tdog\r\n\n \nder  Hund \t the  dog\nFuß\tfoot # of a man\nHund\tdog\n"
+    terms = read_terminology(write(tmp_path, content.encode()))
+    assert len(terms) == 3
+    assert terms.matches("Hund, der Hund, Fuß") == ["dog", "the dog", "foot # of a man"]
+    assert len(read_terminology(write(tmp_path, b""))) == 0
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("Hund\tdog\nKatze cat\n", "line 2: 'Katze cat' has 1 tab-separated column; source, tab, target are needed"),
+        ("Hund\tdog\tn.\n", "line 1: 'Hund\\tdog\\tn.' has 3 tab-separated columns; source, tab, target are needed"),
+        ("# x\n\nHund\t \n", "line 3: 'Hund\\t ' has no target; source, tab, target are needed"),
+        ("\tdog\n", "line 1: '\\tdog' has no source; source, tab, target are needed"),
+        (
+            "Bank\tbank\n\nBank\tbench\n",
+            "line 3: 'Bank' is to be 'bench', but line 1 says 'bank'; keep one of them",
+        ),
+        (
+            "U\u0308bung  A\tone\nÜbung A\ttwo\n",
+            "line 2: 'Übung A' is to be 'two', but line 1 says 'one'; keep one of them",
+        ),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, content: str, message: str) -> None:
+    path = write(tmp_path, content.encode())
+    with pytest.raises(InputError) as error:
+        read_terminology(path)
+    assert str(error.value) == f"{path}, {message}"
+
+
+def test_a_wrong_file_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "Tür\tdoor\n".encode("latin1"))
+    with pytest.raises(InputError, match=r"terms.tsv, line 1: byte 2 of the line \(0xfc\) is not UTF-8"):
+        read_terminology(path)
+    with pytest.raises(InputError, match="missing.tsv: no such file"):
+        read_terminology(tmp_path / "missing.tsv")

@@ -1,0 +1,155 @@
+"""Flags of one translation: each where it must be, and not where it must not."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from translate.data.tokenizer import UNK_ID
+from translate.decoding.output.flags import Flag, Loop, find_loops, flag_translation, most_repeats
+
+CORPUS = Path(__file__).parents[2] / "data"
+
+SOURCE = "Zwei Hunde laufen durch den tiefen Schnee."
+
+
+def flags_of(text: str, *, source: str = SOURCE) -> frozenset[Flag]:
+    """With as many tokens on both sides."""
+    return flag_translation(source, [4, 5, 6], text, [4, 5, 6])
+
+
+def test_no_flag_is_the_rule() -> None:
+    assert flags_of("Two dogs are running through deep snow.") == frozenset()
+    assert flag_translation("", [], "", []) == frozenset()
+    assert flag_translation(" \t", [], "", []) == frozenset()
+
+
+@pytest.mark.parametrize("text, ids", [("", []), ("  ", [4, 4]), ("\u3000", [9])])
+def test_empty(text: str, ids: list[int]) -> None:
+    # Far too short as well, which says nothing more.
+    assert flag_translation(SOURCE, list(range(4, 40)), text, ids) == {"empty"}
+
+
+@pytest.mark.parametrize(
+    "text, repeats",
+    [
+        ("the the the the", 4),
+        ("The the the the.", 4),
+        ("A man in a man in a man in a", 3),
+        ("two dogs, two dogs, two dogs", 3),
+        ("so the big dog, the big dog, the big dog, the big dog ran", 4),
+        ("one of the men in the blue shirt of the men in the blue shirt of the men in the blue shirt", 3),  # 7 words
+        ("a - b - a - b - a - b", 3),
+        ("und,und,und,und", 4),
+        ("Reungungungung", 4),
+        ("ein Schnhhhhhhhhhhhhee", 12),
+        ("我在跑我在跑我在跑我在跑", 4),
+        ("कि कि कि कि", 4),
+    ],
+)
+def test_loops(text: str, repeats: int) -> None:
+    assert most_repeats(text) == repeats
+    assert flags_of(text) == {"repetitive"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a very very good dog",
+        "it was very, very, very good",
+        "all that he had had had been lost",
+        "New York, New York",
+        "two dogs and two cats and two mice and two men",
+        "0 0 0 0 0 0 0 0",
+        "3 1 4 1 5 9 2 6 5 3 5 8 9 7 9",
+        "1,000,000,000,000,000,000",
+        "0000000000000000",
+        "10:10 10:10 10:10 10:10",
+        "what ................",
+        "hahahaha",
+        "sooooo good",
+        "Mississippi",
+        "哈哈哈哈",
+        "कि का की कु",  # the same consonant, with different vowel signs
+    ],
+)
+def test_normal_text_is_no_loop(text: str) -> None:
+    assert most_repeats(text) == 0
+    assert "repetitive" not in flags_of(text)
+
+
+def test_loop_of_the_source_is_no_fault_of_the_translation() -> None:
+    assert flags_of("no no no no", source="Nein nein nein nein") == frozenset()
+    assert flags_of("no no no no", source="Nein, nein, nein!") == {"repetitive"}
+    assert flags_of("ha ha ha ha ha ha", source="hahahahahaha") == frozenset()
+    assert flags_of("no no no no no no no", source="Nein nein nein nein") == {"repetitive"}  # and on, and on
+
+
+def test_text_that_repeats_nothing_has_no_loop_and_one_that_is_made_to_repeat_has() -> None:
+    generator = random.Random(2)
+    for _ in range(200):
+        words = generator.sample("abcdefghijklmnopqrstuvwxyz", k=generator.randint(9, 17))
+        assert most_repeats(" ".join(words)) == 0
+        block, times = generator.randint(1, 8), generator.randint(4, 9)
+        start = generator.randint(0, len(words) - block)
+        looping = [*words[:start], *words[start : start + block] * times, *words[start + block :]]
+        assert most_repeats(" ".join(looping)) == times
+
+
+def test_find_loops_by_hand() -> None:
+    assert list(find_loops("xababay", max_block=3)) == [Loop(1, 2, 5)]
+    assert list(find_loops("aab", max_block=3)) == [Loop(0, 1, 2)]
+    assert list(find_loops("baaaa", max_block=2)) == [Loop(1, 1, 4), Loop(1, 2, 4)]
+    assert list(find_loops("aabb", max_block=1)) == [Loop(0, 1, 2), Loop(2, 1, 2)]
+    assert list(find_loops("abab", max_block=1)) == list(find_loops("", max_block=3)) == []
+    assert Loop(1, 2, 5).repeats == 2
+
+
+@pytest.mark.parametrize(
+    "num_source, num_target, is_flagged",
+    [
+        (10, 19, False),  # 1.5 · 10 + 4
+        (10, 20, True),
+        (19, 10, False),
+        (20, 10, True),
+        (1, 5, False),
+        (1, 6, True),
+        (7, 7, False),
+    ],
+)
+def test_length_ratio(num_source: int, num_target: int, is_flagged: bool) -> None:
+    flags = flag_translation(SOURCE, [5] * num_source, "Two dogs.", [5] * num_target)
+    assert flags == ({"length_ratio"} if is_flagged else frozenset())
+
+
+def test_length_ratio_of_other_bounds() -> None:
+    bounds = {"max_length_ratio": 1.0, "length_allowance": 0}
+    assert flag_translation("a", [5] * 7, "a", [5] * 7, **bounds) == frozenset()
+    assert flag_translation("a", [5] * 7, "a", [5] * 8, **bounds) == {"length_ratio"}
+
+
+@pytest.mark.parametrize("ratio, allowance", [(0.9, 4), (float("nan"), 4), (1.5, -1)])
+def test_wrong_bounds(ratio: float, allowance: int) -> None:
+    with pytest.raises(ValueError) as error:
+        flag_translation("a", [5], "a", [5], max_length_ratio=ratio, length_allowance=allowance)
+    assert str(ratio) in str(error.value) and str(allowance) in str(error.value)
+
+
+def test_unspellable() -> None:
+    assert flag_translation("x 中", [5, UNK_ID], "x", [5]) == {"unspellable"}
+    assert flag_translation("x", [5], "x ⁇ ", [5, UNK_ID]) == {"unspellable"}
+    assert flag_translation("中", [UNK_ID], "", []) == {"unspellable", "empty"}
+
+
+def test_several() -> None:
+    assert flags_of("the " * 30, source="中") == {"repetitive"}
+    assert flag_translation("中", [UNK_ID], "the " * 30, [5] * 30) == {"unspellable", "length_ratio", "repetitive"}
+
+
+def test_true_translations_of_the_corpus_have_no_loop() -> None:
+    german, english = (
+        (CORPUS / name).read_text(encoding="utf-8").splitlines()[::9] for name in ("train.de", "train.en")
+    )
+    for source, text in zip(german, english, strict=True):
+        assert flag_translation(source, source.encode(), text, text.encode(), max_length_ratio=9.0) == frozenset()

@@ -1,0 +1,126 @@
+"""Records of translations and of scores: by hand where a search is not needed, and as lines of other programs."""
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from translate.config import DecodingConfig
+from translate.decoding import Request, Translation, Translator
+from translate.decoding.output.records import (
+    AlignedTranslation,
+    CorpusScore,
+    align_translations,
+    describe,
+    describe_scores,
+    moses_n_best,
+)
+
+Toy = Any  # conftest.py's: test modules cannot import each other
+
+
+@pytest.fixture
+def translator(toy: Toy) -> Translator:
+    return Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu", beam_size=2, look_ahead_lines=3))
+
+
+def test_a_record_by_hand(toy: Toy, translator: Translator) -> None:
+    source, target = toy.tokenizers.source, toy.tokenizers.target
+    ids = target.encode("dog runs")
+    log_probs = [-0.5] * len(ids) + [-0.25]
+    other = Translation("Hund läuft", "dog", target.encode("dog"), -4.0, -3.5, False, False)
+    translation = Translation(
+        "Hund läuft",
+        "dog runs",
+        ids,
+        log_prob=sum(log_probs),
+        score=-1.5,
+        truncated=False,
+        source_truncated=True,
+        token_log_probs=log_probs,
+        source_ids=source.encode("Hund läuft"),
+        unmet=("cat",),
+        alternatives=(other,),
+    )
+    lengths = [len(target.encode(word)) for word in ("dog", "runs")]
+    record = describe(AlignedTranslation(translation, "0-0 1-1"), translator, number=7)
+    assert record == {
+        "line": 7,
+        "source": "Hund läuft",
+        "source_tokens": source.pieces(source.encode("Hund läuft")),
+        "translation": "dog runs",
+        "tokens": target.pieces(ids),
+        "log_prob": -0.5 * len(ids) - 0.25,
+        "score": -1.5,
+        "token_log_probs": log_probs,
+        "words": [
+            {
+                "text": word,
+                "probability": pytest.approx(math.exp(-0.5 * length)),
+                "mean_probability": pytest.approx(math.exp(-0.5)),
+            }
+            for word, length in zip(("dog", "runs"), lengths, strict=True)
+        ],
+        "alignment": "0-0 1-1",
+        "flags": ["source_truncated", "unmet"],
+        "unmet": ["cat"],
+        "pieces": [],
+        "n_best": [{"translation": "dog", "log_prob": -4.0, "score": -3.5}],
+    }
+    json.dumps(record, allow_nan=False)
+    assert list(moses_n_best(translation, number=6)) == [
+        f"6 ||| dog runs ||| log_prob= {-0.5 * len(ids) - 0.25:.6f} ||| -1.500000",
+        "6 ||| dog ||| log_prob= -4.000000 ||| -3.500000",
+    ]
+
+
+def test_alignments_of_a_toy_that_translates_word_by_word(toy: Toy, translator: Translator) -> None:
+    """Every target word has a link to a word that is there; an empty translation has none."""
+    lines = [*toy.sources[:5], "", " "]
+    aligned = list(align_translations(translator, translator.translate_stream(lines)))
+    assert [each.translation.source for each in aligned] == lines
+    assert [each.alignment == "" for each in aligned] == [False] * 5 + [True] * 2
+    for each in aligned[:5]:
+        links = [tuple(map(int, link.split("-"))) for link in each.alignment.split(" ")]
+        assert {target for _, target in links} == set(range(len(each.translation.text.split())))
+        assert {source for source, _ in links} <= set(range(len(each.translation.source.split())))
+
+
+def test_alignments_read_no_further_ahead_than_the_search(toy: Toy, translator: Translator) -> None:
+    num_read = 0
+
+    def lines() -> Iterator[str | Request]:
+        nonlocal num_read
+        for line in toy.sources[:8]:
+            num_read += 1
+            yield line
+
+    stream = align_translations(translator, translator.translate_stream(lines()))
+    next(stream)
+    assert num_read == 3  # look_ahead_lines
+
+
+def test_records_of_scores(toy: Toy, translator: Translator) -> None:
+    """Read one by one; the sums hold what was read so far."""
+    total = CorpusScore()
+    sources, targets = toy.sources[:5], ["", *toy.references[1:5]]
+    records = describe_scores(translator, zip(sources, targets, strict=True), total)
+    first = next(records)
+    assert (first["line"], first["source"], first["target"], first["tokens"]) == (1, sources[0], "", [])
+    assert (total.tokens, total.log_prob) == (1, first["log_prob"])
+    everything = [first, *records]
+    assert [record["line"] for record in everything] == [1, 2, 3, 4, 5]
+    (whole,) = translator.score([sources[4]], [toy.tokenizers.target.encode(targets[4])])
+    assert everything[4]["log_prob"] == pytest.approx(whole.log_prob, abs=1e-4)
+    assert everything[4]["score"] == pytest.approx(whole.score, abs=1e-4)
+    assert total.tokens == sum(len(record["token_log_probs"]) for record in everything)
+    assert total.log_prob == pytest.approx(sum(record["log_prob"] for record in everything))
+    json.dumps(everything, allow_nan=False)
+
+
+def test_perplexity_by_hand() -> None:
+    """Two tokens of probability 1/2 and one of 1/4: the geometric mean of 2, 2 and 4."""
+    assert CorpusScore(1, 3, math.log(1 / 16)).perplexity == pytest.approx(16 ** (1 / 3))
+    assert CorpusScore().perplexity == 1.0

@@ -1,0 +1,104 @@
+"""Words of subwords: by hand, and those of the decoded text over the embedded corpus."""
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from translate.config import TokenizerConfig
+from translate.data.tokenizer import Tokenizer
+from translate.data.tokenizer_training import prepare_tokenizers
+from translate.decoding.output.words import Word, group_words, word_confidences
+
+CORPUS = Path(__file__).parents[2] / "data" / "train.de"
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    return CORPUS.read_text(encoding="utf-8").splitlines()[::7]
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def tokenizer(request: pytest.FixtureRequest, lines: list[str]) -> Tokenizer:
+    config = TokenizerConfig.model_validate({"vocab_size": 503, "type": request.param})
+    return prepare_tokenizers(config, lines[:500], lines[:500]).source
+
+
+def spelt(*pieces: str) -> list[str]:
+    return [word.text for word in group_words(pieces)]
+
+
+@pytest.mark.parametrize(
+    "pieces, words",
+    [
+        (["▁Der", "▁Hu", "nd", "▁l", "äuf", "t."], [("Der", [0]), ("Hund", [1, 2]), ("läuft.", [3, 4, 5])]),
+        (["Hu", "nd", "▁da"], [("Hund", [0, 1]), ("da", [2])]),  # nothing says that the first piece begins a word
+        (["▁", "Ä", "▁", "x"], [("Ä", [0, 1]), ("x", [2, 3])]),
+        (["▁", "▁a", "▁", "▁", "▁b"], [("a", [0, 1]), ("b", [2, 3, 4])]),
+        (["▁a", "▁", "▁▁"], [("a", [0, 1, 2])]),
+        (["▁", "▁"], [("", [0, 1])]),
+        ([], []),
+    ],
+)
+def test_words_by_hand(pieces: list[str], words: list[tuple[str, list[int]]]) -> None:
+    assert group_words(pieces) == [Word(*word) for word in words]
+
+
+def test_bytes_belong_to_their_word() -> None:
+    # € is E2 82 AC in UTF-8, ß is C3 9F.
+    assert group_words(["▁5", "<0xE2>", "<0x82>", "<0xAC>", "▁", "<0xC3>", "<0x9F>", "a"]) == [
+        ("5€", [0, 1, 2, 3]),
+        ("ßa", [4, 5, 6, 7]),
+    ]
+
+
+def test_bytes_that_are_no_utf8() -> None:
+    assert spelt("▁a", "<0xE2>", "<0x82>", "b", "▁c") == ["a\ufffd\ufffdb", "c"]
+    assert spelt("▁<0xE", "2>", "▁<0xe2>") == ["<0xE2>", "<0xe2>"]  # text that looks like one
+
+
+def test_unknown_token_is_a_part_of_its_word() -> None:
+    assert group_words(["▁a", "▁", "<unk>", "▁b"]) == [("a", [0]), ("<unk>", [1, 2]), ("b", [3])]
+
+
+def test_words_are_those_of_the_text(tokenizer: Tokenizer, lines: list[str]) -> None:
+    lines = [*lines, "Ein 🦄 läuft", "中文 5€!", "x"]
+    for ids in tokenizer.encode_lines(lines, num_threads=1):
+        words = group_words(tokenizer.pieces(ids))
+        assert [word.text for word in words] == tokenizer.decode(ids).split(" ")
+        assert [position for word in words for position in word.positions] == list(range(len(ids)))
+    assert max(len(ids) for ids in tokenizer.encode_lines(lines[:9], num_threads=1)) > 9  # words of several subwords
+
+
+def test_words_of_any_tokens_that_a_model_may_choose(tokenizer: Tokenizer) -> None:
+    spaces = {tokenizer.parse([f"<0x{byte:02X}>"])[0] for byte in b" "}  # a space that begins no word
+    choices = [token for token in range(4, tokenizer.vocab_size) if token not in spaces]
+    generator = random.Random(7)
+    for _ in range(300):
+        ids = generator.choices(choices, k=generator.randint(5, 19))
+        expected = [word for word in tokenizer.decode(ids).split(" ") if word]
+        assert spelt(*tokenizer.pieces(ids)) == expected
+
+
+def test_confidence_by_hand() -> None:
+    # Hund: the product 0.9 · 0.4 = 0.36, and its square root 0.6, the geometric mean of two.
+    confidence = word_confidences(["▁der", "▁Hu", "nd"], [math.log(number) for number in (0.5, 0.9, 0.4, 0.8)])
+    assert confidence.words == [
+        ("der", [0], pytest.approx(0.5), pytest.approx(0.5)),
+        ("Hund", [1, 2], pytest.approx(0.36), pytest.approx(0.6)),
+    ]
+    assert confidence.end == pytest.approx(0.8)
+
+
+def test_confidence_without_end_and_without_words() -> None:
+    assert word_confidences(["▁a"], [math.log(0.25)]).end is None
+    assert word_confidences([], [math.log(0.25)]) == ([], pytest.approx(0.25))
+    assert word_confidences([], []) == ([], None)
+    assert word_confidences(["▁a", "b"], [-math.inf, 0.0]).words == [("ab", [0, 1], 0.0, 0.0)]
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_confidence_needs_a_number_for_each_piece(number: int) -> None:
+    with pytest.raises(ValueError, match=f"2 pieces but {number} log-probabilities: there must be one each"):
+        word_confidences(["▁a", "▁b"], [-1.0] * number)

@@ -1,0 +1,113 @@
+"""Minimum Bayes risk: utilities by hand and against sacreBLEU's own, the choice by hand."""
+
+import random
+
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from translate.decoding.search.mbr import Utility, choose_minimum_risk, pairwise_utilities
+
+ODD_TEXTS = [
+    "",
+    " ",
+    "a",
+    "?!",
+    "The dog, 3.5 m long, ran.",
+    "the dog , 3.5 m long , ran .",
+    "a a a a a a a",
+    "a a a a",
+    "Größe 中文 🦄\u2028ab",
+    "  The   dog ran.  ",
+    "&quot;x&quot; <skipped> x",
+]
+
+
+def random_texts(number: int, *, seed: int) -> list[str]:
+    """Texts of few different words, so that all have something in common and n-grams come more than once."""
+    generator = random.Random(seed)
+    words = ["a", "man", "woman", "in", "the", "snow", "snow,", "playing", "with", "dogs."]
+    return [" ".join(generator.choices(words, k=generator.randint(1, 13))) for _ in range(number)]
+
+
+def test_chrf_by_hand() -> None:
+    # "ab" where "abc" is right. One character: 2 match, of 2 and 3; two: 1, of 1 and 2; three: "ab" has none, which
+    # does not count. Precision 1, recall (2/3 + 1/2) / 2 = 7/12; F2 = 5 · 7/12 / (4 + 7/12) = 35/55.
+    # The other way round precision and recall are swapped: F2 = 5 · 7/12 / (4 · 7/12 + 1) = 35/40.
+    assert pairwise_utilities(["ab", "abc"], utility="chrf").tolist() == [
+        pytest.approx([100.0, 100 * 35 / 55]),
+        pytest.approx([100 * 35 / 40, 100.0]),
+    ]
+
+
+def test_bleu_by_hand() -> None:
+    utilities = pairwise_utilities(["a b c", "a b d", "a b", "x"], utility="bleu")
+    # Words 2 of 3, pairs 1 of 2, triples 0 of 1, smoothed to 1/2; there are no quadruples. Cube root of 1/6: 0.5503212.
+    assert float(utilities[0, 1]) == pytest.approx(55.03212, abs=1e-5)
+    # All of it is right, but it is 2 words long and not 3: exp(1 - 3/2).
+    assert float(utilities[2, 0]) == pytest.approx(60.65307, abs=1e-5)
+    assert float(utilities[3, 0]) == 0.0
+
+
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+def test_utilities_are_those_of_sacrebleu(utility: Utility) -> None:
+    texts = ODD_TEXTS + random_texts(23, seed=5)
+    metric = CHRF() if utility == "chrf" else BLEU(smooth_method="exp", effective_order=True)
+    expected = [[metric.sentence_score(text, [reference]).score for reference in texts] for text in texts]
+    computed = pairwise_utilities(texts, utility=utility).tolist()
+    for text, row, expected_row in zip(texts, computed, expected, strict=True):
+        assert row == pytest.approx(expected_row, rel=1e-9, abs=0.0), text
+    scores = sorted(score for row in expected for score in row)
+    assert 0.0 < scores[len(scores) // 2] < 100.0  # most pairs are neither alike nor without anything in common
+
+
+def test_choice_by_hand() -> None:
+    # From the table above: "ab" (100 + 63.64) / 2, "abc" (87.5 + 100) / 2.
+    choice = choose_minimum_risk(["ab", "abc"], utility="chrf")
+    assert choice.chosen == 1
+    assert choice.expected_utility == pytest.approx(93.75)
+    assert choice.expected_utilities == pytest.approx([81.818182, 93.75])
+
+
+def test_duplicates_count_as_weight() -> None:
+    # "ab" (4 · 100 + 63.64) / 5, "abc" (4 · 87.5 + 100) / 5.
+    choice = choose_minimum_risk(["abc", "ab", "ab", "ab", "ab"], utility="chrf")
+    assert choice.chosen == 1
+    assert choice.expected_utilities == pytest.approx([90.0, *[92.727273] * 4])
+
+
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+def test_choice_is_that_of_all_pairs_one_by_one(utility: Utility) -> None:
+    metric = CHRF() if utility == "chrf" else BLEU(smooth_method="exp", effective_order=True)
+    for seed in range(5):
+        texts = random_texts(7, seed=seed)
+        texts += texts[2:5]
+        expected = [sum(metric.sentence_score(text, [other]).score for other in texts) / 10 for text in texts]
+        choice = choose_minimum_risk(texts, utility=utility)
+        assert choice.expected_utilities == pytest.approx(expected, rel=1e-9)
+        assert texts[choice.chosen] == texts[expected.index(max(expected))]
+        assert choice.expected_utility == choice.expected_utilities[choice.chosen]
+
+
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+def test_ties_and_order(utility: Utility) -> None:
+    assert choose_minimum_risk(["two dogs", "many fish"][::-1] * 2, utility=utility).chosen == 0
+    assert choose_minimum_risk(["", " ", ""], utility=utility) == (0, 0.0, [0.0, 0.0, 0.0])
+    texts = random_texts(17, seed=3)
+    by_text = dict(zip(texts, choose_minimum_risk(texts, utility=utility).expected_utilities, strict=True))
+    shuffled = random.Random(1).sample(texts, len(texts))
+    again = choose_minimum_risk(shuffled, utility=utility).expected_utilities
+    assert dict(zip(shuffled, again, strict=True)) == by_text  # to the last bit
+
+
+def test_single_candidate() -> None:
+    assert choose_minimum_risk(["A dog."], utility="bleu") == (0, pytest.approx(100.0), [pytest.approx(100.0)])
+
+
+def test_text_is_preferred_to_none() -> None:
+    assert choose_minimum_risk(["", "a dog"], utility="chrf").chosen == 1
+
+
+def test_no_candidate() -> None:
+    with pytest.raises(ValueError, match="there is no candidate to choose from"):
+        choose_minimum_risk([], utility="chrf")

@@ -1,0 +1,293 @@
+"""Sampling: what is drawn from, that draws follow it, and that they depend on the line and nothing else.
+
+Expected values come from a hand calculation, from plain Python integers, from published numbers, or from statistics
+with bounds that a right program exceeds about once in a million seeds (the seeds are fixed); each test says which.
+"""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from translate.decoding.search.beam import advance_beam, finished_hypotheses, start_beam
+from translate.decoding.search.sampling import TokenSampler, draw, splitmix64, uniform_numbers
+from translate.decoding.search.scoring import Scoring
+
+END, START = 3, 2
+NEVER = -math.inf
+
+
+def sampler(*, num_lines: int = 23, **settings: Any) -> TokenSampler:
+    return TokenSampler(**{"seed": 11, "lines": torch.arange(num_lines), **settings})
+
+
+def probabilities(given: list[float], **settings: Any) -> list[float]:
+    """What is drawn from, where the model has these probabilities."""
+    log_probs = torch.tensor(given).log().view(1, 1, -1)
+    return [round(value, 5) for value in sampler(**settings).probabilities(log_probs)[0, 0].tolist()]
+
+
+# The distribution, by hand
+
+
+def test_without_settings_it_is_the_model() -> None:
+    assert probabilities([0.5, 0.0, 0.2, 0.3]) == [0.5, 0.0, 0.2, 0.3]
+
+
+def test_temperature() -> None:
+    # Squares 0.25, 0.04, 0.09 of 0.38; square roots at temperature 2; towards 0 the most probable alone.
+    assert probabilities([0.5, 0.2, 0.3], temperature=0.5) == [0.65789, 0.10526, 0.23684]
+    roots = [math.sqrt(value) for value in (0.5, 0.2, 0.3)]
+    expected = [root / sum(roots) for root in roots]
+    assert probabilities([0.5, 0.2, 0.3], temperature=2.0) == pytest.approx(expected, abs=1e-5)
+    for temperature in (1e-2, 1e-6, 1e-300):
+        assert probabilities([0.5, 0.2, 0.3], temperature=temperature) == [1.0, 0.0, 0.0]
+
+
+def test_top_k() -> None:
+    assert probabilities([0.1, 0.5, 0.15, 0.25], top_k=2) == [0.0, 0.66667, 0.0, 0.33333]
+    assert probabilities([0.2, 0.4, 0.2, 0.2], top_k=2) == [0.2, 0.4, 0.2, 0.2]  # all as probable as the second
+    assert probabilities([0.5, 0.2, 0.3], top_k=1) == [1.0, 0.0, 0.0]
+    assert probabilities([0.5, 0.2, 0.3], top_k=5) == [0.5, 0.2, 0.3]
+
+
+def test_top_p() -> None:
+    assert probabilities([0.125, 0.5, 0.125, 0.25], top_p=0.5) == [0.0, 1.0, 0.0, 0.0]
+    assert probabilities([0.125, 0.5, 0.125, 0.25], top_p=0.51) == [0.0, 0.66667, 0.0, 0.33333]
+    assert probabilities([0.125, 0.5, 0.125, 0.25], top_p=0.76) == [0.125, 0.5, 0.125, 0.25]  # both of the last two
+    assert probabilities([0.125, 0.5, 0.125, 0.25], top_p=1e-9) == [0.0, 1.0, 0.0, 0.0]
+
+
+def test_epsilon() -> None:
+    assert probabilities([0.1, 0.5, 0.15, 0.25], epsilon=0.2) == [0.0, 0.66667, 0.0, 0.33333]
+    assert probabilities([0.1, 0.5, 0.15, 0.25], epsilon=0.9) == [0.0, 1.0, 0.0, 0.0]  # never the most probable
+
+
+def test_each_setting_sees_what_the_last_one_left() -> None:
+    # top-k 3 of 0.4 0.3 0.2 0.1 leaves 4/9 3/9 2/9; top-p 0.75 of those 4/7 3/7 (of the model: all three); epsilon 0.43
+    # is more than 3/7 = 0.42857 and leaves 1 (before top-p it would have left 4/9 as well, and nothing else).
+    model = [0.4, 0.3, 0.2, 0.1]
+    assert probabilities(model, top_k=3, top_p=0.75) == [0.57143, 0.42857, 0.0, 0.0]
+    assert probabilities(model, top_p=0.75) == [0.44444, 0.33333, 0.22222, 0.0]
+    assert probabilities(model, top_k=3, top_p=0.75, epsilon=0.42) == [0.57143, 0.42857, 0.0, 0.0]
+    assert probabilities(model, top_k=3, top_p=0.75, epsilon=0.43) == [1.0, 0.0, 0.0, 0.0]
+    # Squares of the first two are 16 and 9 of 25 + 4 + 1: temperature comes before top-p.
+    assert probabilities(model, temperature=0.5, top_p=0.8) == [0.64, 0.36, 0.0, 0.0]
+
+
+def test_a_wide_nucleus_against_a_sort() -> None:
+    """More tokens than the first look takes in, and flat and sharp rows together."""
+    log_probs = (torch.randn(5, 3, 3001) * torch.tensor([0.1, 1.0, 5.0])[:, None]).log_softmax(dim=2)
+    result = sampler(top_p=0.9).probabilities(log_probs)
+    for row, kept in zip(log_probs.flatten(0, 1).exp(), result.flatten(0, 1), strict=True):
+        order = row.sort(descending=True).indices
+        before = row[order].double().cumsum(0) - row[order].double()
+        expected = torch.zeros(3001, dtype=torch.bool).index_fill(0, order[before < 0.9], True)
+        assert torch.equal(kept > 0.0, expected)
+        assert torch.allclose(kept[expected], row[expected] / row[expected].sum(), rtol=1e-5)
+
+
+# The numbers
+
+
+def as_unsigned(numbers: Tensor) -> list[int]:
+    return [number % 2**64 for number in numbers.flatten().tolist()]
+
+
+def slow_splitmix64(seed: int, number: int) -> int:
+    """The same with integers of any size."""
+    mask = 2**64 - 1
+    mixed = (seed + (number + 1) * 0x9E3779B97F4A7C15) & mask
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
+    return mixed ^ (mixed >> 31)
+
+
+def test_published_numbers_of_splitmix64() -> None:
+    # As Rosetta Code's "Pseudo-random numbers/Splitmix64" has them, for this seed.
+    numbers = splitmix64(torch.tensor(1234567), torch.arange(5))
+    assert as_unsigned(numbers) == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+
+
+def test_hash_wraps_around_as_unsigned_integers_do() -> None:
+    seeds = torch.tensor([0, 1, 2**63 - 1, -(2**63), -1, -987654321])
+    numbers = torch.tensor([0, 1, 2**40, 2**62, 2**63 - 2, 12345])
+    expected = [slow_splitmix64(seed % 2**64, number) for seed in seeds.tolist() for number in numbers.tolist()]
+    assert as_unsigned(splitmix64(seeds[:, None], numbers)) == expected
+
+
+def test_uniform_numbers_against_slow_ones() -> None:
+    lines, samples, positions = torch.tensor([0, 3, 10**9]), torch.tensor([0, 7]), torch.tensor([0, 5])
+    numbers = uniform_numbers(2**40 + 1, lines[:, None, None], samples[:, None], positions)
+    rounded = uniform_numbers(2**40 + 1, lines[:, None, None], samples[:, None], positions, dtype=torch.float32)
+    assert numbers.dtype == torch.float64 and rounded.dtype == torch.float32
+    for i, line in enumerate(lines.tolist()):
+        for j, sample in enumerate(samples.tolist()):
+            for k, position in enumerate(positions.tolist()):
+                hashed = slow_splitmix64(slow_splitmix64(slow_splitmix64(2**40 + 1, line), sample), position)
+                assert float(numbers[i, j, k]) == (hashed >> 11) / 2**53
+                assert float(rounded[i, j, k]) == (hashed >> 40) / 2**24
+
+
+def test_numbers_are_uniform_and_independent() -> None:
+    """Moments, a chi-squared test of 64 classes, and correlations along each index and between seeds."""
+    lines, samples, positions = torch.arange(64)[:, None, None], torch.arange(32)[:, None], torch.arange(32)
+    numbers = uniform_numbers(5, lines, samples, positions)
+    count = numbers.numel()
+    assert float(numbers.min()) >= 0.0 and float(numbers.max()) < 1.0
+    assert len(numbers.unique()) == count
+    centred = numbers - 0.5
+    assert abs(float(centred.mean())) < 5 * math.sqrt(1 / 12 / count)
+    classes = torch.histc(numbers.float(), bins=64, min=0.0, max=1.0)
+    chi_squared = float(((classes - count / 64) ** 2 / (count / 64)).sum())
+    assert abs(chi_squared - 63) < 5 * math.sqrt(2 * 63)
+    others = [
+        centred.roll(1, dims=0),  # the next line
+        centred.roll(1, dims=1),  # the next sample
+        centred.roll(1, dims=2),  # the next position
+        uniform_numbers(6, lines, samples, positions) - 0.5,  # the next seed
+    ]
+    for other in others:
+        assert abs(float((centred * other).mean())) < 5 * (1 / 12) / math.sqrt(count)
+    # One index is not mistaken for another: swapped, they give other numbers, but for 32 of each that are alike.
+    assert int((uniform_numbers(5, samples, lines, positions) == numbers).sum()) == 32 * 32
+    assert int((uniform_numbers(5, lines, positions, samples) == numbers).sum()) == 64 * 32
+
+
+# Drawing
+
+
+def test_draw_by_hand() -> None:
+    # Cumulative: 0.25, 0.25, 0.75, 1; a number on a border belongs to the next token.
+    weights = torch.tensor([0.25, 0.0, 0.5, 0.25]).expand(7, 1, 4)
+    uniforms = torch.tensor([0.0, 0.24, 0.25, 0.74, 0.75, 0.99, 1 - 2**-53], dtype=torch.float64)
+    for scale in (1.0, 3.0):  # weights need not add up to 1
+        assert draw(weights * scale, uniforms[:, None])[:, 0].tolist() == [0, 0, 2, 2, 3, 3, 3]
+
+
+def test_impossible_tokens_are_never_drawn() -> None:
+    uniforms = torch.tensor([[0.0, 1 - 2**-53, 0.5]], dtype=torch.float64)
+    weights = torch.tensor([0.0, 0.3, 0.0, 0.1, 0.0, 0.0]).expand(1, 3, 6)
+    assert draw(weights, uniforms).tolist() == [[1, 3, 1]]
+    assert draw(weights, torch.ones(1, 3)).tolist() == [[1, 1, 1]]  # rounded up to 1: the most probable
+    assert draw(torch.zeros(1, 3, 6), uniforms).max() < 6
+
+
+def chosen(settings: TokenSampler, log_probs: Tensor, *, length: int = 0, sentences: Tensor | None = None) -> Tensor:
+    batch, beam, _ = log_probs.shape
+    state = start_beam(batch, beam_size=beam, capacity=7, start_id=START, num_open=beam)
+    state.lengths.fill_(length)
+    return settings(state, log_probs, torch.arange(batch) if sentences is None else sentences).tokens
+
+
+def test_samples_follow_the_distribution() -> None:
+    # 23 · 1000 draws; each frequency lies within 5 standard deviations.
+    model = torch.tensor([0.4, 0.05, 0.0, 0.25, 0.3])
+    log_probs = model.log().expand(23, 1000, 5)
+    tokens = chosen(sampler(), log_probs)
+    for token, probability in enumerate(model.tolist()):
+        frequency = float((tokens == token).double().mean())
+        assert abs(frequency - probability) <= 5 * math.sqrt(probability * (1 - probability) / 23000)
+    assert set(chosen(sampler(top_k=2), log_probs).unique().tolist()) == {0, 4}
+
+
+def test_a_draw_depends_on_seed_line_sample_and_position() -> None:
+    log_probs = torch.randn(1, 1, 1009).log_softmax(dim=2).expand(23, 11, -1)
+    tokens = chosen(sampler(), log_probs)
+    assert len(tokens.unique()) > 100  # lines and samples differ
+    assert (chosen(sampler(), log_probs, length=1) != tokens).float().mean() > 0.9
+    assert (chosen(sampler(seed=12), log_probs) != tokens).float().mean() > 0.9
+    assert torch.equal(chosen(sampler(), log_probs), tokens)
+
+
+def test_a_draw_depends_on_nothing_else() -> None:
+    log_probs = torch.randn(23, 11, 1009).log_softmax(dim=2)
+    settings = {"top_p": 0.9, "epsilon": 1e-4, "temperature": 0.8}
+    tokens = chosen(sampler(**settings), log_probs, length=3)
+    order = torch.tensor([19, 2, 5])
+    assert torch.equal(chosen(sampler(**settings), log_probs[order], length=3, sentences=order), tokens[order])
+    # Lines are known by their numbers, not by their places in a list; fewer samples are the first ones.
+    renumbered = sampler(**settings, lines=torch.tensor([2, 19]))
+    assert torch.equal(chosen(renumbered, log_probs[[2, 19], :7], length=3), tokens[[2, 19], :7])
+
+
+def test_totals_are_the_models() -> None:
+    """Whatever reshapes the distribution, each sample's total is the sum of the log-probabilities it was given."""
+    settings = sampler(temperature=0.3, top_k=5, top_p=0.9, epsilon=0.01)
+    state = start_beam(5, beam_size=7, capacity=3, start_id=START, num_open=7)
+    state.totals.copy_(-torch.rand(5, 7))
+    state.totals[2, 3] = NEVER  # no hypothesis in this slot
+    log_probs = torch.randn(5, 7, 13).log_softmax(dim=2)
+    totals, parents, tokens = settings(state, log_probs, torch.arange(5))
+    assert parents.tolist() == [list(range(7))] * 5
+    assert totals[2, 3] == NEVER
+    for sentence in range(5):
+        for slot in range(7):
+            expected = state.totals[sentence, slot] + log_probs[sentence, slot, tokens[sentence, slot]]
+            assert float(totals[sentence, slot]) == float(expected)
+
+
+@pytest.mark.parametrize("settings", [{}, {"top_k": 2}, {"top_p": 0.5}, {"epsilon": 0.1}, {"temperature": 0.1}])
+def test_a_hypothesis_without_tokens_ends_in_nothing(settings: dict[str, Any]) -> None:
+    log_probs = torch.randn(2, 3, 5).log_softmax(dim=2)
+    log_probs[1, 1] = NEVER
+    state = start_beam(2, beam_size=3, capacity=3, start_id=START, num_open=3)
+    choice = sampler(**settings)(state, log_probs, torch.arange(2))
+    assert not choice.totals.isnan().any()
+    assert (choice.totals == NEVER).nonzero().tolist() == [[1, 1]]
+    assert sampler(**settings).probabilities(log_probs).sum(dim=2).tolist() == [
+        pytest.approx([1.0, 1.0, 1.0]),
+        pytest.approx([1.0, 0.0, 1.0]),
+    ]
+
+
+def sample_to_the_end(lines: list[int], *, beam: int) -> list[list[list[int]]]:
+    """Samples of a Markov chain: what comes next depends on the last token alone."""
+    generator = torch.Generator().manual_seed(3)
+    chain = torch.randn(13, 13, generator=generator).log_softmax(dim=1)
+    state = start_beam(len(lines), beam_size=beam, capacity=17, start_id=START, num_open=beam)
+    choose = sampler(lines=torch.tensor(lines), top_p=0.95)
+    for _ in range(17):
+        state, _ = advance_beam(
+            state,
+            chain[state.last_ids],
+            max_lengths=torch.full((len(lines),), 17),
+            end_id=END,
+            scoring=Scoring("none"),
+            choose=choose,
+        )
+    found = finished_hypotheses(state)
+    for hypotheses in found:
+        for hypothesis in hypotheses:
+            assert hypothesis.score == pytest.approx(hypothesis.log_prob, abs=1e-4)
+    return [sorted(hypothesis.ids for hypothesis in hypotheses) for hypotheses in found]
+
+
+def test_whole_samples_do_not_depend_on_the_batch() -> None:
+    together = sample_to_the_end([4, 0, 17, 5], beam=5)
+    assert all(len(samples) == 5 for samples in together)  # none is lost
+    assert len({len(ids) for samples in together for ids in samples}) > 5
+    for line, samples in zip([4, 0, 17, 5], together, strict=True):
+        assert sample_to_the_end([line], beam=5) == [samples]
+
+
+def test_wrong_arguments_are_refused() -> None:
+    for settings, message in [
+        ({"temperature": 0.0}, "temperature = 0.0: must be finite and more than 0"),
+        ({"temperature": math.inf}, "temperature = inf: must be finite and more than 0"),
+        ({"top_k": -1}, "top_k = -1: must be a number of tokens, or 0 for all"),
+        ({"top_p": 0.0}, "top_p = 0.0: must be more than 0 and at most 1"),
+        ({"top_p": 1.01}, "top_p = 1.01: must be more than 0 and at most 1"),
+        ({"epsilon": 1.0}, "epsilon = 1.0: must be at least 0 and less than 1"),
+        ({"seed": -1}, "seed = -1: must be at least 0 and less than 2"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            sampler(**settings)

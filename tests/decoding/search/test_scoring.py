@@ -1,0 +1,111 @@
+"""Length penalties, coverage and the upper bound: by hand, and by continuations drawn at random."""
+
+import math
+import random
+
+import pytest
+import torch
+
+from translate.config import DecodingConfig
+from translate.decoding.search.scoring import Scoring, build_scoring, maximum_lengths, minimum_lengths
+
+KINDS = ["gnmt", "average", "none"]
+
+
+def score(scoring: Scoring, total: float, length: int) -> float:
+    return float(scoring.score(torch.tensor(total), torch.tensor(length)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "alpha", "length", "expected"),
+    [
+        ("gnmt", 1.0, 1, -12.0),  # (5 + 1) / 6 = 1
+        ("gnmt", 1.0, 7, -6.0),  # (5 + 7) / 6 = 2
+        ("gnmt", 2.0, 7, -3.0),
+        ("gnmt", 0.5, 19, -6.0),  # sqrt(24 / 6) = 2
+        ("gnmt", 0.0, 19, -12.0),
+        ("average", 1.0, 1, -12.0),
+        ("average", 1.0, 4, -3.0),  # the mean of four tokens
+        ("average", 0.5, 16, -3.0),  # sqrt(16) = 4
+        ("average", 0.0, 16, -12.0),
+        ("none", 1.0, 16, -12.0),
+        ("none", 0.0, 1, -12.0),
+    ],
+)
+def test_scores_by_hand(kind: str, alpha: float, length: int, expected: float) -> None:
+    assert score(Scoring(kind, alpha), -12.0, length) == pytest.approx(expected, rel=1e-6)
+
+
+def test_coverage_by_hand() -> None:
+    # Coverage 0.5, 1.7 (counts as 1), 0.25 and padding 1: ln 0.5 + 0 + ln 0.25 + 0 = -3 ln 2; beta 0.2; -12 / 2 before.
+    coverage = torch.tensor([[0.5, 1.7, 0.25, 1.0], [1.0, 1.0, 1.0, 1.0]])
+    scores = Scoring("gnmt", 1.0, 0.2).score(torch.tensor([-12.0, -12.0]), torch.tensor([7, 7]), coverage)
+    assert scores.tolist() == pytest.approx([-6.0 - 0.6 * math.log(2.0), -6.0])
+    # No beta, or no coverage known: nothing is taken away.
+    assert Scoring("gnmt", 1.0).score(torch.tensor([-12.0] * 2), torch.tensor([7, 7]), coverage).tolist() == [-6.0] * 2
+    assert score(Scoring("gnmt", 1.0, 0.2), -12.0, 7) == -6.0
+
+
+def test_a_source_token_that_nobody_looked_at_costs_much_but_not_everything() -> None:
+    # The least positive normal number of fp32 is 2^-126: -0.1 · 126 ln 2.
+    scores = Scoring("none", 0.0, 0.1).score(torch.tensor([0.0]), torch.tensor([3]), torch.tensor([[0.0, 1.0]]))
+    assert scores.tolist() == pytest.approx([-12.6 * math.log(2.0)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_upper_bound_by_hand(kind: str) -> None:
+    # gnmt, length 13: 18 / 6 = 3; average: 13; none: 1. And no hypothesis stays none.
+    expected = {"gnmt": -4.0, "average": -12.0 / 13.0, "none": -12.0}[kind]
+    bounds = Scoring(kind, 1.0).upper_bound(torch.tensor([-12.0, -math.inf]), torch.tensor([13, 13]))
+    assert bounds.tolist() == [pytest.approx(expected), -math.inf]
+
+
+def count_violations(scoring: Scoring, bound: Scoring) -> int:
+    """Of random hypotheses and random continuations of theirs, how many score more than `bound` says of the former."""
+    generator = random.Random(3)
+    begun, totals, lengths, limits = [], [], [], []
+    for _ in range(500):
+        limit = generator.randint(1, 40)
+        length = generator.randint(0, limit - 1)
+        total = start = -generator.expovariate(1.0 / (1 + length))
+        while length < limit:
+            length += 1
+            total -= generator.choice([0.0, 1e-4, generator.expovariate(2.0)])
+            begun.append(start)
+            totals.append(total)
+            lengths.append(length)
+            limits.append(limit)
+    upper = bound.upper_bound(torch.tensor(begun), torch.tensor(limits))
+    found = scoring.score(torch.tensor(totals), torch.tensor(lengths), 1.5 * torch.rand(len(totals), 5))
+    return int((found > upper + 1e-6).sum())
+
+
+@pytest.mark.parametrize("coverage_penalty", [0.0, 0.3])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_continuation_beats_the_upper_bound(kind: str, alpha: float, coverage_penalty: float) -> None:
+    scoring = Scoring(kind, alpha, coverage_penalty)
+    assert count_violations(scoring, scoring) == 0
+
+
+def test_an_unsafe_bound_would_be_noticed() -> None:
+    """The total itself, as if length did not matter."""
+    assert count_violations(Scoring("gnmt", 1.0), Scoring("none")) > 100
+    assert count_violations(Scoring("average", 1.0), Scoring("gnmt", 1.0)) > 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_config_names_the_scoring(kind: str) -> None:
+    config = DecodingConfig(length_penalty_kind=kind, length_penalty=0.7, coverage_penalty=0.2)
+    assert build_scoring(config) == Scoring(kind, 0.7, 0.2)
+
+
+def test_lengths_by_hand() -> None:
+    config = DecodingConfig(
+        min_length_factor=0.5, min_length_constant=2, max_length_factor=1.5, max_length_constant=3, length_penalty=0.0
+    )
+    source_tokens = torch.tensor([1, 2, 7])
+    assert minimum_lengths(source_tokens, config).tolist() == [2, 3, 5]
+    assert maximum_lengths(source_tokens, config, max_positions=None).tolist() == [4, 6, 13]
+    assert maximum_lengths(source_tokens, config, max_positions=5).tolist() == [4, 5, 5]
+    assert minimum_lengths(source_tokens, DecodingConfig()).tolist() == [0, 0, 0]

@@ -1,0 +1,76 @@
+"""Forced decoding against the full forward pass of each pair alone, and the attention that is watched on the way."""
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+from translate.data.batching import EncodedPair
+from translate.data.tokenizer import BOS_ID, EOS_ID
+from translate.decoding.score import force_decode, watched_attention
+
+Toy = Any  # conftest.py's: test modules cannot import each other
+
+
+@pytest.fixture(scope="module")
+def pairs(toy: Toy) -> list[EncodedPair]:
+    source, target = toy.tokenizers.source, toy.tokenizers.target
+    lines = zip(toy.sources[:11], toy.references[:11], strict=True)
+    pairs = [EncodedPair(source.encode(line), target.encode(reference)) for line, reference in lines]
+    return [*pairs, EncodedPair(source.encode("Hund"), [])]
+
+
+def test_log_probabilities_are_those_of_each_pair_alone(toy: Toy, pairs: list[EncodedPair]) -> None:
+    for pair, forced in zip(pairs, force_decode(toy.model, pairs, max_tokens=97), strict=True):
+        with torch.no_grad():
+            logits = toy.model(torch.tensor([[*pair.source, EOS_ID]]), torch.tensor([[BOS_ID, *pair.target]]))
+        log_probs = logits[0].log_softmax(dim=1).tolist()
+        expected = [row[token] for row, token in zip(log_probs, [*pair.target, EOS_ID], strict=True)]
+        assert forced.token_log_probs == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 53, 9999])
+def test_batches_change_nothing(toy: Toy, pairs: list[EncodedPair], max_tokens: int) -> None:
+    alone = [force_decode(toy.model, [pair], max_tokens=1)[0] for pair in pairs]
+    for one, other in zip(force_decode(toy.model, pairs, max_tokens=max_tokens), alone, strict=True):
+        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
+        torch.testing.assert_close(one.attention, other.attention, rtol=0, atol=1e-5)
+
+
+def test_attention_has_a_row_for_each_token_and_no_padding(toy: Toy, pairs: list[EncodedPair]) -> None:
+    for pair, forced in zip(pairs, force_decode(toy.model, pairs, max_tokens=9999), strict=True):
+        assert forced.attention.shape == (len(pair.target) + 1, len(pair.source) + 1)
+        torch.testing.assert_close(forced.attention.sum(dim=1), torch.ones(len(pair.target) + 1))
+
+
+def test_attention_is_the_mean_over_the_heads_of_the_layer(toy: Toy, pairs: list[EncodedPair]) -> None:
+    """By hand from the queries and keys that the layer makes."""
+    pair = pairs[0]
+    layer = toy.model.decoder.layers[0].cross_attention
+    inputs: list[torch.Tensor] = []
+    handle = layer.register_forward_pre_hook(lambda module, args: inputs.extend(args[:2]))
+    (forced,) = force_decode(toy.model, [pair], max_tokens=1, attention_layer=0)
+    handle.remove()
+    with torch.inference_mode():
+        query, memory = layer.project_query(inputs[0]), layer.project_key_value(inputs[1])
+        weights = (query @ memory.key.transpose(2, 3) / 8**0.5).softmax(dim=3)  # head_dim = 32 / 4
+    torch.testing.assert_close(forced.attention, weights[0].mean(dim=0).cpu(), rtol=0, atol=1e-5)
+
+
+def test_nothing_is_watched_afterwards_even_after_an_error(toy: Toy) -> None:
+    watched_module = toy.model.decoder.layers[-1].cross_attention.weights_dropout
+    with pytest.raises(RuntimeError, match="in the middle"), watched_attention(toy.model, layer=-1):
+        assert watched_module._forward_hooks
+        raise RuntimeError("in the middle")
+    assert not watched_module._forward_hooks
+
+
+def test_a_thread_sees_its_own_calls_alone(toy: Toy, pairs: list[EncodedPair]) -> None:
+    with watched_attention(toy.model, layer=0) as watched:
+        thread = threading.Thread(target=force_decode, args=(toy.model, pairs[:2]), kwargs={"max_tokens": 1})
+        thread.start()
+        thread.join()
+        assert watched == []
+        force_decode(toy.model, pairs[:2], max_tokens=1)
+    assert len(watched) == 2

@@ -1,0 +1,115 @@
+"""One training at a time in a run directory, by processes that are really two."""
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from translate.errors import InputError, RunError
+from translate.runs import lock_run
+from translate.runs.lock import holder
+
+HOLDER = """
+import sys
+from pathlib import Path
+from translate.runs import lock_run
+
+with lock_run(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def other_process(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Holds the lock until it is killed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def assert_free(path: Path) -> None:
+    with lock_run(path):
+        assert (path / "lock").read_text() == f"process {os.getpid()} on {platform.node()}\n"
+    assert (path / "lock").read_text() == ""
+
+
+def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
+    run = tmp_path / "mine"
+    run.mkdir()
+    with other_process(run) as process:
+        for _ in range(2):  # who is refused does not wipe out who holds it
+            with pytest.raises(InputError) as caught, lock_run(run):
+                pass
+            assert str(caught.value) == (
+                f"{run}: process {process.pid} on {platform.node()} is training in this run directory: wait for it,"
+                " stop it, or choose another directory with --run"
+            )
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -9
+    assert (run / "lock").read_text() != ""  # it had no time to clean up
+    assert_free(run)
+
+
+def test_an_error_inside_frees_it(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), lock_run(tmp_path):
+        raise KeyError
+    assert_free(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "\x1b[31mprocess 5", "process \x07", "half"])
+def test_a_lock_file_that_says_nothing_sensible(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lock").write_text(text)
+    assert holder(tmp_path / "lock") == "another process"
+
+
+def test_a_directory_made_for_the_lock_alone_goes_with_it(tmp_path: Path) -> None:
+    with lock_run(tmp_path / "runs" / "new"):
+        assert (tmp_path / "runs" / "new" / "lock").is_file()
+    assert list((tmp_path / "runs").iterdir()) == []
+    with lock_run(tmp_path / "runs" / "new"):
+        (tmp_path / "runs" / "new" / "run.json").write_text("")
+    assert {path.name for path in (tmp_path / "runs" / "new").iterdir()} == {"lock", "run.json"}
+
+
+def test_a_place_where_there_can_be_no_lock(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(RunError, match=rf"^{tmp_path}/file/lock: cannot be written: File exists$"),
+        lock_run(tmp_path / "file"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("target", ["../victim", "victim"])
+def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path, target: str) -> None:
+    """Neither out of the run nor inside it, to a file that is there or is not."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "lock").symlink_to(target)
+    victim = run / target
+    for text in (None, "precious"):
+        if text is not None:
+            victim.write_text(text)
+        with pytest.raises(RunError) as caught, lock_run(run):
+            pass
+        assert str(caught.value) == f"{run}/lock: is a link, and what it leads to would be overwritten; remove it"
+        assert (victim.read_text() if victim.exists() else None) == text
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_in_place_of_the_lock(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(RunError, match=rf"^{tmp_path}/lock: should be a file, but is a pipe$"), lock_run(tmp_path):
+        pass

@@ -1,0 +1,152 @@
+"""The page and the figures of attention hold the model's numbers, bit by bit, and nothing from elsewhere."""
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from translate.decoding import Translator
+from translate.errors import InputError
+from translate.visualize.attention import (
+    Attention,
+    AttentionChoice,
+    attention_page,
+    attention_picture,
+    look_at_attention,
+)
+from translate.visualize.page import panels_page
+from translate.visualize.panels import Matrix, Picture, Table
+from translate.visualize.sentences import MERGED, merge_words
+
+MakeTranslator = Callable[..., Translator]
+
+
+@pytest.fixture(scope="module")
+def attention(make_translator: MakeTranslator) -> Attention:
+    return look_at_attention(
+        make_translator(positions="rotary"), "Der Künstler läuft.", target="The artist runs.", name="toy", step=12
+    )
+
+
+def read_data(page: str) -> Any:
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)
+    return json.loads(text)
+
+
+def floats(text: str) -> Any:
+    return np.frombuffer(base64.b64decode(text), dtype="<f4")
+
+
+def test_the_page_has_all_heads_bit_by_bit(attention: Attention) -> None:
+    data = read_data(attention_page(attention, AttentionChoice()))
+    assert [kind["kind"] for kind in data["kinds"]] == ["encoder", "decoder", "cross"]
+    layers = {(each.kind, each.layer): each for each in attention.captured.layers}
+    assert len(layers) == 6
+    for kind in data["kinds"]:
+        for number, layer in enumerate(kind["layers"]):
+            captured = layers.pop((kind["kind"], number))
+            for name in ("weights", "query", "key"):
+                assert np.array_equal(floats(layer[name]), getattr(captured, name).numpy().ravel())
+            if kind["kind"] == "cross":
+                assert layer["position"] is None
+            else:
+                assert np.array_equal(floats(layer["position"]), captured.position_scores.numpy().ravel())
+            rows = ["".join("1" if cell else "0" for cell in row) for row in captured.visible]
+            assert kind["visible"] == rows
+    assert layers == {}
+    assert [word["text"] for word in data["tokens"]["source"]["words"]] == ["Der", "Künstler", "läuft.", "</s>"]
+    assert data["paragraphs"][0].startswith("Forced: the translation was given. Step 12, fp32;")
+    assert data["start"] == {"kind": "cross", "layer": 1, "head": 0, "unit": "subwords"}
+    assert data["merged"] == MERGED and "turn the queries and keys" in data["positions"]
+
+
+def test_how_it_was_made_is_said(make_translator: MakeTranslator) -> None:
+    for decoding, how in [
+        ({"beam_size": 1}, "The translation was decoded greedily."),
+        ({"beam_size": 3}, "Decoded with beam 3."),
+        ({"search": "sample", "seed": 5}, "The translation was sampled with seed 5."),
+    ]:
+        seen = look_at_attention(make_translator(decoding=decoding), "Der Hund.", name="toy", step=1)
+        assert seen.paragraphs[0].startswith(how)
+        log_prob = f"{sum(seen.captured.token_log_probs):.3f} nats".replace("-", "\N{MINUS SIGN}")
+        assert log_prob in seen.paragraphs[0]
+
+
+HOSTILE = "</script><script>alert(1)</script> & <b>„fett“</b> {{style}} \u2028"
+
+
+@pytest.mark.parametrize("kind", ["attention", "panels"])
+def test_a_page_needs_nothing_else_and_no_text_gets_out_of_its_place(attention: Attention, kind: str) -> None:
+    if kind == "attention":
+        pair = attention.pair._replace(source_text=HOSTILE)
+        page = attention_page(attention._replace(pair=pair, title=HOSTILE), AttentionChoice())
+        assert read_data(page)["source"] == HOSTILE
+    else:
+        page = panels_page(Picture(HOSTILE, [HOSTILE], [Table(HOSTILE, [HOSTILE], [[HOSTILE]])]))
+        assert read_data(page)["panels"][0]["rows"] == [[HOSTILE]]
+    assert page.count("<script") == 2 and page.count("</script>") == 2 and "alert(1)</script>" not in page
+    assert re.findall(r"(?:src|href|url|import|fetch)\s*[=(]\s*[\"']?", page) == []
+    addresses = set(re.findall(r"https?://[^\s\"']+", page))
+    assert addresses <= {"http://www.w3.org/2000/svg"}  # the name of a language, which no browser asks for
+    assert "default-src 'none'" in page
+    assert page.startswith("<!doctype html>") and '<meta charset="utf-8">' in page
+
+
+def test_the_figure_has_the_same_weights(attention: Attention) -> None:
+    picture = attention_picture(attention, AttentionChoice("decoder"))
+    assert picture.columns == 3 and len(picture.panels) == 6
+    layer = next(each for each in attention.captured.layers if (each.kind, each.layer) == ("decoder", 1))
+    panel = picture.panels[4]
+    assert isinstance(panel, Matrix) and panel.title == "layer 1, head 1"
+    length = len(attention.pair.target_input.pieces)
+    for row in range(length):
+        for column in range(length):
+            value = panel.values[row][column]
+            assert value == (None if column > row else float(layer.weights[1, row, column]))
+    first = picture.panels[0]
+    assert isinstance(first, Matrix)
+    assert list(first.rows) == list(first.columns) == attention.pair.target_input.pieces
+    assert set(panel.rows) == set(panel.columns) == {""}  # those of the first row and column are for all
+    assert "Der Künstler läuft. → The artist runs." in picture.paragraphs
+
+
+def test_the_figure_of_one_head_in_words(attention: Attention) -> None:
+    picture = attention_picture(attention, AttentionChoice("cross", layer=0, head=2, unit="words"))
+    (panel,) = picture.panels
+    assert isinstance(panel, Matrix)
+    assert list(panel.rows) == ["The", "artist", "runs.", "</s>"]
+    assert list(panel.columns) == ["Der", "Künstler", "läuft.", "</s>"]
+    layer = next(each for each in attention.captured.layers if (each.kind, each.layer) == ("cross", 0))
+    expected = merge_words(
+        layer.weights[2].double(), query_words=attention.pair.target_output.words, key_words=attention.pair.source.words
+    )
+    torch.testing.assert_close(torch.tensor(panel.values, dtype=torch.float64), expected)
+    torch.testing.assert_close(torch.tensor(panel.values).sum(dim=1), torch.ones(4))
+    assert MERGED in picture.paragraphs
+
+
+def test_words_that_may_not_be_looked_at_stay_masked(attention: Attention) -> None:
+    (panel,) = attention_picture(attention, AttentionChoice("decoder", layer=0, head=0, unit="words")).panels
+    assert isinstance(panel, Matrix)
+    assert [[cell is None for cell in row] for row in panel.values] == [
+        [column > row for column in range(4)] for row in range(4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (AttentionChoice("cross", layer=2), "^--layer 2: the decoder has the layers 0 to 1$"),
+        (AttentionChoice("encoder", layer=-1), "^--layer -1: the encoder has the layers 0 to 1$"),
+        (AttentionChoice("cross", head=3), "^--head 3: each layer has the heads 0 to 2$"),
+    ],
+)
+def test_layers_and_heads_that_are_not_there(attention: Attention, choice: AttentionChoice, message: str) -> None:
+    for make in (attention_page, attention_picture):
+        with pytest.raises(InputError, match=message):
+            make(attention, choice)

@@ -1,0 +1,436 @@
+"""The pages in a real browser, Chromium without a window: they show what the model has, by mouse and by keyboard."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from translate.decoding import Translator
+from translate.visualize.alignments import align_pairs, alignments_picture
+from translate.visualize.attention import Attention, AttentionChoice, attention_page, look_at_attention
+from translate.visualize.embeddings import embeddings_picture
+from translate.visualize.masks import masks_picture
+from translate.visualize.page import panels_page
+from translate.visualize.panels import Curves, Picture, Series
+from translate.visualize.positions import positions_picture
+from translate.visualize.sentences import merge_words
+
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: pip install 'translate-nmt[browser]'"
+)
+
+MakeTranslator = Callable[..., Translator]
+Page = Any  # playwright's
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium: apt-get install chromium, or name it in CHROMIUM"
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        # Without the sandbox, since it is all our own, and containers have none.
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def attention(make_translator: MakeTranslator) -> Attention:
+    translator = make_translator(positions="relative")
+    return look_at_attention(translator, "Der Künstler läuft.", target="The artist runs.", name="toy", step=1)
+
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(browser: Any, tmp_path: Path) -> Iterator[OpenPage]:
+    """Opens a text as a page; afterwards nothing has failed in it, and nothing was asked from anywhere."""
+    contexts, troubles = [], []
+
+    def open_text(text: str, *, width: int = 1280, scheme: str = "light") -> Page:
+        file = tmp_path / f"page{len(contexts)}.html"
+        file.write_text(text, encoding="utf-8")
+        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900}, offline=True)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda request: troubles.append(request.url) if request.url != file.as_uri() else None)
+        page.goto(file.as_uri())
+        return page
+
+    yield open_text
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+@pytest.fixture
+def page(open_page: OpenPage, attention: Attention) -> Page:
+    return open_page(attention_page(attention, AttentionChoice()))
+
+
+def choose(page: Page, name: str, value: object) -> None:
+    """Click on a choice, as a hand with a mouse does: on what is to be seen of it."""
+    page.locator(f'label:has(input[name="{name}"][value="{value}"])').click()
+
+
+def weights_of(attention: Attention, kind: str, layer: int) -> torch.Tensor:
+    (found,) = [each for each in attention.captured.layers if (each.kind, each.layer) == (kind, layer)]
+    return found.weights
+
+
+def cell(page: Page, row: int, column: int) -> Any:
+    return page.locator(f'table.matrix td[data-row="{row}"][data-column="{column}"]')
+
+
+def shown_weight(page: Page) -> float:
+    return float(re.sub(r".*: ", "", page.locator("output").inner_text()))
+
+
+def test_a_click_on_a_layer_and_a_head_shows_their_weights(page: Page, attention: Attention) -> None:
+    pieces = attention.pair
+    for kind, layer, head, row, column in [("cross", 0, 2, 3, 1), ("encoder", 1, 1, 0, 4), ("decoder", 1, 0, 5, 2)]:
+        choose(page, "kind", kind)
+        choose(page, "layer", layer)
+        choose(page, "head", head)
+        assert f"layer {layer}, head {head}" in page.locator("h2").inner_text()
+        cell(page, row, column).hover()
+        expected = float(weights_of(attention, kind, layer)[head, row, column])
+        assert shown_weight(page) == pytest.approx(expected, abs=5e-7)
+        queries, keys = {
+            "cross": (pieces.target_output, pieces.source),
+            "encoder": (pieces.source, pieces.source),
+            "decoder": (pieces.target_input, pieces.target_input),
+        }[kind]
+        said = page.locator("output").inner_text()
+        assert said.startswith(f"“{queries.pieces[row]}” ({row}) looks at “{keys.pieces[column]}” ({column}): ")
+        heads = page.locator("table.matrix tbody th").all_inner_texts()
+        assert heads == queries.pieces and page.locator("table.matrix thead th").all_inner_texts() == keys.pieces
+
+
+def test_every_cell_of_every_head_is_the_models(page: Page, attention: Attention) -> None:
+    for each in attention.captured.layers:
+        for head in range(3):
+            page.evaluate("change => choose(change)", {"kind": each.kind, "layer": each.layer, "head": head})
+            texts = page.locator("table.matrix tbody td").all_text_contents()
+            weights, visible = each.weights[head].flatten().tolist(), each.visible.flatten().tolist()
+            assert texts == [f"{w:.2f}" if seen else "masked" for w, seen in zip(weights, visible, strict=True)]
+
+
+def test_masked_cells_are_hatched_and_said_to_be_zero(page: Page) -> None:
+    choose(page, "kind", "decoder")
+    cell(page, 0, 1).hover()
+    assert page.locator("output").inner_text().endswith(": masked, exactly 0")
+    assert "masked" in (cell(page, 0, 1).get_attribute("class") or "")
+    assert page.locator(".legend").inner_text().endswith("masked: exactly 0")
+
+
+def test_whole_words_and_the_mean_of_heads(page: Page, attention: Attention) -> None:
+    choose(page, "unit", "words")
+    assert "summed over the pieces of a word looked at, averaged over" in page.locator("main").inner_text()
+    weights = weights_of(attention, "cross", 1).double()
+    words = {"query_words": attention.pair.target_output.words, "key_words": attention.pair.source.words}
+    merged = torch.stack([merge_words(head, **words) for head in weights])
+    cell(page, 1, 1).hover()
+    assert shown_weight(page) == pytest.approx(float(merged[0, 1, 1]), abs=1e-6)
+    assert "“artist” (1) looks at “Künstler” (1)" in page.locator("output").inner_text()
+    choose(page, "head", -1)
+    cell(page, 2, 3).hover()
+    assert shown_weight(page) == pytest.approx(float(merged.mean(dim=0)[2, 3]), abs=1e-6)
+
+
+def test_all_by_keyboard(page: Page, attention: Attention) -> None:
+    """Tab to the layers, arrows to another layer and head, Tab to the matrix, arrows in it."""
+    page.keyboard.press("Tab")
+    for name, key in [("view", None), ("kind", None), ("layer", "ArrowLeft"), ("head", "ArrowRight"), ("unit", None)]:
+        assert page.evaluate("document.activeElement.name") == name
+        if key:
+            page.keyboard.press(key)
+            assert page.evaluate("document.activeElement.name") == name  # the focus stays where it was
+        page.keyboard.press("Tab")
+    assert page.locator("h2").inner_text() == "Cross-attention, layer 0, head 1"
+    weights = weights_of(attention, "cross", 0)[1]
+    assert shown_weight(page) == pytest.approx(float(weights[0, 0]), abs=5e-7)
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowUp"):
+        page.keyboard.press(key)
+    assert shown_weight(page) == pytest.approx(float(weights[1, 1]), abs=5e-7)
+    page.keyboard.press("End")
+    assert shown_weight(page) == pytest.approx(float(weights[1, -1]), abs=5e-7)
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")  # there is nothing behind the end
+    assert shown_weight(page) == pytest.approx(float(weights[1, -1]), abs=5e-7)
+
+
+def test_lines_between_tokens(page: Page, attention: Attention) -> None:
+    choose(page, "view", "lines")
+    weights = weights_of(attention, "cross", 1)[0]
+    assert page.locator(".bipartite line").count() == int((weights >= 0.005).sum())
+    page.locator(".queries button").nth(2).hover()
+    shown = page.locator(".keys-side .number").all_inner_texts()
+    assert shown == [f"{weight:.3f}" for weight in weights[2].tolist()]
+    lines = "[...document.querySelectorAll('.bipartite line')].filter((line) => line.style.display !== 'none').length"
+    assert page.evaluate(lines) == int((weights[2] >= 0.005).sum())
+    page.locator(".keys-side button").nth(1).focus()
+    assert page.locator(".queries .number").all_inner_texts() == [f"{weight:.3f}" for weight in weights[:, 1].tolist()]
+    page.keyboard.press("ArrowLeft")
+    assert "looks at" in page.locator("output").inner_text()
+    assert page.evaluate("document.activeElement.parentElement.className") == "tokens queries"
+
+
+def test_lines_of_several_heads_have_their_colours_and_weights(page: Page, attention: Attention) -> None:
+    choose(page, "view", "lines")
+    choose(page, "heads", 0)
+    choose(page, "heads", 2)
+    assert page.locator("h2").inner_text() == "Cross-attention, layer 1, heads 0, 2"
+    assert page.locator('input[name="head"]:checked').count() == 0
+    heads = weights_of(attention, "cross", 1)[[0, 2]]
+    colours = page.locator(".bipartite line").evaluate_all("lines => lines.map((line) => line.getAttribute('stroke'))")
+    expected = [page.evaluate(f"seriesColour({head})") for head in (0, 2)]
+    assert len(set(expected)) == 2
+    assert [colours.count(colour) for colour in expected] == [int((head >= 0.005).sum()) for head in heads]
+    page.locator(".queries button").nth(3).hover()
+    shown = page.locator(".keys-side .number").all_inner_texts()
+    assert shown == [f"{weight:.3f}" for weight in heads[:, 3].T.flatten().tolist()]
+    said = re.search(r"; “.*?” \((\d+)\) ([\d.]+), [^;]* \(head 2\)$", page.locator("output").inner_text())
+    assert said is not None and int(said[1]) == int(heads[1, 3].argmax())
+    assert float(said[2]) == pytest.approx(float(heads[1, 3].max()), abs=5e-5)
+    page.locator('input[name="heads"][value="0"]').focus()
+    page.keyboard.press("Space")  # the focus stays on the box
+    assert page.evaluate("document.activeElement.value") == "0"
+    assert page.locator("h2").inner_text() == "Cross-attention, layer 1, heads 2"
+    choose(page, "head", 1)
+    assert page.locator("h2").inner_text() == "Cross-attention, layer 1, head 1"
+
+
+@pytest.mark.parametrize(("view", "next_view"), [("heads", "matrix"), ("model", "lines")])
+def test_a_small_picture_leads_to_its_head(page: Page, view: str, next_view: str) -> None:
+    choose(page, "view", view)
+    assert page.locator(".thumbnails button").count() == (6 if view == "heads" else 18)
+    page.get_by_role("button", name="cross-attention, layer 0, head 1", exact=True).click()
+    assert page.locator('input[name="view"]:checked').get_attribute("value") == next_view
+    assert page.locator("h2").inner_text() == "Cross-attention, layer 0, head 1"
+    choose(page, "view", view)
+    pressed = page.locator('.thumbnails button[aria-pressed="true"]')
+    assert pressed.count() == 1 and pressed.get_attribute("aria-label") == "cross-attention, layer 0, head 1"
+    pressed.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert page.locator("h2").inner_text() == "Cross-attention, layer 0, head 2"
+
+
+def test_small_pictures_have_the_colours_of_the_weights(page: Page, attention: Attention) -> None:
+    choose(page, "view", "heads")
+    choose(page, "kind", "decoder")
+    weights = weights_of(attention, "decoder", 0)[2]
+    canvas = "document.querySelectorAll('.thumbnails canvas')[2]"
+    side = page.evaluate(f"{canvas}.width") / weights.shape[1]
+
+    def colour(row: int, column: int) -> list[int]:
+        place = f"{(column + 0.5) * side}, {(row + 0.5) * side}, 1, 1"
+        return list(page.evaluate(f"Array.from({canvas}.getContext('2d').getImageData({place}).data.slice(0, 3))"))
+
+    for row, column in [(0, 0), (3, 1), (5, 5)]:
+        expected = page.evaluate("weight => colourOf('weight', weight)", float(weights[row, column]))
+        assert colour(row, column) == pytest.approx(expected, abs=1)
+
+
+def test_queries_and_keys(page: Page, attention: Attention) -> None:
+    choose(page, "view", "vectors")
+    choose(page, "kind", "encoder")
+    choose(page, "layer", 1)
+    choose(page, "head", 2)
+    choose(page, "query", 3)
+    (layer,) = [each for each in attention.captured.layers if (each.kind, each.layer) == ("encoder", 1)]
+    assert layer.position_scores is not None
+    columns = [page.locator(f"table.vectors tbody tr td:nth-child({number})") for number in (4, 5, 6, 7)]
+    product, score, position, weight = [column.all_inner_texts() for column in columns]
+
+    def numbers(texts: list[str]) -> list[float]:
+        return [float(text.replace("−", "-")) for text in texts]
+
+    assert numbers(score) == pytest.approx(layer.scores[2, 3].tolist(), abs=6e-4)
+    assert numbers(position) == pytest.approx(layer.position_scores[2, 3].tolist(), abs=6e-4)
+    assert numbers(weight) == pytest.approx(layer.weights[2, 3].tolist(), abs=6e-5)
+    expected = (layer.query[2, 3] * layer.key[2])[:, 0].tolist()
+    assert numbers(product) == pytest.approx(expected, rel=1e-3)
+    page.locator('input[name="dimension"]').focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    expected = (layer.query[2, 3] * layer.key[2])[:, 5].tolist()
+    assert numbers(columns[0].all_inner_texts()) == pytest.approx(expected, rel=1e-3)
+    assert "divided by √8, plus “by position”" in page.locator("main").inner_text()
+    assert page.locator('input[name="head"][value="-1"]').is_disabled()
+
+
+def test_light_and_dark(open_page: OpenPage, attention: Attention) -> None:
+    page = open_page(attention_page(attention, AttentionChoice()))
+    look = "['body', 'td[data-row]'].map((name) => getComputedStyle(document.querySelector(name)).backgroundColor)"
+    light = page.evaluate(look)
+    page.emulate_media(color_scheme="dark")
+    playwright.expect(page.locator("td[data-row]").first).not_to_have_css("background-color", light[1])
+    dark = page.evaluate(look)
+    assert light[0] == "rgb(255, 255, 255)" and dark[0] == "rgb(18, 22, 28)" and light[1] != dark[1]
+
+
+def overflowing(page: Page) -> Any:
+    """Whether the page itself is wider than the window, and the labels that are cut."""
+    return page.evaluate(
+        """() => [document.documentElement.scrollWidth > innerWidth,
+        [...document.querySelectorAll('th, button, .segments span, h1, h2, dd, p')]
+          .filter((each) => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).display !== 'inline')
+          .map((each) => each.textContent)]"""
+    )
+
+
+def test_long_sentences_scroll_and_no_label_is_cut(open_page: OpenPage, make_translator: MakeTranslator) -> None:
+    seen = look_at_attention(
+        make_translator(positions="rotary"),
+        "Künstler Straßenbahnhaltestellenüberdachung " * 4,
+        target="artist runs " * 6,
+        name="toy",
+        step=1,
+    )
+    page = open_page(attention_page(seen, AttentionChoice(unit="words")), width=390)
+    for view in ("matrix", "heads", "lines", "model", "vectors"):
+        choose(page, "view", view)
+        assert overflowing(page) == [False, []], view
+    choose(page, "view", "matrix")
+    widths = page.evaluate("(each => [each.scrollWidth, each.clientWidth])(document.querySelector('.scroll'))")
+    assert widths[0] > widths[1]
+    cell(page, 12, 8).focus()
+    assert page.locator("output").inner_text().startswith("“</s>” (12) looks at “</s>” (8)")
+
+
+def test_a_long_text_is_drawn_in_time(open_page: OpenPage, make_translator: MakeTranslator) -> None:
+    import time
+
+    seen = look_at_attention(make_translator(positions="rotary"), "Hund " * 40, target="dog " * 40, name="toy", step=1)
+    page = open_page(attention_page(seen, AttentionChoice()))
+    started = time.perf_counter()
+    for view in ("heads", "lines", "model", "vectors", "matrix"):
+        choose(page, "view", view)
+    assert time.perf_counter() - started < 20
+
+
+@pytest.fixture(scope="module")
+def pictures(make_translator: MakeTranslator) -> dict[str, Picture]:
+    translator = make_translator(positions="rotary")
+    sources, targets = ["Der Hund läuft.", "Zwei Künstler danken."], ["The dog runs.", "Two artists thank."]
+    return {
+        "masks": masks_picture(translator, ["Der Hund.", "Der"], ["The dog.", "The"]),
+        "positions": positions_picture(translator.model.config, None, length=36, name="toy"),
+        "curves": Picture("Curves", ["They fall."], [
+            Curves("Loss", "step", "nats", [Series("a", [1, 2, 3], [3.0, None, 1.0]), Series("b", [2], [0.5])], True),
+            Curves("Nothing", "step", "nats", [Series("a", [1], [None])]),
+        ], columns=2),
+        "embeddings": embeddings_picture(
+            translator, ["Hund"], sources=sources, targets=targets, num_words=5, num_neighbours=2, name="toy"
+        ),
+        "alignments": alignments_picture(
+            align_pairs(translator, sources, targets, layer=0), first_line=1, how="By layer 0", scores=[], name="toy"
+        ),
+    }  # fmt: skip
+
+
+NAMES = ["masks", "positions", "curves", "embeddings", "alignments"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_other_pictures(open_page: OpenPage, pictures: dict[str, Picture], name: str) -> None:
+    picture = pictures[name]
+    for width, scheme in [(1280, "light"), (390, "dark")]:
+        page = open_page(panels_page(picture), width=width, scheme=scheme)
+        assert page.locator("h1").inner_text() == page.title() == picture.title
+        assert page.locator("h2").all_inner_texts() == [panel.title for panel in picture.panels]
+        assert overflowing(page) == [False, []]
+
+
+def test_curves_are_read_by_mouse_by_slider_and_as_a_table(open_page: OpenPage, pictures: dict[str, Picture]) -> None:
+    page = open_page(panels_page(pictures["curves"]))
+    readout = page.locator("output").first
+    slider = page.locator('input[type="range"]').first
+    slider.focus()
+    page.keyboard.press("Home")
+    assert readout.inner_text() == "step 1: a 3"
+    page.keyboard.press("ArrowRight")
+    assert readout.inner_text() == "step 2: b 0.5"
+    box = page.locator("svg.chart").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] - 26, box["y"] + 60)
+    assert readout.inner_text() == "step 3: a 1"
+    page.locator("summary").first.click()
+    page.locator("details tr").first.wait_for()
+    rows = page.locator("details[open] tr").all_inner_texts()
+    assert [re.split(r"\s+", row.strip()) for row in rows] == [["step", "a", "b"], ["1", "3"], ["2", "0.5"], ["3", "1"]]
+    assert page.locator("section").nth(1).inner_text().endswith("There is nothing to draw yet.")
+
+
+def test_words_of_a_map_by_keyboard(open_page: OpenPage, pictures: dict[str, Picture]) -> None:
+    page = open_page(panels_page(pictures["embeddings"]))
+    page.locator('svg [tabindex="0"]').focus()
+    first = page.locator("output").inner_text()
+    assert "Nearest: " in first
+    page.keyboard.press("ArrowRight")
+    second = page.locator("output").inner_text()
+    assert "Nearest: " in second and second != first
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("output").inner_text() == first
+
+
+def serious_findings(page: Page) -> list[str]:
+    """What axe, the accessibility checker, finds that keeps people out."""
+    package = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+    script = Path(package.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+    page.evaluate(script)
+    # In the dark only the colours are others.
+    is_dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    rules = ["color-contrast"] if is_dark else None
+    result = page.evaluate("rules => axe.run(document, rules ? {runOnly: rules} : {})", rules)
+    assert len(result["passes"]) >= (1 if is_dark else 11)  # it has looked
+    return [
+        f"{found['id']} ({found['impact']}): {node['html'][:200]}"
+        for found in result["violations"]
+        for node in found["nodes"]
+        if found["impact"] in ("serious", "critical", "moderate")
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_attention(open_page: OpenPage, attention: Attention, scheme: str) -> None:
+    page = open_page(attention_page(attention, AttentionChoice()), scheme=scheme)
+    for view in ("matrix", "heads", "lines", "model", "vectors"):
+        choose(page, "view", view)
+        if view in ("matrix", "lines"):
+            choose(page, "kind", "decoder")
+            if view == "lines":
+                choose(page, "heads", 1)
+            page.locator("td[data-row], .queries button").nth(2).focus()
+        assert serious_findings(page) == [], view
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_axe_finds_nothing_serious_in_the_others(
+    open_page: OpenPage, pictures: dict[str, Picture], name: str, scheme: str
+) -> None:
+    page = open_page(panels_page(pictures[name]), scheme=scheme)
+    for summary in page.locator("summary").all()[-1:]:  # the smallest of the tables
+        summary.click()
+        page.locator("details[open] tr").first.wait_for()
+    assert serious_findings(page) == []
+
+
+def test_axe_would_find_something(open_page: OpenPage) -> None:
+    page = open_page(
+        '<!doctype html><html lang="en"><title>x</title><main><h1>x</h1><img src="data:,"><button></button>'
+    )
+    assert {finding.split()[0] for finding in serious_findings(page)} >= {"image-alt", "button-name"}

@@ -1,0 +1,82 @@
+"""The masks in the picture are those that the model is given, and those that one draws by hand."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from translate.data.batching import EncodedPair, collate
+from translate.decoding import Translator
+from translate.errors import InputError
+from translate.visualize.masks import make_masks, masks_picture
+from translate.visualize.panels import Matrix
+
+MakeTranslator = Callable[..., Translator]
+
+
+def bools(rows: list[str]) -> torch.Tensor:
+    return torch.tensor([[cell == "1" for cell in row] for row in rows])
+
+
+def test_masks_by_hand() -> None:
+    batch = collate([EncodedPair([7, 8], [9]), EncodedPair([7], [9, 10, 11])], [0, 1])
+    first, second = make_masks(batch.source_ids, batch.target_input_ids)
+    assert torch.equal(first.source_padding, bools(["111"]))  # 7 8 </s>
+    assert torch.equal(first.target_padding, bools(["1100"]))  # <s> 9 and padding
+    assert torch.equal(first.no_peek, bools(["1000", "1100", "1110", "1111"]))
+    assert torch.equal(first.conjunction, bools(["1000", "1100", "1100", "1100"]))
+    assert torch.equal(second.source_padding, bools(["110"]))
+    assert torch.equal(second.target_padding, bools(["1111"]))
+    assert torch.equal(second.conjunction, bools(["1000", "1100", "1110", "1111"]))
+
+
+def test_they_are_those_that_the_model_is_given(make_translator: MakeTranslator) -> None:
+    model = make_translator().model
+    batch = collate([EncodedPair([7, 8], [9]), EncodedPair([7], [9, 10, 11])], [0, 1])
+    given: dict[str, torch.Tensor] = {}
+    layers: dict[str, Any] = {
+        "encoder": model.encoder.layers[0].self_attention,
+        "decoder": model.decoder.layers[1].self_attention,
+        "cross": model.decoder.layers[1].cross_attention,
+    }
+    for name, attention in layers.items():
+        attention.register_forward_pre_hook(
+            lambda module, inputs, keywords, name=name: given.__setitem__(name, keywords["visible"]), with_kwargs=True
+        )
+    model(batch.source_ids, batch.target_input_ids)
+    for row, masks in enumerate(make_masks(batch.source_ids, batch.target_input_ids)):
+        assert torch.equal(given["encoder"][row, 0], masks.source_padding)
+        assert torch.equal(given["cross"][row, 0], masks.source_padding)
+        assert torch.equal(given["decoder"][row, 0], masks.conjunction)
+
+
+def test_the_picture_has_their_tokens(make_translator: MakeTranslator) -> None:
+    translator = make_translator()
+    picture = masks_picture(translator, ["Der Hund läuft.", "Hund"], ["The dog runs.", "dog"])
+    assert len(picture.panels) == 8 and picture.columns == 4
+    panels = [panel for panel in picture.panels if isinstance(panel, Matrix)]
+    assert [panel.title for panel in panels[4:]] == [
+        "2: source padding",
+        "2: target padding",
+        "2: no peeking",
+        "2: target padding and no peeking",
+    ]
+    source = translator.tokenizers.source.pieces(translator.tokenizers.source.encode("Hund"))
+    padding, conjunction = panels[4], panels[7]
+    assert list(padding.columns)[: len(source) + 1] == [*source, "</s>"]
+    assert set(list(padding.columns)[len(source) + 1 :]) == {"<pad>"}
+    assert list(padding.values[0]) == [float(label != "<pad>") for label in padding.columns]
+    assert list(conjunction.rows) == list(conjunction.columns) and conjunction.rows[0] == "<s>"
+    for row, line in enumerate(conjunction.values):
+        labels = conjunction.columns
+        assert list(line) == [float(place <= row and labels[place] != "<pad>") for place in range(len(labels))]
+    assert picture.paragraphs[1] == "2: Hund → dog"
+
+
+def test_translations_are_decoded_or_one_for_each(make_translator: MakeTranslator) -> None:
+    translator = make_translator()
+    picture = masks_picture(translator, ["Hund"], [])
+    assert picture.paragraphs[0].endswith("(decoded)")
+    with pytest.raises(InputError, match="^sentences: 2, --target: 1; give one for each sentence, in order, or none$"):
+        masks_picture(translator, ["Hund", "Haus"], ["dog"])

@@ -1,0 +1,67 @@
+"""Sentences as tokens and words, and what is no sentence."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from translate.decoding import Translator
+from translate.decoding.output.words import Word
+from translate.errors import InputError
+from translate.visualize.sentences import merge_words, read_sentence
+
+MakeTranslator = Callable[..., Translator]
+
+
+def test_a_forced_translation(make_translator: MakeTranslator) -> None:
+    pair = read_sentence(make_translator(), "Der Hund läuft.", target="The dog sleeps.")
+    assert pair.is_forced and (pair.source_text, pair.target_text) == ("Der Hund läuft.", "The dog sleeps.")
+    assert [word.text for word in pair.source.words] == ["Der", "Hund", "läuft.", "</s>"]
+    assert [word.text for word in pair.target_input.words] == ["<s>", "The", "dog", "sleeps."]
+    assert [word.text for word in pair.target_output.words] == ["The", "dog", "sleeps.", "</s>"]
+    for tokens in (pair.source, pair.target_input, pair.target_output):
+        assert [position for word in tokens.words for position in word.positions] == list(range(len(tokens.pieces)))
+    assert "".join(pair.source.pieces) == "▁Der▁Hund▁läuft.</s>"
+    assert pair.target_input.pieces[1:] == pair.target_output.pieces[:-1]
+    assert len(pair.ids.source) + 1 == len(pair.source.pieces) > len(pair.source.words)  # some word has pieces
+
+
+def test_a_decoded_translation_is_the_translators(make_translator: MakeTranslator) -> None:
+    translator = make_translator()
+    pair = read_sentence(translator, "Der Hund läuft.")
+    (translation,) = translator.translate(["Der Hund läuft."])
+    assert not pair.is_forced and pair.ids.target == translation.ids and len(pair.ids.target) > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "message"),
+    [
+        ("", None, "^the sentence is empty: '' has no words to look at$"),
+        ("  \t", None, r"^the sentence is empty: '  \\t' has no words"),
+        ("Hund", " ", "^the target is empty: ' ' has no words to look at$"),
+        ("Stra\udcdfe", None, r"^the sentence is not Unicode: 'Stra\\udcdfe', character 5; set the terminal to UTF-8$"),
+        (
+            "Hund " * 50,
+            None,
+            r"^the sentence has \d+ tokens .* more than the 40 positions .* \(model.max_positions = 40\)",
+        ),
+        ("Hund", "dog " * 50, r"^the target has \d+ tokens with its special symbol, more than the 40 positions"),
+    ],
+)
+def test_what_is_no_sentence(make_translator: MakeTranslator, text: str, target: str | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_sentence(make_translator(positions="learned"), text, target=target)
+
+
+def test_only_learned_positions_have_an_end(make_translator: MakeTranslator) -> None:
+    pair = read_sentence(make_translator(positions="rotary"), "Hund " * 50, target="dog")
+    assert len(pair.source.words) == 51
+
+
+def test_words_sum_what_they_are_looked_at_and_average_what_they_look() -> None:
+    # By hand: keys 0 and 1 are one word, queries 1 and 2 are one word.
+    weights = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0.3, 0.4, 0.3]])
+    merged = merge_words(
+        weights, query_words=[Word("a", [0]), Word("b", [1, 2])], key_words=[Word("c", [0, 1]), Word("d", [2])]
+    )
+    torch.testing.assert_close(merged, torch.tensor([[0.75, 0.25], [0.5, 0.5]]))

@@ -1,0 +1,1 @@
+"""Lexically constrained decoding: phrases and terms that a translation must contain."""

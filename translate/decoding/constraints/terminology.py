@@ -1,0 +1,122 @@
+"""Terminology: a file says how terms are to be translated; of each line, which translations it requires.
+
+A term is found as whole words and exactly as the file writes it, but for its first letter where a sentence begins, at
+the first word of the line and the first after one of . ! ? : …; there "der Hund" is also found as "Der Hund". Inflected
+forms are other terms: the file has a line for each. The line is read from left to right; of several terms at the same
+place the longest is taken, and reading goes on behind it.
+"""
+
+import unicodedata
+from collections.abc import Mapping
+from pathlib import Path
+
+from translate.data.lines import read_lines
+from translate.decoding.constraints.allocation import is_word_character
+from translate.errors import InputError
+
+_SENTENCE_ENDS = frozenset(".!?:…")
+
+
+class Terminology:
+    """Terms of the source language and the phrases that translate them.
+
+    Runs of white space count as one space, and letters with marks are the same however they are encoded (Unicode NFC).
+
+    Args:
+        targets: The translation of each term.
+
+    Raises:
+        ValueError: A term or a translation is empty.
+    """
+
+    def __init__(self, targets: Mapping[str, str]) -> None:
+        for source, target in targets.items():
+            if not source.strip() or not target.strip():
+                raise ValueError(f"a term and its translation must not be empty, as in {source!r}: {target!r}")
+        self._targets = {_normalized(source): target for source, target in targets.items()}
+        # A term that begins a sentence, by its text with a small first letter.
+        self._at_beginning = {_uncapitalized(source): target for source, target in self._targets.items()}
+        self._lengths = sorted({len(source) for source in self._targets}, reverse=True)
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def matches(self, source_line: str) -> list[str]:
+        """The translations of the terms in a line, in the line's order; each as often as its term occurs."""
+        line = _normalized(source_line)
+        found = []
+        begins_sentence = True
+        position = 0
+        while position < len(line):
+            length, target = self._longest_at(line, position, begins_sentence=begins_sentence)
+            if target is not None:
+                found.append(target)
+            for character in line[position : position + length]:
+                if is_word_character(character):
+                    begins_sentence = False
+                elif character in _SENTENCE_ENDS:
+                    begins_sentence = True
+            position += length
+        return found
+
+    def _longest_at(self, line: str, position: int, *, begins_sentence: bool) -> tuple[int, str | None]:
+        """How far to go from a position, and the translation of the longest term there, if there is one."""
+        if not _is_boundary(line, position):
+            return 1, None
+        for length in self._lengths:
+            end = position + length
+            if end > len(line) or not _is_boundary(line, end):
+                continue
+            text = line[position:end]
+            target = self._targets.get(text)
+            if target is None and begins_sentence:
+                target = self._at_beginning.get(_uncapitalized(text))
+            if target is not None:
+                return length, target
+        return 1, None
+
+
+def read_terminology(path: Path) -> Terminology:
+    r"""Reads a UTF-8 file with one term a line: source, tab, target. Lines that begin with `#` and empty ones are free.
+
+    Raises:
+        InputError: The file cannot be read; a line is no such pair; or a term has two translations.
+    """
+    targets: dict[str, str] = {}
+    numbers: dict[str, int] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        place = f"{path}, line {number}"
+        columns = [" ".join(column.split()) for column in line.split("\t")]
+        if len(columns) != 2:
+            raise InputError(
+                f"{place}: {line!r} has {len(columns)} tab-separated column{'s' * (len(columns) > 1)};"
+                " source, tab, target are needed"
+            )
+        if not all(columns):
+            empty = "source" if not columns[0] else "target"
+            raise InputError(f"{place}: {line!r} has no {empty}; source, tab, target are needed")
+        source, target = _normalized(columns[0]), columns[1]
+        if targets.setdefault(source, target) != target:
+            raise InputError(
+                f"{place}: {source!r} is to be {target!r}, but line {numbers[source]} says {targets[source]!r};"
+                " keep one of them"
+            )
+        numbers.setdefault(source, number)
+    return Terminology(targets)
+
+
+def _normalized(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def _uncapitalized(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _is_boundary(line: str, position: int) -> bool:
+    """Whether no word goes on across a position."""
+    if position in (0, len(line)):
+        return True
+    return not (is_word_character(line[position - 1]) and is_word_character(line[position]))

@@ -1,0 +1,1 @@
+"""Beam search and sampling: a pure step over scored continuations, and the loop that feeds it."""

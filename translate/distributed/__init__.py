@@ -1,0 +1,1 @@
+"""Several processes that train or decode together, as torchrun starts them."""

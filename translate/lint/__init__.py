@@ -1,0 +1,1 @@
+"""What `translate check` runs: looks at settings and data before a training."""

@@ -1,0 +1,174 @@
+"""A training tried out on a throw-away model: does its longest batch fit, how fast is it, how long will it take?"""
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from translate.config import Config
+from translate.data.batching import Batch
+from translate.data.corpora import ParallelCorpus
+from translate.data.epochs import Epoch
+from translate.data.tokenizer import Tokenizers
+from translate.decoding import Translator
+from translate.errors import RunError
+from translate.lint.memory_watch import MemoryWatch
+from translate.model import Transformer
+from translate.training.assembly import assembled
+from translate.training.schedule import learning_rate
+
+_MAX_TIMED_STEPS = 30
+_FEW_LINES, _SOME_LINES = 16, 200  # of validation
+
+
+class BatchShape(NamedTuple):
+    """The sizes of one batch, special symbols and padding counted."""
+
+    pairs: int
+    source_tokens: int  # of the longest source
+    target_tokens: int
+
+
+class Rehearsal(NamedTuple):
+    """What was seen and measured."""
+
+    device: str
+    precision: str
+    num_threads: int  # of the CPU
+    num_parameters: int
+    largest_batch: BatchShape  # of those tried, the one that needed the most memory
+    peak_bytes: int | None  # weights, gradients, optimizer and activations together; None: not to be known here
+    num_timed_steps: int
+    target_tokens_per_second: float
+    seconds_per_epoch: float
+    seconds_per_validation: float | None  # None: no validation corpus
+
+
+def rehearse(
+    config: Config,
+    epoch: Epoch,
+    *,
+    tokenizers: Tokenizers,
+    validation: ParallelCorpus | None,
+    device: torch.device,
+    max_seconds: float = 10.0,
+) -> Rehearsal:
+    """Real steps of the training on real batches, the longest first; the weights are thrown away.
+
+    The longest batch is the one with the longest sentence, and then the one with the most tokens: attention makes the
+    first the largest, the output layer the second, and which needs more memory depends on the model.
+
+    Args:
+        epoch: Whose batches are tried.
+        validation: Of which some lines are translated, for the time of a validation.
+        max_seconds: For the measurement of the speed; a step is never broken off.
+
+    Raises:
+        InputError: The settings ask for what this machine lacks.
+        RunError: The training would fail: memory is short, or the loss is not finite.
+    """
+    memory = MemoryWatch(device)
+    numbers = itertools.count(1)
+
+    def step(group: Sequence[Batch]) -> int:
+        number = next(numbers)
+        rate = learning_rate(number, config.training, d_model=config.model.d_model)
+        result = assembly.stepper.step(group, number=number, rate=rate)
+        assembly.stepper.settle()
+        return result.tokens
+
+    with assembled(config, tokenizers, device=device) as assembly:
+        step([epoch[0]])  # so that the optimizer has its state
+        largest, peak_bytes = _try_longest(epoch, step, memory)
+        num_timed, tokens, seconds = _time_steps(epoch, step, config=config, max_seconds=max_seconds)
+    model, speed = assembly.model, tokens / seconds
+    return Rehearsal(
+        device=str(device),
+        precision=assembly.computation.arithmetic.precision,
+        num_threads=torch.get_num_threads(),
+        num_parameters=model.num_parameters,
+        largest_batch=largest,
+        peak_bytes=peak_bytes,
+        num_timed_steps=num_timed,
+        target_tokens_per_second=speed,
+        seconds_per_epoch=epoch.padding.num_target_tokens / speed,
+        seconds_per_validation=None if validation is None else _time_validation(model, tokenizers, validation, config),
+    )
+
+
+def longest_batches(epoch: Epoch) -> list[int]:
+    """The numbers of the batch with the longest sentence and of the one with the most tokens; often they are one."""
+    pairs, sources, targets = epoch.shapes.T
+    longest = int(np.lexsort((pairs, np.maximum(sources, targets)))[-1])
+    fullest = int((pairs * (sources + targets)).argmax())
+    return list(dict.fromkeys([longest, fullest]))
+
+
+def _try_longest(
+    epoch: Epoch, step: Callable[[Sequence[Batch]], int], memory: MemoryWatch
+) -> tuple[BatchShape, int | None]:
+    tried: list[tuple[int, BatchShape]] = []
+    for number in longest_batches(epoch):
+        shape = BatchShape(*epoch.shapes[number].tolist())
+        memory.restart()
+        try:
+            step([epoch[number]])
+        except RunError as error:
+            raise RunError(
+                f"a training step on the longest batch ({shape.pairs} pairs of up to {shape.source_tokens} source and"
+                f" {shape.target_tokens} target tokens) fails: {error}"
+            ) from error
+        tried.append((memory.peak_bytes() or 0, shape))
+    peak, largest = max(tried, key=lambda each: each[0])
+    return largest, peak or None
+
+
+def _time_steps(
+    epoch: Epoch, step: Callable[[Sequence[Batch]], int], *, config: Config, max_seconds: float
+) -> tuple[int, int, float]:
+    """Number, target tokens and seconds of steps on batches from all over the epoch."""
+    size = config.training.accumulate_batches
+    num_steps = math.ceil(len(epoch) / size)
+    chosen = np.linspace(0, num_steps - 1, min(_MAX_TIMED_STEPS, num_steps)).astype(np.int64)
+    np.random.Generator(np.random.PCG64(config.training.seed)).shuffle(chosen)
+    tokens = num_timed = 0
+    started = time.perf_counter()
+    for number in chosen.tolist():
+        tokens += step([epoch[batch] for batch in range(number * size, min((number + 1) * size, len(epoch)))])
+        num_timed += 1
+        if time.perf_counter() - started > max_seconds:
+            break
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return num_timed, tokens, time.perf_counter() - started
+
+
+def _time_validation(model: Transformer, tokenizers: Tokenizers, validation: ParallelCorpus, config: Config) -> float:
+    """About how long all of the validation corpus takes, from some of its lines.
+
+    A new model does not know when to end, so its translations are held to the references' mean length.
+    """
+    model.eval()
+    seconds, num_lines = 0.0, 0
+    for wanted in (_FEW_LINES, _SOME_LINES):
+        num_lines = min(wanted, len(validation.sources))
+        lines = [int(line) for line in np.linspace(0, len(validation.sources) - 1, num_lines)]
+        sources, targets = [validation.sources[line] for line in lines], [validation.targets[line] for line in lines]
+        target_ids = [tokenizers.target.encode(target) for target in targets]
+        num_source_tokens = sum(len(tokenizers.source.encode(source)) for source in sources)
+        ratio = sum(map(len, target_ids)) / max(1, num_source_tokens)
+        limits = {"max_length_factor": min(100.0, ratio), "max_length_constant": 1}
+        limits |= {"min_length_factor": 0.0, "min_length_constant": 0}
+        translator = Translator(model, tokenizers, config.decoding_settings().model_copy(update=limits))
+        started = time.perf_counter()
+        translator.score(sources, target_ids)
+        translator.translate(sources)
+        seconds = time.perf_counter() - started
+        if seconds > 1.0 or num_lines == len(validation.sources):
+            break
+    model.train()
+    return seconds * len(validation.sources) / num_lines

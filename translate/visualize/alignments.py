@@ -1,0 +1,166 @@
+"""Which word comes from which: cross-attention's links as a picture and in Pharaoh's format, of a layer or of all."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from translate.data.batching import EncodedPair
+from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
+from translate.data.tokenizer import EOS_ID
+from translate.decoding import Translator
+from translate.decoding.output import alignment as linking
+from translate.decoding.score import force_decode
+from translate.errors import InputError
+from translate.visualize.panels import Link, Links, Matrix, Panel, Picture, Table
+from translate.visualize.sentences import MERGED, merge_words, tokens_of
+
+END = "</s>"
+
+
+class AlignedPair(NamedTuple):
+    """A pair's words, its links, and the attention between the words."""
+
+    source: list[str]
+    target: list[str]
+    links: dict[linking.Link, float]
+    weights: Float[Tensor, "target source"]  # of the words and, in the last row and column, of the end symbols
+
+
+class LayerScore(NamedTuple):
+    """How far a layer's links agree with an independent aligner."""
+
+    layer: int
+    error_rate: float
+
+
+def choose_layer(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[LayerScore]:
+    """How well each decoder layer aligns validation pairs, the best first.
+
+    The measure is the alignment error rate against links that a word translation model (IBM model 1), learnt from these
+    pairs alone, finds most probable: it knows nothing of attention. Equal layers stand in their order.
+
+    Raises:
+        InputError: There is no pair with words on both sides.
+    """
+    pairs = _encode(translator, sources, targets)
+    if not any(pair.source and pair.target for pair in pairs):
+        raise InputError("--layer best: no validation pair has words on both sides to choose a layer by")
+    lexicon = learn_lexicon(
+        pairs,
+        source_vocab_size=translator.tokenizers.source.vocab_size,
+        target_vocab_size=translator.tokenizers.target.vocab_size,
+    )
+    expected = _lexical_links(pairs, lexicon)
+    scores = []
+    for layer in range(len(translator.model.decoder.layers)):
+        forced = force_decode(translator.model, pairs, max_tokens=translator.config.batch_tokens, attention_layer=layer)
+        found = [set(linking.align_subwords(each.attention)) for each in forced]
+        scores.append(LayerScore(layer, linking.alignment_error_rate(found, sure=expected, possible=expected)))
+    return sorted(scores, key=lambda score: score.error_rate)
+
+
+def align_pairs(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str], *, layer: int | Literal["mean"]
+) -> list[AlignedPair]:
+    """The word alignments of given pairs, by the mean over a layer's heads or over the heads of all layers.
+
+    Raises:
+        InputError: No such layer, or a line longer than the positions of the model.
+    """
+    num_layers = len(translator.model.decoder.layers)
+    if layer != "mean" and not 0 <= layer < num_layers:
+        raise InputError(f"--layer {layer}: the decoder has the layers 0 to {num_layers - 1}; or say mean or best")
+    pairs = _encode(translator, sources, targets)
+    layers = list(range(num_layers)) if layer == "mean" else [layer]
+    attention = [torch.zeros(len(pair.target) + 1, len(pair.source) + 1) for pair in pairs]
+    for each in layers:
+        forced = force_decode(translator.model, pairs, max_tokens=translator.config.batch_tokens, attention_layer=each)
+        for total, one in zip(attention, forced, strict=True):
+            total += one.attention / len(layers)
+    return [_align(translator, pair, weights) for pair, weights in zip(pairs, attention, strict=True)]
+
+
+def alignments_picture(
+    pairs: Sequence[AlignedPair], *, first_line: int, how: str, scores: Sequence[LayerScore], name: str
+) -> Picture:
+    """Lines between the words of each pair, and the weights that they stand for."""
+    panels: list[Panel] = []
+    for number, pair in enumerate(pairs, start=first_line):
+        if not pair.source or not pair.target:
+            texts = [" ".join(pair.source), " ".join(pair.target)]
+            note = "A side without words has no links."
+            panels.append(Table(f"Line {number}", ["Source", "Target"], [texts], note=note))
+            continue
+        links = [Link(link.source, link.target, weight) for link, weight in pair.links.items()]
+        panels.append(Links(f"Line {number}", pair.source, pair.target, links))
+        panels.append(
+            Matrix(f"Line {number}: weights", [*pair.target, END], [*pair.source, END], pair.weights.tolist(),
+                   "target word predicted", "source word looked at", "weight")
+        )  # fmt: skip
+    if scores:
+        rows = [[str(score.layer), f"{score.error_rate:.3f}"] for score in sorted(scores)]
+        panels.append(
+            Table("Layers on validation", ["Layer", "Error rate"], rows,
+                  note="Alignment error rate against the links of a word translation model (IBM model 1) learnt from"
+                  " the validation pairs; less is better. It is a yardstick, not the truth.")
+        )  # fmt: skip
+    paragraphs = [
+        f"{how}. Each target word is linked to the source word that it looks at most when it is predicted, the end"
+        f" symbols left out. {MERGED}"
+    ]
+    return Picture(f"Word alignments of {name}", paragraphs, panels, columns=2)
+
+
+def _encode(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[EncodedPair]:
+    tokenizers, limit = translator.tokenizers, translator.max_positions
+    pairs = [
+        EncodedPair(tokenizers.source.encode(source), tokenizers.target.encode(target))
+        for source, target in zip(sources, targets, strict=True)
+    ]
+    for line, pair in enumerate(pairs, start=1):
+        longest = max(len(pair.source), len(pair.target)) + 1
+        if limit is not None and longest > limit:
+            raise InputError(
+                f"line {line} has {longest} tokens with its special symbol, more than the {limit} positions that the"
+                f" model has (model.max_positions = {limit}): split it or leave it out"
+            )
+    return pairs
+
+
+def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> AlignedPair:
+    source, target = (
+        tokens_of(tokenizer.pieces(ids), after=tokenizer.pieces([EOS_ID])).words
+        for tokenizer, ids in ((translator.tokenizers.source, pair.source), (translator.tokenizers.target, pair.target))
+    )
+    links = {}
+    if pair.source and pair.target:
+        links = linking.align_words(
+            weights,
+            source_words=[word.positions for word in source[:-1]],
+            target_words=[word.positions for word in target[:-1]],
+        )
+    return AlignedPair(
+        [word.text for word in source[:-1]],
+        [word.text for word in target[:-1]],
+        links,
+        merge_words(weights.double(), query_words=target, key_words=source),
+    )
+
+
+def _lexical_links(pairs: Sequence[EncodedPair], lexicon: Lexicon) -> list[set[linking.Link]]:
+    """The most probable source subword of each target subword; none where that is the empty word."""
+    entries = zip(lexicon.source_ids.tolist(), lexicon.target_ids.tolist(), lexicon.probabilities.tolist(), strict=True)
+    probability = {(source, target): value for source, target, value in entries}
+    all_links = []
+    for pair in pairs:
+        links = set()
+        for place, target in enumerate(pair.target):
+            chances = [probability.get((source, target), 0.0) for source in pair.source]
+            best = max(chances, default=0.0)
+            if best > probability.get((NULL_ID, target), 0.0):
+                links.add(linking.Link(chances.index(best), place))
+        all_links.append(links)
+    return all_links

@@ -1,0 +1,167 @@
+"""How trainings went: what `metrics.jsonl` of runs says, over steps and over time, all runs in one picture."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from translate.errors import InputError, RunError
+from translate.runs import open_run
+from translate.visualize.panels import Curves, Picture, Series
+
+Record = dict[str, Any]
+
+
+class Metrics(NamedTuple):
+    """What a run has recorded so far."""
+
+    name: str
+    records: list[Record]  # each with `kind`, `step` and `seconds_so_far`
+    num_unreadable: int  # lines: the last one, while it is being written, or damage
+
+
+class _Chart(NamedTuple):
+    title: str
+    y_axis: str
+    keys: list[tuple[str, str, str]]  # kind of record, its key, what the curve is called
+    is_log: bool = False
+
+
+_CHARTS = [
+    _Chart("Loss", "nats a token", [("train", "loss", "training"), ("validation", "loss", "validation")]),
+    _Chart(
+        "Perplexity",
+        "perplexity",
+        [("train", "perplexity", "training"), ("validation", "perplexity", "validation")],
+        is_log=True,
+    ),
+    _Chart("BLEU on validation", "BLEU", [("validation", "BLEU", "")]),
+    _Chart("Learning rate", "learning rate", [("train", "learning_rate", "")]),
+    _Chart("Speed", "target tokens a second", [("train", "target_tokens_per_second", "")]),
+    _Chart("Gradient norm", "norm before clipping", [("train", "gradient_norm", "")], is_log=True),
+]
+_TIME_NOTE = (
+    "Time is the time of training and validating: for each log entry its target tokens divided by their speed, and the"
+    " seconds of each validation. Saving, and pauses between a stop and --resume, are not in it."
+)
+
+
+def curves_picture(runs: Sequence[Path]) -> Picture:
+    """Loss, perplexity, BLEU, learning rate, speed and gradient norm of runs, overlaid; a run may still be going on.
+
+    Raises:
+        InputError: Not a run, or none of them has recorded anything yet.
+        RunError: A file of metrics cannot be read.
+    """
+    names = _names(runs)
+    metrics = [read_metrics(run, name=name) for run, name in zip(runs, names, strict=True)]
+    if not any(each.records for each in metrics):
+        raise InputError(
+            f"{', '.join(map(str, runs))}: nothing is recorded yet; a training records itself every"
+            " training.log_every steps"
+        )
+    unreadable = [f"{each.name}: {each.num_unreadable} unreadable lines" for each in metrics if each.num_unreadable]
+    states = [f"{each.name} up to step {each.records[-1]['step']}" for each in metrics if each.records]
+    states += [f"{each.name}: nothing yet" for each in metrics if not each.records]
+    panels = []
+    for chart in _CHARTS:
+        for key, x_axis, name in (("step", "step", "over steps"), ("minutes_so_far", "minutes", "over time")):
+            series = [one for each in metrics for one in _series(each, chart, key, has_name=len(metrics) > 1)]
+            if series:
+                panels.append(Curves(f"{chart.title} {name}", x_axis, chart.y_axis, series, chart.is_log))
+    paragraphs = [
+        f"{'; '.join(states)}. The training loss is that which is minimised, with label smoothing; perplexities and the"
+        " validation loss are without it.",
+        _TIME_NOTE,
+    ]
+    if unreadable:
+        paragraphs.append(
+            f"Left out, as a training that is being written or was killed leaves them: {', '.join(unreadable)}."
+        )
+    title = f"Training of {', '.join(names)}"
+    return Picture(title, paragraphs, panels, columns=2)
+
+
+def read_metrics(run: Path, *, name: str) -> Metrics:
+    """The records of a run, in the order of their steps, with the time that they were reached in.
+
+    A line that is no record is left out and counted. What a continued training did again counts once, as it was done
+    last.
+
+    Raises:
+        InputError: Not a run.
+        RunError: The file cannot be read.
+    """
+    file = open_run(run).metrics
+    try:
+        lines = file.read_bytes().splitlines() if file.exists() else []
+    except OSError as error:
+        raise RunError(f"{file}: cannot be read: {error.strerror}") from error
+    records: list[Record] = []
+    num_unreadable = 0
+    for line in lines:
+        record = _parse(line)
+        if record is None:
+            num_unreadable += 1
+            continue
+        _drop_what_is_done_again(records, record)
+        records.append(record)
+    _add_time(records)
+    return Metrics(name, records, num_unreadable)
+
+
+def _drop_what_is_done_again(records: list[Record], record: Record) -> None:
+    """Take away the records from the step of a new one on, if it is behind them or of a kind that its step had."""
+    first = len(records)
+    while first and records[first - 1]["step"] >= record["step"]:
+        first -= 1
+    if any(other["step"] > record["step"] or other["kind"] == record["kind"] for other in records[first:]):
+        del records[first:]
+
+
+def _parse(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_record = isinstance(record, dict) and isinstance(record.get("kind"), str) and type(record.get("step")) is int
+    return record if is_record else None
+
+
+def _add_time(records: list[Record]) -> None:
+    """Give each record `minutes_so_far`."""
+    seconds, tokens = 0.0, 0.0
+    for record in records:
+        if record["kind"] == "train":
+            so_far, speed = _number(record, "target_tokens"), _number(record, "target_tokens_per_second")
+            if so_far is not None and speed:
+                seconds += max(0.0, so_far - tokens) / speed
+                tokens = so_far
+        else:
+            seconds += _number(record, "seconds") or 0.0
+        record["minutes_so_far"] = seconds / 60
+
+
+def _series(metrics: Metrics, chart: _Chart, x_key: str, *, has_name: bool) -> list[Series]:
+    series = []
+    for kind, key, what in chart.keys:
+        records = [record for record in metrics.records if record["kind"] == kind and key in record]
+        if records:
+            name = ", ".join(part for part in (metrics.name if has_name or not what else "", what) if part)
+            ys = [_number(record, key) for record in records]
+            series.append(Series(name, [float(record[x_key]) for record in records], ys))
+    return series
+
+
+def _number(record: Record, key: str) -> float | None:
+    """A finite number, or None: a loss that is infinite is a gap in its curve."""
+    value = record.get(key)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number and value is not None else None
+
+
+def _names(runs: Sequence[Path]) -> list[str]:
+    """The runs' own names where they differ, else their paths."""
+    names = [run.resolve().name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run) for run in runs]

@@ -1,0 +1,197 @@
+"""Which words a model holds alike: nearest neighbours, and a map of the directions in which embeddings differ most."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from translate.data.tokenizer import Tokenizer
+from translate.decoding import Translator
+from translate.errors import InputError
+from translate.visualize.panels import Anchor, Panel, Picture, Point, Points, Table
+
+
+class WordVector(NamedTuple):
+    """A word of one side, and what it is embedded as: the mean over its pieces."""
+
+    text: str
+    vector: Float[Tensor, " d_model"]
+
+
+class Plane(NamedTuple):
+    """Vectors in the plane of their two largest principal components."""
+
+    places: Float[Tensor, "word 2"]
+    shares: list[float]  # of the variance, for each of the two
+
+
+def embeddings_picture(
+    translator: Translator,
+    words: Sequence[str],
+    *,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    num_words: int,
+    num_neighbours: int,
+    name: str,
+) -> Picture:
+    """Neighbours and a map of source and target words.
+
+    Args:
+        words: To be looked at in either language; none: the most frequent of each text.
+        sources: Text whose most frequent words stand on the map.
+        targets: Likewise.
+        num_words: Of each side on the map.
+        name: Of the run.
+
+    Raises:
+        InputError: A word that is empty, or texts with fewer than two words.
+    """
+    model, tokenizers = translator.model, translator.tokenizers
+    tables = {
+        "source": model.encoder.embedder.tokens.weight.detach().float().cpu(),
+        "target": model.decoder.embedder.tokens.weight.detach().float().cpu(),
+    }
+    is_joint = model.config.tie_embeddings == "all"
+    frequent = {
+        "source": _embed_words(tokenizers.source, frequent_words(sources, num_words), tables["source"]),
+        "target": _embed_words(tokenizers.target, frequent_words(targets, num_words), tables["target"]),
+    }
+    asked = [word for word in words if word.strip()]
+    if len(asked) < len(words):
+        raise InputError("a word to look at is empty: '' has no neighbours")
+    if is_joint:
+        sides = [("source and target", tokenizers.source, tables["source"], [*frequent["source"], *frequent["target"]])]
+        shown = frequent["source"][:10] + frequent["target"][:10]
+    else:
+        sides = [(side, getattr(tokenizers, side), tables[side], frequent[side]) for side in ("source", "target")]
+        shown = []
+    panels: list[Panel] = []
+    for side, tokenizer, table, vectors in sides:
+        if len(vectors) < 3:
+            raise InputError(f"{len(vectors)} {side} words are too few for a map: give a text with more of them")
+        looked_up = _embed_words(tokenizer, asked, table)
+        panels.append(_map(side, vectors, looked_up, frequent["source"] if is_joint else [], num_neighbours))
+        panels.append(_neighbours(side, looked_up or shown or vectors[:20], vectors, num_neighbours))
+    paragraphs = [
+        "A word of several subwords is the mean of their embeddings. The map is the plane in which the embeddings"
+        " differ most (principal components); words that are close on it may be apart in the other dimensions, and so"
+        " the neighbours are by the cosine of all dimensions, among the words of the map.",
+        "Source and target share one table of embeddings."
+        if is_joint
+        else "Source and target have tables of their own: their directions cannot be compared, so each has its map.",
+    ]
+    return Picture(f"Embeddings of {name}", paragraphs, panels)
+
+
+def frequent_words(lines: Sequence[str], count: int) -> list[str]:
+    """The most frequent words of a text, without punctuation around them; of equals the first."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        for word in line.split():
+            bare = word.strip("".join(mark for mark in set(word) if not mark.isalnum()))
+            if bare:
+                counts[bare] += 1
+    return [word for word, _ in counts.most_common(count)]
+
+
+def cosine_neighbours(
+    vector: Float[Tensor, " d_model"], others: Sequence[WordVector], *, count: int, but: str
+) -> list[tuple[str, float]]:
+    """The words whose embeddings point most nearly the same way, with their cosines; `but` is left out."""
+    matrix = torch.stack([each.vector for each in others])
+    cosines = torch.nn.functional.cosine_similarity(matrix, vector[None], dim=1)
+    nearest: dict[str, float] = {}
+    for place in cosines.argsort(descending=True, stable=True).tolist():
+        word = others[place].text
+        if word != but and len(nearest) < count:
+            nearest.setdefault(word, float(cosines[place]))
+    return list(nearest.items())
+
+
+def principal_plane(vectors: Float[Tensor, "word d_model"]) -> Plane:
+    """Principal component analysis: the centred vectors along the two directions in which they vary most.
+
+    A direction's sign is settled by its largest component, which is positive.
+
+    Source: Pearson 1901, On lines and planes of closest fit to systems of points in space.
+    """
+    centred = (vectors - vectors.mean(dim=0)).double()
+    _, singular, directions = torch.linalg.svd(centred, full_matrices=False)
+    largest = directions.abs().argmax(dim=1)
+    signs = directions[torch.arange(len(directions)), largest].sign()
+    total = float(singular.square().sum()) or 1.0
+    places = centred @ (directions[:2] * signs[:2, None]).T
+    return Plane(places.float(), [float(value) ** 2 / total for value in singular[:2]])
+
+
+def _embed_words(tokenizer: Tokenizer, words: Sequence[str], table: Tensor) -> list[WordVector]:
+    return [WordVector(word, table[ids].mean(dim=0)) for word in words if (ids := tokenizer.encode(word))]
+
+
+def _map(
+    side: str, vectors: list[WordVector], asked: list[WordVector], source: list[WordVector], num_neighbours: int
+) -> Points:
+    everyone = vectors + [word for word in asked if word.text not in {each.text for each in vectors}]
+    plane = principal_plane(torch.stack([each.vector for each in everyone]))
+    asked_texts = {each.text for each in asked}
+    points: dict[str, Point] = {}
+    for number, (each, place) in enumerate(zip(everyone, plane.places.tolist(), strict=True)):
+        group = side if not source else "source" if number < len(source) else "target"
+        if each.text in asked_texts:
+            group = "asked for"
+        near = cosine_neighbours(each.vector, everyone, count=num_neighbours, but=each.text)
+        note = "Nearest: " + ", ".join(f"{word} {cosine:.2f}" for word, cosine in near)
+        if each.text in points and group != "asked for":  # in a joint vocabulary, a word of both languages
+            points[each.text] = points[each.text]._replace(group="both")
+        else:
+            points[each.text] = Point(each.text, place[0], place[1], group, note)
+    first, second = (f"{share:.0%}" for share in plane.shares)
+    return Points(
+        f"Map of {side} words",
+        f"first principal component ({first} of the variance)",
+        f"second principal component ({second})",
+        _anchored(list(points.values())),
+    )
+
+
+def _anchored(points: list[Point]) -> list[Point]:
+    """The points with their labels on the side where they cover least of other labels and points; one by one."""
+    low_x, low_y = min(point.x for point in points), min(point.y for point in points)
+    width = (max(point.x for point in points) - low_x) or 1.0
+    height = (max(point.y for point in points) - low_y) or 1.0
+    # In shares of the map, whose letters have about these sizes; left, bottom, right, top.
+    letter, line = 0.0085, 0.022
+    places = [((point.x - low_x) / width, (point.y - low_y) / height) for point in points]
+    taken = [(x - 0.004, y - 0.007, x + 0.004, y + 0.007) for x, y in places]
+    anchored = []
+    for point, (x, y) in zip(points, places, strict=True):
+        half = letter * len(point.label) / 2
+        boxes: dict[Anchor, tuple[float, float, float, float]] = {
+            "right": (x + 0.007, y - line / 2, x + 0.007 + 2 * half, y + line / 2),
+            "left": (x - 0.007 - 2 * half, y - line / 2, x - 0.007, y + line / 2),
+            "above": (x - half, y + 0.009, x + half, y + 0.009 + line),
+            "below": (x - half, y - 0.009 - line, x + half, y - 0.009),
+        }
+        anchor = min(boxes, key=lambda name: sum(_overlap(boxes[name], other) for other in taken))
+        taken.append(boxes[anchor])
+        anchored.append(point._replace(anchor=anchor))
+    return anchored
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    """The area that two boxes share."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    return max(0.0, width) * max(0.0, height)
+
+
+def _neighbours(side: str, chosen: list[WordVector], vectors: list[WordVector], count: int) -> Table:
+    rows = []
+    for each in chosen:
+        near = cosine_neighbours(each.vector, vectors, count=count, but=each.text)
+        rows.append([each.text, ", ".join(f"{word} {cosine:.2f}" for word, cosine in near)])
+    return Table(f"Nearest neighbours of {side} words", ["Word", "Neighbours and their cosines"], rows)

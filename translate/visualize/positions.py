@@ -1,0 +1,181 @@
+"""How a model knows the order of words, in the pictures that suit each kind of positions."""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from translate.config import ModelConfig
+from translate.model import Transformer
+from translate.model.positions import (
+    LearnedPositions,
+    Positions,
+    RelativePositions,
+    RotaryPositions,
+    SinusoidalPositions,
+    build_positions,
+    rotate,
+)
+from translate.visualize.panels import Curves, Matrix, Panel, Picture, Series
+
+_SHOWN_DISTANCE = 160  # of relative positions
+
+
+def positions_picture(config: ModelConfig, model: Transformer | None, *, length: int, name: str) -> Picture:
+    """What positions look like to a model, or to an untrained one of a config.
+
+    Args:
+        model: Trained; None: positions as they are before training.
+        length: Positions to show; a learned table shows no more than it has.
+        name: Of the run or config.
+    """
+    stacks: list[tuple[str, Positions]]
+    if model is None:
+        stacks = [
+            ("encoder", build_positions(config, directions="both")),
+            ("decoder", build_positions(config, directions="past")),
+        ]
+    else:
+        stacks = [("encoder", model.encoder.embedder.positions), ("decoder", model.decoder.embedder.positions)]
+    is_trained = model is not None
+    match config.positions:
+        case "sinusoidal":
+            paragraphs = [
+                "Sinusoidal positions: row p is added to the embedding at position p. The same for every model of this"
+                " width, and in encoder and decoder. Vaswani et al. 2017, section 3.5."
+            ]
+            panels = _table_panels("Positions", _table(stacks[0][1], length)) + [
+                _wave_lengths(config.d_model, "d_model")
+            ]
+        case "learned":
+            paragraphs = [
+                "Learned positions: row p is added to the embedding at position p."
+                + ("" if is_trained else " As initialised: a config is not trained; name a run to see what was learnt.")
+            ]
+            panels = [
+                panel
+                for stack, positions in stacks
+                for panel in _table_panels(f"{stack.capitalize()} positions", _table(positions, length))
+            ]
+        case "rotary":
+            head_dim = config.d_model // config.num_heads
+            paragraphs = [
+                "Rotary positions: each pair of neighbouring dimensions of queries and keys is turned by an angle that"
+                " grows with the position, so that their product depends on the distance. The same for every model of"
+                " this head dimension, in every layer and head. Su et al. 2021."
+            ]
+            panels = _rotary_panels(stacks[0][1], length=length, head_dim=head_dim)
+        case "relative":
+            paragraphs = [
+                "Relative positions: a number for each head and distance bucket is added to the scores of"
+                " self-attention, in all layers of a stack. Raffel et al. 2020, section 2.1."
+                + ("" if is_trained else " All 0: a config is not trained; name a run to see what was learnt.")
+            ]
+            panels = [panel for stack, positions in stacks for panel in _relative_panels(stack, positions)]
+    return Picture(f"Positions of {name}: {config.positions}", paragraphs, panels, columns=2)
+
+
+def _table(positions: Positions, length: int) -> Float[Tensor, "position d_model"]:
+    """What the positions add to an embedding of zeros."""
+    assert isinstance(positions, SinusoidalPositions | LearnedPositions)
+    if isinstance(positions, LearnedPositions):
+        length = min(length, len(positions.table))
+    with torch.inference_mode():
+        return positions.embed(positions.table.new_zeros(1, length, positions.table.shape[1]), start=0)[0].cpu()
+
+
+def _table_panels(name: str, table: Tensor) -> list[Panel]:
+    similarity = table @ table.T
+    dimensions = _numbers(table.shape[1])
+    return [
+        Matrix(name, _numbers(len(table)), dimensions, table.tolist(), "position", "dimension", "signed"),
+        Matrix(
+            f"{name}: dot products",
+            _numbers(len(table)),
+            _numbers(len(table)),
+            similarity.tolist(),
+            "position",
+            "position",
+            "signed",
+        ),
+    ]
+
+
+def _wave_lengths(dimensions: int, name: Literal["d_model", "the head dimension"]) -> Curves:
+    """Positions until a sine repeats: 2π · 10000^(2i / dimensions) for the i-th pair of dimensions."""
+    pairs = range(dimensions // 2)
+    lengths = [2 * math.pi * 10000 ** (2 * pair / dimensions) for pair in pairs]
+    return Curves(
+        "Wave lengths",
+        "pair of dimensions",
+        "positions until it repeats",
+        [Series(f"2π · 10000^(2i / {dimensions})", list(pairs), lengths)],
+        is_log=True,
+        note=f"{dimensions} is {name}; a pair is dimensions 2i and 2i + 1.",
+    )
+
+
+def _rotary_panels(positions: Positions, *, length: int, head_dim: int) -> list[Panel]:
+    assert isinstance(positions, RotaryPositions)
+    with torch.inference_mode():
+        rotation = positions.relate(start=0, length=length).rotation
+        assert rotation is not None
+        # A vector with 1 in the first of each pair's dimensions, turned as every query and key is.
+        ones = torch.zeros(1, 1, length, head_dim)
+        ones[..., 0::2] = 1.0
+        turned = rotate(ones, rotation)[0, 0]
+        products = (turned @ turned.T / (head_dim // 2)).cpu()
+    pairs = _numbers(head_dim // 2)
+    numbers = _numbers(length)
+    by_distance = Series("mean over all pairs", list(range(length)), products[0].tolist())
+    single = [
+        Series(f"pair {pair}", list(range(length)), rotation.cosine[:, pair].tolist())
+        for pair in sorted({0, head_dim // 8, head_dim // 4})
+    ]
+    return [
+        Matrix("Cosine of the angle", numbers, pairs, rotation.cosine.tolist(), "position", "pair", "signed"),
+        Matrix("Sine of the angle", numbers, pairs, rotation.sine.tolist(), "position", "pair", "signed"),
+        Matrix(
+            "Dot products of one vector at two positions", numbers, numbers, products.tolist(), "position", "position",
+            "signed", note="In proportion to the product at the same position; of a vector with all pairs alike.",
+        ),
+        Curves(
+            "Dot product by distance", "distance in positions", "share of the product at distance 0",
+            [by_distance, *single],
+        ),
+        _wave_lengths(head_dim, "the head dimension"),
+    ]  # fmt: skip
+
+
+def _relative_panels(stack: str, positions: Positions) -> list[Panel]:
+    assert isinstance(positions, RelativePositions)
+    num_buckets, num_heads = positions.table.shape
+    with torch.inference_mode():
+        bias = positions.relate(start=_SHOWN_DISTANCE, length=1).bias
+        assert bias is not None
+        past = bias[:, 0].cpu()  # (heads, keys at distance -160 … 0)
+        later = positions.relate(start=0, length=_SHOWN_DISTANCE + 1).bias
+        assert later is not None
+        future = later[:, 0, 1:].cpu()
+    sees_future = positions.directions == "both"
+    values = torch.cat([past, future], dim=1) if sees_future else past
+    distances = list(range(-_SHOWN_DISTANCE, _SHOWN_DISTANCE + 1 if sees_future else 1))
+    table = positions.table.detach().cpu()
+    heads = [f"head {head}" for head in range(num_heads)]
+    return [
+        Matrix(
+            f"{stack.capitalize()}: bias by bucket", heads, _numbers(num_buckets), table.T.tolist(),
+            "head", "bucket", "signed",
+        ),
+        Curves(
+            f"{stack.capitalize()}: bias by distance", "key position minus query position", "added to the score",
+            [Series(head, distances, values[number].tolist()) for number, head in enumerate(heads)],
+            note="" if sees_future else "The future is masked.",
+        ),
+    ]  # fmt: skip
+
+
+def _numbers(count: int) -> list[str]:
+    return [str(number) for number in range(count)]

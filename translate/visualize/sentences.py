@@ -1,0 +1,107 @@
+"""A sentence and its translation, decoded or forced, as the tokens that the pictures label their rows with."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from translate.data.batching import EncodedPair
+from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from translate.decoding import Translator
+from translate.decoding.output.words import Word, group_words
+from translate.errors import InputError
+
+MERGED = (
+    "Whole words: weights are summed over the pieces of a word looked at, averaged over those of a word that looks."
+)
+
+
+class Tokens(NamedTuple):
+    """A sequence as the model sees it, and the words that its pieces spell."""
+
+    pieces: list[str]  # special symbols included
+    words: list[Word]  # each special symbol is a word by itself
+
+
+class SentencePair(NamedTuple):
+    """A sentence and its translation as tokens."""
+
+    source_text: str
+    target_text: str
+    is_forced: bool  # the translation was given, not decoded
+    ids: EncodedPair
+    source: Tokens  # what the encoder reads: the tokens, </s>
+    target_input: Tokens  # what the decoder reads: <s>, the tokens
+    target_output: Tokens  # what the decoder predicts, position by position: the tokens, </s>
+
+
+def read_sentence(translator: Translator, text: str, *, target: str | None = None) -> SentencePair:
+    """The tokens of a sentence and of its translation.
+
+    Args:
+        target: The translation; None: the translator decodes.
+
+    Raises:
+        InputError: A text is empty, not Unicode, or longer than the positions of the model.
+    """
+    tokenizers = translator.tokenizers
+    source_ids = _encode(tokenizers.source, text, what="the sentence", translator=translator)
+    if target is None:
+        (translation,) = translator.translate([text])
+        target_ids = list(translation.ids)
+        _check_positions(len(target_ids) + 1, what="its translation", translator=translator)
+    else:
+        target_ids = _encode(tokenizers.target, target, what="the target", translator=translator)
+    source_pieces, target_pieces = tokenizers.source.pieces(source_ids), tokenizers.target.pieces(target_ids)
+    (begin,), (end,) = tokenizers.target.pieces([BOS_ID]), tokenizers.target.pieces([EOS_ID])
+    return SentencePair(
+        source_text=text,
+        target_text=tokenizers.target.decode(target_ids),
+        is_forced=target is not None,
+        ids=EncodedPair(source_ids, target_ids),
+        source=tokens_of(source_pieces, after=tokenizers.source.pieces([EOS_ID])),
+        target_input=tokens_of(target_pieces, before=[begin]),
+        target_output=tokens_of(target_pieces, after=[end]),
+    )
+
+
+def merge_words(
+    weights: Float[Tensor, "query key"], *, query_words: Sequence[Word], key_words: Sequence[Word]
+) -> Float[Tensor, "query_words key_words"]:
+    """Weights between words: summed over a looked-at word's pieces, averaged over those of a word that looks."""
+    by_key = torch.stack([weights[:, word.positions].sum(dim=1) for word in key_words], dim=1)
+    return torch.stack([by_key[word.positions].mean(dim=0) for word in query_words])
+
+
+def _encode(tokenizer: Tokenizer, text: str, *, what: str, translator: Translator) -> list[int]:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{what} is not Unicode: {text!r}, character {error.start + 1}; set the terminal to UTF-8"
+        ) from None
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise InputError(f"{what} is empty: {text!r} has no words to look at")
+    _check_positions(len(ids) + 1, what=what, translator=translator)
+    return ids
+
+
+def _check_positions(length: int, *, what: str, translator: Translator) -> None:
+    limit = translator.max_positions
+    if limit is not None and length > limit:
+        raise InputError(
+            f"{what} has {length} tokens with its special symbol, more than the {limit} positions that the model has"
+            f" (model.max_positions = {limit}): give a shorter one"
+        )
+
+
+def tokens_of(pieces: list[str], *, before: Sequence[str] = (), after: Sequence[str] = ()) -> Tokens:
+    """Pieces with special symbols before or after them, and the words of all."""
+    start, end = len(before), len(before) + len(pieces)
+    words = [Word(symbol, [position]) for position, symbol in enumerate(before)]
+    words += [Word(word.text, [start + position for position in word.positions]) for word in group_words(pieces)]
+    words += [Word(symbol, [end + number]) for number, symbol in enumerate(after)]
+    return Tokens([*before, *pieces, *after], words)
