@@ -1,6 +1,8 @@
-# make demo    install, train a small model on the embedded corpus, translate its test set, print BLEU and samples
-# make test    install, run the fast tests
-# make check   lint, types and fast tests
+# make demo          install, train a small model on the embedded corpus, translate its test set, print BLEU and samples
+# make test          install, run the fast tests
+# make test-system   run the tests that start processes, browsers or torchrun
+# make test-slow     run the tests that take minutes
+# make check         lint, types and fast tests
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -8,8 +10,9 @@ BIN := $(VENV)/bin
 SHOW := $(BIN)/translate show
 AS := --dpi 90 --output docs/pictures/
 INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-slow lint types check corpus pictures wheel clean
+.PHONY: demo test test-system test-slow lint types check pictures wheel clean
 
 demo: $(VENV)/installed
 	rm -rf runs/demo
@@ -17,7 +20,10 @@ demo: $(VENV)/installed
 	$(BIN)/translate eval runs/demo --samples 10
 
 test: $(VENV)/installed-for-tests
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	$(PYTEST) -m "not slow and not system"
+
+test-system: $(VENV)/installed-for-tests
+	$(PYTEST) -m "system and not slow"
 
 test-slow: $(VENV)/installed-for-tests
 	$(BIN)/pytest -m slow
@@ -30,9 +36,6 @@ types: $(VENV)/installed-for-tests
 	$(BIN)/mypy
 
 check: lint types test
-
-corpus:
-	$(PYTHON) data/generate.py
 
 pictures: $(VENV)/installed-for-tests
 	test -f runs/demo/run.json || $(BIN)/translate train demo --run runs/demo

@@ -33,6 +33,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ["HF_DATASETS_CACHE"] = tempfile.mkdtemp(prefix="translate-tests-")
 atexit.register(shutil.rmtree, os.environ["HF_DATASETS_CACHE"], ignore_errors=True)
 
+SYSTEM_TESTS = Path(__file__).parent / "system"
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by marker
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests in tests/system with the tier that they belong to."""
+    for item in items:
+        if item.path.is_relative_to(SYSTEM_TESTS):
+            item.add_marker(pytest.mark.system)
+
 
 @pytest.fixture(autouse=True)
 def _same_start() -> Iterator[None]:

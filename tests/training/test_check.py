@@ -9,11 +9,11 @@ import pytest
 
 from translate.config import Config, load_config
 from translate.errors import InputError, RunError
+from translate.lint import check as module
 from translate.lint.check import Report, cheap_findings, check
 from translate.lint.dry_run import BatchShape, Rehearsal
 from translate.lint.settings import Finding
 from translate.lint.suspicions import KINDS
-from translate.training import check as module
 from translate.training.preparation import encode_corpora, make_tokenizers, read_corpora
 
 CORPUS = Path(__file__).resolve().parents[2] / "data"
