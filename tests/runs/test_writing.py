@@ -24,7 +24,7 @@ from translate.runs import (
     write_tensors,
     write_text,
 )
-from translate.runs import files as files_module
+from translate.runs import atomic as files_module
 from translate.runs import tensors as tensors_module
 from translate.runs.seal import check_seal
 
@@ -245,7 +245,7 @@ KILLED_WHILE_WRITING = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from translate.runs import files, write_tensors
+from translate.runs import atomic as files, write_tensors
 
 def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)
