@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from translate.config import ModelConfig
 from translate.model.attention import MultiHeadAttention
-from translate.model.cache import LayerCache
+from translate.model.kv_cache import LayerCache
 from translate.model.dropout import Dropout
 from translate.model.positions import Relation
 from translate.model.projection import Projection

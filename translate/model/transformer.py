@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from translate.config import ModelConfig
 from translate.model.attention import KeyValue
-from translate.model.cache import DecoderCache, LayerCache
+from translate.model.kv_cache import DecoderCache, LayerCache
 from translate.model.dropout import Dropout
 from translate.model.initialization import initialize
 from translate.model.layers import DecoderLayer, EncoderLayer

@@ -13,7 +13,7 @@ from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.score import watched_attention
 from translate.decoding.search.loop import NextTokens
 from translate.model import Transformer, log_probabilities
-from translate.model.cache import DecoderCache
+from translate.model.kv_cache import DecoderCache
 from translate.model.projection import Int8Projection, Projection
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from translate.config import ModelConfig
 from translate.model import Memory, Transformer
-from translate.model.cache import DecoderCache
+from translate.model.kv_cache import DecoderCache
 
 PAD, VOCAB = 3, 23
 SOURCE_LENGTHS = [5, 2, 7]
