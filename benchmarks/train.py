@@ -78,13 +78,13 @@ def build_ours(vocab_size: int, *, precision: str, compiled: bool = False) -> St
 
     from translate.config import Config, override_config
     from translate.data.tokenizer import PAD_ID
-    from translate.memory import prepare_memory
+    from translate.memory import configure_memory
     from translate.model import Transformer
     from translate.training.assembly import Computation, stepping
     from translate.training.compilation import compile_layers
     from translate.training.optimizer import build_optimizer
 
-    prepare_memory()
+    configure_memory()
     config = override_config(Config(), {**SETTINGS, "training.precision": precision, "training.compile": compiled})
     model = Transformer(config.model, source_vocab_size=vocab_size, target_vocab_size=vocab_size, pad_id=PAD_ID).train()
     if compiled:
@@ -163,10 +163,10 @@ def build_huggingface(vocab_size: int, *, precision: str, keeps_memory: bool = F
     from transformers import MarianConfig, MarianMTModel
 
     from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
-    from translate.memory import prepare_memory
+    from translate.memory import configure_memory
 
     if keeps_memory:
-        prepare_memory()
+        configure_memory()
     config = MarianConfig(
         vocab_size=vocab_size,
         d_model=D_MODEL,

@@ -8,20 +8,20 @@ import pytest
 import torch
 
 from translate.errors import InputError
-from translate.memory import keep_few_kernels
+from translate.memory import limit_kernel_caches
 
 _PRODUCTS_OF_MANY_SHAPES = """
 import sys
 from pathlib import Path
 import torch
-from translate.memory import give_back_free_memory, keep_few_kernels
+from translate.memory import release_free_memory, limit_kernel_caches
 
 if sys.argv[1] == "few":
-    keep_few_kernels()
+    limit_kernel_caches()
 torch.set_num_threads(1)
 
 def resident():
-    give_back_free_memory()
+    release_free_memory()
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096 / 2**20
 
 one, other = torch.ones(1000, 64, dtype=torch.bfloat16), torch.ones(64, 64, dtype=torch.bfloat16)
@@ -50,7 +50,7 @@ def test_few_kernels_are_kept() -> None:
 
 def test_the_users_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"LRU_CACHE_CAPACITY": "7"})
-    keep_few_kernels()
+    limit_kernel_caches()
     assert os.environ["LRU_CACHE_CAPACITY"] == "7"
     assert int(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) < 1024
 
@@ -58,5 +58,5 @@ def test_the_users_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("told", ["0", "-1", "many", ""])
 def test_what_would_crash_is_refused(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"LRU_CACHE_CAPACITY": told})
-    with pytest.raises(InputError, match=f"LRU_CACHE_CAPACITY={told}, with which PyTorch crashes: leave it out"):
-        keep_few_kernels()
+    with pytest.raises(InputError, match=f"LRU_CACHE_CAPACITY={told}, with which PyTorch crashes: unset it"):
+        limit_kernel_caches()

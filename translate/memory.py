@@ -1,4 +1,4 @@
-"""Memory that was freed, which glibc keeps or gives back as it is told, and memory of kernels, which oneDNN keeps."""
+"""The memory that a process holds: how the C library keeps what is freed, and how many kernels PyTorch caches."""
 
 import contextlib
 import ctypes
@@ -6,35 +6,29 @@ import os
 
 from translate.errors import InputError
 
-# Of glibc's malloc.h.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # from glibc's malloc.h
 _GIB = 2**30
 
-# How many kernels are kept: by oneDNN for all threads, and again by ideep, PyTorch's way to it, for each thread.
-_MOST_KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 64, "LRU_CACHE_CAPACITY": 16}
+# How many compiled kernels are cached: by oneDNN for all threads, and again for each thread by ideep, through which
+# PyTorch calls oneDNN.
+_KERNEL_CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 64, "LRU_CACHE_CAPACITY": 16}
 
 
-def give_back_free_memory() -> None:
-    """Return what is free to the system; with another C library than glibc, nothing happens."""
-    with contextlib.suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def prepare_memory() -> None:
-    """Before the first step of a training: what steps free is there for the next one, and few kernels are kept.
+def configure_memory() -> None:
+    """Prepare for training: freed memory is kept for the next step, and few compiled kernels are cached.
 
     Raises:
-        InputError: See `keep_few_kernels`.
+        InputError: See `limit_kernel_caches`.
     """
-    keep_few_kernels()
-    keep_free_memory()
+    limit_kernel_caches()
+    keep_freed_memory()
 
 
-def keep_free_memory() -> None:
-    """Keep what is freed from now on, of all threads in one place; with another C library nothing happens.
+def keep_freed_memory() -> None:
+    """Tell glibc to keep freed memory in one arena for all threads; with another C library nothing happens.
 
-    A system gives memory page by page, and clears each page: done anew in every step it takes as long as the matrix
-    products' twentieth part, or a fifth on a virtual machine.
+    Linux hands out memory page by page and clears each page. When every step asks anew, that takes as long as a
+    twentieth of the matrix products, and as a fifth on a virtual machine.
     """
     with contextlib.suppress(AttributeError, OSError, TypeError):
         library = ctypes.CDLL(None)
@@ -43,20 +37,26 @@ def keep_free_memory() -> None:
         library.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
-def keep_few_kernels() -> None:
-    """From before the first product of bf16 on a CPU: of the kernels that are compiled, few are kept.
+def release_free_memory() -> None:
+    """Return freed memory to the operating system; with another C library than glibc nothing happens."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
-    There is one for each shape of a product, of half a megabyte, and 1024 of them would be kept, twice: with batches of
-    many shapes, half of what a training takes, and hardly faster. What the user's environment says is left alone.
+
+def limit_kernel_caches() -> None:
+    """Cache few of the kernels that oneDNN compiles; to be called before the first bf16 product on a CPU.
+
+    oneDNN compiles half a megabyte for each shape of a product and caches 1024 of them, twice. With batches of many
+    shapes that is half of a training's memory, and hardly faster. Sizes that the user's environment sets are kept.
 
     Raises:
-        InputError: It says 0, or no number, to ideep, which would end the process without a word.
+        InputError: The environment's LRU_CACHE_CAPACITY is not a positive number; ideep would crash without a message.
     """
-    for name, most in _MOST_KERNELS.items():
-        os.environ.setdefault(name, str(most))
-    told = os.environ["LRU_CACHE_CAPACITY"]
-    if not (told.isascii() and told.isdecimal() and int(told) > 0):
+    for name, size in _KERNEL_CACHE_SIZES.items():
+        os.environ.setdefault(name, str(size))
+    capacity = os.environ["LRU_CACHE_CAPACITY"]
+    if not (capacity.isascii() and capacity.isdecimal() and int(capacity) > 0):
         raise InputError(
-            f"the environment has LRU_CACHE_CAPACITY={told}, with which PyTorch crashes: leave it out, or let it be at"
+            f"the environment has LRU_CACHE_CAPACITY={capacity}, with which PyTorch crashes: unset it, or set it to at"
             " least 1"
         )

@@ -17,7 +17,7 @@ from translate.decoding import Combination, Request, Translation, Translator
 from translate.decoding.loading import load_translator
 from translate.errors import InputError, RunError
 from translate.model import Transformer
-from translate.model.projection import Int8Projection
+from translate.model.quantization import Int8Projection
 from translate.runs import add_prefix, build_model, create_run, get_parameters, write_tensors
 
 Toy = Any  # conftest.py's: test modules cannot import each other

@@ -8,7 +8,7 @@ import torch
 from translate.config import Config, DecodingConfig, ModelConfig
 from translate.decoding import Translator, translator
 from translate.errors import RunError
-from translate.model.out_of_memory import OutOfMemory, out_of_memory_told
+from translate.model.device import OutOfMemory, explain_out_of_memory
 from translate.runs import build_model, loading
 
 Toy = Any  # conftest.py's: test modules cannot import each other
@@ -74,8 +74,8 @@ def test_a_model_too_large_to_build(toy: Toy, monkeypatch: pytest.MonkeyPatch) -
 def test_the_outermost_tells() -> None:
     with (
         pytest.raises(OutOfMemory) as caught,
-        out_of_memory_told("the validation", mend="Resume."),
-        out_of_memory_told("the search", mend="Lower it."),
+        explain_out_of_memory("the validation", hint="Resume."),
+        explain_out_of_memory("the search", hint="Lower it."),
     ):
         raise REFUSAL
     assert str(caught.value) == (

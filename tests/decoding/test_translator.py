@@ -25,7 +25,7 @@ from translate.decoding.search.loop import Found
 from translate.decoding.search.mbr import choose_minimum_risk
 from translate.errors import InputError, RunError
 from translate.model import Transformer
-from translate.model.projection import quantize_projections
+from translate.model.quantization import quantize_projections
 
 MakeTranslator = Callable[..., Translator]
 Toy = Any  # conftest.py's: test modules cannot import each other

@@ -285,7 +285,7 @@ def test_nothing_stays_behind_in_the_model(make_translator: MakeTranslator, monk
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_other_precisions_are_shown_as_they_are(make_translator: MakeTranslator, precision: str) -> None:
-    from translate.model.projection import quantize_projections
+    from translate.model.quantization import quantize_projections
 
     translator = make_translator(positions="rotary")
     exact = capture_attention(translator.model, encode(translator)).layers

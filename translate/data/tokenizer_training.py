@@ -10,7 +10,7 @@ import sentencepiece
 from translate.config import TokenizerConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers, read_tokenizer
 from translate.errors import InputError
-from translate.memory import give_back_free_memory
+from translate.memory import release_free_memory
 
 # The model depends on the number of threads (sums of floats; the number is in the file), so it is no setting.
 _TRAINER_THREADS = 4
@@ -73,7 +73,7 @@ def train_tokenizer(
         )
     except RuntimeError as error:
         raise InputError(_training_failure(str(error), config, text_name)) from error
-    give_back_free_memory()  # the trainer held millions of sentences
+    release_free_memory()  # the trainer held millions of sentences
     return Tokenizer(model.getvalue())
 
 

@@ -13,7 +13,7 @@ from translate.data.tokenizer import Tokenizer
 from translate.decoding.output.splitting import split_text
 from translate.decoding.request import Translation
 from translate.errors import InputError
-from translate.model.out_of_memory import out_of_memory_told
+from translate.model.device import explain_out_of_memory
 
 
 class Piece(NamedTuple):
@@ -144,9 +144,9 @@ def search_memory_told(
     Args:
         longest: The most tokens of a text, the end symbol included.
     """
-    return out_of_memory_told(
+    return explain_out_of_memory(
         f"the search for the translations of {num_texts} texts of up to {longest} tokens",
-        mend=f"Lower decoding.batch_tokens (now {config.batch_tokens}), decoding.beam_size (now {config.beam_size}) or"
+        hint=f"Lower decoding.batch_tokens (now {config.batch_tokens}), decoding.beam_size (now {config.beam_size}) or"
         " decoding.max_source_tokens (--max-source-tokens).",
     )
 

@@ -11,11 +11,10 @@ from translate.data.shortlist import Shortlist
 from translate.decoding.search.ensemble import Combination
 from translate.decoding.translator import Translator
 from translate.errors import InputError
-from translate.memory import keep_few_kernels
+from translate.memory import limit_kernel_caches
 from translate.model import Transformer
-from translate.model.device import choose_device
-from translate.model.out_of_memory import out_of_memory_told
-from translate.model.projection import quantize_projections
+from translate.model.device import choose_device, explain_out_of_memory
+from translate.model.quantization import quantize_projections
 from translate.runs import Checkpoint, LoadedRun, RunDirectory, load_run, read_tensors
 
 _ARGUMENTS = ("checkpoint", "ensemble", "contrast", "forbidden")  # of `load_translator`, for `load_with_options`
@@ -120,16 +119,16 @@ def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpo
 def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
     """The model on its device, in its precision."""
     device = choose_device(config.device)
-    with out_of_memory_told(
+    with explain_out_of_memory(
         f"the loading of a model of {model.num_parameters:,} parameters to {device}",
-        mend="Load fewer runs at once (--ensemble, --contrast), or choose another device (decoding.device).",
+        hint="Load fewer runs at once (--ensemble, --contrast), or choose another device (decoding.device).",
     ):
         model = model.to(device)
         match config.precision:
             case "fp32":
                 pass
             case "bf16":
-                keep_few_kernels()
+                limit_kernel_caches()
                 model = model.bfloat16()
             case "int8":
                 quantize_projections(model)

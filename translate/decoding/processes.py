@@ -15,7 +15,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from translate.distributed.environment import Place, read_place
 from translate.errors import InputError, RunError
-from translate.model.device import share_threads
+from translate.model.device import threads_per_process
 
 _CONTACT_SECONDS = 300
 
@@ -70,7 +70,7 @@ class Processes(NamedTuple):
             torch.cuda.set_device(self.place.local_rank % torch.cuda.device_count())
         # torchrun sets 1 where nothing was set; any other number is the user's.
         if os.environ.get("OMP_NUM_THREADS", "1") == "1":
-            torch.set_num_threads(share_threads(self.place))
+            torch.set_num_threads(threads_per_process(self.place.local_size))
 
     def _first(self, key: str, value: str) -> str:
         """What the first process to come has said."""

@@ -25,7 +25,7 @@ from translate.decoding.windows import read_windows
 from translate.decoding.workers import share_out
 from translate.errors import InputError, RunError
 from translate.model import Transformer
-from translate.model.out_of_memory import out_of_memory_told
+from translate.model.device import explain_out_of_memory
 
 LINES_PER_WORKER = 8  # with fewer, one worker with all threads is as fast
 
@@ -164,9 +164,9 @@ class Translator:
             OutOfMemory: The device's memory is not enough.
         """
         longest = max((max(len(pair.source), len(pair.target)) + 1 for pair in pairs), default=0)
-        with out_of_memory_told(
+        with explain_out_of_memory(
             f"the forced decoding of {len(pairs)} pairs of up to {longest} tokens",
-            mend=f"Lower decoding.batch_tokens (now {self.config.batch_tokens}), decoding.max_source_tokens"
+            hint=f"Lower decoding.batch_tokens (now {self.config.batch_tokens}), decoding.max_source_tokens"
             " (--max-source-tokens) or decoding.max_target_tokens.",
         ):
             return force_decode(

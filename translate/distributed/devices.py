@@ -4,7 +4,7 @@ import torch
 
 from translate.distributed.environment import Place
 from translate.errors import InputError
-from translate.model.device import choose_device, share_threads
+from translate.model.device import choose_device, threads_per_process
 
 
 def choose_own_device(name: str, place: Place) -> torch.device:
@@ -37,6 +37,6 @@ def choose_own_device(name: str, place: Place) -> torch.device:
 def settle_threads(wanted: int | None, place: Place) -> None:
     """Give torch the CPU threads that are wanted; None: as it chooses, or what falls to one of several processes."""
     if wanted is None and place.size > 1:
-        wanted = share_threads(place)
+        wanted = threads_per_process(place.local_size)
     if wanted is not None:
         torch.set_num_threads(wanted)

@@ -37,7 +37,7 @@ from translate.lint.vocabulary import (
     spelling_findings,
     vocabulary_findings,
 )
-from translate.memory import prepare_memory
+from translate.memory import configure_memory
 from translate.runs import build_model
 from translate.training.batch_size import settle_batch_size
 from translate.training.preparation import (
@@ -65,7 +65,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     Raises:
         InputError: What the training would refuse: the message says what and the mend.
     """
-    prepare_memory()
+    configure_memory()
     device = choose_own_device(config.training.device, ALONE.place)
     settle_threads(config.training.threads, ALONE.place)
     watch("reading the corpora")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from translate.memory import give_back_free_memory
+from translate.memory import release_free_memory
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -58,7 +58,7 @@ class MemoryWatch:
 def _give_back() -> None:
     """What is free, else it would be used again and not be seen."""
     gc.collect()
-    give_back_free_memory()
+    release_free_memory()
 
 
 def _resident_bytes() -> int | None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from translate.model.dropout import Dropout
 from translate.model.positions import NO_RELATION, Relation, rotate
-from translate.model.projection import Projection
+from translate.model.quantization import Projection
 from translate.model.spans import Spans, flash_attention
 
 

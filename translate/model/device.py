@@ -1,24 +1,28 @@
-"""Where to compute, and in which arithmetic."""
+"""Where to compute and in which precision, how many CPU threads to use, and a clear error when memory runs out."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
 
-from translate.distributed.environment import Place
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 
 Precision = Literal["fp32", "bf16", "fp16"]
+
+# What allocators without an exception class of their own say: PyTorch's for the CPU and for Apple's GPU, C++, cuBLAS.
+_OUT_OF_MEMORY_MESSAGES = ("allocate memory", "not enough memory", "out of memory", "bad_alloc", "alloc_failed")
 
 
 def choose_device(name: str, *, key: str = "device") -> torch.device:
     """The device that a config names; `auto` is the first CUDA device, else Apple's GPU, else the CPU.
 
     Args:
-        key: Of the config, for an error that names it.
+        key: The config key that the error message names.
 
     Raises:
-        InputError: A device that this machine lacks.
+        InputError: This machine has no such device.
     """
     if name == "auto":
         if torch.cuda.is_available():
@@ -33,7 +37,7 @@ def choose_device(name: str, *, key: str = "device") -> torch.device:
 
 
 def choose_precision(name: Literal["auto"] | Precision, device: torch.device) -> Precision:
-    """The arithmetic that a config names; `auto` is bf16 where the hardware multiplies it, else fp32."""
+    """The precision that a config names; `auto` is bf16 where the hardware multiplies it, else fp32."""
     if name != "auto":
         return name
     match device.type:
@@ -51,6 +55,41 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def share_threads(place: Place) -> int:
-    """CPU threads for this process, where it is not alone on its machine: an equal part of those that there are."""
-    return max(1, num_cores() // place.local_size)
+def threads_per_process(num_processes: int) -> int:
+    """CPU threads for each of several processes that share this machine: an equal part of its cores."""
+    return max(1, num_cores() // num_processes)
+
+
+class OutOfMemory(RunError):
+    """The memory of a device is not enough for what was computed."""
+
+
+@contextlib.contextmanager
+def explain_out_of_memory(doing: str, *, hint: str) -> Iterator[None]:
+    """Turn a refused allocation into an error that says what was computed and which settings need less memory.
+
+    Where these contexts are nested, the outermost one writes the message: it knows best what its user can change.
+
+    Args:
+        doing: What was computed, with its sizes: "a batch of 3 pairs …".
+        hint: Which settings to lower.
+
+    Raises:
+        OutOfMemory: The memory of the device is not enough.
+    """
+    try:
+        yield
+    except (OutOfMemory, RuntimeError, MemoryError) as error:
+        refusal = error.__cause__ if isinstance(error, OutOfMemory) else error
+        if refusal is None or not is_out_of_memory(refusal):
+            raise
+        # The first two sentences say how much was requested; the rest is advice on tuning the allocator.
+        reason = ". ".join(str(refusal).split("\n")[0].split(". ")[:2]).rstrip(".")
+        raise OutOfMemory(f"out of memory on {doing}{f' ({reason})' if reason else ''}. {hint}") from refusal
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception means that memory was refused, on whatever device."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _OUT_OF_MEMORY_MESSAGES)

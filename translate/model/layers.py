@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from translate.config import ModelConfig
 from translate.model.attention import MultiHeadAttention
-from translate.model.kv_cache import LayerCache
 from translate.model.dropout import Dropout
+from translate.model.kv_cache import LayerCache
 from translate.model.positions import Relation
-from translate.model.projection import Projection
+from translate.model.quantization import Projection
 from translate.model.spans import Spans
 
 

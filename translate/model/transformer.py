@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from translate.config import ModelConfig
 from translate.model.attention import KeyValue
-from translate.model.kv_cache import DecoderCache, LayerCache
 from translate.model.dropout import Dropout
 from translate.model.initialization import initialize
+from translate.model.kv_cache import DecoderCache, LayerCache
 from translate.model.layers import DecoderLayer, EncoderLayer
 from translate.model.masks import padding_visible, target_visible
 from translate.model.positions import Positions, build_positions
-from translate.model.projection import Projection
+from translate.model.quantization import Projection
 
 
 class Memory(NamedTuple):

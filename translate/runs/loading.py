@@ -11,7 +11,7 @@ from translate.config.yaml import read_yaml
 from translate.data.tokenizer import PAD_ID, Tokenizers, load_tokenizers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
-from translate.model.out_of_memory import out_of_memory_told
+from translate.model.device import explain_out_of_memory
 from translate.runs.checkpoints import read_step
 from translate.runs.description import check_tokenizers, read_description
 from translate.runs.directory import Checkpoint, RunDirectory
@@ -154,11 +154,11 @@ def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device 
         OutOfMemory: The memory is not enough.
     """
     sizes = config.model
-    with out_of_memory_told(
+    with explain_out_of_memory(
         f"the building of a model with model.d_model = {sizes.d_model}, model.d_ff = {sizes.d_ff},"
         f" {sizes.num_encoder_layers} encoder and {sizes.num_decoder_layers} decoder layers, and"
         f" {tokenizers.target.vocab_size} subwords (tokenizer.vocab_size)",
-        mend="Lower them, or take a machine with more memory.",
+        hint="Lower them, or take a machine with more memory.",
     ):
         return Transformer(
             sizes,

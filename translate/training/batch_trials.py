@@ -12,8 +12,8 @@ from translate.config import Config, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.data.tokenizer import EOS_ID, Tokenizers
 from translate.lint.memory_watch import MemoryWatch
-from translate.memory import give_back_free_memory
-from translate.model.out_of_memory import OutOfMemory
+from translate.memory import release_free_memory
+from translate.model.device import OutOfMemory
 from translate.runs import build_model
 from translate.training.assembly import Computation, stepping
 from translate.training.available_memory import available_bytes
@@ -204,6 +204,6 @@ def _find_on_cpu(
 
 def _free() -> None:
     gc.collect()
-    give_back_free_memory()
+    release_free_memory()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -18,7 +18,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import ALONE, World
 from translate.errors import RunError
 from translate.model import Transformer
-from translate.model.out_of_memory import OutOfMemory
+from translate.model.device import OutOfMemory
 from translate.runs import RunDirectory, get_parameters
 from translate.training.average import AveragedWeights
 from translate.training.checkpoints import save_best, save_last

@@ -19,7 +19,7 @@ from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.tokenizer_training import prepare_tokenizers
 from translate.distributed.environment import read_place
 from translate.errors import InputError
-from translate.model.device import share_threads
+from translate.model.device import threads_per_process
 
 _CHUNK_LINES = 10_000  # that are in memory at once
 
@@ -176,7 +176,7 @@ def encode_corpora(
 def _num_threads(config: Config) -> int:
     """Those that are wanted, or this process's share of all cores; torch may have fewer, one for each worker."""
     threads = config.training.threads
-    return share_threads(read_place(os.environ)) if threads is None else threads
+    return threads_per_process(read_place(os.environ).local_size) if threads is None else threads
 
 
 def refuse_long_validation(config: Config, validation: ParallelCorpus, tokenizers: Tokenizers) -> None:

@@ -12,7 +12,7 @@ from translate.data.batching import Batch
 from translate.distributed.data_parallel import Engine, is_sharded, whole
 from translate.errors import RunError
 from translate.model import Transformer
-from translate.model.out_of_memory import out_of_memory_told
+from translate.model.device import explain_out_of_memory
 from translate.training.gradients import OwnGradients
 from translate.training.loss import SummedLoss, projected_loss
 from translate.training.optimizer import SharedOptimizer
@@ -68,12 +68,12 @@ class Stepper:
         tokens = sum(batch.num_target_tokens for batch in group)
         pieces = cut_pieces(group, pieces=self._gradients.num_pieces, seed=settings.seed, step=number)
         with self._arithmetic.in_step():
-            with out_of_memory_told(f"a step with {describe_shapes(group)}", mend=_less_memory(settings)):
+            with explain_out_of_memory(f"a step with {describe_shapes(group)}", hint=_less_memory(settings)):
                 result = self._set_gradients(pieces, tokens)
             self._refuse_not_finite(result, group, rate)
             for parameters in self._optimizer.param_groups:
                 parameters["lr"] = rate
-            with out_of_memory_told("the optimizer's state", mend="Make the model smaller: d_model, d_ff, layers."):
+            with explain_out_of_memory("the optimizer's state", hint="Make the model smaller: d_model, d_ff, layers."):
                 self._update()
             self._optimizer.zero_grad(set_to_none=True)
         return result

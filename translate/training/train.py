@@ -15,7 +15,7 @@ from translate.distributed.devices import choose_own_device, settle_threads
 from translate.distributed.process_group import World, joined
 from translate.errors import InputError
 from translate.lint.settings import Finding
-from translate.memory import prepare_memory
+from translate.memory import configure_memory
 from translate.runs import RunDirectory, create_run, lock_run, refuse_existing_run, write_config
 from translate.training.assembly import assembled
 from translate.training.average import AveragedWeights
@@ -62,7 +62,7 @@ def train(
         StoppedBySignal: SIGINT or SIGTERM came, and the training is saved. A `KeyboardInterrupt`.
         SystemExit: In a process that is not the first of several: the first one raises what it is.
     """
-    prepare_memory()
+    configure_memory()
     with joined() as world, contextlib.ExitStack() as held:
         say = say if world.is_first else _say_nothing
         try:

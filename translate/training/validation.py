@@ -15,9 +15,9 @@ from translate.decoding import Translation, Translator
 from translate.distributed.data_parallel import is_sharded, whole
 from translate.distributed.process_group import ALONE, World
 from translate.evaluation import Evaluation, evaluate
-from translate.memory import give_back_free_memory
+from translate.memory import release_free_memory
 from translate.model import Transformer
-from translate.model.out_of_memory import out_of_memory_told
+from translate.model.device import explain_out_of_memory
 from translate.runs import build_model, set_parameters
 from translate.training.average import AveragedWeights
 from translate.training.compilation import uncompiled
@@ -65,14 +65,14 @@ def validate(
     def from_all(translations: Iterable[Translation]) -> Iterable[Translation]:
         return _of_all_lines(lambda: list(translations), world)
 
-    give_back_free_memory()  # what the steps have kept for themselves
+    release_free_memory()  # what the steps have kept for themselves
     model.eval()
     try:
         with (
             uncompiled(),
-            out_of_memory_told(
+            explain_out_of_memory(
                 "the validation",
-                mend=f"Lower decoding.batch_tokens (now {settings.batch_tokens}) or decoding.beam_size (now"
+                hint=f"Lower decoding.batch_tokens (now {settings.batch_tokens}) or decoding.beam_size (now"
                 f" {settings.beam_size}), and go on with --resume.",
             ),
         ):
@@ -84,7 +84,7 @@ def validate(
             )
     finally:
         model.train()
-        give_back_free_memory()
+        release_free_memory()
     return Validation(loss, evaluation, time.perf_counter() - started)
 
 

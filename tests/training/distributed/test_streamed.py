@@ -78,7 +78,7 @@ def test_a_process_without_the_file_says_so(streamed: Any) -> None:
 _ONE_IS_SLOW = """
 import os, signal, time
 from translate.data import epochs
-from translate.model.out_of_memory import OutOfMemory
+from translate.model.device import OutOfMemory
 from translate.training import step
 draw, step_original = epochs.TrainingBatches._draw_segmentations, step.Stepper.step
 def slowly(self, chosen, *, epoch, check):

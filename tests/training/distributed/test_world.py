@@ -14,7 +14,7 @@ from translate.distributed.devices import choose_own_device
 from translate.distributed.environment import Place, read_place
 from translate.distributed.process_group import ALONE
 from translate.errors import InputError
-from translate.model.device import share_threads
+from translate.model.device import threads_per_process
 
 _JOINED = """
 import os, signal, sys, time
@@ -87,7 +87,7 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_threads_are_shared() -> None:
     cores = len(os.sched_getaffinity(0))
-    assert [share_threads(Place(0, size, 0, size)) for size in (1, cores, 3 * cores)] == [cores, 1, 1]
+    assert [threads_per_process(size) for size in (1, cores, 3 * cores)] == [cores, 1, 1]
 
 
 def test_alone() -> None:

@@ -14,7 +14,7 @@ from translate.decoding.score import watched_attention
 from translate.decoding.search.loop import NextTokens
 from translate.model import Transformer, log_probabilities
 from translate.model.kv_cache import DecoderCache
-from translate.model.projection import Int8Projection, Projection
+from translate.model.quantization import Int8Projection, Projection
 
 
 class Columns(NamedTuple):

@@ -7,7 +7,7 @@ from torch import nn
 from translate.config import ModelConfig
 from translate.errors import InputError
 from translate.model import Transformer
-from translate.model.projection import Int8Projection, Projection, quantize_projections
+from translate.model.quantization import Int8Projection, Projection, quantize_projections
 
 FEATURES, OUTPUTS = 29, 13
 
