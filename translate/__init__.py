@@ -1,5 +1,6 @@
 """Train, decode and score encoder-decoder Transformers, from raw text to a detokenised BLEU."""
 
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -8,6 +9,8 @@ if TYPE_CHECKING:
     from translate.decoding import Translator
 
 __version__ = "0.3.0"
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # a program decides by itself what it prints
 
 
 def load(run: "str | PathLike[str]", **options: object) -> "Translator":

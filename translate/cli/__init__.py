@@ -6,6 +6,7 @@ import typer
 
 from translate.cli.checking import check
 from translate.cli.configs import config_app
+from translate.cli.console import show_messages
 from translate.cli.decoding import decode, export, score, shortlist
 from translate.cli.running import evaluate, train
 from translate.cli.showing import show_app
@@ -37,6 +38,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def translate(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print versions and exit.")
     ] = False,
@@ -49,6 +51,7 @@ def translate(
       echo "Der Hund schläft, weil er müde ist." | translate decode runs/demo
       translate eval runs/demo
     """
+    show_messages(context)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from translate.cli.failures import tells_errors
+from translate.cli.console import reports_errors
 from translate.cli.lines import write_lines
 from translate.cli.options import Overrides
 
@@ -22,7 +22,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 
-@tells_errors
+@reports_errors
 def check(
     config: Annotated[str, typer.Argument(help="A config file, or a preset's name such as demo.", show_default=False)],
     overrides: Overrides = None,

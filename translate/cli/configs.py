@@ -4,14 +4,14 @@ from typing import Annotated
 
 import typer
 
-from translate.cli.failures import tells_errors
+from translate.cli.console import reports_errors
 from translate.cli.options import Overrides
 
 config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at configs before they run.")
 
 
 @config_app.command("show")
-@tells_errors
+@reports_errors
 def show_config(
     config: Annotated[str, typer.Argument(help="A config file, or a preset's name.", show_default=False)],
     overrides: Overrides = None,
@@ -29,7 +29,7 @@ def show_config(
 
 
 @config_app.command("schema")
-@tells_errors
+@reports_errors
 def print_schema() -> None:
     """Print the JSON Schema of configs, so that an editor completes and checks them.
 
@@ -43,7 +43,7 @@ def print_schema() -> None:
 
 
 @config_app.command("presets")
-@tells_errors
+@reports_errors
 def list_presets() -> None:
     """Print the names of the configs that come with the toolkit.
 

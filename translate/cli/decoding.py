@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import logging
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,16 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from translate.cli.console import prompted, reports_errors, with_bar
 from translate.cli.decoding_options import takes_decoding_options
-from translate.cli.failures import tells_errors
 from translate.cli.lines import (
     open_lines,
     paired_lines,
-    prompted,
     refuse_overwriting,
-    say,
     whole_file,
-    with_bar,
     write_lines,
 )
 from translate.cli.options import CheckpointOption, InputFile, RunArgument
@@ -38,13 +36,15 @@ if TYPE_CHECKING:
     from translate.decoding import Translation
     from translate.export import CTranslate2Translator
 
+logger = logging.getLogger(__name__)
+
 OutputFile = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Where to write; else standard output.", show_default=False),
 ]
 
 
-@tells_errors
+@reports_errors
 @takes_decoding_options
 def decode(
     run: RunArgument,
@@ -165,7 +165,7 @@ def _decode(translator: Any, translations: Iterable["Translation"], command: Dec
         )
         write_lines(lines, command.output)
     seconds = time.perf_counter() - started
-    say(f"{counts} in {seconds:.1f} s ({counts.lines / max(seconds, 1e-9):.1f} lines/s)")
+    logger.info(f"{counts} in {seconds:.1f} s ({counts.lines / max(seconds, 1e-9):.1f} lines/s)")
 
 
 def _load_ctranslate2(
@@ -186,7 +186,7 @@ def _refuse_for_ctranslate2(given: dict[str, object]) -> None:
             raise InputError(f"{name} is not for --engine ctranslate2; leave one of them out")
 
 
-@tells_errors
+@reports_errors
 @takes_decoding_options
 def score(
     run: RunArgument,
@@ -217,12 +217,12 @@ def score(
     records = describe_scores(translator, pairs, total)
     write_lines((json.dumps(record, ensure_ascii=False) for record in records), output)
     cut = f", {total.cut} too long and cut" if total.cut else ""
-    say(
+    logger.info(
         f"{total.lines} lines, {total.tokens} tokens, {total.log_prob:.2f} nats, perplexity {total.perplexity:.3f}{cut}"
     )
 
 
-@tells_errors
+@reports_errors
 def shortlist(
     run: RunArgument,
     frequent: Annotated[
@@ -243,10 +243,12 @@ def shortlist(
     from translate.decoding.shortlists import make_shortlist
 
     made = make_shortlist(run, num_frequent=frequent, num_translations=translations)
-    say(f"{made.file}: from {made.num_pairs} pairs, in {made.seconds:.1f} s. Next: translate decode {run} --shortlist")
+    logger.info(
+        f"{made.file}: from {made.num_pairs} pairs, in {made.seconds:.1f} s. Next: translate decode {run} --shortlist"
+    )
 
 
-@tells_errors
+@reports_errors
 def export(
     run: RunArgument,
     to: Annotated[
@@ -267,4 +269,4 @@ def export(
     from translate.export import export_run
 
     exported = export_run(run, to=to, output=output, checkpoint=checkpoint)
-    say(f"{exported.directory}: the weights of step {exported.step}, checked to give the same numbers")
+    logger.info(f"{exported.directory}: the weights of step {exported.step}, checked to give the same numbers")

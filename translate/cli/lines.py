@@ -1,4 +1,4 @@
-"""Lines in, lines out: UTF-8 split on newlines alone, whatever the locale; and what is said beside them."""
+"""Lines in, lines out: UTF-8 split on newlines alone, whatever the locale."""
 
 import contextlib
 import dataclasses
@@ -7,15 +7,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
-
-import typer
 
 from translate.errors import InputError, RunError
-
-if TYPE_CHECKING:
-    from translate.decoding import Translation
-
 
 _MUST_PAIR = "they must pair line by line"
 
@@ -95,21 +88,6 @@ def refuse_overwriting(outputs: dict[str, Path | None], inputs: Iterable[Path | 
             raise InputError(f"{option} {output}: is read by this very command, and would be lost; name another file")
 
 
-def prompted(lines: Iterable[str]) -> Iterator[str]:
-    """The same lines, each asked for with a prompt if a person is typing."""
-    is_person = _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
-    remaining = iter(lines)
-    while True:
-        if is_person:
-            typer.echo("> ", err=True, nl=False)
-        try:
-            yield next(remaining)
-        except StopIteration:
-            if is_person:
-                typer.echo(err=True)  # what is said next does not follow the prompt
-            return
-
-
 def write_lines(lines: Iterable[str], output: Path | None) -> None:
     """Write lines as UTF-8 with `\\n`, whatever the locale; a file appears only when it is whole."""
     if output is None:
@@ -170,21 +148,3 @@ def _names(path: Path) -> Iterator[None]:
 def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink()
-
-
-def with_bar(translations: Iterable["Translation"], *, total: int | None) -> Iterable["Translation"]:
-    """A progress bar on a terminal's stderr, unless the translations themselves go to the terminal."""
-    if not _is_terminal(sys.stderr) or _is_terminal(sys.stdout):
-        return translations
-    from tqdm import tqdm
-
-    return tqdm(translations, total=total, unit="line", file=sys.stderr, dynamic_ncols=True)
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()  # Python has none for a stream that is closed
-
-
-def say(text: str) -> None:
-    """Print what is not the result: on standard error."""
-    typer.echo(text, err=True)

@@ -1,6 +1,7 @@
 """`train` and `eval`: a run is made, and scored."""
 
 import functools
+import logging
 import os
 import shlex
 import sys
@@ -11,19 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from translate.cli.console import fail, reports_errors, with_bar
 from translate.cli.decoding_options import takes_decoding_options
-from translate.cli.failures import fail, tells_errors
-from translate.cli.lines import require_pairs, say, with_bar
+from translate.cli.lines import require_pairs
 from translate.cli.options import CheckpointOption, Overrides
 from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.evaluation import Metric
 
+logger = logging.getLogger(__name__)
+
 _SECONDS_AFTER_FIRST = 3.0
 
 
-@tells_errors
+@reports_errors
 def train(
     config: Annotated[str, typer.Argument(help="A config file, or a preset's name such as demo.", show_default=False)],
     overrides: Overrides = None,
@@ -65,7 +68,7 @@ def train(
     from translate.training import train as train_run
 
     try:
-        progress = train_run(loaded, directory, resume=resume, command=command, profile=profile, say=say)
+        progress = train_run(loaded, directory, resume=resume, command=command, profile=profile, say=logger.info)
     except StoppedBySignal as stop:
         fail(f"{stop}, and saved. Go on with: {go_on}", stop.exit_code)
     except KeyboardInterrupt:
@@ -73,7 +76,7 @@ def train(
     if not speaks(os.environ):
         return
     best = "" if progress.best_step is None else f"; the best checkpoint is of step {progress.best_step}"
-    say(f"done after {progress.step} steps{best}. Next: translate eval {directory}")
+    logger.info(f"done after {progress.step} steps{best}. Next: translate eval {directory}")
 
 
 def launcher(environment: Mapping[str, str]) -> list[str]:
@@ -91,7 +94,7 @@ def speaks(environment: Mapping[str, str]) -> bool:
     return environment.get("RANK", "0") == "0"
 
 
-@tells_errors
+@reports_errors
 @takes_decoding_options
 def evaluate(
     run: Annotated[

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import logging
 import os
 import sys
 import time
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from translate.cli.failures import fail
-from translate.cli.lines import open_lines, refuse_overwriting, say, whole_file
+from translate.cli.console import fail, is_terminal
+from translate.cli.lines import open_lines, refuse_overwriting, whole_file
 from translate.cli.wishes import WishFiles, read_phrases, read_requests
 from translate.errors import InputError, RunError
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from translate.decoding import Translator
     from translate.decoding.processes import Processes
     from translate.decoding.sharded import Joined
+
+logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +103,7 @@ def decode_in_parts(command: DecodeCommand) -> None:
             return
         with folder.hold(processes.name()):
             started = time.perf_counter()
-            with tqdm(total=source.total, unit="line", dynamic_ncols=True, disable=not _is_terminal()) as bar:
+            with tqdm(total=source.total, unit="line", dynamic_ncols=True, disable=not is_terminal(sys.stderr)) as bar:
                 num_blocks = sharding.complete(
                     requests,
                     open_again=lambda: read_requests(open_lines(file), command.wishes),
@@ -171,7 +174,7 @@ def _say_summary(joined: "Joined", *, seconds: float, num_processes: int) -> Non
     rate = (joined.counts.lines - joined.lines_from_before) / max(seconds, 1e-9)
     by = f" by {num_processes} processes" if num_processes > 1 else ""
     before = f"; {joined.lines_from_before} of the lines were finished before" if joined.lines_from_before else ""
-    say(f"{joined.counts} in {seconds:.1f} s ({rate:.1f} lines/s){by}{before}")
+    logger.info(f"{joined.counts} in {seconds:.1f} s ({rate:.1f} lines/s){by}{before}")
 
 
 @contextlib.contextmanager
@@ -187,7 +190,3 @@ def _told_once(processes: "Processes") -> Iterator[None]:
         if processes.is_told_elsewhere("interrupted"):
             raise typer.Exit(130) from None
         fail("interrupted; the parts that are finished are kept, and the same command goes on from them", 130)
-
-
-def _is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()

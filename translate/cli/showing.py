@@ -1,12 +1,13 @@
 """`show attention|masks|positions|curves|embeddings|alignments`: what a model does and how it learnt, as pictures."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from translate.cli.failures import tells_errors
-from translate.cli.lines import say, write_lines
+from translate.cli.console import reports_errors
+from translate.cli.lines import write_lines
 from translate.cli.options import CheckpointOption, RunArgument
 from translate.errors import InputError
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from translate.visualize.alignments import AlignedPair, LayerScore
     from translate.visualize.panels import Picture
     from translate.visualize.saving import Place
+
+logger = logging.getLogger(__name__)
 
 show_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See what a model does, as pictures.")
 
@@ -34,7 +37,7 @@ DpiOption = Annotated[int, typer.Option(metavar="N", min=30, max=600, help="Dots
 
 
 @show_app.command("attention")
-@tells_errors
+@reports_errors
 def show_attention(
     run: RunArgument,
     sentence: Annotated[str, typer.Argument(help="A sentence in the source language.", show_default=False)],
@@ -79,11 +82,11 @@ def show_attention(
         save_bytes(attention_page(attention, choice).encode(), place.path)
     else:
         save_picture(attention_picture(attention, choice), place)
-    say(f"{place.path}: {attention.pair.source_text} → {attention.pair.target_text}")
+    logger.info(f"{place.path}: {attention.pair.source_text} → {attention.pair.target_text}")
 
 
 @show_app.command("masks")
-@tells_errors
+@reports_errors
 def show_masks(
     run: RunArgument,
     sentences: Annotated[list[str], typer.Argument(help="Sentences of one batch.", show_default=False)],
@@ -112,7 +115,7 @@ def show_masks(
 
 
 @show_app.command("positions")
-@tells_errors
+@reports_errors
 def show_positions(
     config_or_run: Annotated[
         str,
@@ -148,7 +151,7 @@ def show_positions(
 
 
 @show_app.command("curves")
-@tells_errors
+@reports_errors
 def show_curves(
     runs: Annotated[
         list[Path], typer.Argument(help="Run directories, finished or still training.", show_default=False)
@@ -172,7 +175,7 @@ def show_curves(
 
 
 @show_app.command("embeddings")
-@tells_errors
+@reports_errors
 def show_embeddings(
     run: RunArgument,
     words: Annotated[
@@ -224,7 +227,7 @@ def show_embeddings(
 
 
 @show_app.command("alignments")
-@tells_errors
+@reports_errors
 def show_alignments(
     run: RunArgument,
     source: Annotated[Path, typer.Option(metavar="F", help="Text in the source language.", show_default=False)],
@@ -276,7 +279,7 @@ def show_alignments(
     picture = alignments_picture(shown, first_line=first, how=how, scores=scores, name=_name(loaded))
     save_picture(picture, place)
     last = first + len(shown) - 1
-    say(f"{place.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
+    logger.info(f"{place.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
 
 
 def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Literal["mean"], "list[LayerScore]", str]:
@@ -323,4 +326,4 @@ def _save(picture: "Picture", place: "Place") -> None:
     from translate.visualize.saving import save_picture
 
     save_picture(picture, place)
-    say(f"{place.path}: {picture.title}")
+    logger.info(f"{place.path}: {picture.title}")

@@ -1,18 +1,21 @@
 """`tokenizer train`, `encode` and `decode`: SentencePiece by itself."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from translate.cli.failures import tells_errors
-from translate.cli.lines import open_lines, refuse_overwriting, say, write_lines
+from translate.cli.console import reports_errors
+from translate.cli.lines import open_lines, refuse_overwriting, write_lines
 from translate.cli.options import InputFile
 from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.data.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
 
 tokenizer_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Train a tokenizer, or look at what one does."
@@ -20,7 +23,7 @@ tokenizer_app = typer.Typer(
 
 
 @tokenizer_app.command("train")
-@tells_errors
+@reports_errors
 def train_tokenizer(
     corpora: Annotated[
         list[Path], typer.Argument(help="Text files, one sentence a line; also gzipped.", show_default=False)
@@ -65,7 +68,7 @@ def train_tokenizer(
         output.write_bytes(model.model_bytes)
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror}") from error
-    say(f"{output}: {model.vocab_size} subwords from {len(lines)} lines")
+    logger.info(f"{output}: {model.vocab_size} subwords from {len(lines)} lines")
 
 
 ModelArgument = Annotated[
@@ -75,7 +78,7 @@ Side = Annotated[Literal["source", "target"], typer.Option(help="Which tokenizer
 
 
 @tokenizer_app.command("encode")
-@tells_errors
+@reports_errors
 def encode_text(
     model: ModelArgument,
     file: InputFile = None,
@@ -100,7 +103,7 @@ def encode_text(
 
 
 @tokenizer_app.command("decode")
-@tells_errors
+@reports_errors
 def decode_ids(model: ModelArgument, file: InputFile = None, side: Side = "source") -> None:
     """Print the text of each line of subwords or of numbers: what `encode` printed, turned back.
 

@@ -18,14 +18,14 @@ from translate.model.device import threads_per_process
 
 _JOINED = """
 import os, signal, sys, time
-from translate.cli.failures import tells_errors
+from translate.cli.console import reports_errors
 from translate.errors import InputError, RunError
 from translate.distributed.process_group import joined
 
 def fail(error):
     raise error
 
-@tells_errors
+@reports_errors
 def work():
     with joined() as world:
 {}
@@ -166,9 +166,9 @@ def test_a_process_that_dies_is_told_of(processes: Any, exchange: str) -> None:
 def test_processes_that_do_not_come(processes: Any) -> None:
     python = f"""
 import datetime, os, sys
-from translate.cli.failures import tells_errors
+from translate.cli.console import reports_errors
 from translate.distributed.process_group import joined
-@tells_errors
+@reports_errors
 def work():
     with joined(timeout={datetime.timedelta(seconds=2)!r}):
         pass

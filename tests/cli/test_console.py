@@ -1,0 +1,116 @@
+"""Messages go through `logging`: bare on standard error in a command, and as a program likes when it imports us."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+import typer
+from tqdm import tqdm
+from typer.testing import CliRunner
+
+from translate.cli.console import ConsoleHandler, fail, reports_errors, show_messages
+from translate.errors import InputError, RunError
+
+logger = logging.getLogger("translate.somewhere")
+
+
+@pytest.fixture
+def console() -> Iterator[None]:
+    package, handler = logging.getLogger("translate"), ConsoleHandler()
+    package.addHandler(handler)
+    package.setLevel(logging.INFO)
+    yield
+    package.removeHandler(handler)
+    package.setLevel(logging.NOTSET)
+
+
+def command(work: Any) -> Any:
+    """Runs work as a command does, and returns its result."""
+    app = typer.Typer()
+    app.callback(invoke_without_command=True)(lambda context: (show_messages(context), reports_errors(work)()))
+    app.registered_callback.callback.__annotations__ = {"context": typer.Context}  # type: ignore[union-attr]
+    return CliRunner().invoke(app, [], catch_exceptions=False)
+
+
+def test_a_command_prints_bare_messages_on_standard_error() -> None:
+    result = command(lambda: (logger.info("Corpus encoded in 0.1 s"), logger.debug("detail"), print("result")))
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "result\n", "Corpus encoded in 0.1 s\n")
+
+
+def test_nothing_is_left_behind_by_a_command() -> None:
+    before = list(logging.getLogger("translate").handlers)
+    command(lambda: None)
+    assert logging.getLogger("translate").handlers == before
+    assert logging.getLogger("translate").level == logging.NOTSET
+
+
+def raises(error: BaseException) -> Any:
+    def work() -> None:
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "message"),
+    [
+        (InputError("no config 'x'"), 2, "translate: no config 'x'\n"),
+        (RunError("the disk is full"), 1, "translate: the disk is full\n"),
+        (KeyboardInterrupt(), 130, "translate: interrupted\n"),
+        (PermissionError(13, "Permission denied", "secret"), 1, "translate: [Errno 13] Permission denied: 'secret'\n"),
+    ],
+)
+def test_an_error_is_a_paragraph_and_an_exit_code(error: BaseException, exit_code: int, message: str) -> None:
+    result = command(raises(error))
+    assert (result.exit_code, result.stderr, result.stdout) == (exit_code, message, "")
+
+
+def test_fail_ends_the_command() -> None:
+    assert command(lambda: fail("stopped", 143)).exit_code == 143
+
+
+@pytest.mark.usefixtures("console")
+def test_the_stream_is_looked_up_for_each_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("one", "two"):
+        stream = StringIO()
+        monkeypatch.setattr(sys, "stderr", stream)
+        logger.info(text)
+        assert stream.getvalue() == f"{text}\n"
+
+
+@pytest.mark.usefixtures("console")
+def test_a_message_never_stands_in_the_line_of_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with tqdm(total=7, file=stream, ncols=40, mininterval=0) as bar:
+        bar.update(3)
+        logger.info("Validation: BLEU 25.0")
+    shown = stream.getvalue().split("\n")
+    message = next(line for line in shown if "Validation" in line)
+    # The bar was cleared with spaces, the message begins its line, and the bar is drawn again below it.
+    assert message.rpartition("\r")[2] == "Validation: BLEU 25.0"
+    assert message.rpartition("\r")[0].endswith("\r" + " " * 40) and "3/7" in shown[shown.index(message) + 1]
+
+
+def test_a_program_that_imports_the_package_sees_nothing_unless_it_asks(capfd: pytest.CaptureFixture[str]) -> None:
+    package = logging.getLogger("translate")
+    assert any(isinstance(handler, logging.NullHandler) for handler in package.handlers)
+    root = logging.getLogger()
+    handlers, root.handlers = root.handlers, []  # pytest's own
+    try:
+        logger.warning("nobody listens")
+        assert capfd.readouterr() == ("", "")
+        lines: list[str] = []
+        redirected = logging.Handler()
+        redirected.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+        package.addHandler(redirected)
+        package.setLevel(logging.INFO)
+        logger.info("into a list")
+        assert lines == ["into a list"] and capfd.readouterr() == ("", "")
+    finally:
+        root.handlers = handlers
+        package.removeHandler(redirected)
+        package.setLevel(logging.NOTSET)

@@ -1,0 +1,110 @@
+"""What a command prints beside its result: messages, progress bars, and failures that end in an exit code."""
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import NoReturn, ParamSpec, TextIO, TypeVar
+
+import typer
+
+from translate.errors import InputError, RunError
+
+Parameters = ParamSpec("Parameters")
+Item = TypeVar("Item")
+
+
+class ConsoleHandler(logging.Handler):
+    """Prints bare messages on standard error, above a progress bar if there is one.
+
+    The stream is looked up for each message, so that redirected output is respected. What cannot be printed is an
+    error of the command, as it is for its result.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        tqdm = sys.modules.get("tqdm")  # whoever has not imported it has no bar
+        if tqdm is None:
+            typer.echo(text, err=True)
+            return
+        with tqdm.tqdm.external_write_mode(file=sys.stderr):
+            typer.echo(text, err=True)
+
+
+def show_messages(context: typer.Context) -> None:
+    """Print what the package logs while a command runs."""
+    logger, handler = logging.getLogger("translate"), ConsoleHandler(logging.INFO)
+    previous_level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+    def restore() -> None:
+        logger.removeHandler(handler)
+        logger.setLevel(previous_level)
+
+    context.call_on_close(restore)
+
+
+def reports_errors(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """Make a command report errors in one paragraph and an exit code: 2 for wrong input, 1 for what failed later."""
+
+    @functools.wraps(command)
+    def reporting(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except InputError as error:
+            fail(str(error), 2)
+        except RunError as error:
+            fail(str(error), 1)
+        except KeyboardInterrupt:
+            fail("interrupted", 130)
+        except BrokenPipeError:  # the reader, such as `head`, has what it wanted
+            _abandon_output()
+            raise typer.Exit(141) from None
+        except OSError as error:
+            if error.filename is None:  # such as a full disk behind standard output
+                _abandon_output()
+            fail(str(error), 1)
+
+    return reporting
+
+
+def _abandon_output() -> None:
+    """Lead standard output nowhere, because Python would fail once more when it closes it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Print what went wrong and end the command."""
+    typer.echo(f"translate: {message}", err=True)
+    raise typer.Exit(code)
+
+
+def with_bar(items: Iterable[Item], *, total: int | None) -> Iterable[Item]:
+    """Show a progress bar on a terminal's standard error, unless the result itself is printed on the terminal."""
+    if not is_terminal(sys.stderr) or is_terminal(sys.stdout):
+        return items
+    from tqdm import tqdm
+
+    return tqdm(items, total=total, unit="line", file=sys.stderr, dynamic_ncols=True)
+
+
+def prompted(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the same lines, and print a prompt before each if a person is typing."""
+    is_person = is_terminal(sys.stdin) and is_terminal(sys.stderr)
+    remaining = iter(lines)
+    while True:
+        if is_person:
+            typer.echo("> ", err=True, nl=False)
+        try:
+            yield next(remaining)
+        except StopIteration:
+            if is_person:
+                typer.echo(err=True)  # the next message does not follow the prompt
+            return
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal; a closed stream is None, and is not."""
+    return stream is not None and stream.isatty()
