@@ -92,7 +92,7 @@ def train_ours(batches: list[Any], vocab_size: int, *, precision: str) -> list[f
     computation = Computation.choose(settings, model.config, torch.device("cpu"))
     with stepping(model, optimizer, settings, computation) as stepper:
         steps = enumerate(batches, start=1)
-        return [stepper.step([batch], number=number, rate=rate(number)).loss for number, batch in steps]
+        return [stepper.step([batch], number=number, rate=rate(number)).mean_loss for number, batch in steps]
 
 
 def train_reference(batches: list[Any], vocab_size: int) -> list[float]:

@@ -97,7 +97,7 @@ def build_ours(vocab_size: int, *, precision: str, compiled: bool = False) -> St
 
     def step(batch: Any) -> float:
         number = next(steps)
-        return stepper.step([batch], number=number, rate=rate(number)).loss
+        return stepper.step([batch], number=number, rate=rate(number)).mean_loss
 
     step.context = context  # type: ignore[attr-defined]  # else it would end here
     return step

@@ -16,7 +16,7 @@ from translate.decoding import ConditionCounts, Request, Translator
 from translate.decoding.parts import Part, PartsFolder, Ticket
 from translate.decoding.processes import Processes, find_processes
 from translate.decoding.sharded import Joined, Sharding, cut_blocks, find_circumstances
-from translate.distributed.environment import Place
+from translate.distributed.environment import DistributedEnvironment
 from translate.errors import InputError, RunError
 
 LINES_PER_BLOCK = 7
@@ -234,7 +234,7 @@ def test_files_of_others_stay(folder: PartsFolder) -> None:
 
 def test_processes_agree_or_say_on_what_they_do_not() -> None:
     store = HashStore()
-    first, second = (Processes(Place(rank, 2, rank, 2), store) for rank in (0, 1))
+    first, second = (Processes(DistributedEnvironment(rank, 2, rank, 2), store) for rank in (0, 1))
     first.agree({"version": "torch 2", "FILE": "sha256:aa"})
     first.agree({"version": "torch 2", "FILE": "sha256:aa"})  # torchrun has started it again
     with pytest.raises(InputError) as raised:
@@ -260,7 +260,9 @@ def test_what_torchrun_sets() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_cuda_device_for_each_process() -> None:
     last = torch.cuda.device_count() - 1
-    Processes(Place(last, last + 2, last, last + 2)).share_machine()
+    Processes(DistributedEnvironment(last, last + 2, last, last + 2)).share_machine()
     assert torch.zeros(1, device="cuda").device.index == last
-    Processes(Place(last + 1, last + 2, last + 1, last + 2)).share_machine()  # one more process than devices
+    Processes(
+        DistributedEnvironment(last + 1, last + 2, last + 1, last + 2)
+    ).share_machine()  # one more process than devices
     assert torch.zeros(1, device="cuda").device.index == 0

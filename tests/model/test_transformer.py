@@ -34,7 +34,7 @@ def padded(rows: list[list[int]]) -> Tensor:
 
 def gradients(model: Transformer, source: Tensor, target: Tensor, expected: Tensor) -> tuple[Tensor, int, list[Tensor]]:
     loss = label_smoothed_loss(model(source, target), expected, smoothing=0.1, pad_id=PAD)
-    return loss.nats.detach(), loss.tokens, list(torch.autograd.grad(loss.nats, list(model.parameters())))
+    return loss.loss.detach(), loss.tokens, list(torch.autograd.grad(loss.loss, list(model.parameters())))
 
 
 def check_padding_changes_nothing(model: Transformer) -> None:
@@ -51,12 +51,12 @@ def check_padding_changes_nothing(model: Transformer) -> None:
         torch.testing.assert_close(hidden[row, : len(target)], hidden_alone[0], rtol=0, atol=1e-10)
 
     # The loss is computed in fp32: its rounding is all that remains.
-    nats, tokens, together = gradients(model, padded(sources), padded(inputs), padded(expected))
+    loss, tokens, together = gradients(model, padded(sources), padded(inputs), padded(expected))
     apart = [
         gradients(model, *(torch.tensor([row]) for row in rows)) for rows in zip(sources, inputs, expected, strict=True)
     ]
     assert tokens == sum(one[1] for one in apart) == 23
-    torch.testing.assert_close(nats, sum(one[0] for one in apart), rtol=1e-5, atol=0)
+    torch.testing.assert_close(loss, sum(one[0] for one in apart), rtol=1e-5, atol=0)
     for parameter, *parts in zip(together, *(one[2] for one in apart), strict=True):
         torch.testing.assert_close(parameter, sum(parts), rtol=0, atol=1e-5)
 

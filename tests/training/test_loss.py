@@ -18,10 +18,10 @@ def test_two_tokens_by_hand() -> None:
     logits = torch.tensor([[math.log(1.0), math.log(3.0)]])
     target = torch.tensor([1])
     plain = label_smoothed_loss(logits, target, smoothing=0.0, pad_id=PAD)
-    assert float(plain.nats) == pytest.approx(-math.log(0.75))
+    assert float(plain.loss) == pytest.approx(-math.log(0.75))
     smoothed = label_smoothed_loss(logits, target, smoothing=0.2, pad_id=PAD)
-    assert float(smoothed.nats) == pytest.approx(-0.9 * math.log(0.75) - 0.1 * math.log(0.25))
-    assert float(smoothed.cross_entropy) == pytest.approx(-math.log(0.75))
+    assert float(smoothed.loss) == pytest.approx(-0.9 * math.log(0.75) - 0.1 * math.log(0.25))
+    assert float(smoothed.nll) == pytest.approx(-math.log(0.75))
     assert smoothed.tokens == 1
 
 
@@ -32,12 +32,12 @@ def test_agrees_with_torch_in_value_and_gradient(smoothing: float) -> None:
     targets[0, 3:] = PAD
     targets[2, 1:] = PAD
     ours = label_smoothed_loss(logits, targets, smoothing=smoothing, pad_id=PAD)
-    (gradient,) = torch.autograd.grad(ours.nats, logits)
+    (gradient,) = torch.autograd.grad(ours.loss, logits)
     reference = F.cross_entropy(
         logits.flatten(0, 1), targets.flatten(), label_smoothing=smoothing, ignore_index=PAD, reduction="sum"
     )
     (reference_gradient,) = torch.autograd.grad(reference, logits)
-    torch.testing.assert_close(ours.nats, reference)
+    torch.testing.assert_close(ours.loss, reference)
     torch.testing.assert_close(gradient, reference_gradient)
     assert ours.tokens == 3 + 5 + 1
     assert (gradient[0, 3:] == 0).all(), "padding never counts"
@@ -47,13 +47,13 @@ def test_is_a_sum_so_that_parts_add_up() -> None:
     logits, targets = torch.randn(7, 13), torch.randint(1, 13, (7,))
     whole = label_smoothed_loss(logits, targets, smoothing=0.1, pad_id=PAD)
     parts = [label_smoothed_loss(logits[s], targets[s], smoothing=0.1, pad_id=PAD) for s in (slice(0, 2), slice(2, 7))]
-    torch.testing.assert_close(whole.nats, parts[0].nats + parts[1].nats)
+    torch.testing.assert_close(whole.loss, parts[0].loss + parts[1].loss)
     assert whole.tokens == parts[0].tokens + parts[1].tokens
 
 
 def test_half_precision_logits_are_summed_in_fp32() -> None:
     loss = label_smoothed_loss(torch.randn(3, 7).bfloat16(), torch.tensor([1, 2, 3]), smoothing=0.1, pad_id=PAD)
-    assert loss.nats.dtype == torch.float32
+    assert loss.loss.dtype == torch.float32
 
 
 @pytest.mark.parametrize("smoothing", [-0.1, 1.0])
@@ -75,7 +75,7 @@ def both(
         projected_loss(hidden, weight, targets, smoothing=smoothing),
         label_smoothed_loss(hidden @ weight.t(), targets, smoothing=smoothing, pad_id=-1),
     ):
-        results.append((loss, list(torch.autograd.grad(3.0 * loss.nats, leaves))))
+        results.append((loss, list(torch.autograd.grad(3.0 * loss.loss, leaves))))
     return results[0], results[1]
 
 
@@ -92,7 +92,7 @@ def test_projected_is_the_same_over_all_chunks(
     )
     torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(our_gradients, expected_gradients, rtol=1e-12, atol=1e-12)
-    assert ours.tokens == num_targets and not ours.cross_entropy.requires_grad
+    assert ours.tokens == num_targets and not ours.nll.requires_grad
 
 
 def test_projected_in_autocast_multiplies_in_bf16_and_sums_in_fp32() -> None:
@@ -102,10 +102,10 @@ def test_projected_in_autocast_multiplies_in_bf16_and_sums_in_fp32() -> None:
     expected = label_smoothed_loss((hidden.bfloat16() @ weight.bfloat16().t()), targets, smoothing=0.1, pad_id=-1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = projected_loss(hidden, weight, targets, smoothing=0.1)
-    assert loss.nats.dtype == torch.float32
-    torch.testing.assert_close(loss.nats, expected.nats, rtol=1e-4, atol=0)
+    assert loss.loss.dtype == torch.float32
+    torch.testing.assert_close(loss.loss, expected.loss, rtol=1e-4, atol=0)
     exact = both(hidden, weight, targets, 0.1)[1][1]
-    for gradient, right in zip(torch.autograd.grad(3.0 * loss.nats, [hidden, weight]), exact, strict=True):
+    for gradient, right in zip(torch.autograd.grad(3.0 * loss.loss, [hidden, weight]), exact, strict=True):
         assert gradient.dtype == torch.float32
         assert ((gradient - right).norm() / right.norm()) < 0.02
 
@@ -113,8 +113,8 @@ def test_projected_in_autocast_multiplies_in_bf16_and_sums_in_fp32() -> None:
 def test_projected_with_no_targets() -> None:
     hidden, weight = torch.randn(0, 4, requires_grad=True), torch.randn(7, 4, requires_grad=True)
     loss = projected_loss(hidden, weight, torch.empty(0, dtype=torch.long), smoothing=0.1)
-    loss.nats.backward()
-    assert float(loss.nats.detach()) == 0.0 and weight.grad is not None and not weight.grad.any()
+    loss.loss.backward()
+    assert float(loss.loss.detach()) == 0.0 and weight.grad is not None and not weight.grad.any()
 
 
 def test_projected_without_gradients_costs_none() -> None:
@@ -122,7 +122,7 @@ def test_projected_without_gradients_costs_none() -> None:
     with torch.no_grad():
         loss = projected_loss(hidden, weight, targets, smoothing=0.1)
     torch.testing.assert_close(
-        loss.nats, label_smoothed_loss(hidden @ weight.t(), targets, smoothing=0.1, pad_id=-1).nats
+        loss.loss, label_smoothed_loss(hidden @ weight.t(), targets, smoothing=0.1, pad_id=-1).loss
     )
 
 

@@ -155,7 +155,7 @@ def test_a_step_whose_gradients_overflow_is_done_again() -> None:
     kept, once, expected = half_step(2.0**8)
     assert 2.0**8 < shrunk.scale < 2.0**40 and kept.scale == 2.0**8
     assert shrunk.good_steps == kept.good_steps == 1
-    assert float(again.nats) == float(once.nats)  # the same pairs, and the same is dropped
+    assert float(again.loss) == float(once.loss)  # the same pairs, and the same is dropped
     assert float(again.gradient_norm) == pytest.approx(float(once.gradient_norm), rel=0.01)
     for mine, wanted in zip(weights, expected, strict=True):
         torch.testing.assert_close(mine, wanted, rtol=0, atol=2.1e-3)  # Adam's first step is of the rate, up or down

@@ -13,8 +13,8 @@ NATS = [1.1e6, 3.3e-4, 7.7e5, 1.3e-6, 123.456]
 
 def results(*, as_tensors: bool) -> list[StepResult]:
     found = []
-    for number, nats in enumerate(NATS, start=1):
-        values = torch.tensor([nats, nats / 3, 1 / number])
+    for number, loss in enumerate(NATS, start=1):
+        values = torch.tensor([loss, loss / 3, 1 / number])
         seen = values.unbind() if as_tensors else values.tolist()
         found.append(StepResult(seen[0], seen[1], 7 * number, seen[2]))
     return found
@@ -33,7 +33,7 @@ def test_tensors_give_the_very_sums_of_numbers_whenever_they_are_read() -> None:
     means = [window.means() for window in windows]
     assert means[0] == means[1] == means[2]
     assert windows[0] == windows[1] == windows[2]
-    assert windows[1].nats == by_hand and windows[1].tokens == 7 * (1 + 2 + 3 + 4 + 5)
+    assert windows[1].loss == by_hand and windows[1].tokens == 7 * (1 + 2 + 3 + 4 + 5)
     assert means[1]["loss"] == by_hand / 105
 
 
@@ -54,3 +54,9 @@ def test_a_checkpoint_has_all_of_an_open_window() -> None:
     assert restored == progress and restored.window.steps == 5
     assert math.isclose(restored.window.gradient_norm, 1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5, rel_tol=1e-6)
     assert restored.window.means() == progress.window.means()
+
+
+def test_a_checkpoint_of_an_older_version_is_read() -> None:
+    window = '{"steps": 2, "nats": 7.5, "cross_entropy": 7.0, "tokens": 3, "gradient_norm": 0.5}'
+    progress = Progress.from_json(f'{{"data_fingerprint": "x", "step": 2, "window": {window}}}')
+    assert progress.window == LogWindow(steps=2, loss=7.5, nll=7.0, tokens=3, gradient_norm=0.5)

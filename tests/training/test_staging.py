@@ -65,11 +65,11 @@ def test_both_layouts_give_the_same_loss_and_gradients(positions: str, dtype: to
         with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
             loss = projected_loss(staged.decode(model), model.output.weight, staged.target_ids, smoothing=0.1)
         assert loss.tokens == batch.num_target_tokens == 27
-        return loss.nats.detach(), list(torch.autograd.grad(loss.nats, list(model.parameters())))
+        return loss.loss.detach(), list(torch.autograd.grad(loss.loss, list(model.parameters())))
 
-    (nats, gradients), (expected_nats, expected) = loss_and_gradients("packed"), loss_and_gradients("padded")
+    (loss, gradients), (expected_loss, expected) = loss_and_gradients("packed"), loss_and_gradients("padded")
     rounding = 1e-5 if dtype == torch.float32 else 0.02
-    torch.testing.assert_close(nats, expected_nats, rtol=rounding, atol=0)
+    torch.testing.assert_close(loss, expected_loss, rtol=rounding, atol=0)
     for mine, wanted in zip(gradients, expected, strict=True):
         torch.testing.assert_close(mine, wanted, rtol=rounding, atol=rounding * float(wanted.abs().max()))
 

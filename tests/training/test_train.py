@@ -98,7 +98,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_mend(
 
     def poisoned(*args: Any, **kwargs: Any) -> Any:
         loss = original(*args, **kwargs)
-        return loss._replace(nats=loss.nats * float("nan")) if next(calls) == 6 else loss
+        return loss._replace(loss=loss.loss * float("nan")) if next(calls) == 6 else loss
 
     monkeypatch.setattr(assembly, "batch_loss", poisoned)
     with pytest.raises(RunError) as caught:

@@ -114,7 +114,7 @@ def decode_in_parts(command: DecodeCommand) -> None:
                 write_alignment = None if alignments is None else files.enter_context(whole_file(alignments))
                 write = files.enter_context(whole_file(output))
                 joined = sharding.join(num_blocks, write=write, write_alignment=write_alignment)
-            _say_summary(joined, seconds=time.perf_counter() - started, num_processes=processes.place.size)
+            _say_summary(joined, seconds=time.perf_counter() - started, num_processes=processes.place.world_size)
             processes.say_joined()
             folder.remove()
 

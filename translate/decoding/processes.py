@@ -13,7 +13,7 @@ import torch
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from translate.distributed.environment import Place, read_place
+from translate.distributed.environment import DistributedEnvironment, read_environment
 from translate.errors import InputError, RunError
 from translate.model.device import threads_per_process
 
@@ -23,7 +23,7 @@ _CONTACT_SECONDS = 300
 class Processes(NamedTuple):
     """One of several processes, or one alone."""
 
-    place: Place = Place()
+    place: DistributedEnvironment = DistributedEnvironment()
     store: Store | None = None  # None: it is alone
 
     def agree(self, values: Mapping[str, str]) -> None:
@@ -64,13 +64,13 @@ class Processes(NamedTuple):
 
     def share_machine(self) -> None:
         """Take a CUDA device of one's own, in turn where there are fewer, and an even share of the cores."""
-        if self.place.size == 1:
+        if self.place.world_size == 1:
             return
         if torch.cuda.is_available():
             torch.cuda.set_device(self.place.local_rank % torch.cuda.device_count())
         # torchrun sets 1 where nothing was set; any other number is the user's.
         if os.environ.get("OMP_NUM_THREADS", "1") == "1":
-            torch.set_num_threads(threads_per_process(self.place.local_size))
+            torch.set_num_threads(threads_per_process(self.place.local_world_size))
 
     def _first(self, key: str, value: str) -> str:
         """What the first process to come has said."""
@@ -90,8 +90,8 @@ def find_processes(environment: Mapping[str, str] = os.environ) -> Processes:
         InputError: Variables of the environment that torchrun would not set so.
         RunError: The others cannot be reached.
     """
-    place = read_place(environment)
-    return Processes() if place.size == 1 else Processes(place, _find_store(environment))
+    place = read_environment(environment)
+    return Processes() if place.world_size == 1 else Processes(place, _find_store(environment))
 
 
 def _find_store(environment: Mapping[str, str]) -> Store:

@@ -82,9 +82,9 @@ class Engine:
             with self._syncing(is_last=number == rounds), dropout_seeded(*piece.seed, device=self.device):
                 loss = self._engine(piece.batch)
                 # The engines take the mean over the processes.
-                (loss.nats * (weight * size)).backward()
+                (loss.loss * (weight * size)).backward()
             if weight:
-                sums += torch.stack([loss.nats.detach(), loss.cross_entropy])
+                sums += torch.stack([loss.loss.detach(), loss.nll])
         dist.all_reduce(sums, group=self._group)
         return StepSums(*sums)
 
@@ -143,7 +143,7 @@ def collect(tensors: Mapping[str, Tensor], world: World) -> dict[str, Tensor]:
     collected = {}
     for name, tensor in tensors.items():
         full = whole(tensor)
-        if world.is_first:
+        if world.is_main_process:
             collected[name] = full.cpu() if is_sharded(tensor) else full
     return collected
 
@@ -157,13 +157,13 @@ def spread(
         tensors: On the CPU. Only the first process's are read.
         parameter_of: The parameter that a tensor of this name belongs to; None: it belongs to none.
     """
-    if world.is_alone:
+    if world.size == 1:
         return dict(tensors)
-    forms = world.first(lambda: [(name, tensor.shape, tensor.dtype) for name, tensor in tensors.items()])
+    forms = world.run_on_rank_0(lambda: [(name, tensor.shape, tensor.dtype) for name, tensor in tensors.items()])
     found = {}
     for name, shape, dtype in forms:
-        full = tensors[name].contiguous() if world.is_first else torch.empty(shape, dtype=dtype)
-        world.send(full)
+        full = tensors[name].contiguous() if world.is_main_process else torch.empty(shape, dtype=dtype)
+        world.broadcast(full)
         parameter = parameter_of(name)
         is_part = parameter is not None and is_sharded(parameter) and parameter.shape == shape
         found[name] = _part(full, parameter) if is_part else full

@@ -7,26 +7,26 @@ from typing import NamedTuple
 from translate.errors import InputError
 
 
-class Place(NamedTuple):
+class DistributedEnvironment(NamedTuple):
     """Which of all processes this is."""
 
     rank: int = 0  # among all
-    size: int = 1  # how many there are
+    world_size: int = 1  # how many there are
     local_rank: int = 0  # among those on this machine
-    local_size: int = 1
+    local_world_size: int = 1
 
     def __str__(self) -> str:
-        return f"process {self.rank + 1} of {self.size} (on {socket.gethostname()})"
+        return f"process {self.rank + 1} of {self.world_size} (on {socket.gethostname()})"
 
 
-def read_place(environment: Mapping[str, str]) -> Place:
+def read_environment(environment: Mapping[str, str]) -> DistributedEnvironment:
     """The place that the environment tells; alone, if it does not tell a rank and a number of processes.
 
     Raises:
         InputError: What it tells is no number, or no place among so many.
     """
     if "RANK" not in environment or "WORLD_SIZE" not in environment:
-        return Place()
+        return DistributedEnvironment()
     told = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", **environment}
     numbers = []
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
@@ -35,10 +35,11 @@ def read_place(environment: Mapping[str, str]) -> Place:
                 f"the environment has {name}={told[name]}, which is no number; start with torchrun, which sets it"
             )
         numbers.append(int(told[name]))
-    place = Place(*numbers)
-    if not (place.rank < place.size and place.local_rank < place.local_size):
+    place = DistributedEnvironment(*numbers)
+    if not (place.rank < place.world_size and place.local_rank < place.local_world_size):
         raise InputError(
-            f"the environment has RANK={place.rank} of WORLD_SIZE={place.size} and LOCAL_RANK={place.local_rank} of"
-            f" LOCAL_WORLD_SIZE={place.local_size}, and counts from 0; start with torchrun, which sets them"
+            f"the environment has RANK={place.rank} of WORLD_SIZE={place.world_size} and"
+            f" LOCAL_RANK={place.local_rank} of LOCAL_WORLD_SIZE={place.local_world_size}, and counts from 0;"
+            " start with torchrun, which sets them"
         )
     return place

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
-from translate.distributed.environment import Place, read_place
+from translate.distributed.environment import DistributedEnvironment, read_environment
 from translate.errors import InputError, RunError
 
 T = TypeVar("T")
@@ -44,22 +44,17 @@ class World:
         control: Connects the processes for agreements, on the CPU; None: this one is alone.
     """
 
-    def __init__(self, place: Place, control: dist.ProcessGroup | None) -> None:
-        self.rank, self.size = place.rank, place.size
-        self.place = place
+    def __init__(self, environment: DistributedEnvironment, control: dist.ProcessGroup | None) -> None:
+        self.rank, self.size = environment.rank, environment.world_size
+        self.environment = environment
         self._control = control
 
     @property
-    def is_alone(self) -> bool:
-        """Whether there is no other process."""
-        return self._control is None
-
-    @property
-    def is_first(self) -> bool:
+    def is_main_process(self) -> bool:
         """Whether this is the process that writes and speaks."""
         return self.rank == 0
 
-    def gather(self, value: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         """The values of all processes, by rank, on each of them."""
         if self._control is None:
             return [value]
@@ -67,7 +62,7 @@ class World:
         dist.all_gather_object(values, value, group=self._control)
         return values
 
-    def largest(self, number: int) -> int:
+    def max(self, number: int) -> int:
         """The largest of the numbers that the processes give."""
         if self._control is None:
             return number
@@ -75,7 +70,7 @@ class World:
         dist.all_reduce(value, dist.ReduceOp.MAX, group=self._control)
         return int(value)
 
-    def send(self, tensor: torch.Tensor) -> torch.Tensor:
+    def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
         """The first process's tensor, on each.
 
         Args:
@@ -85,7 +80,7 @@ class World:
             dist.broadcast(tensor, 0, group=self._control)
         return tensor
 
-    def each(self, work: Callable[[], T]) -> T:
+    def run_on_all_ranks(self, work: Callable[[], T]) -> T:
         """What every process does for itself; if one fails, all end, and one of them says why.
 
         Args:
@@ -99,16 +94,16 @@ class World:
         if self._control is None:
             return work()
         value, error = _tried(work)
-        codes = self.gather(_exit_code(error))
+        codes = self.all_gather(_exit_code(error))
         failed = [rank for rank, code in enumerate(codes) if code]
         if not failed:
             assert not isinstance(value, _Nothing)
             return value
         if error is None or failed[0] != self.rank:
-            self.leave(codes[failed[0]])
-        raise type(error)(str(error) if self.is_first else f"{self.place}: {error}") from error
+            self.exit(codes[failed[0]])
+        raise type(error)(str(error) if self.is_main_process else f"{self.environment}: {error}") from error
 
-    def first(self, work: Callable[[], T]) -> T:
+    def run_on_rank_0(self, work: Callable[[], T]) -> T:
         """What the first process does for all: its result, on each; if it fails, it says why, and all end.
 
         Args:
@@ -121,28 +116,28 @@ class World:
         """
         if self._control is None:
             return work()
-        value, error = _tried(work) if self.is_first else (_Nothing(), None)
+        value, error = _tried(work) if self.is_main_process else (_Nothing(), None)
         told: list[tuple[T | _Nothing, int]] = [(value, _exit_code(error))]
         dist.broadcast_object_list(told, 0, group=self._control)
         if error is not None:
             raise error
         result, code = told[0]
         if isinstance(result, _Nothing):
-            self.leave(code)
+            self.exit(code)
         return result
 
-    def in_turn(self, work: Callable[[], T]) -> T:
-        """As `each`, but on each machine one process goes first, and the others find what it has left in a cache."""
+    def local_rank_0_first(self, work: Callable[[], T]) -> T:
+        """Like `run_on_all_ranks`, but local rank 0 goes first, and the others find what it has left in a cache."""
         if self._control is None:
             return work()
-        goes_first = self.place.local_rank == 0
-        found = self.each(work if goes_first else lambda: None)
-        others = self.each(work if not goes_first else lambda: None)
+        goes_first = self.environment.local_rank == 0
+        found = self.run_on_all_ranks(work if goes_first else lambda: None)
+        others = self.run_on_all_ranks(work if not goes_first else lambda: None)
         result = found if goes_first else others
         assert result is not None
         return result
 
-    def leave(self, code: int) -> NoReturn:
+    def exit(self, code: int) -> NoReturn:
         """End this process without a word, when the one that says why has ended.
 
         If it ended before, torchrun would end that other one too, perhaps in the midst of its words.
@@ -151,17 +146,17 @@ class World:
             SystemExit: With the code.
         """
         with contextlib.suppress(RuntimeError):
-            self.largest(code)
+            self.max(code)
         raise SystemExit(code)
 
-    def refuse_differences(self, facts: Mapping[str, str]) -> None:
+    def check_same_on_all_ranks(self, facts: Mapping[str, str]) -> None:
         """End all, if something that must be the same everywhere is not.
 
         Raises:
             InputError: On the first process; it says what differs where.
             SystemExit: On the others.
         """
-        everywhere = self.gather(dict(facts))
+        everywhere = self.all_gather(dict(facts))
         for rank, theirs in enumerate(everywhere):
             different = [
                 f"{name} = {theirs.get(name)} (there it is {facts.get(name)})"
@@ -170,15 +165,15 @@ class World:
             ]
             if not different:
                 continue
-            if not self.is_first:
-                self.leave(_EXIT_CODES[InputError])
+            if not self.is_main_process:
+                self.exit(_EXIT_CODES[InputError])
             raise InputError(
                 f"the processes of a training must have the same settings, data and versions, but process {rank + 1} of"
                 f" {self.size} has not what the first one has: {'; '.join(different)}. Start all with the same command"
             )
 
 
-ALONE = World(Place(), None)
+SINGLE_PROCESS = World(DistributedEnvironment(), None)
 
 
 @contextlib.contextmanager
@@ -192,25 +187,27 @@ def joined(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]:
         InputError: The environment does not say where the others are.
         RunError: They do not come, or one of them is gone.
     """
-    place = read_place(os.environ)
-    if place.size == 1:
-        yield ALONE
+    environment = read_environment(os.environ)
+    if environment.world_size == 1:
+        yield SINGLE_PROCESS
         return
-    with _meeting_told(place, timeout):
+    with _meeting_told(environment, timeout):
         store, _, _ = next(rendezvous("env://", timeout=timeout))
-        store = _fresh_part(store, place, timeout)
-        dist.init_process_group("gloo", store=store, rank=place.rank, world_size=place.size, timeout=timeout)
+        store = _fresh_part(store, environment, timeout)
+        dist.init_process_group(
+            "gloo", store=store, rank=environment.rank, world_size=environment.world_size, timeout=timeout
+        )
         control = dist.new_group(backend="gloo", timeout=_PATIENCE)
     try:
-        with _loss_told(place):
-            yield World(place, control)
+        with _loss_told(environment):
+            yield World(environment, control)
     except BaseException:
         atexit.register(dist.destroy_process_group)  # first it is said what happened: that ends the others
         raise
     dist.destroy_process_group()
 
 
-def _fresh_part(store: Store, place: Place, timeout: datetime.timedelta) -> Store:
+def _fresh_part(store: Store, environment: DistributedEnvironment, timeout: datetime.timedelta) -> Store:
     """A part of the store that all processes know, and none that was there before them.
 
     After a restart torchrun gives them the store of those that died, with the addresses of these, to which gloo and
@@ -220,15 +217,15 @@ def _fresh_part(store: Store, place: Place, timeout: datetime.timedelta) -> Stor
     Raises:
         DistStoreError: They have not all come in time.
     """
-    if place.rank > 0:
+    if environment.rank > 0:
         question = secrets.token_hex(8)
-        store.set(f"translate/question/{place.rank}", question)
+        store.set(f"translate/question/{environment.rank}", question)
         store.wait([f"translate/answer/{question}"], timeout)
         name = store.get(f"translate/answer/{question}").decode()
-        store.set(f"translate/{name}/{place.rank}", "")
+        store.set(f"translate/{name}/{environment.rank}", "")
         return PrefixStore(name, store)
     name, deadline = secrets.token_hex(8), time.monotonic() + timeout.total_seconds()
-    missing = set(range(1, place.size))
+    missing = set(range(1, environment.world_size))
     while missing:
         for rank in sorted(missing):
             if store.check([f"translate/question/{rank}"]):  # perhaps that of one that died
@@ -236,7 +233,7 @@ def _fresh_part(store: Store, place: Place, timeout: datetime.timedelta) -> Stor
             if store.check([f"translate/{name}/{rank}"]):
                 missing.remove(rank)
         if missing and time.monotonic() > deadline:
-            raise dist.DistStoreError(f"{len(missing)} of {place.size} have not come")
+            raise dist.DistStoreError(f"{len(missing)} of {environment.world_size} have not come")
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     return PrefixStore(name, store)
 
@@ -257,21 +254,21 @@ def _exit_code(error: InputError | RunError | None) -> int:
 
 
 @contextlib.contextmanager
-def _meeting_told(place: Place, timeout: datetime.timedelta) -> Iterator[None]:
+def _meeting_told(environment: DistributedEnvironment, timeout: datetime.timedelta) -> Iterator[None]:
     try:
         yield
     except ValueError as error:  # what a variable of the environment is missing
-        raise InputError(f"{place}: {error}; start with torchrun") from error
+        raise InputError(f"{environment}: {error}; start with torchrun") from error
     except RuntimeError as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         raise RunError(
-            f"{place}: the processes did not come together at {where} within {timeout.total_seconds():.0f} s"
+            f"{environment}: the processes did not come together at {where} within {timeout.total_seconds():.0f} s"
             f" ({_first_sentence(error)}). See that all were started, with the same address, and that its port is open"
         ) from error
 
 
 @contextlib.contextmanager
-def _loss_told(place: Place) -> Iterator[None]:
+def _loss_told(environment: DistributedEnvironment) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
@@ -282,8 +279,8 @@ def _loss_told(place: Place) -> Iterator[None]:
         if any(sign in text for sign in _LATE):
             what = "another process of this training does not answer: it hangs, or its machine or network is gone"
         raise RunError(
-            f"{place}: {what}. If it said why, that stands above. Checkpoints written so far are intact: start all"
-            f" again with --resume ({_first_sentence(error)})"
+            f"{environment}: {what}. If it said why, that stands above. Checkpoints written so far are intact: start"
+            f" all again with --resume ({_first_sentence(error)})"
         ) from error
 
 

@@ -11,7 +11,7 @@ from translate.data.filtering import FilterReport
 from translate.data.streamed_batches import Batches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.devices import choose_own_device, settle_threads
-from translate.distributed.process_group import ALONE
+from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import RunError
 from translate.lint.advice_on_data import DataFacts, advise_on_data
 from translate.lint.corpora import (
@@ -66,8 +66,8 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
         InputError: What the training would refuse: the message says what and the mend.
     """
     configure_memory()
-    device = choose_own_device(config.training.device, ALONE.place)
-    settle_threads(config.training.threads, ALONE.place)
+    device = choose_own_device(config.training.device, SINGLE_PROCESS.environment)
+    settle_threads(config.training.threads, SINGLE_PROCESS.environment)
     watch("reading the corpora")
     corpora = read_corpora(config)
     watch("making the tokenizer")

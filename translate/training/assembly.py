@@ -9,7 +9,7 @@ import torch
 from translate.config import Config, ModelConfig, TrainingConfig
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.data_parallel import Engine
-from translate.distributed.process_group import ALONE, World
+from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.model import Transformer
 from translate.runs import build_model
 from translate.training.compilation import compile_layers
@@ -54,7 +54,7 @@ class Assembly(NamedTuple):
 
 @contextlib.contextmanager
 def assembled(
-    config: Config, tokenizers: Tokenizers, *, device: torch.device, world: World = ALONE
+    config: Config, tokenizers: Tokenizers, *, device: torch.device, world: World = SINGLE_PROCESS
 ) -> Iterator[Assembly]:
     """A new model, the same in all processes, for the time of the context.
 
@@ -64,17 +64,17 @@ def assembled(
     """
     settings = config.training
     computation = Computation.choose(settings, config.model, device, num_processes=world.size)
-    is_sharded = settings.parallel == "fsdp" and not world.is_alone
+    is_sharded = settings.parallel == "fsdp" and world.size > 1
     torch.manual_seed(settings.seed)
-    model = world.each(
+    model = world.run_on_all_ranks(
         lambda: build_model(config, tokenizers, device=torch.device("cpu") if is_sharded else device).train()
     )
     if settings.compile:
-        world.each(lambda: compile_layers(model))
+        world.run_on_all_ranks(lambda: compile_layers(model))
     precision = computation.arithmetic.precision
     description = f"{model.num_parameters:,} parameters; {device}, {precision}, {computation.workers}"
     engine = None
-    if not world.is_alone:
+    if world.size > 1:
         description += f" in each of {world.size} processes ({settings.parallel})"
         loss = loss_of(model, settings, computation)
         engine = Engine(model, world, kind=settings.parallel, device=device, loss=loss)

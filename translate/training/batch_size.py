@@ -15,8 +15,8 @@ import torch
 from translate.config import Config, read_resolved_config
 from translate.data.streamed_batches import Batches
 from translate.data.tokenizer import Tokenizers
-from translate.distributed.environment import Place
-from translate.distributed.process_group import ALONE, World
+from translate.distributed.environment import DistributedEnvironment
+from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError, RunError
 from translate.runs import open_run
 from translate.training.batch_trials import Trial, batches_per_step, find_fitting
@@ -66,7 +66,7 @@ def settle_batch_size(
     tokenizers: Tokenizers,
     device: torch.device,
     say: Callable[[str], None],
-    world: World = ALONE,
+    world: World = SINGLE_PROCESS,
 ) -> tuple[Config, Batches]:
     """The config and its batches with the batch size as a number; if that had to be found, it is said.
 
@@ -84,9 +84,11 @@ def settle_batch_size(
     longest, step_tokens = batches.longest, config.training.step_tokens
 
     def find() -> BatchSize:
-        return find_batch_size(config, longest=longest, tokenizers=tokenizers, device=device, place=world.place)
+        return find_batch_size(
+            config, longest=longest, tokenizers=tokenizers, device=device, environment=world.environment
+        )
 
-    found = min(world.gather(world.each(find)))
+    found = min(world.all_gather(world.run_on_all_ranks(find)))
     tokens = found.tokens
     if step_tokens is not None:  # in equal parts, rather than so many whole ones and a rest
         tokens = max(longest, step_tokens // math.ceil(step_tokens / tokens))
@@ -100,7 +102,7 @@ def settle_batch_size(
 
 
 def find_batch_size(
-    config: Config, *, longest: int, tokenizers: Tokenizers, device: torch.device, place: Place
+    config: Config, *, longest: int, tokenizers: Tokenizers, device: torch.device, environment: DistributedEnvironment
 ) -> BatchSize:
     """The most tokens of a batch that the device's memory holds, or that are of use.
 
@@ -122,7 +124,7 @@ def find_batch_size(
     if device.type != "cuda" and most > (enough := max(_MOST_ON_CPU, longest)):
         most, reason = enough, f"larger batches are no faster on {device.type}"
     trial = functools.partial(Trial, config, longest=longest, tokenizers=tokenizers, device=device)
-    fitting = find_fitting(trial, device, longest=longest, most=most, num_processes=place.local_size)
+    fitting = find_fitting(trial, device, longest=longest, most=most, num_processes=environment.local_world_size)
     if fitting.tokens is None:
         return BatchSize(most, f"how many fit in memory is not known; {reason}")
     room = "" if fitting.room is None else f", {fitting.room / 2**30:.1f} GiB with a margin"

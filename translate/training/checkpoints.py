@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from translate.distributed.data_parallel import collect, spread
-from translate.distributed.process_group import ALONE, World
+from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError
 from translate.model import Transformer
 from translate.runs import (
@@ -36,7 +36,7 @@ class Restored(NamedTuple):
     remarks: tuple[str, ...]  # sentences on what was damaged, and what that means
 
 
-def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world: World = ALONE) -> None:
+def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world: World = SINGLE_PROCESS) -> None:
     """Keep the weights that are the best so far.
 
     Args:
@@ -46,7 +46,7 @@ def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world
         RunError: They cannot be written.
     """
     tensors = collect(add_prefix(weights, WEIGHTS_PREFIX), world)
-    if world.is_first:
+    if world.is_main_process:
         write_checkpoint(run, "best", tensors, {"step": str(step)})
 
 
@@ -57,7 +57,7 @@ def save_last(
     average: AveragedWeights | None,
     progress: Progress,
     *,
-    world: World = ALONE,
+    world: World = SINGLE_PROCESS,
 ) -> None:
     """Write everything that `restore_last` needs.
 
@@ -71,7 +71,7 @@ def save_last(
     tensors |= add_prefix(optimizer_tensors(optimizer, model), OPTIMIZER_PREFIX)
     tensors |= add_prefix(average.tensors if average is not None else {}, AVERAGE_PREFIX)
     tensors = collect(tensors, world)
-    if world.is_first:
+    if world.is_main_process:
         write_checkpoint(run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
 
 
@@ -81,7 +81,7 @@ def restore_last(
     optimizer: torch.optim.Optimizer,
     average: AveragedWeights | None,
     *,
-    world: World = ALONE,
+    world: World = SINGLE_PROCESS,
 ) -> Restored | None:
     """Put everything back as `save_last` found it; None: there is no checkpoint yet.
 
@@ -101,7 +101,7 @@ def restore_last(
         name, saved = str(found.path), found.tensors
         return _judge(run, found)
 
-    restored = world.first(read)
+    restored = world.run_on_rank_0(read)
     if restored is None:
         return None
     parameters = dict(model.named_parameters())
@@ -111,7 +111,7 @@ def restore_last(
         return parameters.get(name.partition(".")[2].partition("/")[0])
 
     tensors = spread(saved, parameter_of, world)
-    world.each(lambda: _put_back(tensors, model, optimizer, average, name=name))
+    world.run_on_all_ranks(lambda: _put_back(tensors, model, optimizer, average, name=name))
     return restored
 
 

@@ -20,8 +20,8 @@ BatchLoss = Callable[[Batch], SummedLoss]
 class StepSums(NamedTuple):
     """What a whole step's pieces add up to, in fp64."""
 
-    nats: Float[Tensor, ""]  # the loss, summed over targets
-    cross_entropy: Float[Tensor, ""]  # without label smoothing
+    loss: Float[Tensor, ""]  # summed over targets
+    nll: Float[Tensor, ""]  # without label smoothing
 
 
 class OwnGradients:
@@ -55,12 +55,12 @@ class OwnGradients:
                 with dropout_seeded(*piece.seed, device=self._device):
                     loss = self._loss(piece.batch)
                 # Not `backward`: it would add to the same tensors from several threads, in any order.
-                new = torch.autograd.grad(loss.nats * factor, self._parameters)
+                new = torch.autograd.grad(loss.loss * factor, self._parameters)
                 if gradients:
                     torch._foreach_add_(gradients, new)
                 else:
                     gradients = list(new)
-                sums += torch.stack([loss.nats.detach(), loss.cross_entropy])
+                sums += torch.stack([loss.loss.detach(), loss.nll])
             return gradients, sums
 
         workers = min(self.num_pieces, len(pieces))

@@ -15,7 +15,7 @@ from translate.data.epochs import Epoch
 from translate.data.prefetch import Group, Prefetched
 from translate.data.streamed_batches import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers
-from translate.distributed.process_group import ALONE, World
+from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError
 from translate.model import Transformer
 from translate.model.device import OutOfMemory
@@ -59,7 +59,7 @@ class Trainer:
         progress: Progress,
         tracker: Tracker,
         profile: StepProfile | None = None,
-        world: World = ALONE,
+        world: World = SINGLE_PROCESS,
     ) -> None:
         self.config = config
         self.settings = config.training
@@ -129,7 +129,7 @@ class Trainer:
         return is_due and progress.validated_step != progress.step
 
     def _stop_if_asked(self) -> None:
-        received = self.world.largest(self.stop.received or 0)  # whichever process heard it
+        received = self.world.max(self.stop.received or 0)  # whichever process heard it
         if received:
             number = signal.Signals(received)
             self.tracker.say(f"{number.name}: stopping after step {self.progress.step}; Ctrl-C leaves at once")
@@ -199,8 +199,8 @@ class Trainer:
         try:
             yield
         except RunError as error:
-            if not self.world.is_first and not isinstance(error, OutOfMemory):  # then the others have it too
-                self.world.leave(1)
+            if not self.world.is_main_process and not isinstance(error, OutOfMemory):  # then the others have it too
+                self.world.exit(1)
             mend = "With other settings it is a new run; with more free memory this one goes on by --resume. "
             raise RunError(
                 f"step {step}: {error} {mend if isinstance(error, OutOfMemory) else ''}"
@@ -236,7 +236,7 @@ class Trainer:
 
     def _describe(self, result: StepResult) -> str:
         tokens_per_second = self.pace.speed().tokens_per_second
-        return f"loss {result.loss:.3f}, {tokens_per_second:.0f} target tokens/s{self.pace.time_left()}"
+        return f"loss {result.mean_loss:.3f}, {tokens_per_second:.0f} target tokens/s{self.pace.time_left()}"
 
     @record_function(OUTSIDE)
     def _validate(self) -> None:

@@ -13,8 +13,8 @@ _ROUNDED_ROWS = 64  # products of few different sizes: a CPU's library compiles 
 class SummedLoss(NamedTuple):
     """A loss over some targets."""
 
-    nats: Float[Tensor, ""]  # what training minimises, summed over targets
-    cross_entropy: Float[Tensor, ""]  # the same without label smoothing, for perplexity; no gradient
+    loss: Float[Tensor, ""]  # what training minimises, summed over targets
+    nll: Float[Tensor, ""]  # the same without label smoothing, for perplexity; no gradient
     tokens: int  # targets that are not padding
 
 
@@ -35,9 +35,9 @@ def label_smoothed_loss(
     _check(smoothing)
     real = target_ids != pad_id
     log_probs = F.log_softmax(logits[real].to(torch.promote_types(logits.dtype, torch.float32)), dim=-1)
-    cross_entropy = -log_probs.gather(-1, target_ids[real][:, None]).sum()
-    nats = (1.0 - smoothing) * cross_entropy - smoothing * log_probs.mean(dim=-1).sum()
-    return SummedLoss(nats, cross_entropy.detach(), len(log_probs))
+    nll = -log_probs.gather(-1, target_ids[real][:, None]).sum()
+    loss = (1.0 - smoothing) * nll - smoothing * log_probs.mean(dim=-1).sum()
+    return SummedLoss(loss, nll.detach(), len(log_probs))
 
 
 def projected_loss(
@@ -60,8 +60,8 @@ def projected_loss(
         ValueError: `smoothing` is outside [0, 1).
     """
     _check(smoothing)
-    nats, cross_entropy = _ProjectedCrossEntropy.apply(hidden, weight, target_ids, smoothing)  # type: ignore[no-untyped-call]
-    return SummedLoss(nats, cross_entropy, len(target_ids))
+    loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, target_ids, smoothing)  # type: ignore[no-untyped-call]
+    return SummedLoss(loss, nll, len(target_ids))
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -91,18 +91,18 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                     else:
                         weight_gradient += logits.t() @ some
         ctx.save_for_backward(gradient, weight_gradient)
-        cross_entropy, nats = (each.clone() for each in sums)
-        ctx.mark_non_differentiable(cross_entropy)
-        return nats, cross_entropy
+        nll, loss = (each.clone() for each in sums)
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
 
     @staticmethod
-    def backward(ctx: Any, nats_gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:
         gradient, weight_gradient = ctx.saved_tensors
-        return gradient * nats_gradient, weight_gradient * nats_gradient, None, None
+        return gradient * loss_gradient, weight_gradient * loss_gradient, None, None
 
 
 def _to_gradient_(logits: Tensor, target_ids: Tensor, *, smoothing: float, exact: torch.dtype) -> Tensor:
-    """Put the gradient in place of the logits: (cross-entropy, nats), summed over the targets.
+    """Put the gradient in place of the logits: (nll, loss), summed over the targets.
 
     Rows without a target, after the others, have no gradient.
     """
@@ -114,9 +114,9 @@ def _to_gradient_(logits: Tensor, target_ids: Tensor, *, smoothing: float, exact
         rows = slice(first, min(first + step, num_targets))
         target = target_ids[rows, None]
         log_probs = F.log_softmax(logits[rows].to(exact), dim=-1)
-        cross_entropy = -log_probs.gather(-1, target).sum()
-        nats = (1.0 - smoothing) * cross_entropy - smoothing / vocab_size * log_probs.sum()
-        sums += torch.stack([cross_entropy, nats])
+        nll = -log_probs.gather(-1, target).sum()
+        loss = (1.0 - smoothing) * nll - smoothing / vocab_size * log_probs.sum()
+        sums += torch.stack([nll, loss])
         difference = log_probs.exp_().sub_(smoothing / vocab_size)
         difference.scatter_add_(-1, target, torch.full_like(target, smoothing - 1.0, dtype=exact))
         logits[rows] = difference

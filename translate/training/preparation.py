@@ -17,7 +17,7 @@ from translate.data.streamed_batches import Batches, StreamedBatches
 from translate.data.texts import JoinedText
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.tokenizer_training import prepare_tokenizers
-from translate.distributed.environment import read_place
+from translate.distributed.environment import read_environment
 from translate.errors import InputError
 from translate.model.device import threads_per_process
 
@@ -176,7 +176,7 @@ def encode_corpora(
 def _num_threads(config: Config) -> int:
     """Those that are wanted, or this process's share of all cores; torch may have fewer, one for each worker."""
     threads = config.training.threads
-    return threads_per_process(read_place(os.environ).local_size) if threads is None else threads
+    return threads_per_process(read_environment(os.environ).local_world_size) if threads is None else threads
 
 
 def refuse_long_validation(config: Config, validation: ParallelCorpus, tokenizers: Tokenizers) -> None:

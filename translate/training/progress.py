@@ -14,6 +14,8 @@ from translate.errors import RunError
 from translate.training.metrics_log import MetricsMark
 from translate.training.precision import LossScale
 
+_OLD_NAMES = {"nats": "loss", "cross_entropy": "nll"}  # of `LogWindow` in checkpoints of versions up to 0.3.0
+
 
 class StepResult(NamedTuple):
     """What one optimizer step saw.
@@ -21,15 +23,15 @@ class StepResult(NamedTuple):
     Tensors may still be on their way on a GPU: who reads one waits until the step is done there.
     """
 
-    nats: float | Float[Tensor, ""]  # the loss, summed over targets
-    cross_entropy: float | Float[Tensor, ""]  # nats without label smoothing, summed over targets
+    loss: float | Float[Tensor, ""]  # summed over targets, in nats
+    nll: float | Float[Tensor, ""]  # without label smoothing, summed over targets
     tokens: int  # targets that are not padding
     gradient_norm: float | Float[Tensor, ""]  # before clipping
 
     @property
-    def loss(self) -> float:
+    def mean_loss(self) -> float:
         """Nats a target token; reads the tensor."""
-        return float(self.nats) / self.tokens
+        return float(self.loss) / self.tokens
 
 
 @dataclasses.dataclass
@@ -37,8 +39,8 @@ class LogWindow:
     """Sums over the steps since the last log entry; `read` brings all up to date, and `add` alone only the counts."""
 
     steps: int = 0
-    nats: float = 0.0
-    cross_entropy: float = 0.0
+    loss: float = 0.0
+    nll: float = 0.0
     tokens: int = 0
     gradient_norm: float = 0.0
 
@@ -54,9 +56,9 @@ class LogWindow:
     def read(self) -> None:
         """Add what the steps saw: read from their device all at once, to the same sums as one by one."""
         if self._unread:
-            nats, cross_entropy, _, gradient_norms = zip(*self._unread, strict=True)
-            self.nats = _add(self.nats, nats)
-            self.cross_entropy = _add(self.cross_entropy, cross_entropy)
+            losses, nlls, _, gradient_norms = zip(*self._unread, strict=True)
+            self.loss = _add(self.loss, losses)
+            self.nll = _add(self.nll, nlls)
             self.gradient_norm = _add(self.gradient_norm, gradient_norms)
             self._unread = []
 
@@ -64,8 +66,8 @@ class LogWindow:
         """Loss in nats a token, perplexity without label smoothing, and the gradient's norm a step."""
         self.read()
         return {
-            "loss": self.nats / self.tokens,
-            "perplexity": math.exp(min(700.0, self.cross_entropy / self.tokens)),
+            "loss": self.loss / self.tokens,
+            "perplexity": math.exp(min(700.0, self.nll / self.tokens)),
             "gradient_norm": self.gradient_norm / self.steps,
         }
 
@@ -121,6 +123,7 @@ class Progress:
         try:
             values = json.loads(text)
             scale = LossScale(**values.get("loss_scale", {}))  # older versions have none
-            return cls(**{**values, "window": LogWindow(**values["window"]), "loss_scale": scale})
+            window = {_OLD_NAMES.get(name, name): value for name, value in values["window"].items()}
+            return cls(**{**values, "window": LogWindow(**window), "loss_scale": scale})
         except (ValueError, TypeError, KeyError) as error:
             raise RunError(f"the checkpoint's progress is unreadable: {error}") from error

@@ -92,7 +92,7 @@ class Stepper:
         """In fp16 with the largest scale that does not overflow."""
         if self._arithmetic.precision != "fp16":
             sums = self._gradients.backward(pieces, factor=1.0 / tokens)
-            return StepResult(sums.nats, sums.cross_entropy, tokens, self._clip())
+            return StepResult(sums.loss, sums.nll, tokens, self._clip())
         while True:
             sums = self._gradients.backward(pieces, factor=self.loss_scale.scale / tokens)
             self.loss_scale.unscale_(parameter.grad for parameter in self._parameters if parameter.grad is not None)
@@ -100,7 +100,7 @@ class Stepper:
             if math.isfinite(norm) or not self.loss_scale.shrink():
                 break
         self.loss_scale.keep()
-        return StepResult(sums.nats, sums.cross_entropy, tokens, norm)
+        return StepResult(sums.loss, sums.nll, tokens, norm)
 
     def _clip(self) -> Tensor:
         """The gradient's norm, before it is held to the largest that the settings allow."""
@@ -110,7 +110,7 @@ class Stepper:
     def _refuse_not_finite(self, result: StepResult, group: Sequence[Batch], rate: float) -> None:
         """Now; or on a GPU, which one would have to wait for, with the next step: then it leaves out the update."""
         norm = torch.as_tensor(result.gradient_norm)
-        reading = Reading(torch.stack([torch.as_tensor(result.nats).float(), norm.float()]))
+        reading = Reading(torch.stack([torch.as_tensor(result.loss).float(), norm.float()]))
         shapes = describe_shapes(group)
         check = functools.partial(_refuse_not_finite, reading, result.tokens, self._settings, rate, shapes=shapes)
         if not norm.is_cuda or any(map(is_sharded, self._parameters)):
@@ -137,11 +137,11 @@ def batch_loss(
 
 
 def _refuse_not_finite(reading: Reading, tokens: int, settings: TrainingConfig, rate: float, *, shapes: str) -> None:
-    nats, norm = reading.wait()
-    if math.isfinite(nats) and math.isfinite(norm):
+    loss, norm = reading.wait()
+    if math.isfinite(loss) and math.isfinite(norm):
         return
     raise RunError(
-        f"the loss is {nats / tokens} and the gradient's norm {norm}, on {shapes}."
+        f"the loss is {loss / tokens} and the gradient's norm {norm}, on {shapes}."
         f" Lower training.learning_rate (the rate was {rate:.2g}), raise training.warmup_steps"
         f" (now {settings.warmup_steps}), set training.max_gradient_norm=1.0 or training.precision=fp32,"
         " and train anew."

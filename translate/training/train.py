@@ -64,16 +64,16 @@ def train(
     """
     configure_memory()
     with joined() as world, contextlib.ExitStack() as held:
-        say = say if world.is_first else _say_nothing
+        say = say if world.is_main_process else _say_nothing
         try:
-            device = world.each(lambda: choose_own_device(config.training.device, world.place))
-            settle_threads(config.training.threads, world.place)
-            world.refuse_differences(comparable(config, device))
+            device = world.run_on_all_ranks(lambda: choose_own_device(config.training.device, world.environment))
+            settle_threads(config.training.threads, world.environment)
+            world.check_same_on_all_ranks(comparable(config, device))
 
             def claim() -> tuple[TrainingConfig, bool]:
                 return _claim(config, directory, resume=resume, held=held, say=say)
 
-            settings, is_continued = world.first(claim)
+            settings, is_continued = world.run_on_rank_0(claim)
             return _train(
                 config.model_copy(update={"training": settings}),
                 RunDirectory(directory),
@@ -86,9 +86,9 @@ def train(
                 held=held,
             )
         except KeyboardInterrupt as stop:
-            if world.is_first:
+            if world.is_main_process:
                 raise
-            world.leave(stop.exit_code if isinstance(stop, StoppedBySignal) else 130)
+            world.exit(stop.exit_code if isinstance(stop, StoppedBySignal) else 130)
 
 
 def _claim(
@@ -132,7 +132,7 @@ def _train(
         if not is_continued:
             create_run(run.path, config=config, tokenizers=tokenizers, command=command)
 
-    world.first(begin)
+    world.run_on_rank_0(begin)
     assembly = held.enter_context(assembled(config, tokenizers, device=device, world=world))
     model, optimizer = assembly.model, assembly.optimizer
     average = AveragedWeights(model, decay=settings.ema_decay) if settings.ema_decay is not None else None
@@ -140,26 +140,28 @@ def _train(
         fingerprint(corpora.train, tokenizers, streams=corpora.streams),
         circumstances=circumstances(settings, device, num_processes=world.size),
     )
-    world.refuse_differences({"data.train (its checksum)": now.data_fingerprint})
+    world.check_same_on_all_ranks({"data.train (its checksum)": now.data_fingerprint})
     progress = now
     if is_continued:
         restored = restore_last(run, model, optimizer, average, world=world)
-        progress = world.each(lambda: _go_on(run, restored, now=now, say=say))
-        world.first(lambda: write_config(run, config))
+        progress = world.run_on_all_ranks(lambda: _go_on(run, restored, now=now, say=say))
+        world.run_on_rank_0(lambda: write_config(run, config))
         if isinstance(batches, StreamedBatches):
             batches.go_on_from(progress.epoch, progress.stream, say=say)
     say(f"model: {assembly.description}")
 
-    if not is_continued and world.is_first:
+    if not is_continued and world.is_main_process:
         from translate.lint.check import cheap_findings
 
         _say_findings(
             cheap_findings(config, corpora, batches, tokenizers, num_parameters=model.num_parameters), say=say
         )
 
-    tracker = world.each(lambda: _track(run, settings, progress, say=say) if world.is_first else SilentTracker())
+    tracker = world.run_on_all_ranks(
+        lambda: _track(run, settings, progress, say=say) if world.is_main_process else SilentTracker()
+    )
     profile = None
-    if wants_profile and world.is_first:
+    if wants_profile and world.is_main_process:
         profile = StepProfile(run.path / "profile", device=device, say=tracker.say)
     try:
         Trainer(
@@ -194,14 +196,14 @@ class _Prepared(NamedTuple):
 def _prepare(
     config: Config, run: RunDirectory, device: torch.device, world: World, *, is_continued: bool, say: Say
 ) -> _Prepared:
-    corpora = world.each(lambda: read_corpora(config))
+    corpora = world.run_on_all_ranks(lambda: read_corpora(config))
     cache = DataCache(say)
-    tokenizers = world.first(
+    tokenizers = world.run_on_rank_0(
         lambda: (
             load_tokenizers(run.tokenizer) if is_continued else make_tokenizers(config, corpora.train, say, cache=cache)
         )
     )
-    together = world.in_turn if corpora.streams is None else world.each
+    together = world.local_rank_0_first if corpora.streams is None else world.run_on_all_ranks
     batches = together(lambda: make_batches(config, corpora, tokenizers, say, cache=cache, is_continued=is_continued))
     config, batches = settle_batch_size(config, batches, tokenizers=tokenizers, device=device, say=say, world=world)
     return _Prepared(config, corpora, tokenizers, batches)

@@ -13,7 +13,7 @@ from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translation, Translator
 from translate.distributed.data_parallel import is_sharded, whole
-from translate.distributed.process_group import ALONE, World
+from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.evaluation import Evaluation, evaluate
 from translate.memory import release_free_memory
 from translate.model import Transformer
@@ -40,7 +40,7 @@ class Validation(NamedTuple):
 
 
 def validate(
-    model: Transformer, tokenizers: Tokenizers, corpus: ParallelCorpus, config: Config, *, world: World = ALONE
+    model: Transformer, tokenizers: Tokenizers, corpus: ParallelCorpus, config: Config, *, world: World = SINGLE_PROCESS
 ) -> Validation:
     """The model's loss, translations and scores on the validation corpus; afterwards it is in training mode.
 
@@ -124,7 +124,7 @@ def _of_all_lines(work: Callable[[], list[T]], world: World) -> list[T]:
 
     if world.size == 1:
         return work()
-    shares = [share for share in world.gather(world.each(unless_abandoned)) if share is not None]
+    shares = [share for share in world.all_gather(world.run_on_all_ranks(unless_abandoned)) if share is not None]
     if len(shares) < world.size:
         raise Abandoned
     return [shares[line % world.size][line // world.size] for line in range(sum(map(len, shares)))]

@@ -17,10 +17,10 @@ from translate.training.assembly import Computation, loss_of, stepping
 from translate.distributed.process_group import World
 from translate.training.optimizer import build_optimizer
 from translate.distributed.data_parallel import Engine, collect
-from translate.distributed.environment import Place
+from translate.distributed.environment import DistributedEnvironment
 
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
-world = World(Place(), dist.new_group(backend="gloo"))
+world = World(DistributedEnvironment(), dist.new_group(backend="gloo"))
 cuda = torch.device("cuda", 0)
 config = ModelConfig(d_model=32, num_heads=4, d_ff=48, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1)
 draw = random.Random(3)
@@ -44,7 +44,7 @@ for precision in ("fp32", "bf16", "fp16"):
             steps = [stepper.step(group, number=number, rate=0.001) for number in range(1, 5)]
             stepper.settle()
         weights = collect({name: each.detach() for name, each in model.named_parameters()}, world)
-        results.append(([(float(step.nats), float(step.gradient_norm)) for step in steps], weights))
+        results.append(([(float(step.loss), float(step.gradient_norm)) for step in steps], weights))
     for steps, weights in results[1:]:
         torch.testing.assert_close(torch.tensor(steps), torch.tensor(results[0][0]), rtol=1e-2, atol=0.0)
         for name, tensor in weights.items():

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from translate.distributed.devices import choose_own_device
-from translate.distributed.environment import Place, read_place
-from translate.distributed.process_group import ALONE
+from translate.distributed.environment import DistributedEnvironment, read_environment
+from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import InputError
 from translate.model.device import threads_per_process
 
@@ -48,14 +48,20 @@ def in_world(python: str) -> str:
 @pytest.mark.parametrize(
     "environment, place",
     [
-        ({}, Place()),
-        ({"WORLD_SIZE": "8"}, Place()),  # some batch systems say it to each process; torchrun says the rank too
-        ({"RANK": "3", "WORLD_SIZE": "8"}, Place(3, 8, 0, 1)),
-        ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, Place(3, 8, 1, 2)),
+        ({}, DistributedEnvironment()),
+        (
+            {"WORLD_SIZE": "8"},
+            DistributedEnvironment(),
+        ),  # some batch systems say it to each process; torchrun says the rank too
+        ({"RANK": "3", "WORLD_SIZE": "8"}, DistributedEnvironment(3, 8, 0, 1)),
+        (
+            {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"},
+            DistributedEnvironment(3, 8, 1, 2),
+        ),
     ],
 )
-def test_place(environment: dict[str, str], place: Place) -> None:
-    assert read_place(environment) == place
+def test_place(environment: dict[str, str], place: DistributedEnvironment) -> None:
+    assert read_environment(environment) == place
 
 
 @pytest.mark.parametrize(
@@ -69,20 +75,20 @@ def test_place(environment: dict[str, str], place: Place) -> None:
 )
 def test_no_place(environment: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_place(environment)
+        read_environment(environment)
 
 
 def test_each_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     for name in ("auto", "cuda"):
-        assert choose_own_device(name, Place(5, 8, 1, 2)) == torch.device("cuda", 1)
+        assert choose_own_device(name, DistributedEnvironment(5, 8, 1, 2)) == torch.device("cuda", 1)
         with pytest.raises(InputError, match="4 processes on this machine, and it has 2 GPUs; .* --nproc-per-node 2"):
-            choose_own_device(name, Place(2, 4, 2, 4))
-    assert choose_own_device("cpu", Place(2, 4, 2, 4)) == torch.device("cpu")
-    assert choose_own_device("cuda:1", Place()) == torch.device("cuda", 1)
+            choose_own_device(name, DistributedEnvironment(2, 4, 2, 4))
+    assert choose_own_device("cpu", DistributedEnvironment(2, 4, 2, 4)) == torch.device("cpu")
+    assert choose_own_device("cuda:1", DistributedEnvironment()) == torch.device("cuda", 1)
     with pytest.raises(InputError, match="training.device = cuda:1: of 2 processes each takes a GPU of its own"):
-        choose_own_device("cuda:1", Place(0, 2, 0, 2))
+        choose_own_device("cuda:1", DistributedEnvironment(0, 2, 0, 2))
 
 
 def test_threads_are_shared() -> None:
@@ -91,23 +97,28 @@ def test_threads_are_shared() -> None:
 
 
 def test_alone() -> None:
-    assert (ALONE.gather("a"), ALONE.largest(3), ALONE.first(lambda: 5), ALONE.each(lambda: 7)) == (["a"], 3, 5, 7)
-    assert ALONE.is_first and ALONE.is_alone
+    assert (
+        SINGLE_PROCESS.all_gather("a"),
+        SINGLE_PROCESS.max(3),
+        SINGLE_PROCESS.run_on_rank_0(lambda: 5),
+        SINGLE_PROCESS.run_on_all_ranks(lambda: 7),
+    ) == (["a"], 3, 5, 7)
+    assert SINGLE_PROCESS.is_main_process and SINGLE_PROCESS.size == 1
     with pytest.raises(InputError, match="wrong"):
-        ALONE.each(lambda: (_ for _ in ()).throw(InputError("wrong")))
+        SINGLE_PROCESS.run_on_all_ranks(lambda: (_ for _ in ()).throw(InputError("wrong")))
 
 
 def test_what_they_agree_on(processes: Any) -> None:
     ended = processes.run(
         3,
         in_world("""
-assert world.gather(f"from {world.rank}") == ["from 0", "from 1", "from 2"]
-assert world.largest([5, 11, 7][world.rank]) == 11
-assert world.first(lambda: ("only", world.rank)) == ("only", 0)
-assert world.first(lambda: None) is None
-assert world.each(lambda: world.rank) == world.rank
-world.refuse_differences({"a": "1"})
-print(world.place)"""),
+assert world.all_gather(f"from {world.rank}") == ["from 0", "from 1", "from 2"]
+assert world.max([5, 11, 7][world.rank]) == 11
+assert world.run_on_rank_0(lambda: ("only", world.rank)) == ("only", 0)
+assert world.run_on_rank_0(lambda: None) is None
+assert world.run_on_all_ranks(lambda: world.rank) == world.rank
+world.check_same_on_all_ranks({"a": "1"})
+print(world.environment)"""),
     )
     assert [each.code for each in ended] == [0, 0, 0], ended
     assert [each.said.split(" (")[0] for each in ended] == [f"process {number} of 3" for number in (1, 2, 3)]
@@ -117,22 +128,22 @@ print(world.place)"""),
     "python, code, told",
     [
         (
-            "world.first(lambda: fail(InputError('the file is gone')))",
+            "world.run_on_rank_0(lambda: fail(InputError('the file is gone')))",
             2,
             ["translate: the file is gone\n", "", ""],
         ),
         (
-            "world.each(lambda: fail(RunError('no memory')) if world.rank == 1 else 0)",
+            "world.run_on_all_ranks(lambda: fail(RunError('no memory')) if world.rank == 1 else 0)",
             1,
             ["", "translate: process 2 of 3 (on HOST): no memory\n", ""],
         ),
         (
-            "world.each(lambda: fail(InputError('the file is gone')))",
+            "world.run_on_all_ranks(lambda: fail(InputError('the file is gone')))",
             2,
             ["translate: the file is gone\n", "", ""],
         ),
         (
-            "world.refuse_differences({'training.seed': str(world.rank // 2), 'torch': '2'})",
+            "world.check_same_on_all_ranks({'training.seed': str(world.rank // 2), 'torch': '2'})",
             2,
             [
                 "translate: the processes of a training must have the same settings, data and versions, but process 3"
@@ -151,7 +162,7 @@ def test_an_error_is_told_once(processes: Any, python: str, code: int, told: lis
     assert all(each.code in (code, -signal.SIGTERM) for each in ended)  # who has spoken may be ended with the others
 
 
-@pytest.mark.parametrize("exchange", ["world.gather(1)", "world.largest(1)", "world.first(lambda: 1)"])
+@pytest.mark.parametrize("exchange", ["world.all_gather(1)", "world.max(1)", "world.run_on_rank_0(lambda: 1)"])
 def test_a_process_that_dies_is_told_of(processes: Any, exchange: str) -> None:
     started = time.monotonic()
     ended = processes.run(2, in_world(f"if world.rank == 0: os.kill(os.getpid(), signal.SIGKILL)\n{exchange}"))
