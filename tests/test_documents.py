@@ -1,4 +1,4 @@
-"""README and docs cannot rot: their commands are run, their links lead somewhere."""
+"""The README and the pages of `docs/` cannot rot: tests run their commands and follow their links."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from translate.config import load_config
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
-# A training of the README, made short, and all that is done with its run.
+# Settings that make the README's training short.
 SHORT = [
     "model.num_encoder_layers=1",
     "model.num_decoder_layers=1",
@@ -30,57 +30,61 @@ SHORT = [
 ]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+def read(page: str) -> str:
+    return (ROOT / "docs" / page).read_text(encoding="utf-8")
 
 
-def commands() -> list[list[str]]:
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def commands(text: str) -> list[list[str]]:
+    lines = [line for block in blocks(text, "sh") for line in block.splitlines()]
     return [shlex.split(line, comments=True) for line in lines]
 
 
 def test_make_targets_of_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = {words[1] for words in commands() if words[0] == "make"}
+    targets = {words[1] for words in commands(README) if words[0] == "make"}
     assert {"demo", "test"} <= targets
     assert all(re.search(rf"^{target}:", makefile, flags=re.MULTILINE) for target in targets)
 
 
-def test_a_model_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The README's config and commands, one after the other, and then its Python."""
+def test_commands_of_the_readme_and_of_the_pages_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The README's config and commands run one after the other, then those of two pages, then the Python code."""
     for name, first, last in (("train", 0, 400), ("valid", 400, 410), ("news", 410, 420)):
         for side in ("de", "en"):
             lines = (ROOT / "data" / f"train.{side}").read_text(encoding="utf-8").split("\n")[first:last]
             (tmp_path / f"{name}.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (tmp_path / "mine.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(blocks(README, "yaml")[0], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    translated = [words for words in commands() if words[0] == "translate" and "multi30k-local" not in " ".join(words)]
-    assert [words[1] for words in translated].count("train") == 2
-    for _, *words in translated:
-        redirected = words[words.index(">") + 1] if ">" in words else None
-        words = words[: words.index(">")] if redirected else words
+    pages = [README, read("decoding.md"), read("pictures.md")]
+    ours = [words for page in pages for words in commands(page) if words[0] == "translate"]
+    ours = [words for words in ours if "multi30k-local" not in " ".join(words)]
+    assert [words[1] for words in ours].count("train") == 2
+    assert {words[1] for words in ours} >= {"check", "decode", "eval", "score", "shortlist", "show", "verify", "config"}
+    for _, *words in ours:
         if words[0] in ("check", "train"):
             words = [*words[:2], *SHORT, *words[2:]]
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, f"{words}: {result.output}"
-        if redirected:
-            Path(redirected).write_text(result.stdout, encoding="utf-8")
     assert (tmp_path / "output.en").read_text(encoding="utf-8").count("\n") == 10
-    for code in blocks("python"):
-        exec(code, globals())
+    for page in (README, read("model.md")):
+        for code in blocks(page, "python"):
+            exec(code, globals())
 
 
 def test_torchrun_hands_on_what_the_documents_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its parser takes any beginning of its own options' names, which must not be one of ours."""
     monkeypatch.chdir(ROOT)
     subcommands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    text = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    text = read("scaling.md").replace("\\\n", " ")
     jobs = [shlex.split(line, comments=True) for line in re.findall(r"^torchrun .*$", text, re.MULTILINE)]
     assert {job[job.index("translate") + 1] for job in jobs} == {"train", "decode"}
     for _, *words in jobs:
-        read = torchrun_parser().parse_args(words)
+        parsed = torchrun_parser().parse_args(words)
         command, *ours = words[words.index("translate") + 1 :]
-        assert (read.module, read.training_script, read.training_script_args) == (True, "translate", [command, *ours])
+        assert (parsed.module, parsed.training_script, parsed.training_script_args) == (True, "translate", [command, *ours])
         found = subcommands[command].make_context(command, list(ours)).params
         if command == "train":
             load_config(found["config"], found["overrides"])
@@ -88,12 +92,17 @@ def test_torchrun_hands_on_what_the_documents_say(monkeypatch: pytest.MonkeyPatc
 
 
 def test_links_lead_somewhere() -> None:
-    for document in (ROOT / "README.md",):
-        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
-            assert (document.parent / target).exists(), f"{document.name}: {target}"
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for target in re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_site_lists_every_page() -> None:
+    listed = set(re.findall(r"^  - .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
+    assert listed == {page.name for page in (ROOT / "docs").glob("*.md")}
 
 
 def test_tests_named_by_the_contracts_exist() -> None:
-    named = set(re.findall(r"`(tests/[\w/]+\.py)`", README))
-    assert len(named) >= 6
-    assert all((ROOT / name).is_file() for name in named)
+    named = set(re.findall(r"`(tests/[\w/]+\.py|tests/[\w/]+/)`", read("contracts.md")))
+    assert len(named) >= 12
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
