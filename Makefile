@@ -3,6 +3,7 @@
 # make test-system   run the tests that start processes, browsers or torchrun
 # make test-slow     run the tests that take minutes
 # make check         lint, types and fast tests
+# make docs          build the pages of docs/ as a site in build/site, and check their links
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,7 +13,7 @@ AS := --dpi 90 --output docs/pictures/
 INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-system test-slow lint types check pictures wheel clean
+.PHONY: demo test test-system test-slow lint types check docs pictures wheel clean
 
 demo: $(VENV)/installed
 	rm -rf runs/demo
@@ -37,6 +38,9 @@ types: $(VENV)/installed-for-tests
 
 check: lint types test
 
+docs: $(VENV)/installed-for-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 pictures: $(VENV)/installed-for-tests
 	test -f runs/demo/run.json || $(BIN)/translate train demo --run runs/demo
 	$(SHOW) attention runs/demo "Gestern Abend haben die Eltern den langsamen Künstlern gedankt." --words $(AS)attention.png
@@ -60,4 +64,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 $(VENV)/installed-for-tests: $(VENV)/installed
 	$(INSTALL) --editable '.[test,browser,pictures,tensorboard,ctranslate2,huggingface]'
+	touch $@
+
+$(VENV)/installed-for-docs: $(VENV)/installed
+	$(INSTALL) --editable '.[docs]'
 	touch $@
