@@ -84,7 +84,11 @@ def test_torchrun_hands_on_what_the_documents_say(monkeypatch: pytest.MonkeyPatc
     for _, *words in jobs:
         parsed = torchrun_parser().parse_args(words)
         command, *ours = words[words.index("translate") + 1 :]
-        assert (parsed.module, parsed.training_script, parsed.training_script_args) == (True, "translate", [command, *ours])
+        assert (parsed.module, parsed.training_script, parsed.training_script_args) == (
+            True,
+            "translate",
+            [command, *ours],
+        )
         found = subcommands[command].make_context(command, list(ours)).params
         if command == "train":
             load_config(found["config"], found["overrides"])
