@@ -242,7 +242,7 @@ def main() -> None:
     arguments = parser.parse_args()
     import sacrebleu
 
-    from translate.data.lines import read_lines
+    from translate.data.text import read_lines
     from translate.data.tokenizer import load_tokenizers
 
     lines, references = read_lines(arguments.source), read_lines(arguments.reference)

@@ -131,7 +131,7 @@ def half_run(without: str, *command: str) -> Callable[[Place], Call]:
 def other_tokenizer(place: Place) -> Call:
     """Sound in itself, and of the same size, but trained on other text."""
     from translate.config import TokenizerConfig
-    from translate.data.tokenizer_training import train_tokenizer
+    from translate.data.tokenizer import train_tokenizer
 
     copy = place.copy_run()
     text = (place.corpus / "train.en").read_text(encoding="utf-8").split("\n")

@@ -13,8 +13,7 @@ from translate.data.batching import EncodedPair, batch_by_tokens, collate, colla
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import Epoch, TrainingBatches
 from translate.data.filtering import filter_pairs
-from translate.data.tokenizer import Tokenizers
-from translate.data.tokenizer_training import prepare_tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizers, prepare_tokenizers, train_tokenizer
 from translate.errors import InputError
 
 MULTI30K = Path(__file__).resolve().parents[3] / "shared" / "multi30k"

@@ -15,10 +15,9 @@ from translate.data import drawing
 from translate.data.corpora import ParallelCorpus
 from translate.data.drawing import Drawer, Part
 from translate.data.drawing_worker import pack_lines, unpack_lines
-from translate.data.encoded import IdChunk
 from translate.data.epochs import TrainingBatches
-from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.data.tokenizer_training import train_tokenizer
+from translate.data.token_store import IdChunk
+from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 
 LINES = ["abc cab bca", "", " ", "a\nb", "ab\0c", "🦄 \u2028é", "abc" * 29, "cab abc bca abc"]
 

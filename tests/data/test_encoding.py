@@ -9,13 +9,11 @@ import pytest
 import torch
 
 from translate.config import TokenizerConfig
-from translate.data import encoded, encoding
+from translate.data import token_store
 from translate.data.batching import EncodedPair, collate
 from translate.data.cache import DataCache
-from translate.data.encoded import EncodedLines
-from translate.data.encoding import encode_texts
-from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
-from translate.data.tokenizer_training import train_tokenizer
+from translate.data.token_store import EncodedLines, encode_texts
+from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
 from translate.errors import InputError
 
 LINES = [" ".join("abc"[(number * place) % 3] for place in range(number % 11)) for number in range(97)]
@@ -30,10 +28,10 @@ def tokenizer() -> Tokenizer:
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of the cache; both ways of holding ids are tried."""
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
-    monkeypatch.setattr(encoding, "_CHUNK_LINES", 7)
+    monkeypatch.setattr(token_store, "_THREAD_LINES", 7)
     if request.param == "mapped":
-        monkeypatch.setattr(encoded, "MAX_BYTES_IN_MEMORY", 0)
-        monkeypatch.setattr(encoded, "_MAX_LINES_TOUCHED", 5)
+        monkeypatch.setattr(token_store, "MAX_BYTES_IN_MEMORY", 0)
+        monkeypatch.setattr(token_store, "_MAX_LINES_TOUCHED", 5)
     return tmp_path / "cache"
 
 

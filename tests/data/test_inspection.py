@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from translate.config import TokenizerConfig
-from translate.data.lines import read_lines
-from translate.data.tokenizer import Tokenizer
-from translate.data.tokenizer_training import train_tokenizer
+from translate.data.text import read_lines
+from translate.data.tokenizer import Tokenizer, train_tokenizer
 from translate.lint.characters import KINDS, find_odd_characters, kinds_of_trouble, lines_by_kind
 from translate.lint.duplicates import (
     find_ambiguous,

@@ -16,8 +16,7 @@ from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import Epoch, Plan, TrainingBatches
 from translate.data.prefetch import Group, PlansEpochs, Prefetched
-from translate.data.tokenizer import Tokenizers
-from translate.data.tokenizer_training import train_tokenizer
+from translate.data.tokenizer import Tokenizers, train_tokenizer
 
 
 def make_batches(*, sampling: float | None = None) -> TrainingBatches:

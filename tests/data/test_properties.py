@@ -11,13 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from translate.config import DataConfig, TextCorpus, TokenizerConfig, TsvCorpus
-from translate.data import encoded, texts
+from translate.data import texts, token_store
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import TrainingBatches
 from translate.data.filtering import filter_pairs
-from translate.data.lines import read_lines
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, Tokenizers
-from translate.data.tokenizer_training import train_tokenizer
+from translate.data.text import read_lines
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, Tokenizers, train_tokenizer
 
 few = settings(
     max_examples=60,
@@ -47,7 +46,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
         monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
         monkeypatch.setattr(texts, "MAX_BYTES_IN_MEMORY", 0)
-        monkeypatch.setattr(encoded, "MAX_BYTES_IN_MEMORY", 0)
+        monkeypatch.setattr(token_store, "MAX_BYTES_IN_MEMORY", 0)
         monkeypatch.setattr(texts, "_BLOCK_LINES", 3)
     return request.param
 

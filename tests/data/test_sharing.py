@@ -12,12 +12,9 @@ import torch
 import torch.distributed as dist
 
 from translate.config import DataConfig, TableCorpus, TokenizerConfig
-from translate.data import sharing
-from translate.data.segments import TrainingStreams
-from translate.data.sharing import SharedEncoding
-from translate.data.streamed_batches import StreamedBatches
-from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data import streaming
+from translate.data.streaming import SharedEncoding, StreamedBatches, TrainingStreams
+from translate.data.tokenizer import Tokenizer, Tokenizers, prepare_tokenizers
 from translate.errors import InputError, RunError
 
 PAIRS = [(f"{number} " * (1 + number % 4), f"{number}" * (1 + number % 3)) for number in range(100)]
@@ -35,7 +32,7 @@ class CountingTokenizer(Tokenizer):
 
 def three_epochs(folder: Path, *, check: Any = lambda: None) -> tuple[list[Any], int]:
     """The content of some batches of a stream, and the lines that were encoded here for them."""
-    sharing._LINES_EXCHANGED = 7
+    streaming._LINES_EXCHANGED = 7
     model = prepare_tokenizers(
         TokenizerConfig(vocab_size=40, byte_fallback=False), *zip(*PAIRS, strict=True)
     ).source.model_bytes

@@ -11,10 +11,9 @@ from torch import Tensor
 from translate.config import TokenizerConfig
 from translate.data.batching import EncodedPair, collate_sources
 from translate.data.lexicon import NULL_ID, Lexicon
-from translate.data.lines import read_lines
 from translate.data.shortlist import Shortlist, build_shortlist, count_ids, select_shortlist
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from translate.data.tokenizer_training import train_tokenizer
+from translate.data.text import read_lines
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, train_tokenizer
 from translate.errors import RunError
 
 CORPUS = Path(__file__).resolve().parents[2] / "data"

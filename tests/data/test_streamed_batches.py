@@ -12,14 +12,12 @@ import pytest
 import torch
 
 from translate.config import DataConfig, TableCorpus, TextCorpus, TokenizerConfig
-from translate.data import drawing, encoding, streaming, tables
+from translate.data import drawing, streaming, tables, token_store
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import Epoch, TrainingBatches
-from translate.data.segments import TrainingStreams
-from translate.data.streamed_batches import StreamedBatches
-from translate.data.tokenizer import Tokenizers
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.streaming import StreamedBatches, TrainingStreams
+from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.errors import InputError, RunError
 
 Pairs = list[tuple[str, str]]
@@ -127,7 +125,7 @@ def test_the_number_of_threads_changes_nothing(
 ) -> None:
     """Segmentations are drawn by other processes then, the same in all segments."""
     monkeypatch.setattr(drawing, "_LEAST_LINES", 0)
-    monkeypatch.setattr(encoding, "_CHUNK_LINES", 7)
+    monkeypatch.setattr(token_store, "_THREAD_LINES", 7)
     starts: list[int] = []
     start = drawing._start
     monkeypatch.setattr(drawing, "_start", lambda: (starts.append(1), start())[1])
@@ -292,9 +290,9 @@ _PASS = """
 import sys
 from pathlib import Path
 from translate.config import DataConfig, TableCorpus, TokenizerConfig
-from translate.data.streamed_batches import StreamedBatches
-from translate.data.segments import TrainingStreams
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.streaming import StreamedBatches
+from translate.data.streaming import TrainingStreams
+from translate.data.tokenizer import prepare_tokenizers
 
 corpus = TableCorpus(kind="parquet", path=Path(sys.argv[1]), source_column="de", target_column="en", streaming=True)
 data = DataConfig(train=(corpus,), stream_segment_pairs=5_000)

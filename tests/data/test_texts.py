@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from translate.data import encoded, texts
-from translate.data.encoded import EncodedLines
+from translate.data import texts, token_store
 from translate.data.spill import UnnamedFile
 from translate.data.texts import JoinedText, MappedText, PairChunk, store_pairs
+from translate.data.token_store import EncodedLines
 from translate.errors import RunError
 
 
@@ -25,10 +25,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     cache = tmp_path / "cache" / "datasets"
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
-    for module in (texts, encoded):
+    for module in (texts, token_store):
         monkeypatch.setattr(module, "MAX_BYTES_IN_MEMORY", 0)
     monkeypatch.setattr(texts, "_BLOCK_LINES", 7)
-    monkeypatch.setattr(encoded, "_CHUNK_LINES", 11)
+    monkeypatch.setattr(token_store, "_CHUNK_LINES", 11)
     return cache
 
 
@@ -106,8 +106,8 @@ def test_lines_longer_than_a_block(folder: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("vocab_size", [2**16, 2**16 + 1])
 @pytest.mark.parametrize("is_large", [False, True])
 def test_ids_come_back(folder: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool, vocab_size: int) -> None:
-    monkeypatch.setattr(encoded, "MAX_BYTES_IN_MEMORY", 0 if is_large else 2**20)
-    monkeypatch.setattr(encoded, "_MAX_LINES_TOUCHED", 5)
+    monkeypatch.setattr(token_store, "MAX_BYTES_IN_MEMORY", 0 if is_large else 2**20)
+    monkeypatch.setattr(token_store, "_MAX_LINES_TOUCHED", 5)
     rows = [[vocab_size - 1 - number] * (number % 5) for number in range(97)]
     ids = EncodedLines(iter(rows), vocab_size=vocab_size, content="ids")
     assert [ids[line] for line in range(97)] == rows and len(ids) == 97

@@ -20,9 +20,10 @@ from translate.data.tokenizer import (
     Tokenizer,
     Tokenizers,
     load_tokenizers,
+    prepare_tokenizers,
     read_tokenizer,
+    train_tokenizer,
 )
-from translate.data.tokenizer_training import prepare_tokenizers, train_tokenizer
 from translate.errors import InputError
 
 GERMAN = [
@@ -234,8 +235,8 @@ def test_a_line_is_trained_on_whole_in_parts(type_: str) -> None:
 def test_what_is_forgotten_changes_no_draw(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [*GERMAN, *ENGLISH] * 5
     expected = tokenizer.sample_lines(lines, amount=0.3, seed=7)
-    monkeypatch.setattr("translate.data.sampling._MAX_REMEMBERED_WORDS", 3)
-    monkeypatch.setattr("translate.data.sampling._MAX_REMEMBERED_CHARACTERS", 29)
+    monkeypatch.setattr("translate.data.subword_sampling._MAX_REMEMBERED_WORDS", 3)
+    monkeypatch.setattr("translate.data.subword_sampling._MAX_REMEMBERED_CHARACTERS", 29)
     fresh = Tokenizer(tokenizer.model_bytes)
     assert fresh.sample_lines(lines, amount=0.3, seed=7) == expected
 
@@ -247,7 +248,7 @@ def test_max_training_lines_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch) -
         trained_on.append(list(lines))
         return train_tokenizer(GERMAN, settings())
 
-    monkeypatch.setattr("translate.data.tokenizer_training.train_tokenizer", train)
+    monkeypatch.setattr("translate.data.tokenizer.train_tokenizer", train)
     source, target = [f"s{number}" for number in range(7)], [f"t{number}" for number in range(3)]
     prepare_tokenizers(settings(max_training_lines=3), source, target)
     prepare_tokenizers(settings(max_training_lines=3, vocabulary="separate"), source, target)

@@ -10,8 +10,7 @@ from jaxtyping import config as shape_checks
 
 from translate.config import ModelConfig, TokenizerConfig
 from translate.data.batching import EncodedPair, collate
-from translate.data.tokenizer import PAD_ID, Tokenizers
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.model import Transformer
 
 WORDS = {

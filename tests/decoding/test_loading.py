@@ -11,8 +11,7 @@ import torch
 import translate
 from translate.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
 from translate.data.shortlist import Shortlist
-from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers
-from translate.data.tokenizer_training import train_tokenizer
+from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers, train_tokenizer
 from translate.decoding import Combination, Request, Translation, Translator
 from translate.decoding.loading import load_translator
 from translate.errors import InputError, RunError

@@ -16,8 +16,7 @@ import torch
 from translate.config import DecodingConfig, ModelConfig, TokenizerConfig
 from translate.data.batching import EncodedPair
 from translate.data.shortlist import Shortlist
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
-from translate.data.tokenizer_training import train_tokenizer
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator
 from translate.decoding import translator as translator_module
 from translate.decoding.search.beam import Hypothesis

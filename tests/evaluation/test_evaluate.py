@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from translate.config import Config, DecodingConfig, EvaluationConfig
-from translate.data.tokenizer import PAD_ID
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.tokenizer import PAD_ID, prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.errors import InputError, RunError
 from translate.evaluation import Evaluation, Interval, Metric, evaluate, score_translations, write_report

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 
 from translate.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
 from translate.data.batching import EncodedPair, collate
-from translate.data.tokenizer import PAD_ID, Tokenizers
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.model import Transformer
 from translate.runs import add_prefix, build_model, create_run, get_parameters, write_tensors
 

@@ -8,8 +8,7 @@ import torch
 
 from translate.config import Config
 from translate.data.shortlist import Shortlist
-from translate.data.tokenizer import EOS_ID, UNK_ID, Tokenizers
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.tokenizer import EOS_ID, UNK_ID, Tokenizers, prepare_tokenizers
 from translate.model import Transformer
 from translate.runs import (
     WEIGHTS_PREFIX,

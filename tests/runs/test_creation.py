@@ -8,8 +8,7 @@ import pytest
 
 import translate
 from translate.config import Config, read_resolved_config
-from translate.data.tokenizer import Tokenizers
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.errors import InputError, RunError
 from translate.runs import FORMAT, RunDirectory, create_run, open_run, write_config
 

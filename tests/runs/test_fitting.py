@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from translate.config import Config
-from translate.data.tokenizer import Tokenizers
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.errors import InputError, RunError
 from translate.runs import (
     RunDirectory,

@@ -11,8 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import translate
 from translate.config import Config
-from translate.data.tokenizer import Tokenizers
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.decoding import Translator
 from translate.errors import InputError, RunError
 from translate.model import Transformer

@@ -114,7 +114,7 @@ def test_an_average_that_the_config_asks_for(
 def test_another_languages_checkpoints_and_tokenizer(whole_run: RunDirectory, tmp_path: Path) -> None:
     """Of another vocabulary: each is sound by itself, but they do not belong together."""
     settings = {"tokenizer": {"vocab_size": 300}, "model": {"d_model": 8, "num_heads": 2, "d_ff": 12}}
-    from translate.data.tokenizer_training import prepare_tokenizers
+    from translate.data.tokenizer import prepare_tokenizers
 
     config = Config.model_validate(settings)
     other = prepare_tokenizers(config.tokenizer, ["Un chien court."] * 3, ["A dog runs."] * 3)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from translate.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.tokenizer import prepare_tokenizers
 from translate.runs import add_prefix, build_model, create_run, get_parameters, write_tensors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

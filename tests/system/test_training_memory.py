@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from translate.config import Config
-from translate.data import corpora, encoded, encoding, texts
+from translate.data import corpora, texts, token_store
 from translate.training import preparation
 
 MIB = 2**20
@@ -65,9 +65,9 @@ def test_preparing_a_corpus_does_not_hold_its_text(tmp_path: Path, monkeypatch: 
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    for module in (texts, encoded):
+    for module in (texts, token_store):
         monkeypatch.setattr(module, "MAX_BYTES_IN_MEMORY", 0)
-    for module, name in ((texts, "_BLOCK_LINES"), (encoded, "_CHUNK_LINES"), (encoding, "_CHUNK_LINES")):
+    for module, name in ((texts, "_BLOCK_LINES"), (token_store, "_CHUNK_LINES"), (token_store, "_THREAD_LINES")):
         monkeypatch.setattr(module, name, 200)
     monkeypatch.setattr(preparation, "_CHUNK_LINES", 200)
     monkeypatch.setattr(corpora, "_CHUNK_LINES", 200)

@@ -279,7 +279,7 @@ def test_references_longer_than_decoding_allows(text: dict[str, Lines], write: W
 
 def test_a_vocabulary_of_other_text(text: dict[str, Lines], write: Write, quick: None, tmp_path: Path) -> None:
     from translate.config import TokenizerConfig
-    from translate.data.tokenizer_training import train_tokenizer
+    from translate.data.tokenizer import train_tokenizer
 
     others = [f"{a}{b}{c}" for a in "xyzwqv" for b in "bcdfghj" for c in "klmnp"]
     tokenizer = train_tokenizer([*others, *text["train.en"]], TokenizerConfig(vocab_size=800))

@@ -46,7 +46,7 @@ def test_stopped_and_continued_it_is_the_same(
 def test_a_checkpoint_that_does_not_say_where_it_stands(
     streamed: Digits, tmp_path: Path, run_training: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from translate.data.streamed_batches import StreamedBatches
+    from translate.data.streaming import StreamedBatches
 
     run_training(streamed(), tmp_path / "straight")
     with monkeypatch.context() as patch:

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from translate.config import DecodingConfig, ModelConfig, TokenizerConfig
-from translate.data.tokenizer import PAD_ID, Tokenizers
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.decoding import Translator
 from translate.model import Transformer
 

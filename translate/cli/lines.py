@@ -34,7 +34,7 @@ def open_lines(file: Path | None) -> TextLines:
     Raises:
         InputError: A file that cannot be used.
     """
-    from translate.data.lines import iterate_lines, stream_lines
+    from translate.data.text import iterate_lines, stream_lines
 
     if file is None or str(file) == "-":
         if sys.stdin is None:

@@ -179,7 +179,7 @@ def evaluate(
 
 def _score_files(hypotheses: Path, reference: Path) -> None:
     from translate.config import EvaluationConfig
-    from translate.data.lines import read_lines
+    from translate.data.text import read_lines
     from translate.evaluation import score_translations
 
     translated, references = read_lines(hypotheses), read_lines(reference)

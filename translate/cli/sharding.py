@@ -125,7 +125,7 @@ def _require_files(command: DecodeCommand) -> tuple[Path, Path]:
     Raises:
         InputError: One is not named, or is no file; or another input is none.
     """
-    from translate.data.lines import require_file
+    from translate.data.text import require_file
 
     if command.file is None or str(command.file) == "-" or command.output is None:
         raise InputError(
@@ -142,7 +142,7 @@ def _require_files(command: DecodeCommand) -> tuple[Path, Path]:
 
 def _load(command: DecodeCommand, processes: "Processes") -> tuple["Translator", dict[str, str]]:
     """The translator, and all that its translations follow from, on which all processes agree."""
-    from translate.data.lines import require_unchanged
+    from translate.data.text import require_unchanged
     from translate.decoding.sharded import find_circumstances
     from translate.runs import RunDirectory
     from translate.runs.seal import file_digest

@@ -48,8 +48,8 @@ def train_tokenizer(
       translate tokenizer train train.de train.en --output joint.model --vocab-size 8000
     """
     from translate.config import Config, override_config
-    from translate.data.lines import read_lines
-    from translate.data.tokenizer_training import train_tokenizer as train_model
+    from translate.data.text import read_lines
+    from translate.data.tokenizer import train_tokenizer as train_model
 
     options = {
         "tokenizer.type": kind,

@@ -100,6 +100,6 @@ def _wrong_number(name: str, number: int, wanted: int) -> str:
 
 def read_phrases(path: Path | None) -> list[str]:
     """The phrases of a file, one a line; empty lines are none."""
-    from translate.data.lines import read_lines
+    from translate.data.text import read_lines
 
     return [] if path is None else [line for line in read_lines(path) if line.strip()]

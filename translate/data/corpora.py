@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from translate.config import Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
-from translate.data.lines import stream_lines
 from translate.data.tables import read_hub, read_table
+from translate.data.text import stream_lines
 from translate.data.texts import PairChunk, store_pairs
 from translate.errors import InputError
 

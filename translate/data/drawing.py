@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from translate.data.drawing_worker import pack_lines, receive_parts, send_parts
-from translate.data.encoded import IdChunk, flatten, id_type
+from translate.data.token_store import IdChunk, flatten, id_type
 from translate.data.tokenizer import Tokenizer
 
 _LEAST_LINES = 20_000  # for fewer, starting processes takes as long as drawing

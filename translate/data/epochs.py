@@ -16,10 +16,9 @@ from translate.data.batching import Batch, cut_batches, order_by_length
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus
 from translate.data.drawing import Drawer, Part
-from translate.data.encoded import EncodedLines
-from translate.data.encoding import encode_texts
 from translate.data.filtering import FilterReport, filter_pairs, refuse_unusable
 from translate.data.texts import JoinedText
+from translate.data.token_store import EncodedLines, encode_texts
 from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, Tokenizers
 
 Encode = Callable[[Sequence[str], Tokenizer], EncodedLines]

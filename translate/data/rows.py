@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from translate.data.lines import stream_lines
+from translate.data.text import stream_lines
 from translate.errors import InputError
 
 

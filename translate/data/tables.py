@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from translate.config import HubCorpus, TableCorpus
-from translate.data.lines import require_file, require_unchanged, stream_lines
 from translate.data.rows import check_csv, check_json_lines
+from translate.data.text import require_file, require_unchanged, stream_lines
 from translate.data.texts import PairChunk, StoredPairs, store_pairs
 from translate.errors import InputError
 

@@ -9,8 +9,8 @@ import torch
 from translate.config import read_resolved_config
 from translate.data.batching import EncodedPair
 from translate.data.corpora import read_corpus
-from translate.data.segments import TrainingStreams
 from translate.data.shortlist import build_shortlist
+from translate.data.streaming import TrainingStreams
 from translate.data.tokenizer import load_tokenizers
 from translate.runs import open_run, write_tensors
 

@@ -8,7 +8,7 @@ import numpy as np
 from translate.config import Config, Corpus
 from translate.data.corpora import ParallelCorpus
 from translate.data.filtering import FilterReport
-from translate.data.streamed_batches import Batches
+from translate.data.streaming import Batches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.devices import choose_own_device, settle_threads
 from translate.distributed.process_group import SINGLE_PROCESS

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from translate.config import Config, read_resolved_config
-from translate.data.streamed_batches import Batches
+from translate.data.streaming import Batches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.environment import DistributedEnvironment
 from translate.distributed.process_group import SINGLE_PROCESS, World

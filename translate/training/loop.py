@@ -13,7 +13,7 @@ from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import Epoch
 from translate.data.prefetch import Group, Prefetched
-from translate.data.streamed_batches import Batches, StreamedBatches
+from translate.data.streaming import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError

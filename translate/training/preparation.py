@@ -12,11 +12,9 @@ from translate.config.section import MOST
 from translate.data.cache import DataCache, entry_name, text_digest
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import TrainingBatches
-from translate.data.segments import TrainingStreams
-from translate.data.streamed_batches import Batches, StreamedBatches
+from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.texts import JoinedText
-from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.tokenizer import Tokenizer, Tokenizers, prepare_tokenizers
 from translate.distributed.environment import read_environment
 from translate.errors import InputError
 from translate.model.device import threads_per_process

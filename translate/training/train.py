@@ -9,7 +9,7 @@ import torch
 
 from translate.config import Config, TrainingConfig
 from translate.data.cache import DataCache
-from translate.data.streamed_batches import Batches, StreamedBatches
+from translate.data.streaming import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers, load_tokenizers
 from translate.distributed.devices import choose_own_device, settle_threads
 from translate.distributed.process_group import World, joined

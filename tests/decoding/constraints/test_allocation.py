@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from translate.config import TokenizerConfig
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
-from translate.data.tokenizer_training import train_tokenizer
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
 from translate.decoding.constraints.allocation import (
     RequiredPhrases,
     begins_word_table,

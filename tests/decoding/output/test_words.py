@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from translate.config import TokenizerConfig
-from translate.data.tokenizer import Tokenizer
-from translate.data.tokenizer_training import prepare_tokenizers
+from translate.data.tokenizer import Tokenizer, prepare_tokenizers
 from translate.decoding.output.words import Word, group_words, word_confidences
 
 CORPUS = Path(__file__).parents[2] / "data" / "train.de"

@@ -40,9 +40,9 @@ def test_as_one_process_and_on_with_another_number(streamed: Any) -> None:
 @pytest.mark.slow
 def test_ends_while_a_segment_is_prepared(streamed: Any) -> None:
     slow = (
-        "import time\nfrom translate.data import sharing\noriginal = sharing.SharedEncoding._exchange\n"
+        "import time\nfrom translate.data import streaming\noriginal = streaming.SharedEncoding._exchange\n"
         "def slowly(self, own):\n    time.sleep(0.3)\n    return original(self, own)\n"
-        "sharing.SharedEncoding._exchange = slowly\nsharing._LINES_EXCHANGED = 50\n"
+        "streaming.SharedEncoding._exchange = slowly\nstreaming._LINES_EXCHANGED = 50\n"
         "from translate.training import step\nimport os, signal\nstep_original = step.Stepper.step\n"
         "def with_signal(self, group, *, number, rate):\n"
         "    if number == 1 and os.environ['RANK'] == '1':\n        os.kill(os.getpid(), signal.SIGTERM)\n"

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 
-from translate.data.lines import read_lines
+from translate.data.text import read_lines
 from translate.decoding.constraints.allocation import is_word_character
 from translate.errors import InputError
 

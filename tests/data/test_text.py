@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.data.lines import iterate_lines, read_lines, require_unchanged, stream_lines
+from translate.data.text import iterate_lines, read_lines, require_unchanged, stream_lines
 from translate.errors import InputError
 
 

@@ -1,6 +1,8 @@
 """The token ids of many sentences, 2 or 4 bytes each: in memory if they are few, else in a memory-mapped file."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
 
@@ -10,8 +12,9 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from translate.data.cache import DataCache, entry_name, text_digest
 from translate.data.spill import UnnamedFile
-from translate.data.tokenizer import PAD_ID
+from translate.data.tokenizer import PAD_ID, Tokenizer
 
 MAX_BYTES_IN_MEMORY = 64 * 2**20
 # Lines taken at once: the lists of Python integers that SentencePiece gives take ten times the room of the arrays.
@@ -205,3 +208,54 @@ def flatten(lines: Sequence[Sequence[int]], *, vocab_size: int) -> IdChunk:
 
 def id_type(vocab_size: int) -> np.dtype[np.integer]:
     return np.dtype("<u2" if vocab_size <= 2**16 else "<i4")
+
+
+# Lines that a thread encodes at once: the lists of Python integers that SentencePiece gives take ten times the room of
+# the arrays, and while they are made, no other thread of Python does anything.
+_THREAD_LINES = 1_000
+
+
+def encode_texts(
+    texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, cache: DataCache | None
+) -> EncodedLines:
+    """The ids of each line.
+
+    Args:
+        num_threads: The result does not depend on it.
+        cache: Where they are read, or kept for the next time; None: they are not.
+
+    Raises:
+        RunError: There are many, and the file for them cannot be written.
+    """
+    size, content = tokenizer.vocab_size, "the token ids of the training corpora"
+    if cache is not None:
+        name = entry_name("ids", tokenizer.model_bytes, text_digest(texts))
+        file = cache.find(name) or cache.make(
+            name, lambda file: write_ids(encode_lines(texts, tokenizer, num_threads=num_threads), file, vocab_size=size)
+        )
+        if file is not None:
+            return EncodedLines.read(
+                file, num_bytes=file.num_bytes, num_lines=len(texts), vocab_size=size, content=content
+            )
+    return EncodedLines(encode_lines(texts, tokenizer, num_threads=num_threads), vocab_size=size, content=content)
+
+
+def encode_lines(
+    texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, check: Callable[[], None] = lambda: None
+) -> Iterator[list[int]]:
+    """The ids of each line.
+
+    Args:
+        num_threads: The result does not depend on it.
+        check: Called now and then; what it raises ends the encoding.
+    """
+    # Threads of Python's rather than of SentencePiece's: while one makes lists of its ids, the others encode.
+    with ThreadPoolExecutor(num_threads) as pool:
+        waiting: deque[Future[list[list[int]]]] = deque()
+        for first in range(0, len(texts), _THREAD_LINES):
+            check()
+            waiting.append(pool.submit(tokenizer.encode_lines, texts[first : first + _THREAD_LINES], num_threads=1))
+            if len(waiting) > num_threads:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
