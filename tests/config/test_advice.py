@@ -5,7 +5,7 @@ import pytest
 from translate.config import Config, load_config, override_config, preset_names
 from translate.lint.advice_on_data import DataFacts, advise_on_data
 from translate.lint.settings import Finding, advise, by_severity, peak_learning_rate
-from translate.training.batch_size import settle_steps
+from translate.training.auto_batch import resolve_step_tokens
 
 # As of Multi30k with its preset: 29,000 pairs in 389 batches, two a step, and 7.6 million parameters.
 MULTI30K = DataFacts(
@@ -20,7 +20,7 @@ MULTI30K = DataFacts(
 
 def configured(**overrides: object) -> Config:
     """The Multi30k preset as a training settles it, with dots as double underscores."""
-    config = settle_steps(load_config("multi30k", []).config)
+    config = resolve_step_tokens(load_config("multi30k", []).config)
     return override_config(config, {key.replace("__", "."): value for key, value in overrides.items()})
 
 

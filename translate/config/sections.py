@@ -103,9 +103,9 @@ class TrainingConfig(Section):
     max_epochs: PositiveInt | None = None
     """Stop after this many passes over the data, if that comes first."""
     batch_tokens: PositiveInt | Literal["auto"] = 4096
-    """A batch has at most this many tokens, padding counted, on each of its two sides. auto: as many as the device's
-    memory holds, found by trying before the first step, but at most step_tokens (null: 25,000, the paper's), and on a
-    CPU at most 4096, as larger ones are no faster there. The run's config has the number, so that a resume is exact."""
+    """A batch has at most this many tokens, padding counted, on each of its two sides. auto: on CUDA as many as fit in
+    memory, found by doubling before the first step; elsewhere 4096, as larger batches are no faster there; but at most
+    step_tokens (null: 25,000, the paper's). The run's config has the number, so that a resume is exact."""
     accumulate_batches: PositiveInt = 1
     """Batches whose gradients are summed for one optimizer step."""
     step_tokens: PositiveInt | None = None

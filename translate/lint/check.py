@@ -39,7 +39,7 @@ from translate.lint.vocabulary import (
 )
 from translate.memory import configure_memory
 from translate.runs import build_model
-from translate.training.batch_size import settle_batch_size
+from translate.training.auto_batch import resolve_batch_tokens
 from translate.training.preparation import (
     Corpora,
     make_batches,
@@ -74,8 +74,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     tokenizers = make_tokenizers(config, corpora.train, lambda text: None)
     watch("encoding")
     batches = make_batches(config, corpora, tokenizers, lambda text: None)
-    said: list[str] = []
-    config, batches = settle_batch_size(config, batches, tokenizers=tokenizers, device=device, say=said.append)
+    config, batches, batch_size = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device)
     if corpora.validation is not None:
         refuse_long_validation(config, corpora.validation, tokenizers)
     epoch = batches.epoch(0)
@@ -85,7 +84,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     reports, encoded = _inspect(training, held_out, batches, tokenizers)
     leaks = find_leaks(training, held_out)
     vocabularies = report_vocabularies(encoded, tokenizers, share=_inspected_share(reports))
-    findings = _remarks(config, corpora, batch_size=said) + _text_findings(reports, leaks)
+    findings = _remarks(config, corpora, batch_size=batch_size) + _text_findings(reports, leaks)
     findings += vocabulary_findings(vocabularies, config)
     for survey in held_out:
         findings += short_limits(config, survey, tokenizers)
@@ -148,14 +147,16 @@ def cheap_findings(
     return by_severity(findings)
 
 
-def _remarks(config: Config, corpora: Corpora, *, batch_size: Sequence[str]) -> list[Finding]:
+def _remarks(config: Config, corpora: Corpora, *, batch_size: str | None) -> list[Finding]:
     """What was looked at, where the config alone does not say it.
 
     Args:
-        batch_size: What was said of it, if it was found.
+        batch_size: A message about the number that `batch_tokens: auto` became.
     """
-    mend = f"training.batch_tokens={config.training.batch_tokens} has the same on another machine"
-    findings = [Finding("note", "batch_size_found", message, mend) for message in batch_size]
+    findings = []
+    if batch_size is not None:
+        mend = f"training.batch_tokens={config.training.batch_tokens} gives the same on another machine"
+        findings.append(Finding("note", "batch_size_found", batch_size, mend))
     if corpora.streams is not None:
         size = config.data.stream_segment_pairs
         message = f"of the streamed corpora only the first segment was looked at (data.stream_segment_pairs = {size})"

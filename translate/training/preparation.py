@@ -145,7 +145,7 @@ def encode_corpora(
 ) -> TrainingBatches:
     """The corpora as batches; what is left out of them is said.
 
-    With `training.batch_tokens` = auto a batch has no limit until `settle_batch_size` gives it one.
+    With `training.batch_tokens` = auto a batch has no limit until `resolve_batch_tokens` gives it one.
 
     Args:
         cache: Where token ids are read, or kept for the next time; None: they are not.

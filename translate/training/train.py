@@ -18,8 +18,8 @@ from translate.lint.settings import Finding
 from translate.memory import configure_memory
 from translate.runs import RunDirectory, create_run, lock_run, refuse_existing_run, write_config
 from translate.training.assembly import assembled
+from translate.training.auto_batch import resolve_batch_tokens, resolve_from_run, resolve_step_tokens
 from translate.training.average import AveragedWeights
-from translate.training.batch_size import settle_as_begun, settle_batch_size, settle_steps
 from translate.training.checkpoints import Restored, restore_last
 from translate.training.circumstances import circumstances, describe_changes
 from translate.training.loop import Trainer
@@ -102,9 +102,9 @@ def _claim(
         refuse_existing_run(directory)
     held.enter_context(lock_run(directory))
     is_continued = is_begun(directory) and resume
-    config = settle_steps(config)
+    config = resolve_step_tokens(config)
     if is_continued:
-        config = settle_as_begun(config, directory)
+        config = resolve_from_run(config, directory)
         check_settings(config, directory, say)
     elif resume:
         say(f"{directory} holds no run to go on with: beginning one")
@@ -205,7 +205,9 @@ def _prepare(
     )
     together = world.local_rank_0_first if corpora.streams is None else world.run_on_all_ranks
     batches = together(lambda: make_batches(config, corpora, tokenizers, say, cache=cache, is_continued=is_continued))
-    config, batches = settle_batch_size(config, batches, tokenizers=tokenizers, device=device, say=say, world=world)
+    config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device, world=world)
+    if message is not None:
+        say(message)
     return _Prepared(config, corpora, tokenizers, batches)
 
 

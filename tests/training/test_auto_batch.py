@@ -1,0 +1,193 @@
+"""`batch_tokens: auto` becomes a number, and `step_tokens` a number of batches; a resumed run keeps both."""
+
+import math
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from translate.config import Config, read_resolved_config
+from translate.errors import InputError, RunError
+from translate.model.device import OutOfMemory
+from translate.training import auto_batch
+from translate.training.auto_batch import (
+    batches_per_step,
+    largest_batch_on_cuda,
+    resolve_batch_tokens,
+    resolve_step_tokens,
+)
+from translate.training.preparation import encode_corpora, make_tokenizers, read_corpora
+
+Digits = Callable[..., Config]
+RunTraining = Callable[..., list[str]]
+CPU = torch.device("cpu")
+AUTO = "training.batch_tokens=auto"
+
+
+def resolved(config: Config, device: torch.device = CPU) -> tuple[Config, str]:
+    corpora = read_corpora(config)
+    tokenizers = make_tokenizers(config, corpora.train, lambda text: None)
+    batches = encode_corpora(config, corpora.train, tokenizers, lambda text: None)
+    config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device)
+    pairs, *widths = batches.epoch(0).shapes.T
+    assert (pairs * max(widths, key=max)).max() <= config.training.num_batch_tokens
+    assert message is not None
+    return config, message
+
+
+@pytest.mark.parametrize(("batch_tokens", "step_tokens", "expected"), [
+    (4096, 25_000, 6), (12_500, 25_000, 2), (25_000, 25_000, 1), (10_000, 14_000, 1), (10_000, 16_000, 2), (7, None, 1),
+])  # fmt: skip
+def test_batches_that_come_nearest_to_a_step(batch_tokens: int, step_tokens: int | None, expected: int) -> None:
+    assert batches_per_step(batch_tokens, step_tokens=step_tokens) == expected
+
+
+def test_step_tokens_become_batches(digits: Digits) -> None:
+    config = resolve_step_tokens(digits("training.batch_tokens=100", "training.step_tokens=330"))
+    assert (config.training.accumulate_batches, config.training.step_tokens) == (3, None)
+    assert config == digits("training.batch_tokens=100", "training.accumulate_batches=3")
+    assert resolve_step_tokens(digits(AUTO, "training.step_tokens=330")).training.step_tokens == 330
+
+
+@pytest.mark.parametrize(
+    ("step_tokens", "batch_tokens", "num_batches", "reason"),
+    [
+        ("330", 330, 1, "as training.step_tokens asks"),
+        ("null", 4096, 1, "larger batches are no faster on cpu"),
+        ("25000", 25_000 // 7, 7, "larger batches are no faster on cpu"),
+    ],
+)
+def test_on_a_cpu_it_is_a_constant(
+    digits: Digits, step_tokens: str, batch_tokens: int, num_batches: int, reason: str
+) -> None:
+    config, message = resolved(digits(AUTO, f"training.step_tokens={step_tokens}"))
+    assert (config.training.batch_tokens, config.training.accumulate_batches) == (batch_tokens, num_batches)
+    assert message.startswith(f"training.batch_tokens = auto: {batch_tokens} tokens, {num_batches} batch")
+    assert message.endswith(f"({reason})")
+
+
+def test_a_number_stays(digits: Digits) -> None:
+    config = digits("training.batch_tokens=600")
+    corpora = read_corpora(config)
+    tokenizers = make_tokenizers(config, corpora.train, lambda text: None)
+    batches = encode_corpora(config, corpora.train, tokenizers, lambda text: None)
+    assert resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=CPU) == (config, batches, None)
+
+
+def test_a_step_shorter_than_a_pair(digits: Digits) -> None:
+    with pytest.raises(InputError, match=r"^training.step_tokens = 4 is less than the \d tokens that the longest pair"):
+        resolved(digits(AUTO, "training.step_tokens=4"))
+
+
+class _Gpu:
+    """A GPU that refuses steps on more than so many tokens, after the model and the optimizer's state fit."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, holds: int) -> None:
+        self.holds, self.tried, self.shares = holds, list[int](), list[float]()
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (40 * 2**30, 80 * 2**30))
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda index: 0)
+        monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+        monkeypatch.setattr(
+            torch.cuda, "set_per_process_memory_fraction", lambda share, index: self.shares.append(share)
+        )
+        assembled = auto_batch.assembled
+
+        @contextmanager
+        def on_the_cpu(config: Config, tokenizers: Any, *, device: torch.device) -> Any:
+            with assembled(config, tokenizers, device=CPU) as training:
+                step = training.stepper.step
+                monkeypatch.setattr(training.stepper, "step", lambda group, **rest: self.step(step, group, **rest))
+                weights = [weight.clone() for weight in training.model.parameters()]
+                yield training
+                assert all(map(torch.equal, weights, training.model.parameters()))
+
+        monkeypatch.setattr(auto_batch, "assembled", on_the_cpu)
+
+    def step(self, step: Callable[..., Any], group: Any, **rest: Any) -> None:
+        (size,) = {batch.source_ids.numel() for batch in group}
+        self.tried.append(size)
+        if size > self.holds:
+            raise OutOfMemory("refused")
+        step(group, **rest)
+
+
+@pytest.mark.parametrize(
+    ("holds", "most", "found", "tried"),
+    [
+        (2000, 400, 400, [9, 9, 18, 36, 72, 144, 288, 405]),  # 45 pairs of 9
+        (100, 400, 72, [9, 9, 18, 36, 72, 144]),
+        (9, 400, 9, [9, 9, 18]),
+        (2000, 9, 9, [9, 9]),
+    ],
+)
+def test_on_cuda_it_is_doubled_until_memory_is_refused(
+    holds: int, most: int, found: int, tried: list[int], digits: Digits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = digits("training.ema_decay=0.9", "training.step_tokens=900")
+    tokenizers = make_tokenizers(config, read_corpora(config).train, lambda text: None)
+    gpu = _Gpu(monkeypatch, holds=holds)
+    cuda = torch.device("cuda")
+    assert largest_batch_on_cuda(config, longest=9, most=most, tokenizers=tokenizers, device=cuda) == found
+    assert gpu.tried == tried
+    assert gpu.shares == [pytest.approx(0.45), 1.0]  # nine tenths of the free half, and then all
+
+
+def test_not_even_one_pair(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = _Gpu(monkeypatch, holds=5)
+    with pytest.raises(RunError) as error:
+        resolved(digits(AUTO), torch.device("cuda"))
+    assert gpu.shares[-1] == 1.0
+    for part in ("training.batch_tokens = 'auto'", "memory that cuda has free, 36.0 GiB", "model.d_model"):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize("step_tokens", ["null", "500"])
+def test_the_run_keeps_the_number(
+    step_tokens: str, run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish = (AUTO, f"training.step_tokens={step_tokens}", "training.max_steps=2", "training.validate_every=2")
+    said = run_training(digits(*wish), tmp_path / "run")
+    assert sum(line.startswith("training.batch_tokens = auto: ") for line in said) == 1
+    found = read_resolved_config(tmp_path / "run" / "config.yaml").training
+    assert found.batch_tokens == (4096 if step_tokens == "null" else 500) and found.step_tokens is None
+
+    monkeypatch.setattr(auto_batch, "_CPU_BATCH_TOKENS", 50)  # what another machine might find
+    said = run_training(digits(*wish, "training.max_steps=3"), tmp_path / "run", resume=True)
+    assert not any("training.batch_tokens = auto" in line for line in said)
+    assert "going on from step 2" in said
+    number = f"training.batch_tokens={found.batch_tokens}"
+    said = run_training(digits(*wish, number, "training.max_steps=4"), tmp_path / "run", resume=True)
+    assert "going on from step 3" in said
+    with pytest.raises(InputError, match=r"cannot go on with: training.step_tokens = 33$"):
+        run_training(digits(AUTO, "training.step_tokens=33"), tmp_path / "run", resume=True)
+    with pytest.raises(InputError, match=r"cannot go on with: training.accumulate_batches = 4 \(the run has 1\)"):
+        many = f"training.step_tokens={4 * found.num_batch_tokens}"
+        run_training(digits(*wish, many), tmp_path / "run", resume=True)
+
+
+def test_it_is_the_training_that_the_number_gives(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+    short = ("training.max_steps=3", "training.validate_every=3")
+    run_training(digits(AUTO, "training.step_tokens=300", *short), tmp_path / "found")
+    run_training(digits("training.batch_tokens=300", *short), tmp_path / "given")
+    weights = [(tmp_path / name / "checkpoints" / "best.safetensors").read_bytes() for name in ("found", "given")]
+    assert weights[0] == weights[1]
+    assert yaml.safe_load((tmp_path / "found" / "config.yaml").read_text())["training"]["batch_tokens"] == 300
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_on_a_gpu(digits: Digits) -> None:
+    """With all but 4 GiB taken the search meets its end; afterwards the memory can be used."""
+    gpu = torch.device("cuda")
+    free, _ = torch.cuda.mem_get_info(gpu)
+    keep = torch.empty(free - 4 * 2**30, dtype=torch.uint8, device=gpu)
+    config, message = resolved(digits(AUTO, "model.d_ff=65536", "training.step_tokens=1000000"), gpu)
+    assert "the most that fit" in message
+    assert math.isclose(config.training.num_batch_tokens * config.training.accumulate_batches, 1e6, rel_tol=0.1)
+    del keep
+    torch.cuda.empty_cache()
+    torch.empty(free // 2, dtype=torch.uint8, device=gpu)

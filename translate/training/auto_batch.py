@@ -1,0 +1,180 @@
+"""How many tokens a batch has, and how many batches a step: as the config says, or as many as the device takes.
+
+On a CPU `training.batch_tokens: auto` is a constant. On CUDA it is found by steps of the training on batches of the
+longest pairs, with twice as many tokens each time until memory is refused. From then on it is a number: the run's
+config has it, so that nothing is searched again when the run is continued or repeated.
+"""
+
+import gc
+import math
+from pathlib import Path
+
+import torch
+
+from translate.config import Config, read_resolved_config
+from translate.data.batching import EncodedPair, collate
+from translate.data.streamed_batches import Batches
+from translate.data.tokenizer import EOS_ID, Tokenizers
+from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.errors import InputError, RunError
+from translate.model.device import OutOfMemory
+from translate.runs import open_run
+from translate.training.assembly import Assembly, assembled
+from translate.training.average import AveragedWeights
+
+_PAPER_STEP_TOKENS = 25_000  # Vaswani et al. 2017, section 5.1
+_CPU_BATCH_TOKENS = 4096  # measured: larger batches keep the cores no busier, and make fewer steps of the same data
+_SHARE_OF_FREE_MEMORY = 0.9  # on CUDA; the rest is for fragments and for buffers of other libraries
+
+
+def batches_per_step(batch_tokens: int, *, step_tokens: int | None) -> int:
+    """The number of batches that comes nearest to the tokens that a step should see; None: one batch."""
+    return 1 if step_tokens is None else max(1, round(step_tokens / batch_tokens))
+
+
+def resolve_step_tokens(config: Config) -> Config:
+    """The config with `accumulate_batches` in place of `step_tokens`, if the size of a batch is known."""
+    settings = config.training
+    if settings.step_tokens is None or settings.batch_tokens == "auto":
+        return config
+    num_batches = batches_per_step(settings.num_batch_tokens, step_tokens=settings.step_tokens)
+    return _with_training(config, step_tokens=None, accumulate_batches=num_batches)
+
+
+def resolve_from_run(config: Config, directory: Path) -> Config:
+    """The config with the batch size of the run in a directory, if the config says `auto`.
+
+    Raises:
+        InputError: `step_tokens` is less than a batch of that run.
+    """
+    settings = config.training
+    if settings.batch_tokens != "auto":
+        return config
+    found = read_resolved_config(open_run(directory).config).training.num_batch_tokens
+    if settings.step_tokens is not None and settings.step_tokens < found:
+        raise InputError(
+            f"{directory} was begun with batches of {found} tokens, so it cannot go on with: training.step_tokens ="
+            f" {settings.step_tokens}"
+        )
+    return resolve_step_tokens(_with_training(config, batch_tokens=found))
+
+
+def resolve_batch_tokens(
+    config: Config,
+    batches: Batches,
+    *,
+    tokenizers: Tokenizers,
+    device: torch.device,
+    world: World = SINGLE_PROCESS,
+) -> tuple[Config, Batches, str | None]:
+    """The config and its batches with a number for `batch_tokens: auto`, and `step_tokens` resolved.
+
+    Args:
+        batches: The training batches; with `auto` they have no limit yet.
+        device: The device of this process.
+        world: The processes that train together; they take the size that fits every one's device.
+
+    Returns:
+        The config, the batches, and a message about the number that `auto` became; None: the config had a number.
+
+    Raises:
+        InputError: `step_tokens` is less than the longest pair has.
+        RunError: Not even a batch of the longest pair fits in memory.
+    """
+    if config.training.batch_tokens != "auto":
+        return resolve_step_tokens(config), batches, None
+    longest, step_tokens = batches.longest, config.training.step_tokens
+    most = step_tokens or max(_PAPER_STEP_TOKENS, longest)
+    if longest > most:
+        raise InputError(
+            f"training.step_tokens = {step_tokens} is less than the {longest} tokens that the longest pair may have on"
+            " a side; raise it, or lower data.max_source_tokens and data.max_target_tokens"
+        )
+    if device.type == "cuda":
+        found = world.run_on_all_ranks(
+            lambda: largest_batch_on_cuda(config, longest=longest, most=most, tokenizers=tokenizers, device=device)
+        )
+        tokens, limit = min(world.all_gather(found)), f"the most that fit in the free memory of {device}, with a margin"
+    else:
+        tokens, limit = min(most, max(_CPU_BATCH_TOKENS, longest)), f"larger batches are no faster on {device.type}"
+    if tokens == most:
+        limit = "as training.step_tokens asks" if step_tokens else "for more, set training.step_tokens"
+    if step_tokens is not None:  # a step in equal parts, rather than some whole batches and a rest
+        tokens = max(longest, step_tokens // math.ceil(step_tokens / tokens))
+    config = resolve_step_tokens(_with_training(config, batch_tokens=tokens))
+    num_batches = config.training.accumulate_batches
+    message = (
+        f"training.batch_tokens = auto: {tokens} tokens, {num_batches} batch{'es' * (num_batches > 1)} a step ({limit})"
+    )
+    return config, batches.with_batch_tokens(tokens), message
+
+
+def largest_batch_on_cuda(
+    config: Config, *, longest: int, most: int, tokenizers: Tokenizers, device: torch.device
+) -> int:
+    """The tokens of a batch that fit in a GPU's free memory with a margin: doubled until memory is refused.
+
+    Args:
+        longest: Tokens of the longest side of any pair, with its special symbol.
+        most: The most tokens of interest, at least `longest`.
+
+    Raises:
+        RunError: Not even a batch of one pair fits.
+    """
+    index = torch.cuda.current_device() if device.index is None else device.index
+    free, total = torch.cuda.mem_get_info(index)
+    room = int(_SHARE_OF_FREE_MEMORY * (free + torch.cuda.memory_reserved(index)))
+    fitting, tokens = 0, longest
+    torch.cuda.set_per_process_memory_fraction(room / total, index)
+    try:
+        trial = _with_training(config, batch_tokens=longest, compile=False)
+        with assembled(trial, tokenizers, device=device) as training:
+            decay = config.training.ema_decay
+            average = None if decay is None else AveragedWeights(training.model, decay=decay)  # only takes its room
+            # The first step creates the optimizer's state, so only later ones need as much as all others.
+            if _fits(training, longest, longest=longest, step_tokens=None):
+                while fitting < most and _fits(
+                    training, tokens, longest=longest, step_tokens=config.training.step_tokens
+                ):
+                    fitting, tokens = tokens, min(2 * tokens, most)
+            del average
+    except OutOfMemory:  # the model alone needs more
+        pass
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, index)
+    _free_memory()
+    if fitting == 0:
+        raise RunError(
+            f"training.batch_tokens = 'auto': not even a pair of {longest} tokens on each side fits in the memory that"
+            f" {device} has free, {room / 2**30:.1f} GiB with a margin. Lower data.max_source_tokens and"
+            " data.max_target_tokens, or make the model smaller: model.d_model, model.d_ff, layers."
+        )
+    return fitting
+
+
+def _fits(training: Assembly, tokens: int, *, longest: int, step_tokens: int | None) -> bool:
+    """Whether memory is enough for a step on batches of the longest pairs alone, which need the most."""
+    pair = EncodedPair([EOS_ID] * (longest - 1), [EOS_ID] * (longest - 1))
+    num_pairs = math.ceil(tokens / longest)
+    batch = collate([pair] * num_pairs, range(num_pairs))
+    # A second batch adds its gradient to one that is there already; more batches need no more memory.
+    num_batches = min(2, batches_per_step(tokens, step_tokens=step_tokens))
+    try:
+        training.stepper.step([batch] * num_batches, number=1, rate=0.0)  # a rate of zero leaves the weights alone
+        training.stepper.settle()
+    except OutOfMemory:
+        is_enough = False
+    else:
+        is_enough = True
+    training.optimizer.zero_grad(set_to_none=True)
+    _free_memory()  # only here are the exception and what it holds gone
+    return is_enough
+
+
+def _free_memory() -> None:
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def _with_training(config: Config, **values: object) -> Config:
+    return config.model_copy(update={"training": config.training.model_copy(update=values)})
