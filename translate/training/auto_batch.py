@@ -13,7 +13,7 @@ import torch
 
 from translate.config import Config, read_resolved_config
 from translate.data.batching import EncodedPair, collate
-from translate.data.streamed_batches import Batches
+from translate.data.streaming import Batches
 from translate.data.tokenizer import EOS_ID, Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError, RunError
