@@ -16,7 +16,9 @@ PACKAGE = Path(translate.__file__).parent
 
 LAYERS = {
     "": 0,  # translate/__init__.py, for its version, which all may read
+    "atomic": 0,
     "errors": 0,
+    "fingerprint": 0,
     "memory": 0,
     "versions": 0,
     "config": 0,

@@ -15,6 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from translate import atomic
+from translate.atomic import write_text
 from translate.errors import RunError
 from translate.runs import (
     RunDirectory,
@@ -22,9 +24,7 @@ from translate.runs import (
     read_tensors,
     write_checkpoint,
     write_tensors,
-    write_text,
 )
-from translate.runs import atomic as files_module
 from translate.runs import tensors as tensors_module
 from translate.runs.seal import check_seal
 
@@ -162,7 +162,7 @@ def test_a_directory_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def refuse(path: Path, *rest: object) -> NoReturn:
         raise OSError(number, os.strerror(number), str(path))
 
-    monkeypatch.setattr(files_module.os, "open", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(RunError) as caught:
         write_checkpoint(run, "last", {"a": torch.zeros(1)}, {"step": "3"})
     monkeypatch.undo()
@@ -206,7 +206,7 @@ def test_the_name_appears_only_when_the_bytes_are_there(tmp_path: Path, monkeypa
         seen.append(temporary.read_bytes())
         raise Killed
 
-    monkeypatch.setattr(files_module.os, "replace", replace)
+    monkeypatch.setattr(os, "replace", replace)
     with pytest.raises(Killed):
         write_tensors(path, {"a": torch.zeros(3)}, {"step": "2"})
     monkeypatch.undo()
@@ -245,12 +245,12 @@ KILLED_WHILE_WRITING = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from translate.runs import atomic as files, write_tensors
+from translate.runs import write_tensors
 
 def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-files.os.replace = kill
+os.replace = kill
 write_tensors(Path(sys.argv[1]), {"a": torch.zeros(3)}, {"step": "2"})
 """
 
@@ -280,7 +280,7 @@ def test_a_temporary_name_that_is_a_link_is_not_written_through(
     write_text(path, "text")
     assert victim.read_text() == "precious" and path.read_text() == "text" and not path.is_symlink()
     # Also if it appears there at the last moment.
-    monkeypatch.setattr(files_module, "remove_leftovers", lambda path: None)
+    monkeypatch.setattr(atomic, "remove_leftovers", lambda path: None)
     (tmp_path / f"run.json.{os.getpid()}.tmp").symlink_to(victim)
     with pytest.raises(RunError, match=rf"^{path}: cannot be written: File exists"):
         write_text(path, "new")

@@ -9,8 +9,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
-import platform
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,10 +16,10 @@ from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
+from translate.atomic import atomic_write, write_error, write_text
 from translate.decoding.conditions import ConditionCounts
 from translate.errors import InputError, RunError
-from translate.runs.atomic import cannot_write, replacing, write_text
-from translate.runs.lock import holder
+from translate.runs.lock import hold_lock
 
 _PARTS_PER_FOLDER = 1000
 _OPEN_SECONDS = 120.0
@@ -60,26 +58,19 @@ class PartsFolder:
             InputError: Another command holds it.
             RunError: It cannot be made.
         """
-        lock = FileLock(self._lock)
         try:
             self.path.mkdir(exist_ok=True)
-            lock.acquire(blocking=False)
-            self._lock.write_text(f"process {os.getpid()} on {platform.node() or 'this machine'}\n", encoding="utf-8")
-        except Timeout:
-            raise InputError(
-                f"{self.path}: {holder(self._lock)} is at work there: wait for it, stop it, or choose another --output"
-            ) from None
         except FileExistsError:
             raise InputError(f"{self.path}: finished parts go into a folder of this name, and it is a file") from None
         except OSError as error:
-            raise cannot_write(self.path, error) from error
-        try:
-            write_text(self._open, f"{name}\n")
-            yield
-        finally:
-            if not any(self.path.glob("[0-9]*/*")):  # joined, or failed before the first was finished
-                self.remove()
-            lock.release()
+            raise write_error(self.path, error) from error
+        with hold_lock(self._lock, busy="is at work there: wait for it, stop it, or choose another --output"):
+            try:
+                write_text(self._open, f"{name}\n")
+                yield
+            finally:
+                if not any(self.path.glob("[0-9]*/*")):  # joined, or failed before the first was finished
+                    self.remove()
 
     def wait_until_open(self, name: str, *, is_joined: Callable[[], bool], seconds: float = _OPEN_SECONDS) -> bool:
         """Wait for the first process to hold the folder; False: it has already joined all parts.
@@ -122,7 +113,7 @@ class PartsFolder:
             if not self.is_open():  # it was joined and taken away meanwhile
                 yield False
                 return
-            raise cannot_write(path, error) from error
+            raise write_error(path, error) from error
         try:
             yield True
         finally:
@@ -148,7 +139,7 @@ class PartsFolder:
         }
         lines = [json.dumps(header), *part.output, *part.alignments]
         content = "".join(f"{line}\n" for line in lines).encode()
-        with replacing(self.part(number)) as file:
+        with atomic_write(self.part(number)) as file:
             file.write(f"{hashlib.sha256(content).hexdigest()}\n".encode())
             file.write(content)
 

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from translate.atomic import write_error, write_text
 from translate.decoding import count_conditions
 from translate.evaluation.evaluate import Evaluation
-from translate.runs import write_text
-from translate.runs.atomic import cannot_write
 from translate.runs.safety import require_kind
 from translate.runs.seal import file_digest, write_sealed_json
 from translate.versions import package_versions
@@ -27,7 +26,7 @@ def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: in
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise cannot_write(directory, error) from error
+        raise write_error(directory, error) from error
     translations = evaluation.translations
     hypotheses = directory / "hypotheses.txt"
     write_text(hypotheses, "".join(f"{translation.text}\n" for translation in translations))

@@ -1,13 +1,12 @@
 """A folder that is written whole or not at all, also when two processes want the same one."""
 
-import os
 import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from translate.errors import InputError, RunError
-from translate.runs import sync
+from translate.atomic import fsync_file, fsync_folder, write_error
+from translate.errors import InputError
 
 
 def refuse_occupied(folder: Path) -> None:
@@ -38,10 +37,10 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> bool:
         mode = temporary.stat().st_mode & 0o666  # as any new file's; some libraries let the owner alone read theirs
         for file in temporary.iterdir():
             file.chmod(mode)
-            sync(file)
+            fsync_file(file)
         return _put_in_place(temporary, folder)
     except OSError as error:
-        raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from error
+        raise write_error(folder, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -55,6 +54,5 @@ def _put_in_place(temporary: Path, folder: Path) -> bool:
         if folder.is_dir() and any(folder.iterdir()):
             return False
         raise
-    if os.name == "posix":
-        sync(folder.parent)
+    fsync_folder(folder.parent)
     return True

@@ -16,7 +16,6 @@ A file is on the disk before it gets its name, carries its own checksum, and run
 safetensors, the rest is text.
 """
 
-from translate.runs.atomic import sync, write_text
 from translate.runs.checkpoints import SoundCheckpoint, read_newest_sound, write_checkpoint
 from translate.runs.creation import create_run, refuse_existing_run, write_config
 from translate.runs.description import FORMAT
@@ -53,10 +52,8 @@ __all__ = [
     "read_tensors",
     "refuse_existing_run",
     "set_parameters",
-    "sync",
     "with_prefix",
     "write_checkpoint",
     "write_config",
     "write_tensors",
-    "write_text",
 ]

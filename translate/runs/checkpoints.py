@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from translate.atomic import remove_leftovers
 from translate.errors import RunError
-from translate.runs.atomic import remove_leftovers, temporary_name
 from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.seal import DamageError
 from translate.runs.tensors import check_tensors, read_tensors, write_tensors
@@ -43,7 +43,7 @@ def write_checkpoint(
         run.checkpoint(which),
         tensors,
         metadata,
-        before_rename=(lambda: _keep_as_previous(run)) if which == "last" else None,
+        before_rename=(lambda: _keep_as_previous(run)) if which == "last" else lambda: None,
     )
 
 
@@ -57,7 +57,7 @@ def _keep_as_previous(run: RunDirectory) -> None:
     except RunError:
         return
     remove_leftovers(previous)
-    link = temporary_name(previous)
+    link = previous.with_name(f"{previous.name}.{os.getpid()}.tmp")
     try:
         os.link(last, link)
     except OSError:  # a file system without links: for a moment the previous one is all there is

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from translate.atomic import is_temporary
 from translate.errors import RunError
-from translate.runs.atomic import is_leftover
 from translate.runs.safety import MOST_TEXT_BYTES, entries, require_kind
 from translate.runs.seal import check_seal, file_digest, shortened, write_sealed_json
 
@@ -35,7 +35,7 @@ def check_checksums(folder: Path) -> bool:
     if folder / _LIST not in files:
         return False
     recorded = _read(folder / _LIST)
-    found = {path.name for path in files if path.name != _LIST and not is_leftover(path)}
+    found = {path.name for path in files if path.name != _LIST and not is_temporary(path)}
     if found != recorded.keys():
         missing, unexpected = sorted(recorded.keys() - found), sorted(found - recorded.keys())
         raise RunError(f"{folder}: damaged: missing: {missing}, unexpected: {unexpected}; {_MEND}")

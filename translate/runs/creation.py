@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from translate.atomic import fsync_file, fsync_folder, write_error, write_text
 from translate.config import Config
 from translate.config.show import resolved_yaml
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
-from translate.runs.atomic import cannot_write, sync, sync_folder, write_text
 from translate.runs.description import tokenizer_files, write_description
 from translate.runs.directory import RunDirectory
 from translate.runs.safety import refuse_hostile_paths
@@ -30,10 +30,10 @@ def create_run(path: Path, *, config: Config, tokenizers: Tokenizers, command: l
             leftover.unlink()
         tokenizers.save(run.tokenizer)
         for file in tokenizer_files(run):
-            sync(file)
-        sync_folder(run.tokenizer)
+            fsync_file(file)
+        fsync_folder(run.tokenizer)
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise write_error(path, error) from error
     write_config(run, config)
     # The description comes last: a directory that has one is a run, whole.
     write_description(run, command)

@@ -1,4 +1,4 @@
-"""One training at a time in a run directory: a lock of the operating system, which dies with its process."""
+"""One process at a time in a directory: a lock of the operating system, which is released when its process ends."""
 
 import contextlib
 import os
@@ -8,56 +8,74 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from translate.atomic import write_error
 from translate.errors import InputError, RunError
-from translate.runs.atomic import cannot_write
 from translate.runs.directory import RunDirectory
-from translate.runs.safety import require_kind
 
-_MOST_HOLDER_BYTES = 300
+_MAX_HOLDER_CHARACTERS = 300
 
 
 @contextlib.contextmanager
-def lock_run(path: Path) -> Iterator[None]:
-    """Hold a run directory against a second training; it is made if it is not there, and gone again if nothing came.
+def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
+    """Hold a lock file, which is created if need be; it names the process that holds it.
+
+    Args:
+        busy: Completes the error "DIRECTORY: process N on MACHINE …" if another process holds the lock.
 
     Raises:
-        InputError: Another process holds it; the message says which.
-        RunError: It cannot be made or written to, or is no file of its own.
+        InputError: Another process holds the lock.
+        RunError: The file cannot be created or written, or it is a link.
     """
-    file = RunDirectory(path).lock
     if file.is_symlink():
-        raise RunError(f"{file}: is a link, and what it leads to would be overwritten; remove it")
-    require_kind(file, "file", within=path)
+        raise RunError(f"{file}: is a link, and its target would be overwritten; remove it")
     lock = FileLock(file)
-    was_there = path.exists()
     try:
-        path.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
         file.write_text(f"process {os.getpid()} on {platform.node() or 'this machine'}\n", encoding="utf-8")
     except Timeout:
-        raise InputError(
-            f"{path}: {holder(file)} is training in this run directory: wait for it, stop it, or choose another"
-            " directory with --run"
-        ) from None
+        raise InputError(f"{file.parent}: {_read_holder(file)} {busy}") from None
     except OSError as error:
         lock.release()
-        raise cannot_write(file, error) from error
+        raise write_error(file, error) from error
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
-            file.write_text("", encoding="utf-8")
-            if not was_there and list(path.iterdir()) == [file]:
-                file.unlink()
-                path.rmdir()
+            if file.exists():
+                file.write_text("", encoding="utf-8")
         lock.release()
 
 
-def holder(file: Path) -> str:
-    """Who wrote into a lock file that it holds it, as far as can be said."""
+@contextlib.contextmanager
+def lock_run(path: Path) -> Iterator[None]:
+    """Keep other trainings out of a run directory. A directory created for this is removed if it stays empty.
+
+    Raises:
+        InputError: Another process trains there; the message names it.
+        RunError: The directory or its lock file cannot be written.
+    """
+    file = RunDirectory(path).lock
+    is_new = not path.exists()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(path, error) from error
+    busy = "is training in this run directory: wait for it, stop it, or choose another directory with --run"
+    with hold_lock(file, busy=busy):
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                if is_new and list(path.iterdir()) == [file]:
+                    file.unlink()
+                    path.rmdir()
+
+
+def _read_holder(file: Path) -> str:
+    """The process that wrote its name into a lock file, or "another process" if that is not known."""
     try:
         with file.open(encoding="utf-8", errors="replace") as lines:
-            text = lines.read(_MOST_HOLDER_BYTES).strip()
+            text = lines.read(_MAX_HOLDER_CHARACTERS).strip()
     except OSError:
         text = ""
     return text if text.startswith("process ") and text.isprintable() else "another process"

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from translate.atomic import write_text
 from translate.errors import RunError
-from translate.runs.atomic import write_text
 
 UNSEALED = "0" * 64
 """Stands where the digits will be."""

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from translate.atomic import atomic_write
 from translate.errors import RunError
-from translate.runs.atomic import replacing
 from translate.runs.header import METADATA, TORCH_DTYPES, Header, TensorEntry, opened, parse_header
 from translate.runs.seal import UNSEALED, check_seal, find_seal
 
@@ -32,12 +32,12 @@ def write_tensors(
     tensors: Mapping[str, Tensor],
     metadata: Mapping[str, str],
     *,
-    before_rename: Callable[[], None] | None = None,
+    before_rename: Callable[[], None] = lambda: None,
 ) -> None:
     """Write a sealed safetensors file whole, or leave the old one as it was. The same content gives the same bytes.
 
     Args:
-        before_rename: Called when the new file is on the disk and has not got its name yet.
+        before_rename: Called when the new file is written and has not got its name yet.
 
     Raises:
         RunError: The disk is full, the directory gone or read-only.
@@ -49,7 +49,7 @@ def write_tensors(
     assert seal is not None and seal.digest == UNSEALED
     digest = hashlib.sha256(header)
     try:
-        with replacing(path, before_rename=before_rename) as file:
+        with atomic_write(path) as file:
             file.write(header)
             for name in names:
                 content = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
@@ -57,6 +57,7 @@ def write_tensors(
                 file.write(content)
             file.seek(seal.start)
             file.write(digest.hexdigest().encode())
+            before_rename()
     except RunError as error:
         raise RunError(f"{error}; earlier checkpoints are intact") from error
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from translate.atomic import is_temporary
 from translate.config import Config, read_resolved_config
 from translate.config.yaml import shown_path
 from translate.data.tokenizer import Tokenizers, load_tokenizers
 from translate.errors import InputError, RunError
-from translate.runs.atomic import is_leftover
 from translate.runs.description import (
     Description,
     NewerFormatError,
@@ -245,7 +245,7 @@ class _Inspection:
 
     def _about_conversions(self) -> Iterator[FileReport]:
         for folder in self._folders(self.run.export):
-            if folder.name.startswith("ctranslate2-") and not is_leftover(folder):
+            if folder.name.startswith("ctranslate2-") and not is_temporary(folder):
                 self.whole.add(folder)
                 report = self._report(folder, functools.partial(check_conversion, folder), kind="folder")
                 yield report._replace(name=f"{report.name}/")
@@ -271,7 +271,7 @@ class _Inspection:
                 if path in self.whole:
                     continue
                 shown = self._name(path) + ("/" if is_folder else "")
-                if is_leftover(path):
+                if is_temporary(path):
                     yield FileReport(shown, "leftover", "of a process that was killed, or is writing now; harmless")
                 elif path == self.run.path / "tensorboard":
                     yield FileReport(shown, "no checksum", "TensorBoard's events")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from translate.runs.atomic import cannot_write, replacing
+from translate.atomic import atomic_write, write_error
 
 Record = dict[str, Any]
 
@@ -47,7 +47,7 @@ class MetricsLog:
                 say(f"{path} is not as it was when the checkpoint was written: its lines up to step {first_step} stay")
                 kept = _lines_until(content, step=first_step)
         if kept != content:
-            with replacing(path) as file:
+            with atomic_write(path) as file:
                 file.write(kept)
         with self._telling():
             # Without a buffer: what cannot be written is known at once, and not again when the file is closed.
@@ -88,7 +88,7 @@ class MetricsLog:
         try:
             yield
         except OSError as error:
-            raise cannot_write(self.path, error) from error
+            raise write_error(self.path, error) from error
 
 
 def _lines_until(content: bytes, *, step: int) -> bytes:

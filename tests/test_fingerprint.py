@@ -1,0 +1,31 @@
+"""Fingerprints agree with `sha256sum`, and no two different contents share one."""
+
+import hashlib
+import itertools
+from pathlib import Path
+
+import pytest
+
+from translate.fingerprint import fingerprint
+
+
+def test_a_single_text_or_file_has_the_digest_that_sha256sum_prints(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"gr\xc3\xbc\xc3\x9fe\n")
+    expected = hashlib.sha256(b"gr\xc3\xbc\xc3\x9fe\n").hexdigest()
+    assert fingerprint(tmp_path / "file") == fingerprint("grüße\n") == fingerprint("grüße\n".encode()) == expected
+
+
+def test_where_one_part_ends_matters() -> None:
+    parts = [("ab", "c"), ("a", "bc"), ("abc",), ("abc", ""), ("", "abc"), (["ab", "c"],), ({"ab": "c"},), ()]
+    for one, other in itertools.combinations(parts, 2):
+        assert fingerprint(*one) != fingerprint(*other)
+
+
+def test_a_mapping_has_no_order_and_a_list_has_one() -> None:
+    assert fingerprint({"a": 1, "b": [2, None]}) == fingerprint({"b": [2, None], "a": 1})
+    assert fingerprint([1, 2]) != fingerprint([2, 1])
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        fingerprint(tmp_path / "missing")

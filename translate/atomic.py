@@ -1,0 +1,114 @@
+"""Files that appear whole or not at all: written under a temporary name, flushed to the disk, then renamed.
+
+A process that is killed while it writes leaves its temporary file behind; the next writer of that file removes it.
+"""
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from translate.errors import RunError
+
+_TEMPORARY_NAME = re.compile(r"(?P<name>.+?)(?:\.(?P<process>[0-9]{1,9}))?\.tmp")
+_HINTS = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space on that disk"),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make that directory writable, or work on a copy of it"),
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "its directory is gone"),
+}
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path, *, fsync: bool = True) -> Iterator[BinaryIO]:
+    """Open a new file that replaces `path` when the block ends without an error; otherwise the old file stays.
+
+    The open file's `name` is its temporary path, for libraries that write to a path themselves.
+
+    Args:
+        path: The file to write. Its directory must exist.
+        fsync: Wait until the bytes are on the disk before the file gets its name, so that a power cut cannot leave a
+            file that is named and empty. False suits a cache that checks what it reads.
+
+    Raises:
+        RunError: The disk is full, the directory is missing, or it is read-only.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        remove_leftovers(path)
+        # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
+        with temporary.open("x+b") as file:
+            yield file
+            file.flush()
+            if fsync:
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if fsync:
+            fsync_folder(path.parent)
+    except OSError as error:
+        raise write_error(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()  # It exists only if something failed.
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file as UTF-8, atomically.
+
+    Raises:
+        RunError: The file cannot be written.
+    """
+    with atomic_write(path) as file:
+        file.write(text.encode())
+
+
+def write_error(path: Path, error: OSError) -> RunError:
+    """The error that says why a file could not be written, with a hint where the cause is known."""
+    hint = _HINTS.get(error.errno or 0)
+    return RunError(f"{path}: cannot be written: {error.strerror or error}{f'; {hint}' if hint else ''}")
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a name is that of a temporary file, in use or left behind."""
+    return _TEMPORARY_NAME.fullmatch(path.name) is not None
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove temporary files of `path` whose processes have ended."""
+    for leftover in list(path.parent.iterdir()):
+        match = _TEMPORARY_NAME.fullmatch(leftover.name)
+        if match is None or match["name"] != path.name:
+            continue
+        process = match["process"]
+        if process is None or int(process) == os.getpid() or not _is_alive(int(process)):
+            with contextlib.suppress(OSError):
+                leftover.unlink()
+
+
+def fsync_file(path: Path) -> None:
+    """Wait until a file's bytes are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_folder(folder: Path) -> None:
+    """Wait until a folder's entries are on the disk, where the operating system supports this."""
+    if os.name == "posix":
+        fsync_file(folder)
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":
+        return True  # Elsewhere `os.kill` may end the process.
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # The process belongs to another user.
+        return True
+    return True

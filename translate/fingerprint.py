@@ -1,0 +1,35 @@
+"""One fingerprint for everything that must not change unnoticed: files, texts and settings."""
+
+import hashlib
+import json
+from pathlib import Path
+
+
+def fingerprint(*parts: object) -> str:
+    """The SHA-256 of one part, or of the digests of several parts in a row, as 64 hexadecimal digits.
+
+    The fingerprint of a single file is therefore the one that `sha256sum` prints.
+
+    Args:
+        parts: A `Path` stands for the file's content, `bytes` for themselves, a `str` for its UTF-8; anything else is
+            written as JSON with sorted keys.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    digests = [_digest(part) for part in parts]
+    return (digests[0] if len(digests) == 1 else hashlib.sha256(b"".join(digests)).digest()).hex()
+
+
+def _digest(part: object) -> bytes:
+    match part:
+        case Path():
+            with part.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").digest()
+        case bytes():
+            content = part
+        case str():
+            content = part.encode("utf-8", "surrogatepass")
+        case _:
+            content = json.dumps(part, sort_keys=True).encode()
+    return hashlib.sha256(content).digest()
