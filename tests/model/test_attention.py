@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from translate.model.attention import KeyValue, MultiHeadAttention, scaled_dot_product_attention
-from translate.model.positions import Relation
 
 BATCH, HEADS, QUERY, KEY, D_MODEL = 2, 3, 5, 7, 33  # head_dim = 11
 
@@ -124,7 +123,7 @@ def test_outputs_weights_and_gradients_are_those_of_torch(kind: str) -> None:
         torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-11)
 
 
-def test_the_relation_reaches_the_scores_of_self_attention() -> None:
+def test_a_bias_reaches_the_scores_of_self_attention() -> None:
     """By hand: a bias of -1e9 everywhere but on key 2 leaves key 2's value alone."""
     attention, _ = attention_and_reference()
     hidden = torch.randn(BATCH, QUERY, D_MODEL, dtype=torch.float64)
@@ -132,7 +131,7 @@ def test_the_relation_reaches_the_scores_of_self_attention() -> None:
     bias[:, :, 2] = 0.0
     value = attention.input_projection(hidden)[:, 2, 2 * D_MODEL :]
     expected = attention.output_projection(value)[:, None].expand(BATCH, QUERY, D_MODEL)
-    torch.testing.assert_close(attention(hidden, relation=Relation(bias=bias)), expected)
+    torch.testing.assert_close(attention(hidden, bias=bias), expected)
 
 
 def test_a_hook_on_the_weights_changes_what_the_model_uses() -> None:
@@ -221,7 +220,7 @@ def test_a_hook_sees_the_weights_that_were_used_even_without_gradients() -> None
 def test_fused_and_separate_projections_are_the_same() -> None:
     attention, _ = attention_and_reference()
     hidden = torch.randn(BATCH, QUERY, D_MODEL, dtype=torch.float64)
-    query, key_value = attention.project_query_key_value(hidden, relation=Relation())
+    query, key_value = attention.project_query_key_value(hidden)
     assert query.shape == (BATCH, HEADS, QUERY, 11)
     torch.testing.assert_close(attention.project_query(hidden), query)
     separate = attention.project_key_value(hidden)

@@ -2,7 +2,7 @@
 
 import torch
 
-from translate.model.masks import no_peek_visible, padding_visible, target_visible
+from translate.model.masks import causal_visible, padding_visible, target_visible
 
 PAD = 3
 
@@ -20,7 +20,7 @@ def test_no_peek_of_ten_positions() -> None:
         [1, 1, 1, 1, 1, 1, 1, 1, 1, 0],
         [1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
     ]
-    visible = no_peek_visible(10)
+    visible = causal_visible(10)
     assert visible.dtype == torch.bool
     assert torch.equal(visible, torch.tensor(expected, dtype=torch.bool)[None, None])
 

@@ -11,7 +11,6 @@ from translate.config import ModelConfig
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.positions import (
-    NO_RELATION,
     LearnedPositions,
     Positions,
     RelativePositions,
@@ -37,15 +36,17 @@ def test_the_sinusoidal_table_is_the_papers_formula(position: int, dimension: in
     assert table[position, dimension].item() == pytest.approx(expected, rel=0, abs=3.1e-8)
 
 
+def at(start: int, length: int) -> torch.Tensor:
+    return torch.arange(start, start + length)
+
+
 def test_sinusoidal_positions_are_added_and_grow() -> None:
     positions = SinusoidalPositions(d_model=6)
     embedded = torch.randn(2, 7, 6)
     table = sinusoidal_table(2000, 6)
-    torch.testing.assert_close(positions.embed(embedded, start=0), embedded + table[:7])
-    torch.testing.assert_close(positions.embed(embedded, start=11), embedded + table[11:18])
-    torch.testing.assert_close(positions.embed(embedded, start=253), embedded + table[253:260])  # beyond 256
-    torch.testing.assert_close(positions.embed(torch.zeros(1, 1999, 6), start=0)[0], table[:1999])
-    torch.testing.assert_close(positions.embed(embedded, start=0), embedded + table[:7])
+    for start in (0, 11, 253, 1992, 0):  # the table begins with 256 rows
+        positions.reserve(start + 7)
+        torch.testing.assert_close(positions.embed(embedded, at(start, 7)), embedded + table[start : start + 7])
     assert positions.state_dict() == {}
 
 
@@ -76,19 +77,19 @@ def test_learned_positions_are_added() -> None:
     positions = LearnedPositions(d_model=5, max_positions=11)
     assert positions.table.shape == (11, 5)
     embedded = torch.randn(2, 3, 5)
-    torch.testing.assert_close(positions.embed(embedded, start=0), embedded + positions.table[:3])
-    torch.testing.assert_close(positions.embed(embedded, start=8), embedded + positions.table[8:])
-    positions.embed(embedded, start=8).sum().backward()
+    torch.testing.assert_close(positions.embed(embedded, at(0, 3)), embedded + positions.table[:3])
+    torch.testing.assert_close(positions.embed(embedded, at(8, 3)), embedded + positions.table[8:])
+    positions.embed(embedded, at(8, 3)).sum().backward()
     assert positions.table.grad is not None
     assert positions.table.grad.sum(dim=1).tolist() == [0.0] * 8 + [10.0] * 3
 
 
-@pytest.mark.parametrize(("start", "length", "tokens"), [(0, 12, 12), (11, 1, 12), (9, 5, 14)])
-def test_learned_positions_say_their_limit(start: int, length: int, tokens: int) -> None:
+def test_learned_positions_name_their_limit() -> None:
     positions = LearnedPositions(d_model=5, max_positions=11)
-    message = rf"^a sequence of {tokens} tokens exceeds the learned positions: model.max_positions = 11$"
+    positions.reserve(11)
+    message = r"^a sequence of 12 tokens exceeds the learned positions: model.max_positions = 11$"
     with pytest.raises(ValueError, match=message):
-        positions.embed(torch.zeros(2, length, 5), start=start)
+        positions.reserve(12)
 
 
 # --- rotary
@@ -111,20 +112,21 @@ def turned(heads: torch.Tensor, *, start: int) -> torch.Tensor:
 @pytest.mark.parametrize("start", [0, 3, 251, 4999])
 def test_rotary_is_multiplication_of_complex_numbers(start: int) -> None:
     heads = torch.randn(2, 3, 7, 10)
-    rotation = RotaryPositions(head_dim=10).relate(start=start, length=7).rotation
-    assert rotation is not None
-    torch.testing.assert_close(rotate(heads, rotation).double(), turned(heads, start=start), rtol=0, atol=1e-6)
+    positions = RotaryPositions(head_dim=10)
+    positions.reserve(start + 7)
+    torch.testing.assert_close(
+        rotate(heads, positions.rotary(at(start, 7))).double(), turned(heads, start=start), rtol=0, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("shift", [1, 97, 1009])
 def test_rotary_scores_see_the_distance_alone(shift: int) -> None:
     positions = RotaryPositions(head_dim=10)
+    positions.reserve(1100)
     query, key = torch.randn(2, 3, 7, 10), torch.randn(2, 3, 7, 10)
 
     def scores(query_start: int, key_start: int) -> torch.Tensor:
-        at_query = positions.relate(start=query_start, length=7).rotation
-        at_key = positions.relate(start=key_start, length=7).rotation
-        assert at_query is not None and at_key is not None
+        at_query, at_key = positions.rotary(at(query_start, 7)), positions.rotary(at(key_start, 7))
         return rotate(query, at_query) @ rotate(key, at_key).transpose(-2, -1)
 
     here = scores(2, 5)
@@ -137,8 +139,8 @@ def test_rotary_attention_sees_the_distance_alone_and_turns_no_values() -> None:
     attention = MultiHeadAttention(d_model=30, num_heads=3).double()
     positions = RotaryPositions(head_dim=10).double()
     hidden = torch.randn(2, 7, 30, dtype=torch.float64)
-    here = attention(hidden, relation=positions.relate(start=0, length=7))
-    there = attention(hidden, relation=positions.relate(start=101, length=7))
+    here = attention(hidden, rotary=positions.rotary(at(0, 7)))
+    there = attention(hidden, rotary=positions.rotary(at(101, 7)))
     torch.testing.assert_close(there, here, rtol=0, atol=1e-6)
     assert (attention(hidden) - here).abs().max() > 1e-3
 
@@ -214,8 +216,7 @@ def test_the_bias_of_a_cell_is_the_tables_row_for_its_distance() -> None:
     positions = RelativePositions(num_heads=3, num_buckets=8, max_distance=20, directions="both")
     assert positions.table.shape == (8, 3)
     torch.nn.init.normal_(positions.table)
-    bias = positions.relate(start=5, length=2).bias
-    assert bias is not None
+    bias = positions.bias(at(5, 2), at(0, 7))
     assert bias.shape == (3, 2, 7)
     for query in (5, 6):
         for key in range(7):
@@ -226,8 +227,7 @@ def test_the_bias_of_a_cell_is_the_tables_row_for_its_distance() -> None:
 def test_the_bias_has_no_limit_on_the_length() -> None:
     positions = RelativePositions(num_heads=2, num_buckets=8, max_distance=20, directions="past")
     torch.nn.init.normal_(positions.table)
-    bias = positions.relate(start=5000, length=1).bias
-    assert bias is not None
+    bias = positions.bias(at(5000, 1), at(0, 5001))
     assert bias.shape == (2, 1, 5001)
     assert torch.equal(bias[:, 0, 0], positions.table[7])
     assert torch.equal(bias[:, 0, 5000], positions.table[0])
@@ -245,9 +245,7 @@ def test_one_bias_serves_a_stack_and_the_two_stacks_have_their_own() -> None:
 
     seen = []
     for layer in model.encoder.layers:
-        layer.register_forward_pre_hook(
-            lambda module, args, kwargs: seen.append(kwargs["relation"].bias), with_kwargs=True
-        )
+        layer.register_forward_pre_hook(lambda module, args, kwargs: seen.append(kwargs["bias"]), with_kwargs=True)
     model(torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5]]))
     assert len(seen) == 2 and seen[0] is seen[1]
 
@@ -266,7 +264,7 @@ def kind_of_positions(kind: str) -> Positions:
 
 
 KINDS = ["sinusoidal", "learned", "rotary", "relative"]
-AT = [0, 3, 599, 3, 257]  # the position of each sentence
+AT = torch.tensor([[0], [3], [599], [3], [257]])  # the position of each sentence
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -274,35 +272,34 @@ def test_a_step_embeds_as_the_whole_sequence_does(kind: str) -> None:
     positions = kind_of_positions(kind)
     positions.reserve(600)
     embedded = torch.randn(5, 2, 12)
-    stepped = positions.embed_step(embedded, positions=torch.tensor(AT))
-    for sentence, start in enumerate(AT):
+    stepped = positions.embed(embedded, AT)
+    for sentence, position in enumerate(AT):
         for slot in range(2):  # both hypotheses of a sentence are at one position
-            whole = positions.embed(embedded[sentence, slot][None, None], start=start)
+            whole = positions.embed(embedded[sentence, slot][None, None], position)
             torch.testing.assert_close(stepped[sentence, slot], whole[0, 0])
     assert torch.equal(stepped, embedded) == (kind in ("rotary", "relative"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_step_relates_as_the_whole_sequence_does(kind: str) -> None:
-    """Keys in any order, as cells are: the last query's row of `relate`, cell by cell."""
+def test_a_step_turns_and_biases_as_the_whole_sequence_does(kind: str) -> None:
+    """Keys in any order, as cells are: the last query's row of the whole sequence's bias, cell by cell."""
     positions = kind_of_positions(kind)
     positions.reserve(600)
     keys = torch.tensor([[0, 0, 0], [1, 3, 0], [599, 2, 598], [3, 3, 2], [11, 256, 257]])
-    stepped = positions.relate_step(query=torch.tensor(AT), key=keys)
-    for sentence, at in enumerate(AT):
-        whole = positions.relate(start=at, length=1)
-        if kind == "rotary":
-            assert stepped.rotation is not None and whole.rotation is not None
-            assert stepped.rotation.cosine.shape == stepped.rotation.sine.shape == (5, 1, 1, 2)
-            torch.testing.assert_close(stepped.rotation.cosine[sentence, 0], whole.rotation.cosine)
-            torch.testing.assert_close(stepped.rotation.sine[sentence, 0], whole.rotation.sine)
-        elif kind == "relative":
-            assert stepped.bias is not None and whole.bias is not None
-            assert stepped.bias.shape == (5, 3, 1, 3)  # (batch, heads, hypothesis = 1, key)
-            torch.testing.assert_close(stepped.bias[sentence, :, 0], whole.bias[:, 0, keys[sentence]])
-        else:
-            assert stepped == whole == NO_RELATION
-    assert (stepped.rotation is not None, stepped.bias is not None) == (kind == "rotary", kind == "relative")
+    angles, bias = positions.rotary(AT), positions.bias(AT, keys)
+    assert (angles is not None, bias is not None) == (kind == "rotary", kind == "relative")
+    for sentence, position in enumerate(AT):
+        if angles is not None:
+            assert angles.cosine.shape == angles.sine.shape == (5, 1, 1, 2)
+            whole = positions.rotary(at(0, 600))
+            assert whole is not None
+            torch.testing.assert_close(angles.cosine[sentence, 0], whole.cosine[0, position])
+            torch.testing.assert_close(angles.sine[sentence, 0], whole.sine[0, position])
+        if bias is not None:
+            assert bias.shape == (5, 3, 1, 3)  # (batch, heads, hypothesis = 1, key)
+            row = positions.bias(position, at(0, 600))
+            assert row is not None
+            torch.testing.assert_close(bias[sentence, :, 0], row[:, 0, keys[sentence]])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -310,24 +307,16 @@ def test_reserve_grows_a_table_and_never_cuts_it(kind: str) -> None:
     positions = kind_of_positions(kind)
     for length in (600, 3):
         positions.reserve(length)
-        positions.embed_step(torch.zeros(1, 1, 12), positions=torch.tensor([599]))
-        positions.relate_step(query=torch.tensor([599]), key=torch.tensor([[599, 0]]))
+        positions.embed(torch.zeros(1, 1, 12), torch.tensor([599]))
+        positions.rotary(torch.tensor([599]))
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "rotary"])
-def test_a_step_beyond_what_was_reserved_is_an_error(kind: str) -> None:
+def test_a_position_beyond_what_was_reserved_is_an_error(kind: str) -> None:
     positions = kind_of_positions(kind)
     with pytest.raises(IndexError):
-        positions.embed_step(torch.zeros(1, 1, 12), positions=torch.tensor([300]))
-        positions.relate_step(query=torch.tensor([300]), key=torch.tensor([[0]]))
-
-
-def test_learned_positions_reserve_no_more_than_they_have() -> None:
-    positions = LearnedPositions(d_model=5, max_positions=11)
-    positions.reserve(11)
-    message = r"^a sequence of 12 tokens exceeds the learned positions: model.max_positions = 11$"
-    with pytest.raises(ValueError, match=message):
-        positions.reserve(12)
+        positions.embed(torch.zeros(1, 1, 12), torch.tensor([300]))
+        positions.rotary(torch.tensor([300]))
 
 
 def test_the_config_chooses_the_kind() -> None:

@@ -99,8 +99,8 @@ def compare(model: Transformer, reference: nn.Transformer, *, tolerance: float) 
     logits = model(source, target)
     expected = model.output(
         reference(
-            model.encoder.embedder(source),
-            model.decoder.embedder(target),
+            model.encoder.embedder(source).hidden,
+            model.decoder.embedder(target).hidden,
             tgt_mask=future,
             src_key_padding_mask=source_padding,
             memory_key_padding_mask=source_padding,

@@ -79,7 +79,7 @@ def test_a_model_that_sees_padding_fails_the_padding_check(build: Build, monkeyp
     def see_all(ids: Tensor, *, pad_id: int) -> Tensor:
         return torch.ones_like(ids, dtype=torch.bool)[:, None, None, :]
 
-    monkeypatch.setattr("translate.model.transformer.padding_visible", see_all)
+    monkeypatch.setattr("translate.model.masks.padding_visible", see_all)
     with pytest.raises(AssertionError):
         check_padding_changes_nothing(build())
 
@@ -87,7 +87,7 @@ def test_a_model_that_sees_padding_fails_the_padding_check(build: Build, monkeyp
 def test_padding_has_no_gradient(build: Build) -> None:
     model = build(tie_embeddings="none")
     embedded: list[Tensor] = []
-    model.encoder.embedder.register_forward_hook(lambda module, args, output: embedded.append(output))
+    model.encoder.embedder.register_forward_hook(lambda module, args, output: embedded.append(output.hidden))
     logits = model(padded([some_ids(2), some_ids(5)]), padded([some_ids(3), some_ids(3)]))
     (gradient,) = torch.autograd.grad(logits.square().sum(), embedded)
     assert (gradient[0, 2:] == 0.0).all()
@@ -101,7 +101,7 @@ def test_padding_has_no_gradient(build: Build) -> None:
 def check_no_peeking(model: Transformer) -> None:
     """The gradient of a position's logits to every later target embedding is exactly zero, and to no other one."""
     embedded: list[Tensor] = []
-    hook = model.decoder.embedder.register_forward_hook(lambda module, args, output: embedded.append(output))
+    hook = model.decoder.embedder.register_forward_hook(lambda module, args, output: embedded.append(output.hidden))
     source, target = padded([some_ids(5), some_ids(3)]), padded([some_ids(7), some_ids(7)])
     logits = model(source, target)
     hook.remove()
@@ -182,15 +182,16 @@ def test_embeddings_are_scaled_by_the_root_of_the_width(build: Build, scale_embe
     model = build(d_model=49, num_heads=7, positions="relative", scale_embeddings=scale_embeddings)
     for embedder in (model.encoder.embedder, model.decoder.embedder):
         ids = torch.tensor([[5, 7, 11]])
-        torch.testing.assert_close(embedder(ids), factor * embedder.tokens.weight[ids])
+        torch.testing.assert_close(embedder(ids).hidden, factor * embedder.tokens.weight[ids])
 
 
 def test_the_scale_multiplies_tokens_and_not_positions(build: Build) -> None:
     model = build(d_model=16, num_heads=2, positions="learned")
     embedder = model.decoder.embedder
     ids = torch.tensor([[5, 7]])
-    torch.testing.assert_close(embedder(ids), 4.0 * embedder.tokens.weight[ids] + embedder.positions.table[:2])
-    step = embedder.step(ids, positions=torch.tensor([3]))  # both hypotheses of a sentence stand at its position
+    torch.testing.assert_close(embedder(ids).hidden, 4.0 * embedder.tokens.weight[ids] + embedder.positions.table[:2])
+    at_3 = torch.tensor([[3]])
+    step = embedder.step(ids, query=at_3, key=at_3).hidden  # both hypotheses of a sentence stand at its position
     torch.testing.assert_close(step, 4.0 * embedder.tokens.weight[ids] + embedder.positions.table[3])
 
 
@@ -295,7 +296,7 @@ def test_the_sum_of_embeddings_and_positions_is_dropped_out(build: Build) -> Non
     model = build(dropout=0.5)
     ids = padded([some_ids(29)])
     for embedder in (model.encoder.embedder, model.decoder.embedder):
-        whole, dropped = embedder.eval()(ids), embedder.train()(ids)
+        whole, dropped = embedder.eval()(ids).hidden, embedder.train()(ids).hidden
         kept = dropped != 0.0
         assert 0.4 < kept.double().mean() < 0.6
         torch.testing.assert_close(dropped[kept], 2 * whole[kept])

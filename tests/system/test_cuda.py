@@ -20,7 +20,7 @@ from translate.data.tokenizer import PAD_ID
 from translate.decoding import Translator
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
-from translate.model.spans import flash_refusal
+from translate.model.varlen import why_no_flash_attention
 from translate.runs import load_run
 from translate.training import train
 from translate.training.assembly import Computation, stepping
@@ -124,8 +124,8 @@ def test_narrow_products_are_near_wide_ones(precision: str) -> None:
 @needs_flash
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_flash_attention_for_variable_lengths_is_right(dtype: torch.dtype) -> None:
-    assert flash_refusal(CUDA, dtype=dtype, num_heads=3, head_dim=16) is None
-    assert flash_refusal(CUDA, dtype=dtype, num_heads=8, head_dim=64) is None
+    assert why_no_flash_attention(CUDA, dtype=dtype, num_heads=3, head_dim=16) is None
+    assert why_no_flash_attention(CUDA, dtype=dtype, num_heads=8, head_dim=64) is None
 
 
 @needs_flash

@@ -12,11 +12,11 @@ from torch import Tensor
 from translate.config import Config, ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
-from translate.model import Transformer
+from translate.model import PackedSequences, Transformer
 from translate.training import staging
 from translate.training.loss import projected_loss
 from translate.training.precision import Arithmetic
-from translate.training.staging import BatchLayout, PackedBatch, PaddedBatch, choose_batch_layout, stage
+from translate.training.staging import BatchLayout, choose_batch_layout, move_to_device
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 VOCAB = 23
@@ -39,20 +39,20 @@ def some_batch() -> Batch:
 
 def test_a_padded_batch_knows_its_real_targets() -> None:
     batch = collate([EncodedPair([5, 6], [7, 8]), EncodedPair([9], [])], [0, 1])
-    staged = stage(batch, CPU, layout="padded")
-    assert isinstance(staged, PaddedBatch)
-    assert staged.real.tolist() == [0, 1, 2, 3]
-    assert staged.target_ids.tolist() == [7, 8, EOS_ID, EOS_ID]
+    padded = move_to_device(batch, CPU, layout="padded")
+    assert padded.real is not None and padded.real.tolist() == [0, 1, 2, 3]
+    assert padded.target_ids.tolist() == [7, 8, EOS_ID, EOS_ID]
 
 
 def test_a_packed_batch_has_no_padding() -> None:
     batch = collate([EncodedPair([5, 6], [7, 8]), EncodedPair([9], [])], [0, 1])
-    staged = stage(batch, CPU, layout="flash")
-    assert isinstance(staged, PackedBatch) and staged.is_flash
-    assert staged.source.ids.tolist() == [5, 6, EOS_ID, 9, EOS_ID]
-    assert staged.target.ids.tolist() == [BOS_ID, 7, 8, BOS_ID]
-    assert staged.target_ids.tolist() == [7, 8, EOS_ID, EOS_ID]
-    assert (staged.source.sequences.longest, staged.target.sequences.longest) == (3, 3)
+    packed = move_to_device(batch, CPU, layout="flash")
+    assert isinstance(packed.source, PackedSequences) and isinstance(packed.target_input, PackedSequences)
+    assert packed.source.is_flash and packed.target_input.is_flash
+    assert packed.source.ids.tolist() == [[5, 6, EOS_ID, 9, EOS_ID]]
+    assert packed.target_input.ids.tolist() == [[BOS_ID, 7, 8, BOS_ID]]
+    assert packed.target_ids.tolist() == [7, 8, EOS_ID, EOS_ID]
+    assert (packed.source.max_seqlen, packed.target_input.max_seqlen) == (3, 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -61,9 +61,9 @@ def test_both_layouts_give_the_same_loss_and_gradients(positions: str, dtype: to
     model, batch = build(positions=positions), some_batch()
 
     def loss_and_gradients(layout: BatchLayout) -> tuple[Tensor, list[Tensor]]:
-        staged = stage(batch, CPU, layout=layout)
+        on_device = move_to_device(batch, CPU, layout=layout)
         with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
-            loss = projected_loss(staged.decode(model), model.output.weight, staged.target_ids, smoothing=0.1)
+            loss = projected_loss(on_device.forward(model), model.output.weight, on_device.target_ids, smoothing=0.1)
         assert loss.tokens == batch.num_target_tokens == 27
         return loss.loss.detach(), list(torch.autograd.grad(loss.loss, list(model.parameters())))
 
@@ -96,10 +96,10 @@ def test_a_cpu_packs_if_it_must() -> None:
 def test_cuda_packs_where_flash_attention_works(monkeypatch: pytest.MonkeyPatch, wish: str) -> None:
     asked: list[dict[str, Any]] = []
 
-    def flash_refusal(device: torch.device, **about: Any) -> None:
+    def why_no_flash_attention(device: torch.device, **about: Any) -> None:
         asked.append({"device": device, **about})
 
-    monkeypatch.setattr(staging, "flash_refusal", flash_refusal)
+    monkeypatch.setattr(staging, "why_no_flash_attention", why_no_flash_attention)
     layout, remark = choose(wish, CUDA, "fp16")
     assert layout == "flash" and remark is not None
     assert asked == [{"device": CUDA, "dtype": torch.float16, "num_heads": 8, "head_dim": 64}]
@@ -115,7 +115,7 @@ def test_cuda_packs_where_flash_attention_works(monkeypatch: pytest.MonkeyPatch,
     ],
 )
 def test_why_not_is_said(monkeypatch: pytest.MonkeyPatch, precision: str, model: dict[str, Any], reason: str) -> None:
-    monkeypatch.setattr(staging, "flash_refusal", lambda device, **about: "it fails: no kernel")
+    monkeypatch.setattr(staging, "why_no_flash_attention", lambda device, **about: "it fails: no kernel")
     for wish, layout in (("auto", "padded"), ("packed", "packed")):
         chosen, remark = choose(wish, CUDA, precision, **model)
         assert chosen == layout

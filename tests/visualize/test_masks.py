@@ -24,7 +24,7 @@ def test_masks_by_hand() -> None:
     first, second = make_masks(batch.source_ids, batch.target_input_ids)
     assert torch.equal(first.source_padding, bools(["111"]))  # 7 8 </s>
     assert torch.equal(first.target_padding, bools(["1100"]))  # <s> 9 and padding
-    assert torch.equal(first.no_peek, bools(["1000", "1100", "1110", "1111"]))
+    assert torch.equal(first.causal, bools(["1000", "1100", "1110", "1111"]))
     assert torch.equal(first.conjunction, bools(["1000", "1100", "1100", "1100"]))
     assert torch.equal(second.source_padding, bools(["110"]))
     assert torch.equal(second.target_padding, bools(["1111"]))

@@ -13,23 +13,24 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from translate.model.dropout import Dropout
-from translate.model.positions import NO_RELATION, Relation, rotate
+from translate.model.masks import padded_visible
+from translate.model.positions import RotaryAngles, rotate
 from translate.model.quantization import Projection
-from translate.model.spans import Spans, flash_attention
+from translate.model.varlen import VarlenMask, flash_attention
 
 
 class KeyValue(NamedTuple):
-    """What a query looks at, split into heads."""
+    """Keys and values, split into heads."""
 
     key: Float[Tensor, "batch heads key head_dim"]
     value: Float[Tensor, "batch heads key head_dim"]
 
 
 class Attended(NamedTuple):
-    """What attention gives."""
+    """The output of attention and its weights."""
 
     output: Float[Tensor, "*batch query value_dim"]
-    weights: Float[Tensor, "*batch query key"]  # before dropout; rows sum to one, invisible cells are exactly zero
+    weights: Float[Tensor, "*batch query key"]  # before dropout; rows sum to one, and invisible keys have exactly zero
 
 
 def scaled_dot_product_attention(
@@ -44,9 +45,9 @@ def scaled_dot_product_attention(
     """softmax(query · keyᵀ / sqrt(head_dim) + bias) · value, over the visible keys.
 
     Args:
-        visible: Broadcastable to (*batch, query, key): the keys each query may see, at least one; None: all.
-        bias: Broadcastable to (*batch, query, key): added to the scores.
-        dropout: Applied to the weights.
+        visible: The keys that each query may see, at least one; broadcastable to (*batch, query, key). None: all keys.
+        bias: Numbers to add to the scores; broadcastable to (*batch, query, key).
+        dropout: A function that is applied to the weights.
 
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, equation 1.
     """
@@ -62,8 +63,8 @@ def scaled_dot_product_attention(
 class MultiHeadAttention(nn.Module):
     """Attention in several subspaces at once, their results projected back together.
 
-    The three input projections lie in one matrix, so that self-attention needs one product for all. The module
-    `weights_dropout` is called with the attention weights: a forward hook there sees exactly what the model used.
+    One matrix holds the three input projections, so that self-attention needs a single product. The module
+    `weights_dropout` is called with the attention weights: a forward hook on it sees exactly what the model used.
 
     Args:
         dropout: Probability of dropping an attention weight.
@@ -85,22 +86,22 @@ class MultiHeadAttention(nn.Module):
         self.weights_dropout = Dropout(dropout)
 
     def project_query_key_value(
-        self, hidden: Float[Tensor, "batch query d_model"], *, relation: Relation
+        self, hidden: Float[Tensor, "batch query d_model"], *, rotary: RotaryAngles | None = None
     ) -> tuple[Float[Tensor, "batch heads query head_dim"], KeyValue]:
-        """For self-attention: queries, keys and values of the same positions, in one product."""
+        """Queries, keys and values of self-attention, in one product."""
         query, key, value = self.input_projection(hidden).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        if relation.rotation is not None:
-            query, key = rotate(query, relation.rotation), rotate(key, relation.rotation)
+        if rotary is not None:
+            query, key = rotate(query, rotary), rotate(key, rotary)
         return query, KeyValue(key, value)
 
     def project_query(
         self, hidden: Float[Tensor, "batch query d_model"]
     ) -> Float[Tensor, "batch heads query head_dim"]:
-        """For cross-attention: the queries alone."""
+        """Queries of cross-attention."""
         return self._project(hidden, slice(0, self.d_model), 1)[0]
 
     def project_key_value(self, memory: Float[Tensor, "batch key d_model"]) -> KeyValue:
-        """For cross-attention: keys and values of the encoder's output, which decoding computes once per sentence."""
+        """Keys and values of cross-attention: the encoder's output, projected once per sentence when decoding."""
         return KeyValue(*self._project(memory, slice(self.d_model, None), 2))
 
     def _project(self, hidden: Tensor, rows: slice, parts: int) -> Tensor:
@@ -112,20 +113,21 @@ class MultiHeadAttention(nn.Module):
         query: Float[Tensor, "batch heads query head_dim"],
         key_value: KeyValue,
         *,
-        visible: Bool[Tensor, "..."] | Spans | None = None,
+        visible: Bool[Tensor, "..."] | VarlenMask | None = None,
         bias: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
-        """The heads' attention, joined and projected."""
-        if isinstance(visible, Spans):
-            output = self._attend_in_spans(query, key_value, visible, bias=bias)
+        """Attention in each head; the heads' outputs joined and projected."""
+        if isinstance(visible, VarlenMask):
+            output = self._attend_packed(query, key_value, visible, bias=bias)
         else:
             output = self._attend(query, key_value, visible=visible, bias=bias)
         return self.output_projection(output.transpose(1, 2).flatten(2))
 
     def _attend(self, query: Tensor, key_value: KeyValue, *, visible: Tensor | None, bias: Tensor | None) -> Tensor:
-        """Where nobody watches the weights, torch's fused kernel computes the same.
+        """Attention by torch's fused kernel, unless a hook wants the weights.
 
-        But not for gradients on a CPU: sentences are short, and there two products with a softmax between are faster.
+        On a CPU gradients are computed without it: sentences are short, and for them two products with a softmax
+        between are faster.
         """
         wants_gradients = self.training or torch.is_grad_enabled()
         if self.weights_dropout._forward_hooks or (wants_gradients and query.device.type != "cuda"):
@@ -136,28 +138,31 @@ class MultiHeadAttention(nn.Module):
         dropout = self.weights_dropout.p if self.training else 0.0
         return F.scaled_dot_product_attention(query, *key_value, attn_mask=mask, dropout_p=dropout)
 
-    def _attend_in_spans(self, query: Tensor, key_value: KeyValue, spans: Spans, *, bias: Tensor | None) -> Tensor:
-        if spans.is_flash:
-            return flash_attention(query, *key_value, spans=spans)
-        grids = KeyValue(spans.key.grid(key_value.key), spans.key.grid(key_value.value))
-        return spans.query.row(self._attend(spans.query.grid(query), grids, visible=spans.visible(), bias=bias))
+    def _attend_packed(self, query: Tensor, key_value: KeyValue, mask: VarlenMask, *, bias: Tensor | None) -> Tensor:
+        if mask.query.is_flash:
+            return flash_attention(query, *key_value, mask=mask)
+        padded = KeyValue(mask.key.pad(key_value.key), mask.key.pad(key_value.value))
+        return mask.query.unpad(self._attend(mask.query.pad(query), padded, visible=padded_visible(mask), bias=bias))
 
     def forward(
         self,
         hidden: Float[Tensor, "batch query d_model"],
         memory: Float[Tensor, "batch key d_model"] | None = None,
         *,
-        visible: Bool[Tensor, "..."] | Spans | None = None,
-        relation: Relation = NO_RELATION,
+        visible: Bool[Tensor, "..."] | VarlenMask | None = None,
+        rotary: RotaryAngles | None = None,
+        bias: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         """Self-attention, or cross-attention when there is a `memory`.
 
         Args:
-            visible: Broadcastable to (batch, heads, query, key); or the spans of rows without padding.
-            relation: What the kind of positions adds to self-attention.
+            visible: The keys that each query may see, broadcastable to (batch, heads, query, key); or the mask of
+                packed sequences.
+            rotary: Angles by which self-attention turns queries and keys.
+            bias: Numbers to add to the scores; broadcastable to (batch, heads, query, key).
         """
         if memory is None:
-            query, key_value = self.project_query_key_value(hidden, relation=relation)
+            query, key_value = self.project_query_key_value(hidden, rotary=rotary)
         else:
             query, key_value = self.project_query(hidden), self.project_key_value(memory)
-        return self.attend(query, key_value, visible=visible, bias=relation.bias)
+        return self.attend(query, key_value, visible=visible, bias=bias)

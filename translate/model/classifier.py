@@ -38,9 +38,10 @@ class SequenceClassifier(nn.Module):
         return self.head(self.dropout(self.pool(source_ids)))
 
     def pool(self, source_ids: Int[Tensor, "batch source"]) -> Float[Tensor, "batch d_model"]:
-        """One vector for each sequence; padding has no part in it."""
+        """One vector for each sequence; padding is left out."""
         hidden, visible = self.encoder(source_ids)
         if self.pooling == "first":
             return hidden[:, 0]
+        assert isinstance(visible, Tensor)
         real = visible[:, 0, 0, :, None]  # (batch, source, 1)
         return torch.where(real, hidden, 0.0).sum(dim=1) / real.sum(dim=1)

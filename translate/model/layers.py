@@ -11,9 +11,9 @@ from translate.config import ModelConfig
 from translate.model.attention import MultiHeadAttention
 from translate.model.dropout import Dropout
 from translate.model.kv_cache import LayerCache
-from translate.model.positions import Relation
+from translate.model.positions import RotaryAngles
 from translate.model.quantization import Projection
-from translate.model.spans import Spans
+from translate.model.varlen import VarlenMask
 
 
 class FeedForward(nn.Module):
@@ -83,11 +83,12 @@ class EncoderLayer(nn.Module):
         self,
         hidden: Float[Tensor, "batch source d_model"],
         *,
-        visible: Bool[Tensor, "batch 1 1 source"] | Spans,
-        relation: Relation,
+        visible: Bool[Tensor, "batch 1 1 source"] | VarlenMask,
+        rotary: RotaryAngles | None,
+        bias: Float[Tensor, "heads query key"] | None,
     ) -> Float[Tensor, "batch source d_model"]:
         hidden = self.self_attention_add_and_norm(
-            hidden, lambda x: self.self_attention(x, visible=visible, relation=relation)
+            hidden, lambda x: self.self_attention(x, visible=visible, rotary=rotary, bias=bias)
         )
         return self.feed_forward_add_and_norm(hidden, self.feed_forward)
 
@@ -109,12 +110,13 @@ class DecoderLayer(nn.Module):
         hidden: Float[Tensor, "batch target d_model"],
         memory: Float[Tensor, "batch source d_model"],
         *,
-        target_visible: Bool[Tensor, "batch 1 target target"] | Spans,
-        memory_visible: Bool[Tensor, "batch 1 1 source"] | Spans,
-        relation: Relation,
+        target_visible: Bool[Tensor, "batch 1 target target"] | VarlenMask,
+        memory_visible: Bool[Tensor, "batch 1 1 source"] | VarlenMask,
+        rotary: RotaryAngles | None,
+        bias: Float[Tensor, "heads query key"] | None,
     ) -> Float[Tensor, "batch target d_model"]:
         hidden = self.self_attention_add_and_norm(
-            hidden, lambda x: self.self_attention(x, visible=target_visible, relation=relation)
+            hidden, lambda x: self.self_attention(x, visible=target_visible, rotary=rotary, bias=bias)
         )
         hidden = self.cross_attention_add_and_norm(
             hidden, lambda x: self.cross_attention(x, memory, visible=memory_visible)
@@ -128,7 +130,7 @@ class DecoderLayer(nn.Module):
         *,
         past_bias: Float[Tensor, "batch heads beam cells"],
         memory_bias: Float[Tensor, "batch 1 1 source"],
-        relation: Relation,
+        rotary: RotaryAngles | None,
     ) -> Float[Tensor, "batch beam d_model"]:
         """One more target position of each hypothesis; its keys and values are written into the cache.
 
@@ -140,7 +142,7 @@ class DecoderLayer(nn.Module):
         """
 
         def attend_to_target(x: Tensor) -> Tensor:
-            query, new = self.self_attention.project_query_key_value(x, relation=relation)
+            query, new = self.self_attention.project_query_key_value(x, rotary=rotary)
             return self.self_attention.attend(query, cache.extend_past(new, end=past_bias.shape[3]), bias=past_bias)
 
         def attend_to_memory(x: Tensor) -> Tensor:

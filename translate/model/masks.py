@@ -1,11 +1,14 @@
 """Every mask of the model. All are boolean and named for what True means: this query may see that key.
 
 Sequences are padded on the right, so position 0 is real and no query is ever left without a visible key.
+Packed sequences have no padding: their mask is the pair of query and key sequences, see `varlen.VarlenMask`.
 """
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+
+from translate.model.varlen import PackedSequences, VarlenMask
 
 
 def padding_visible(ids: Int[Tensor, "batch key"], *, pad_id: int) -> Bool[Tensor, "batch 1 1 key"]:
@@ -17,7 +20,7 @@ def padding_visible(ids: Int[Tensor, "batch key"], *, pad_id: int) -> Bool[Tenso
     return (ids != pad_id)[:, None, None, :]
 
 
-def no_peek_visible(length: int, *, device: torch.device | None = None) -> Bool[Tensor, "1 1 query key"]:
+def causal_visible(length: int, *, device: torch.device | None = None) -> Bool[Tensor, "1 1 query key"]:
     """Position i may see positions 0 to i: itself and the past.
 
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.2.3.
@@ -25,6 +28,41 @@ def no_peek_visible(length: int, *, device: torch.device | None = None) -> Bool[
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
-def target_visible(ids: Int[Tensor, "batch target"], *, pad_id: int) -> Bool[Tensor, "batch 1 target target"]:
-    """The conjunction that the decoder's self-attention needs: neither padding nor the future."""
-    return padding_visible(ids, pad_id=pad_id) & no_peek_visible(ids.shape[1], device=ids.device)
+def source_visible(
+    source: Int[Tensor, "batch source"] | PackedSequences, *, pad_id: int
+) -> Bool[Tensor, "batch 1 1 source"] | VarlenMask:
+    """The encoder's self-attention sees the whole sentence, and no padding."""
+    if isinstance(source, PackedSequences):
+        return VarlenMask(source, source, is_causal=False)
+    return padding_visible(source, pad_id=pad_id)
+
+
+def target_visible(
+    target: Int[Tensor, "batch target"] | PackedSequences, *, pad_id: int
+) -> Bool[Tensor, "batch 1 target target"] | VarlenMask:
+    """The decoder's self-attention sees neither padding nor the future."""
+    if isinstance(target, PackedSequences):
+        return VarlenMask(target, target, is_causal=True)
+    return padding_visible(target, pad_id=pad_id) & causal_visible(target.shape[1], device=target.device)
+
+
+def memory_visible(
+    target: Int[Tensor, "batch target"] | PackedSequences, source: Bool[Tensor, "batch 1 1 source"] | VarlenMask
+) -> Bool[Tensor, "batch 1 1 source"] | VarlenMask:
+    """The decoder's cross-attention sees what the encoder saw of the same sentence.
+
+    Args:
+        source: What `source_visible` gave.
+    """
+    if isinstance(target, PackedSequences):
+        assert isinstance(source, VarlenMask)
+        return VarlenMask(target, source.key, is_causal=False)
+    return source
+
+
+def padded_visible(mask: VarlenMask) -> Bool[Tensor, "sequence 1 #query key"]:
+    """The mask of packed sequences after each of them was padded to a row of its own."""
+    lengths = mask.key.cu_seqlens.diff()
+    keys = torch.arange(mask.key.max_seqlen, device=lengths.device)
+    real = (keys < lengths[:, None])[:, None, None, :]
+    return real & causal_visible(mask.key.max_seqlen, device=lengths.device) if mask.is_causal else real

@@ -1,7 +1,6 @@
 """How the model learns the order of words: the paper's sines, a learned table, rotary, or T5's relative bias.
 
-A kind of positions acts in one of two places: it adds a vector to each embedding (`embed`), or it changes how queries
-and keys of self-attention relate (`relate`). Each kind overrides the one that it needs.
+All methods take positions as tensors, so a padded batch, a packed row and a step of decoding use the same ones.
 """
 
 import math
@@ -15,67 +14,42 @@ from torch import Tensor, nn
 from translate.config import ModelConfig
 
 
-class Rotation(NamedTuple):
-    """Angles by which the pairs of query and key dimensions are turned; in a step, those of each sentence."""
+class RotaryAngles(NamedTuple):
+    """Angles by which pairs of dimensions are turned; the axis 1 stands for the heads."""
 
-    cosine: Float[Tensor, "*position half"]
-    sine: Float[Tensor, "*position half"]
-
-
-class Relation(NamedTuple):
-    """What positions change in self-attention; nothing, for the kinds that are added to the embeddings."""
-
-    rotation: Rotation | None = None
-    bias: Float[Tensor, "*batch heads query key"] | None = None
-
-
-NO_RELATION = Relation()
+    cosine: Float[Tensor, "*batch 1 position half"]
+    sine: Float[Tensor, "*batch 1 position half"]
 
 
 class Positions(nn.Module):
-    """Adds nothing and relates nothing; each kind overrides one of the two.
+    """One kind of positions; each kind overrides one of `embed`, `rotary` and `bias`, and this class changes nothing.
 
-    A step of decoding has one query position for each sentence, the same for all its hypotheses: the methods that end
-    in `_step` are given it, after `reserve` has said how far it can go. Those that end in `_packed` are given the
-    position of each token, of sequences that stand one after another in a row; the longest has so many.
+    Positions have the shape of the tokens, or one that broadcasts to it: (position) where all rows of a batch have the
+    same, (batch, 1) in a step of decoding, where all hypotheses of a sentence stand at the same position.
     """
 
-    def embed(
-        self, embedded: Float[Tensor, "batch position d_model"], *, start: int
-    ) -> Float[Tensor, "batch position d_model"]:
-        """Embeddings of positions `start` and following, with their positions."""
-        return embedded
-
-    def relate(self, *, start: int, length: int) -> Relation:
-        """For `length` queries at `start` and following, and keys from 0 to the last query."""
-        return NO_RELATION
-
     def reserve(self, length: int) -> None:
-        """Be ready for steps at positions 0 to length - 1.
+        """Make positions 0 to length - 1 available to the other methods.
 
         Raises:
-            ValueError: The model has fewer.
+            ValueError: The model has fewer positions.
         """
 
-    def embed_step(
-        self, embedded: Float[Tensor, "batch beam d_model"], *, positions: Int[Tensor, " batch"]
-    ) -> Float[Tensor, "batch beam d_model"]:
-        """Embeddings of one token of each hypothesis, with their sentence's position."""
+    def embed(
+        self, embedded: Float[Tensor, "batch token d_model"], positions: Int[Tensor, "*#batch #token"]
+    ) -> Float[Tensor, "batch token d_model"]:
+        """Add positions to token embeddings."""
         return embedded
 
-    def relate_step(self, *, query: Int[Tensor, " batch"], key: Int[Tensor, "batch key"]) -> Relation:
-        """For a query at one position of each sentence, and keys at the given ones."""
-        return NO_RELATION
+    def rotary(self, positions: Int[Tensor, "*batch position"]) -> RotaryAngles | None:
+        """Angles by which self-attention turns the queries and keys at these positions."""
+        return None
 
-    def embed_packed(
-        self, embedded: Float[Tensor, "1 token d_model"], *, positions: Int[Tensor, " token"], longest: int
-    ) -> Float[Tensor, "1 token d_model"]:
-        """Embeddings of a row without padding, with their positions."""
-        return embedded
-
-    def relate_packed(self, *, positions: Int[Tensor, " token"], longest: int) -> Relation:
-        """For all tokens of a row, as queries and as keys; a bias is for a grid that has a row for each sequence."""
-        return NO_RELATION
+    def bias(
+        self, query: Int[Tensor, "*batch query"], key: Int[Tensor, "*batch key"]
+    ) -> Float[Tensor, "*batch heads query key"] | None:
+        """Numbers that self-attention adds to the scores of queries and keys at these positions."""
+        return None
 
 
 def sinusoidal_table(num_positions: int, d_model: int) -> Float[Tensor, "position d_model"]:
@@ -107,27 +81,14 @@ class SinusoidalPositions(Positions):
         self.register_buffer("table", sinusoidal_table(256, d_model), persistent=False)
         self.table: Tensor
 
-    def embed(
-        self, embedded: Float[Tensor, "batch position d_model"], *, start: int
-    ) -> Float[Tensor, "batch position d_model"]:
-        end = start + embedded.shape[1]
-        self.reserve(end)
-        return embedded + self.table[start:end]
-
     def reserve(self, length: int) -> None:
         if length > len(self.table):
-            with torch.inference_mode(False):  # a table that validation grows must serve training too
+            with torch.inference_mode(False):  # a table that grows during validation must serve training too
                 self.table = sinusoidal_table(2 * length, self.table.shape[1]).to(self.table)
 
-    def embed_step(
-        self, embedded: Float[Tensor, "batch beam d_model"], *, positions: Int[Tensor, " batch"]
-    ) -> Float[Tensor, "batch beam d_model"]:
-        return embedded + self.table[positions][:, None, :]
-
-    def embed_packed(
-        self, embedded: Float[Tensor, "1 token d_model"], *, positions: Int[Tensor, " token"], longest: int
-    ) -> Float[Tensor, "1 token d_model"]:
-        self.reserve(longest)
+    def embed(
+        self, embedded: Float[Tensor, "batch token d_model"], positions: Int[Tensor, "*#batch #token"]
+    ) -> Float[Tensor, "batch token d_model"]:
         return embedded + self.table[positions]
 
 
@@ -142,28 +103,15 @@ class LearnedPositions(Positions):
         self.table = nn.Parameter(torch.empty(max_positions, d_model))
         nn.init.normal_(self.table, std=d_model**-0.5)
 
-    def embed(
-        self, embedded: Float[Tensor, "batch position d_model"], *, start: int
-    ) -> Float[Tensor, "batch position d_model"]:
-        end = start + embedded.shape[1]
-        self.reserve(end)
-        return embedded + self.table[start:end]
-
     def reserve(self, length: int) -> None:
         if length > len(self.table):
             raise ValueError(
                 f"a sequence of {length} tokens exceeds the learned positions: model.max_positions = {len(self.table)}"
             )
 
-    def embed_step(
-        self, embedded: Float[Tensor, "batch beam d_model"], *, positions: Int[Tensor, " batch"]
-    ) -> Float[Tensor, "batch beam d_model"]:
-        return embedded + self.table[positions][:, None, :]
-
-    def embed_packed(
-        self, embedded: Float[Tensor, "1 token d_model"], *, positions: Int[Tensor, " token"], longest: int
-    ) -> Float[Tensor, "1 token d_model"]:
-        self.reserve(longest)
+    def embed(
+        self, embedded: Float[Tensor, "batch token d_model"], positions: Int[Tensor, "*#batch #token"]
+    ) -> Float[Tensor, "batch token d_model"]:
         return embedded + F.embedding(positions, self.table)
 
 
@@ -183,33 +131,23 @@ class RotaryPositions(Positions):
         self.cosine: Tensor
         self.sine: Tensor
 
-    def relate(self, *, start: int, length: int) -> Relation:
-        end = start + length
-        self.reserve(end)
-        return Relation(rotation=Rotation(self.cosine[start:end], self.sine[start:end]))
-
     def reserve(self, length: int) -> None:
         if length > len(self.cosine):
-            with torch.inference_mode(False):  # tables that validation grows must serve training too
+            with torch.inference_mode(False):  # tables that grow during validation must serve training too
                 angles = _angles(2 * length, 2 * self.cosine.shape[1])
-                # The cosines last: another thread that sees them long enough finds the sines so too.
+                # The cosines are set last: another thread that finds them long enough finds long enough sines too.
                 self.sine, self.cosine = angles.sin().float().to(self.sine), angles.cos().float().to(self.cosine)
 
-    def relate_step(self, *, query: Int[Tensor, " batch"], key: Int[Tensor, "batch key"]) -> Relation:
-        # (batch, heads = 1, hypothesis = 1, half); what a query and a key see of each other is their distance alone.
-        return Relation(rotation=Rotation(self.cosine[query][:, None, None, :], self.sine[query][:, None, None, :]))
-
-    def relate_packed(self, *, positions: Int[Tensor, " token"], longest: int) -> Relation:
-        self.reserve(longest)
-        return Relation(rotation=Rotation(self.cosine[positions], self.sine[positions]))
+    def rotary(self, positions: Int[Tensor, "*batch position"]) -> RotaryAngles:
+        return RotaryAngles(self.cosine[positions].unsqueeze(-3), self.sine[positions].unsqueeze(-3))
 
 
 def rotate(
-    heads: Float[Tensor, "batch heads position head_dim"], rotation: Rotation
+    heads: Float[Tensor, "batch heads position head_dim"], angles: RotaryAngles
 ) -> Float[Tensor, "batch heads position head_dim"]:
     """Turn each pair of neighbouring dimensions by its position's angle."""
     even, odd = heads[..., 0::2], heads[..., 1::2]
-    cosine, sine = rotation.cosine.to(heads.dtype), rotation.sine.to(heads.dtype)
+    cosine, sine = angles.cosine.to(heads.dtype), angles.sine.to(heads.dtype)
     return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2)
 
 
@@ -229,34 +167,30 @@ class RelativePositions(Positions):
         self.max_distance = max_distance
         self.directions = directions
 
-    def relate(self, *, start: int, length: int) -> Relation:
-        query = torch.arange(start, start + length, device=self.table.device)
-        key = torch.arange(start + length, device=self.table.device)
+    def bias(
+        self, query: Int[Tensor, "*batch query"], key: Int[Tensor, "*batch key"]
+    ) -> Float[Tensor, "*batch heads query key"]:
         buckets = distance_buckets(
-            key[None, :] - query[:, None],
+            key[..., None, :] - query[..., :, None],
             num_buckets=len(self.table),
             max_distance=self.max_distance,
             directions=self.directions,
         )
-        return Relation(bias=self.table[buckets].permute(2, 0, 1))
-
-    def relate_step(self, *, query: Int[Tensor, " batch"], key: Int[Tensor, "batch key"]) -> Relation:
-        buckets = distance_buckets(
-            key - query[:, None], num_buckets=len(self.table), max_distance=self.max_distance, directions="past"
-        )
-        return Relation(bias=self.table[buckets].permute(0, 2, 1)[:, :, None, :])  # (batch, heads, hypothesis = 1, key)
-
-    def relate_packed(self, *, positions: Int[Tensor, " token"], longest: int) -> Relation:
-        return self.relate(start=0, length=longest)
+        return self.table[buckets].movedim(-1, -3)
 
 
 def distance_buckets(
-    distance: Int[Tensor, "query key"], *, num_buckets: int, max_distance: int, directions: Literal["both", "past"]
-) -> Int[Tensor, "query key"]:
+    distance: Int[Tensor, "*batch query key"],
+    *,
+    num_buckets: int,
+    max_distance: int,
+    directions: Literal["both", "past"],
+) -> Int[Tensor, "*batch query key"]:
     """The bucket of each distance (key position minus query position): exact when near, logarithmic when far.
 
     Args:
-        directions: both: half the buckets for the future; past: the future shares the bucket of distance 0.
+        directions: With both, half of the buckets are for the future; with past, the future shares the bucket of
+            distance 0.
     """
     bucket = torch.zeros_like(distance)
     if directions == "both":

@@ -14,16 +14,25 @@ from translate.model.dropout import Dropout
 from translate.model.initialization import initialize
 from translate.model.kv_cache import DecoderCache, LayerCache
 from translate.model.layers import DecoderLayer, EncoderLayer
-from translate.model.masks import padding_visible, target_visible
-from translate.model.positions import Positions, build_positions
+from translate.model.masks import memory_visible, source_visible, target_visible
+from translate.model.positions import Positions, RotaryAngles, build_positions
 from translate.model.quantization import Projection
+from translate.model.varlen import PackedSequences, VarlenMask
 
 
 class Memory(NamedTuple):
-    """The encoder's output, and which of its positions are real."""
+    """The encoder's output, and which of its positions cross-attention may see."""
 
-    hidden: Float[Tensor, "batch source d_model"]
-    visible: Bool[Tensor, "batch 1 1 source"]
+    hidden: Float[Tensor, "batch source d_model"]  # of packed sequences (1, token, d_model)
+    visible: Bool[Tensor, "batch 1 1 source"] | VarlenMask
+
+
+class Embedded(NamedTuple):
+    """The input of a stack's first layer, and what positions change in the self-attention of all its layers."""
+
+    hidden: Float[Tensor, "batch position d_model"]
+    rotary: RotaryAngles | None
+    bias: Float[Tensor, "*batch heads query key"] | None
 
 
 class Embedder(nn.Module):
@@ -36,36 +45,49 @@ class Embedder(nn.Module):
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, ids: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position d_model"]:
-        return self.dropout(self.positions.embed(self.tokens(ids) * self.scale, start=0))
+    def forward(self, sequences: Int[Tensor, "batch position"] | PackedSequences) -> Embedded:
+        """Embed whole sequences, padded or packed."""
+        if isinstance(sequences, PackedSequences):
+            ids, length = sequences.ids, sequences.max_seqlen
+        else:
+            ids, length = sequences, sequences.shape[1]
+        self.positions.reserve(length)
+        padded_positions = torch.arange(length, device=ids.device)
+        positions = sequences.positions if isinstance(sequences, PackedSequences) else padded_positions
+        bias = self.positions.bias(padded_positions, padded_positions)  # attention pads where it adds a bias
+        return Embedded(self._embed(ids, positions), self.positions.rotary(positions), bias)
 
     def step(
-        self, ids: Int[Tensor, "batch beam"], *, positions: Int[Tensor, " batch"]
-    ) -> Float[Tensor, "batch beam d_model"]:
-        """One token of each hypothesis, at its sentence's position."""
-        return self.dropout(self.positions.embed_step(self.tokens(ids) * self.scale, positions=positions))
+        self, ids: Int[Tensor, "batch beam"], *, query: Int[Tensor, "batch 1"], key: Int[Tensor, "batch key"]
+    ) -> Embedded:
+        """Embed one token of each hypothesis.
+
+        Args:
+            query: The position of each sentence's hypotheses.
+            key: The positions of the keys that self-attention will look at.
+        """
+        return Embedded(self._embed(ids, query), self.positions.rotary(query), self.positions.bias(query, key))
+
+    def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        return self.dropout(self.positions.embed(self.tokens(ids) * self.scale, positions))
 
 
 class Encoder(nn.Module):
-    """Source ids in, one vector for each of them out. A body of its own: `SequenceClassifier` takes it too."""
+    """Source ids in, one vector for each of them out. `SequenceClassifier` uses an encoder by itself."""
 
     def __init__(self, config: ModelConfig, *, tokens: nn.Embedding, pad_id: int) -> None:
         super().__init__()
         self.embedder = Embedder(config, tokens=tokens, positions=build_positions(config, directions="both"))
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
-        # Pre-norm leaves the residual sum itself unnormalised.
-        self.final_norm = (
-            nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if config.norm == "pre" else nn.Identity()
-        )
+        self.final_norm = _build_final_norm(config)
         self.d_model = config.d_model
         self.pad_id = pad_id
 
-    def forward(self, source_ids: Int[Tensor, "batch source"]) -> Memory:
-        visible = padding_visible(source_ids, pad_id=self.pad_id)
-        hidden = self.embedder(source_ids)
-        relation = self.embedder.positions.relate(start=0, length=source_ids.shape[1])
+    def forward(self, source: Int[Tensor, "batch source"] | PackedSequences) -> Memory:
+        visible = source_visible(source, pad_id=self.pad_id)
+        hidden, rotary, bias = self.embedder(source)
         for layer in self.layers:
-            hidden = layer(hidden, visible=visible, relation=relation)
+            hidden = layer(hidden, visible=visible, rotary=rotary, bias=bias)
         return Memory(self.final_norm(hidden), visible)
 
 
@@ -76,20 +98,23 @@ class Decoder(nn.Module):
         super().__init__()
         self.embedder = Embedder(config, tokens=tokens, positions=build_positions(config, directions="past"))
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
-        self.final_norm = (
-            nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if config.norm == "pre" else nn.Identity()
-        )
+        self.final_norm = _build_final_norm(config)
         self.pad_id = pad_id
 
     def forward(
-        self, target_input_ids: Int[Tensor, "batch target"], memory: Memory
+        self, target_input: Int[Tensor, "batch target"] | PackedSequences, memory: Memory
     ) -> Float[Tensor, "batch target d_model"]:
-        visible = target_visible(target_input_ids, pad_id=self.pad_id)
-        hidden = self.embedder(target_input_ids)
-        relation = self.embedder.positions.relate(start=0, length=target_input_ids.shape[1])
+        self_visible = target_visible(target_input, pad_id=self.pad_id)
+        cross_visible = memory_visible(target_input, memory.visible)
+        hidden, rotary, bias = self.embedder(target_input)
         for layer in self.layers:
             hidden = layer(
-                hidden, memory.hidden, target_visible=visible, memory_visible=memory.visible, relation=relation
+                hidden,
+                memory.hidden,
+                target_visible=self_visible,
+                memory_visible=cross_visible,
+                rotary=rotary,
+                bias=bias,
             )
         return self.final_norm(hidden)
 
@@ -102,6 +127,7 @@ class Decoder(nn.Module):
         Raises:
             ValueError: The model has fewer positions.
         """
+        assert isinstance(memory.visible, Tensor)  # step-by-step decoding works on padded sentences
         self.embedder.positions.reserve(max_length)
         layers = []
         for layer in self.layers:
@@ -134,16 +160,21 @@ class Decoder(nn.Module):
         cache = cache.with_new_cells()
         # A row that its sentence has left goes on until another takes it: its position must only stay in the table.
         positions = cache.lengths.clamp(max=cache.max_length - 1)
-        hidden = self.embedder.step(target_ids, positions=positions)
+        key_positions = cache.cell_positions[:, : cache.num_cells]
+        hidden, rotary, bias = self.embedder.step(target_ids, query=positions[:, None], key=key_positions)
         past_bias = cache.past_bias[..., : cache.num_cells]
-        relation = self.embedder.positions.relate_step(query=positions, key=cache.cell_positions[:, : cache.num_cells])
-        if relation.bias is not None:
-            past_bias = past_bias + relation.bias
+        if bias is not None:
+            past_bias = past_bias + bias
         memory_bias = cache.memory_bias[..., : max(cache.source_lengths)]
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             assert isinstance(layer, DecoderLayer)
-            hidden = layer.step(hidden, layer_cache, past_bias=past_bias, memory_bias=memory_bias, relation=relation)
+            hidden = layer.step(hidden, layer_cache, past_bias=past_bias, memory_bias=memory_bias, rotary=rotary)
         return self.final_norm(hidden), cache._replace(lengths=cache.lengths + 1)
+
+
+def _build_final_norm(config: ModelConfig) -> nn.Module:
+    """With pre-norm the residual sum itself is not normalised, so the stack's output is."""
+    return nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if config.norm == "pre" else nn.Identity()
 
 
 class Transformer(nn.Module):
@@ -181,23 +212,29 @@ class Transformer(nn.Module):
         self.config = config
 
     def forward(
-        self, source_ids: Int[Tensor, "batch source"], target_input_ids: Int[Tensor, "batch target"]
+        self,
+        source: Int[Tensor, "batch source"] | PackedSequences,
+        target_input: Int[Tensor, "batch target"] | PackedSequences,
     ) -> Float[Tensor, "batch target vocab"]:
         """Logits of every next target token, given the source and the target tokens up to it.
 
         Args:
-            target_input_ids: The start symbol and the translation, padded on the right.
+            source: Ids of source tokens, padded on the right; or packed, as the target then is too.
+            target_input: Ids of the start symbol and the translation.
+
+        Returns:
+            Logits; for packed sequences (1, token, vocab).
         """
-        return self.output(self.decoder(target_input_ids, self.encoder(source_ids)))
+        return self.output(self.decoder(target_input, self.encoder(source)))
 
     @property
     def num_parameters(self) -> int:
-        """Trained numbers; tied ones count once."""
+        """Number of trained weights; tied ones count once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.decoder.embedder.tokens.weight.device
 
 

@@ -1,6 +1,6 @@
-"""A batch on its way to its device: padded, or packed without padding.
+"""A batch on the model's device: padded, or packed without padding.
 
-All sizes are settled on the CPU, so that the device is never waited for; and copies to CUDA run beside its work.
+All sizes are computed on the CPU, so that nothing waits for the device; copies to CUDA run beside its work.
 """
 
 from typing import Literal, NamedTuple
@@ -12,46 +12,32 @@ from torch import Tensor
 from translate.config import ModelConfig, TrainingConfig
 from translate.data.batching import Batch
 from translate.data.tokenizer import PAD_ID
-from translate.model import Transformer
-from translate.model.packing import Packed, decode_packed, pack
-from translate.model.spans import flash_refusal
+from translate.model import PackedSequences, Transformer, pack
+from translate.model.varlen import why_no_flash_attention
 from translate.training.precision import Arithmetic
 
-BatchLayout = Literal["padded", "packed", "flash"]  # flash: packed, and attention does not pad for itself either
+BatchLayout = Literal["padded", "packed", "flash"]  # flash: packed, and flash attention needs no padding either
 
 
-class PaddedBatch(NamedTuple):
-    """On the model's device, a sequence a row."""
+class DeviceBatch(NamedTuple):
+    """What a training step needs of a batch, on the model's device."""
 
-    source_ids: Int[Tensor, "batch source"]
-    target_input_ids: Int[Tensor, "batch target"]
-    real: Int[Tensor, " real"]  # places in (batch, target), flattened, that are not padding
-    target_ids: Int[Tensor, " real"]  # what the decoder should say there
+    source: Int[Tensor, "batch source"] | PackedSequences
+    target_input: Int[Tensor, "batch target"] | PackedSequences
+    target_ids: Int[Tensor, " real"]  # the next token at each target position that is not padding
+    real: Int[Tensor, " real"] | None  # where these positions are in (batch, target), flattened; None: packed
 
-    def decode(self, model: Transformer) -> Float[Tensor, "real d_model"]:
-        """The decoder's vectors of the real target positions."""
-        hidden = model.decoder(self.target_input_ids, model.encoder(self.source_ids))
-        return hidden.flatten(0, 1).index_select(0, self.real)
-
-
-class PackedBatch(NamedTuple):
-    """On the model's device, all sequences of a side in one row."""
-
-    source: Packed
-    target: Packed
-    target_ids: Int[Tensor, " real"]
-    is_flash: bool
-
-    def decode(self, model: Transformer) -> Float[Tensor, "real d_model"]:
-        """The decoder's vectors of the real target positions: the same numbers as of a padded batch."""
-        return decode_packed(model, self.source, self.target, is_flash=self.is_flash)
+    def forward(self, model: Transformer) -> Float[Tensor, "real d_model"]:
+        """The decoder's vectors at the target positions that are not padding."""
+        hidden = model.decoder(self.target_input, model.encoder(self.source)).flatten(0, 1)
+        return hidden if self.real is None else hidden.index_select(0, self.real)
 
 
-def stage(batch: Batch, device: torch.device, *, layout: BatchLayout) -> PaddedBatch | PackedBatch:
-    """A batch as the model will compute it.
+def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout) -> DeviceBatch:
+    """Lay out a batch and copy it to the model's device.
 
     Args:
-        batch: On the CPU.
+        batch: A batch on the CPU.
     """
 
     def copied(tensor: Tensor) -> Tensor:
@@ -60,34 +46,37 @@ def stage(batch: Batch, device: torch.device, *, layout: BatchLayout) -> PaddedB
     is_real = batch.target_output_ids != PAD_ID
     target_ids = copied(batch.target_output_ids[is_real])
     if layout == "padded":
-        real = is_real.flatten().nonzero()[:, 0]
-        return PaddedBatch(copied(batch.source_ids), copied(batch.target_input_ids), copied(real), target_ids)
-    source, target = (pack(ids, pad_id=PAD_ID) for ids in (batch.source_ids, batch.target_input_ids))
-    return PackedBatch(source.map(copied), target.map(copied), target_ids, is_flash=layout == "flash")
+        real = copied(is_real.flatten().nonzero()[:, 0])
+        return DeviceBatch(copied(batch.source_ids), copied(batch.target_input_ids), target_ids, real)
+    source, target_input = (
+        pack(ids, pad_id=PAD_ID, is_flash=layout == "flash").map(copied)
+        for ids in (batch.source_ids, batch.target_input_ids)
+    )
+    return DeviceBatch(source, target_input, target_ids, real=None)
 
 
 class ChosenLayout(NamedTuple):
-    """How batches are laid out, and what a user should know of it."""
+    """The layout of batches, and a remark for the log on why it was chosen."""
 
     layout: BatchLayout
     remark: str | None
 
 
 def choose_batch_layout(settings: TrainingConfig, model: ModelConfig, arithmetic: Arithmetic) -> ChosenLayout:
-    """What `training.batch_layout` means on this device."""
+    """The layout that `training.batch_layout` means on this device."""
     wish, device = settings.batch_layout, arithmetic.device
     if wish == "padded" or (wish == "auto" and device.type != "cuda"):
         return ChosenLayout("padded", None)
-    refusal = _refusal(model, arithmetic)
-    if refusal is None:
+    reason = _why_no_flash_attention(model, arithmetic)
+    if reason is None:
         return ChosenLayout("flash", "batches are packed without padding; flash attention keeps the sentences apart")
     if wish == "packed":
-        return ChosenLayout("packed", f"batches are packed, but attention pads for itself: {refusal}")
-    return ChosenLayout("padded", f"batches are padded: {refusal}")
+        return ChosenLayout("packed", f"batches are packed, but attention pads for itself: {reason}")
+    return ChosenLayout("padded", f"batches are padded: {reason}")
 
 
-def _refusal(model: ModelConfig, arithmetic: Arithmetic) -> str | None:
-    """Why flash attention for variable lengths cannot be used; None: it can."""
+def _why_no_flash_attention(model: ModelConfig, arithmetic: Arithmetic) -> str | None:
+    """The reason why flash attention for variable lengths cannot be used; None: it can."""
     what = "flash attention for variable lengths"
     if arithmetic.device.type != "cuda":
         return f"{what} is for CUDA"
@@ -98,5 +87,7 @@ def _refusal(model: ModelConfig, arithmetic: Arithmetic) -> str | None:
     if model.positions == "relative":
         return f"{what} has no bias, and model.positions = 'relative' is one"
     head_dim = model.d_model // model.num_heads
-    reason = flash_refusal(arithmetic.device, dtype=arithmetic.dtype, num_heads=model.num_heads, head_dim=head_dim)
+    reason = why_no_flash_attention(
+        arithmetic.device, dtype=arithmetic.dtype, num_heads=model.num_heads, head_dim=head_dim
+    )
     return None if reason is None else f"{what}: {reason}"

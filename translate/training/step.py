@@ -20,7 +20,7 @@ from translate.training.pieces import Piece, cut_pieces
 from translate.training.precision import Arithmetic, LossScale
 from translate.training.progress import StepResult
 from translate.training.reading import Reading
-from translate.training.staging import BatchLayout, stage
+from translate.training.staging import BatchLayout, move_to_device
 
 
 class Stepper:
@@ -130,10 +130,10 @@ def batch_loss(
         batch: On the CPU.
         smoothing: Of the labels; see `label_smoothed_loss`.
     """
-    staged = stage(batch, arithmetic.device, layout=layout)
+    on_device = move_to_device(batch, arithmetic.device, layout=layout)
     with arithmetic.autocast():
-        hidden = staged.decode(model)
-        return projected_loss(hidden, model.output.weight, staged.target_ids, smoothing=smoothing)
+        hidden = on_device.forward(model)
+        return projected_loss(hidden, model.output.weight, on_device.target_ids, smoothing=smoothing)
 
 
 def _refuse_not_finite(reading: Reading, tokens: int, settings: TrainingConfig, rate: float, *, shapes: str) -> None:

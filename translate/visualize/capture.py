@@ -13,7 +13,7 @@ from translate.data.batching import EncodedPair, collate
 from translate.model import Transformer, log_probabilities
 from translate.model.attention import MultiHeadAttention
 from translate.model.layers import DecoderLayer, EncoderLayer
-from translate.model.positions import NO_RELATION, Relation
+from translate.model.positions import RotaryAngles
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[AttentionKind, ...] = ("encoder", "decoder", "cross")
@@ -82,13 +82,14 @@ class _Watched:
         self.hidden: Tensor
         self.memory: Tensor | None = None
         self.visible: Tensor
-        self.relation = NO_RELATION
+        self.rotary: RotaryAngles | None = None
+        self.bias: Tensor | None = None
         self.weights: Tensor
 
     def see_call(self, module: nn.Module, inputs: tuple[Tensor, ...], keywords: dict[str, Any]) -> None:
         self.hidden, self.memory = inputs if len(inputs) == 2 else (inputs[0], None)
         self.visible = keywords["visible"]
-        self.relation = keywords.get("relation", NO_RELATION)
+        self.rotary, self.bias = keywords.get("rotary"), keywords.get("bias")
 
     def see_weights(self, module: nn.Module, inputs: object, weights: Tensor) -> None:
         self.weights = weights
@@ -115,11 +116,11 @@ def _watched(model: Transformer) -> Iterator[dict[str, _Watched]]:
 
 def _layer_attention(seen: _Watched) -> LayerAttention:
     attention, (_, _, num_queries, num_keys) = seen.attention, seen.weights.shape
-    query, key = _query_and_key(seen, seen.relation)
-    scores = _scores(query, key, seen.relation)
+    query, key = _query_and_key(seen, seen.rotary)
+    scores = _scores(query, key, seen.bias)
     position_scores = None
-    if seen.relation.rotation is not None or seen.relation.bias is not None:
-        position_scores = scores - _scores(*_query_and_key(seen, NO_RELATION), NO_RELATION)
+    if seen.rotary is not None or seen.bias is not None:
+        position_scores = scores - _scores(*_query_and_key(seen, None), None)
     assert query.shape[0] == attention.num_heads
     return LayerAttention(
         kind=seen.kind,
@@ -133,15 +134,15 @@ def _layer_attention(seen: _Watched) -> LayerAttention:
     )
 
 
-def _query_and_key(seen: _Watched, relation: Relation) -> tuple[Tensor, Tensor]:
+def _query_and_key(seen: _Watched, rotary: RotaryAngles | None) -> tuple[Tensor, Tensor]:
     """The queries and keys of each head, (heads, position, head_dim)."""
     if seen.memory is None:
-        query, key_value = seen.attention.project_query_key_value(seen.hidden, relation=relation)
+        query, key_value = seen.attention.project_query_key_value(seen.hidden, rotary=rotary)
     else:
         query, key_value = seen.attention.project_query(seen.hidden), seen.attention.project_key_value(seen.memory)
     return query[0].float(), key_value.key[0].float()
 
 
-def _scores(query: Tensor, key: Tensor, relation: Relation) -> Tensor:
+def _scores(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
     scores = query @ key.transpose(1, 2) / math.sqrt(query.shape[-1])
-    return scores if relation.bias is None else scores + relation.bias.float()
+    return scores if bias is None else scores + bias.float()

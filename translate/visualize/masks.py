@@ -9,7 +9,7 @@ from translate.data.batching import collate
 from translate.data.tokenizer import PAD_ID
 from translate.decoding import Translator
 from translate.errors import InputError
-from translate.model.masks import no_peek_visible, padding_visible, target_visible
+from translate.model.masks import causal_visible, padding_visible, target_visible
 from translate.visualize.panels import Matrix, Picture
 from translate.visualize.sentences import SentencePair, read_sentence
 
@@ -19,7 +19,7 @@ class Masks(NamedTuple):
 
     source_padding: Tensor  # (1, source): for every query of the encoder and of cross-attention
     target_padding: Tensor  # (1, target): for every query of the decoder
-    no_peek: Tensor  # (target, target)
+    causal: Tensor  # (target, target)
     conjunction: Tensor  # (target, target), what the decoder's self-attention is given
 
 
@@ -62,10 +62,11 @@ def make_masks(source_ids: Tensor, target_input_ids: Tensor) -> list[Masks]:
     """The masks of each sentence of a batch, as the model makes them."""
     source_padding = padding_visible(source_ids, pad_id=PAD_ID)[:, 0]
     target_padding = padding_visible(target_input_ids, pad_id=PAD_ID)[:, 0]
-    no_peek = no_peek_visible(target_input_ids.shape[1])[0, 0]
-    conjunction = target_visible(target_input_ids, pad_id=PAD_ID)[:, 0]
+    causal = causal_visible(target_input_ids.shape[1])[0, 0]
+    conjunction = target_visible(target_input_ids, pad_id=PAD_ID)
+    assert isinstance(conjunction, Tensor)
     return [
-        Masks(source_padding[row], target_padding[row], no_peek, conjunction[row]) for row in range(len(source_ids))
+        Masks(source_padding[row], target_padding[row], causal, conjunction[row, 0]) for row in range(len(source_ids))
     ]
 
 
@@ -74,7 +75,7 @@ def _panels(masks: Masks, *, source: list[str], target: list[str], number: int) 
     return [
         _matrix(f"{number}: source padding", masks.source_padding, rows=every, columns=source),
         _matrix(f"{number}: target padding", masks.target_padding, rows=every, columns=target),
-        _matrix(f"{number}: no peeking", masks.no_peek, rows=target, columns=target),
+        _matrix(f"{number}: no peeking", masks.causal, rows=target, columns=target),
         _matrix(f"{number}: target padding and no peeking", masks.conjunction, rows=target, columns=target),
     ]
 

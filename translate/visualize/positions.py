@@ -83,7 +83,9 @@ def _table(positions: Positions, length: int) -> Float[Tensor, "position d_model
     if isinstance(positions, LearnedPositions):
         length = min(length, len(positions.table))
     with torch.inference_mode():
-        return positions.embed(positions.table.new_zeros(1, length, positions.table.shape[1]), start=0)[0].cpu()
+        positions.reserve(length)
+        zeros = positions.table.new_zeros(1, length, positions.table.shape[1])
+        return positions.embed(zeros, torch.arange(length, device=zeros.device))[0].cpu()
 
 
 def _table_panels(name: str, table: Tensor) -> list[Panel]:
@@ -120,23 +122,23 @@ def _wave_lengths(dimensions: int, name: Literal["d_model", "the head dimension"
 def _rotary_panels(positions: Positions, *, length: int, head_dim: int) -> list[Panel]:
     assert isinstance(positions, RotaryPositions)
     with torch.inference_mode():
-        rotation = positions.relate(start=0, length=length).rotation
-        assert rotation is not None
+        positions.reserve(length)
+        angles = positions.rotary(torch.arange(length, device=positions.cosine.device))
         # A vector with 1 in the first of each pair's dimensions, turned as every query and key is.
         ones = torch.zeros(1, 1, length, head_dim)
         ones[..., 0::2] = 1.0
-        turned = rotate(ones, rotation)[0, 0]
+        turned = rotate(ones, angles)[0, 0]
         products = (turned @ turned.T / (head_dim // 2)).cpu()
     pairs = _numbers(head_dim // 2)
     numbers = _numbers(length)
     by_distance = Series("mean over all pairs", list(range(length)), products[0].tolist())
     single = [
-        Series(f"pair {pair}", list(range(length)), rotation.cosine[:, pair].tolist())
+        Series(f"pair {pair}", list(range(length)), angles.cosine[0, :, pair].tolist())
         for pair in sorted({0, head_dim // 8, head_dim // 4})
     ]
     return [
-        Matrix("Cosine of the angle", numbers, pairs, rotation.cosine.tolist(), "position", "pair", "signed"),
-        Matrix("Sine of the angle", numbers, pairs, rotation.sine.tolist(), "position", "pair", "signed"),
+        Matrix("Cosine of the angle", numbers, pairs, angles.cosine[0].tolist(), "position", "pair", "signed"),
+        Matrix("Sine of the angle", numbers, pairs, angles.sine[0].tolist(), "position", "pair", "signed"),
         Matrix(
             "Dot products of one vector at two positions", numbers, numbers, products.tolist(), "position", "position",
             "signed", note="In proportion to the product at the same position; of a vector with all pairs alike.",
@@ -152,16 +154,10 @@ def _rotary_panels(positions: Positions, *, length: int, head_dim: int) -> list[
 def _relative_panels(stack: str, positions: Positions) -> list[Panel]:
     assert isinstance(positions, RelativePositions)
     num_buckets, num_heads = positions.table.shape
-    with torch.inference_mode():
-        bias = positions.relate(start=_SHOWN_DISTANCE, length=1).bias
-        assert bias is not None
-        past = bias[:, 0].cpu()  # (heads, keys at distance -160 … 0)
-        later = positions.relate(start=0, length=_SHOWN_DISTANCE + 1).bias
-        assert later is not None
-        future = later[:, 0, 1:].cpu()
     sees_future = positions.directions == "both"
-    values = torch.cat([past, future], dim=1) if sees_future else past
-    distances = list(range(-_SHOWN_DISTANCE, _SHOWN_DISTANCE + 1 if sees_future else 1))
+    distances = torch.arange(-_SHOWN_DISTANCE, _SHOWN_DISTANCE + 1 if sees_future else 1, device=positions.table.device)
+    with torch.inference_mode():
+        values = positions.bias(torch.zeros_like(distances[:1]), distances)[:, 0].cpu()  # (heads, distance)
     table = positions.table.detach().cpu()
     heads = [f"head {head}" for head in range(num_heads)]
     return [
@@ -171,7 +167,7 @@ def _relative_panels(stack: str, positions: Positions) -> list[Panel]:
         ),
         Curves(
             f"{stack.capitalize()}: bias by distance", "key position minus query position", "added to the score",
-            [Series(head, distances, values[number].tolist()) for number, head in enumerate(heads)],
+            [Series(head, distances.tolist(), values[number].tolist()) for number, head in enumerate(heads)],
             note="" if sees_future else "The future is masked.",
         ),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rows without padding: what is packed, that the numbers stay the same, and that flash attention gets what it needs."""
+"""Packed sequences: what is packed, that the numbers stay the same, and that flash attention gets what it needs."""
 
 import itertools
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention, scaled_dot_product_attention
-from translate.model.packing import Packed, decode_packed, pack
-from translate.model.spans import Sequences, Spans, flash_attention, flash_refusal
+from translate.model.masks import padded_visible
+from translate.model.varlen import PackedSequences, VarlenMask, flash_attention, pack, why_no_flash_attention
 
 PAD = 3
 VOCAB = 23
@@ -27,8 +27,13 @@ def padded(lengths: tuple[int, ...], *, width: int) -> Tensor:
     return ids
 
 
-def sequences(*lengths: int) -> Sequences:
-    return pack(padded(lengths, width=max(lengths)), pad_id=PAD).sequences
+def sequences(*lengths: int) -> PackedSequences:
+    return pack(padded(lengths, width=max(lengths)), pad_id=PAD)
+
+
+def decode(model: Transformer, source: PackedSequences, target: PackedSequences) -> Tensor:
+    hidden: Tensor = model.decoder(target, model.encoder(source))
+    return hidden[0]
 
 
 # --- what is packed
@@ -36,30 +41,30 @@ def sequences(*lengths: int) -> Sequences:
 
 def test_rows_become_one() -> None:
     packed = pack(torch.tensor([[5, 6, PAD, PAD, PAD], [7, 8, 9, 10, PAD], [11, PAD, PAD, PAD, PAD]]), pad_id=PAD)
-    assert packed.ids.tolist() == [5, 6, 7, 8, 9, 10, 11]
-    assert packed.sequences.starts.tolist() == [0, 2, 6, 7]
-    assert packed.sequences.starts.dtype == torch.int32  # as the kernels want it
-    assert packed.sequences.longest == 4  # a column that is padding alone counts for nothing
-    assert packed.sequences.num_sequences == 3
-    assert packed.sequences.positions.tolist() == [0, 1, 0, 1, 2, 3, 0]
+    assert packed.ids.tolist() == [[5, 6, 7, 8, 9, 10, 11]]
+    assert packed.cu_seqlens.tolist() == [0, 2, 6, 7]
+    assert packed.cu_seqlens.dtype == torch.int32  # as the kernels want it
+    assert packed.max_seqlen == 4  # a column of padding alone counts for nothing
+    assert packed.num_sequences == 3
+    assert packed.positions.tolist() == [0, 1, 0, 1, 2, 3, 0]
 
 
-def test_a_grid_has_a_row_for_each_sequence_and_goes_back() -> None:
-    layout = sequences(2, 5, 3)
+def test_padding_gives_each_sequence_a_row_and_is_undone() -> None:
+    packed = sequences(2, 5, 3)
     row = torch.randn(1, 3, 10, 7)
-    grid = layout.grid(row)
-    assert grid.shape == (3, 3, 5, 7)
-    assert torch.equal(grid[1], row[0, :, 2:7])
-    assert torch.equal(grid[0, :, :2], row[0, :, :2])
-    assert not grid[0, :, 2:].any()
-    assert torch.equal(layout.row(grid), row)
+    rows = packed.pad(row)
+    assert rows.shape == (3, 3, 5, 7)
+    assert torch.equal(rows[1], row[0, :, 2:7])
+    assert torch.equal(rows[0, :, :2], row[0, :, :2])
+    assert not rows[0, :, 2:].any()
+    assert torch.equal(packed.unpad(rows), row)
 
 
-def test_spans_are_a_mask_on_grids() -> None:
-    spans = Spans(sequences(2, 3), sequences(1, 2), no_peek=False, is_flash=False)
-    assert spans.visible().tolist() == [[[[True, False]]], [[[True, True]]]]
+def test_the_mask_of_padded_rows() -> None:
+    mask = VarlenMask(sequences(2, 3), sequences(1, 2), is_causal=False)
+    assert padded_visible(mask).tolist() == [[[[True, False]]], [[[True, True]]]]
     own = sequences(1, 2)
-    assert Spans(own, own, no_peek=True, is_flash=False).visible().tolist() == [
+    assert padded_visible(VarlenMask(own, own, is_causal=True)).tolist() == [
         [[[True, False], [True, False]]],
         [[[True, False], [True, True]]],
     ]
@@ -72,7 +77,7 @@ def check_packed_is_padded(model: Transformer) -> None:
     source, target = padded(SOURCE_LENGTHS, width=11), padded(TARGET_LENGTHS, width=13)
     real = target != PAD
     reference = model.decoder(target, model.encoder(source))[real]
-    packed = decode_packed(model, pack(source, pad_id=PAD), pack(target, pad_id=PAD), is_flash=False)
+    packed = decode(model, pack(source, pad_id=PAD), pack(target, pad_id=PAD))
     torch.testing.assert_close(packed, reference, rtol=0, atol=1e-10)
     direction = torch.randn_like(reference)
     parameters = {name: each for name, each in model.named_parameters() if name != "output.weight"}
@@ -95,7 +100,7 @@ def test_packed_is_padded(build: Build, positions: str, norm: str, tie: str) -> 
 def test_packed_sequences_may_be_longer_than_any_before(build: Build, positions: str) -> None:
     model = build(positions=positions, max_positions=13)
     source, target = padded((300, 2), width=300), padded((4, 301), width=301)
-    packed = decode_packed(model, pack(source, pad_id=PAD), pack(target, pad_id=PAD), is_flash=False)
+    packed = decode(model, pack(source, pad_id=PAD), pack(target, pad_id=PAD))
     reference = model.decoder(target, model.encoder(source))[target != PAD]
     torch.testing.assert_close(packed, reference, rtol=0, atol=1e-10)
 
@@ -103,16 +108,16 @@ def test_packed_sequences_may_be_longer_than_any_before(build: Build, positions:
 def test_learned_positions_keep_their_limit(build: Build) -> None:
     source = pack(padded((14,), width=14), pad_id=PAD)
     with pytest.raises(ValueError, match="a sequence of 14 tokens exceeds the learned positions"):
-        decode_packed(build(positions="learned", max_positions=13), source, source, is_flash=False)
+        decode(build(positions="learned", max_positions=13), source, source)
 
 
 def test_attention_weights_are_dropped_in_packed_rows_too(build: Build) -> None:
     model = build(attention_dropout=0.5)
     source = pack(padded(SOURCE_LENGTHS, width=11), pad_id=PAD)
-    first, second = (decode_packed(model, source, source, is_flash=False) for _ in range(2))
+    first, second = (decode(model, source, source) for _ in range(2))
     assert not torch.allclose(first, second)
     model.eval()
-    first, second = (decode_packed(model, source, source, is_flash=False) for _ in range(2))
+    first, second = (decode(model, source, source) for _ in range(2))
     assert torch.equal(first, second)
 
 
@@ -121,7 +126,7 @@ def test_a_hook_sees_the_weights_of_packed_rows() -> None:
     seen: list[Tensor] = []
     attention.weights_dropout.register_forward_hook(lambda module, inputs, output: seen.append(output))
     own = sequences(3, 5)
-    attention(torch.randn(1, 8, 14), visible=Spans(own, own, no_peek=True, is_flash=False))
+    attention(torch.randn(1, 8, 14), visible=VarlenMask(own, own, is_causal=True))
     torch.testing.assert_close(seen[0].sum(dim=-1), torch.ones(2, 2, 5))
 
 
@@ -152,25 +157,25 @@ def test_flash_attention_is_told_what_it_needs(build: Build, monkeypatch: pytest
     monkeypatch.setattr(varlen, "varlen_attn", each_by_itself)
     model = build(positions=positions, max_positions=13)
     source, target = (pack(padded(lengths, width=13), pad_id=PAD) for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS))
-    flash, grids = (decode_packed(model, source, target, is_flash=is_flash) for is_flash in (True, False))
-    torch.testing.assert_close(flash, grids, rtol=0, atol=1e-10)
+    flash = decode(model, source._replace(is_flash=True), target._replace(is_flash=True))
+    torch.testing.assert_close(flash, decode(model, source, target), rtol=0, atol=1e-10)
 
 
 def test_torch_takes_the_arguments_and_gives_the_shape() -> None:
     # On the meta device torch's own function runs, without numbers: names and order of its arguments are those it has.
-    meta = Packed(torch.empty(8, dtype=torch.long), sequences(3, 5)).map(lambda tensor: tensor.to("meta")).sequences
+    meta = sequences(3, 5).map(lambda tensor: tensor.to("meta"))
     query, key, value = torch.empty(3, 1, 2, 8, 16, dtype=torch.bfloat16, device="meta").unbind()
-    output = flash_attention(query, key, value, spans=Spans(meta, meta, no_peek=True, is_flash=True))
+    output = flash_attention(query, key, value, mask=VarlenMask(meta, meta, is_causal=True))
     assert output.shape == (1, 2, 8, 16)
 
 
-def refusal() -> str | None:
-    return flash_refusal(torch.device("cpu"), dtype=torch.float32, num_heads=3, head_dim=8)
+def reason() -> str | None:
+    return why_no_flash_attention(torch.device("cpu"), dtype=torch.float32, num_heads=3, head_dim=8)
 
 
 def test_a_kernel_that_is_right_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(varlen, "varlen_attn", each_by_itself)
-    assert refusal() is None
+    assert reason() is None
 
 
 def test_a_kernel_that_peeks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,14 +183,14 @@ def test_a_kernel_that_peeks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         return each_by_itself(*arguments, window_size=(-1, -1))
 
     monkeypatch.setattr(varlen, "varlen_attn", peeking)
-    assert refusal() == "its results are not those of plain attention"
+    assert reason() == "its results are not those of plain attention"
 
 
 def test_a_device_without_the_kernel_is_refused() -> None:
-    message = refusal()
+    message = reason()
     assert message is not None and message.startswith("it fails: ")
 
 
 def test_a_torch_without_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(varlen, "varlen_attn")
-    assert refusal() == f"torch {torch.__version__} has none"
+    assert reason() == f"torch {torch.__version__} has none"

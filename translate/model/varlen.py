@@ -1,0 +1,145 @@
+"""Variable-length attention: sequences packed one after another in a row, without padding.
+
+Linear layers and norms treat each token by itself, so a packed row serves them as it is. Only attention must know where
+a sequence begins and ends. Flash attention takes these offsets (`cu_seqlens`); without it, attention pads for itself.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class PackedSequences(NamedTuple):
+    """Token ids of several sequences, one after another in one row, and where each sequence lies."""
+
+    ids: Int[Tensor, "1 token"]
+    cu_seqlens: Int[Tensor, " sequences_and_end"]  # int32; where each sequence starts, then the number of all tokens
+    slots: Int[Tensor, " token"]  # where each token stands in the padded (sequence, max_seqlen), flattened
+    max_seqlen: int
+    is_flash: bool  # attention runs flash kernels; otherwise it pads for itself
+
+    @property
+    def num_sequences(self) -> int:
+        """Number of sequences in the row."""
+        return len(self.cu_seqlens) - 1
+
+    @property
+    def positions(self) -> Int[Tensor, " token"]:
+        """The position of each token in its own sequence."""
+        return self.slots % self.max_seqlen
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "PackedSequences":
+        """The same sequences with a function applied to each tensor, such as a copy to a device."""
+        return self._replace(ids=function(self.ids), cu_seqlens=function(self.cu_seqlens), slots=function(self.slots))
+
+    def pad(self, row: Float[Tensor, "1 heads token head_dim"]) -> Float[Tensor, "sequence heads max_seqlen head_dim"]:
+        """Give each sequence a row of its own, with zeros after its end."""
+        _, num_heads, _, head_dim = row.shape
+        empty = row.new_zeros(self.num_sequences * self.max_seqlen, num_heads, head_dim)
+        padded = empty.index_copy(0, self.slots, row[0].transpose(0, 1))
+        return padded.unflatten(0, (self.num_sequences, self.max_seqlen)).transpose(1, 2)
+
+    def unpad(
+        self, padded: Float[Tensor, "sequence heads max_seqlen head_dim"]
+    ) -> Float[Tensor, "1 heads token head_dim"]:
+        """Undo `pad`."""
+        return padded.transpose(1, 2).flatten(0, 1).index_select(0, self.slots).transpose(0, 1)[None]
+
+
+def pack(ids: Int[Tensor, "batch position"], *, pad_id: int, is_flash: bool = False) -> PackedSequences:
+    """Remove the padding of a batch.
+
+    Args:
+        ids: On the CPU, where the resulting sizes are known without waiting for a device. Each sequence has at least
+            one token, and its padding on the right.
+    """
+    real = ids != pad_id
+    lengths = real.sum(dim=1)
+    max_seqlen = int(lengths.max())
+    cu_seqlens = torch.zeros(len(ids) + 1, dtype=torch.int32)
+    torch.cumsum(lengths, dim=0, out=cu_seqlens[1:])
+    slots = real[:, :max_seqlen].flatten().nonzero()[:, 0]
+    return PackedSequences(ids[real][None], cu_seqlens, slots, max_seqlen, is_flash)
+
+
+class VarlenMask(NamedTuple):
+    """The attention mask of packed sequences: the queries of a sequence see the keys of the same sequence."""
+
+    query: PackedSequences
+    key: PackedSequences
+    is_causal: bool  # a query sees no later key
+
+
+def flash_attention(
+    query: Float[Tensor, "1 heads query head_dim"],
+    key: Float[Tensor, "1 heads key head_dim"],
+    value: Float[Tensor, "1 heads key head_dim"],
+    *,
+    mask: VarlenMask,
+) -> Float[Tensor, "1 heads query head_dim"]:
+    """Scaled dot-product attention within each sequence, in bf16 or fp16 on CUDA.
+
+    Source: Dao 2023, https://arxiv.org/abs/2307.08691; variable lengths as in its program.
+    """
+    from torch.nn.attention.varlen import varlen_attn  # importing it takes seconds, and older versions lack it
+
+    output = varlen_attn(
+        query[0].transpose(0, 1),
+        key[0].transpose(0, 1),
+        value[0].transpose(0, 1),
+        mask.query.cu_seqlens,
+        mask.key.cu_seqlens,
+        mask.query.max_seqlen,
+        mask.key.max_seqlen,
+        window_size=(-1, 0) if mask.is_causal else (-1, -1),
+    )
+    assert isinstance(output, Tensor)
+    return output.transpose(0, 1)[None]
+
+
+def why_no_flash_attention(device: torch.device, *, dtype: torch.dtype, num_heads: int, head_dim: int) -> str | None:
+    """The reason why flash attention for variable lengths does not work on a device; None where it works.
+
+    Builds, drivers and GPUs differ, and no query covers all that matters. So the kernel is tried on two short
+    sequences, forward and backward, and compared with plain attention.
+    """
+    padded_ids = torch.tensor([[1] * 5 + [0] * 2, [1] * 7])
+    sequences = pack(padded_ids, pad_id=0, is_flash=True).map(lambda tensor: tensor.to(device))
+    generator = torch.Generator(device).manual_seed(1)
+    drawn = torch.randn(4, 1, num_heads, 12, head_dim, device=device, dtype=dtype, generator=generator)
+    *heads, direction = drawn.unbind()
+    for is_causal in (False, True):
+        mask = VarlenMask(sequences, sequences, is_causal)
+        expected = _with_gradients(_plain_attention, [each.float() for each in heads], direction.float(), mask)
+        try:
+            flash = _with_gradients(flash_attention, heads, direction, mask)
+            pairs = zip(flash, expected, strict=True)
+            largest = max(float((ours.float() - theirs).abs().max()) for ours, theirs in pairs)
+        except ImportError:
+            return f"torch {torch.__version__} has none"
+        except (RuntimeError, TypeError, ValueError) as error:
+            return f"it fails: {str(error).splitlines()[0]}"
+        if not largest < 0.1:  # also when it is nan
+            return "its results are not those of plain attention"
+    return None
+
+
+def _plain_attention(query: Tensor, key: Tensor, value: Tensor, *, mask: VarlenMask) -> Tensor:
+    lengths = mask.key.cu_seqlens.diff().tolist()
+    split = (heads.split(lengths, dim=2) for heads in (query, key, value))
+    outputs = [
+        F.scaled_dot_product_attention(q, k, v, is_causal=mask.is_causal) for q, k, v in zip(*split, strict=True)
+    ]
+    return torch.cat(outputs, dim=2)
+
+
+def _with_gradients(
+    attention: Callable[..., Tensor], heads: Sequence[Tensor], direction: Tensor, mask: VarlenMask
+) -> list[Tensor]:
+    leaves = [each.detach().requires_grad_() for each in heads]
+    output = attention(*leaves, mask=mask)
+    return [output.detach(), *torch.autograd.grad(output, leaves, direction)]
