@@ -1,7 +1,8 @@
-"""The table of a profile against work whose kind and amount the test knows; and a training that it does not change."""
+"""A profile's summary against work whose kind and amount the test knows; and a training that it does not change."""
 
 import gzip
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,152 +12,113 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch._C._autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
+from torch.profiler import record_function
 
 from translate.config import Config
-from translate.model.dropout import Dropout
-from translate.training import profiling, train
-from translate.training.pace import WAITING
-from translate.training.profile_table import OUTSIDE, ProfileTable, tabulate
-from translate.training.profiling import StepProfile
+from translate.training import profile as module
+from translate.training import train
+from translate.training.profile import (
+    FORWARD,
+    VALIDATION_AND_SAVING,
+    WAITING_FOR_DATA,
+    profile_steps,
+    summarize,
+)
 
 Digits = Callable[..., Config]
 StateOf = Callable[[Path], Any]
+CPU = torch.device("cpu")
 _STEPS = 10
 
 
-def profiled(work: Callable[[], object], tmp_path: Path) -> ProfileTable:
-    """The table of `_STEPS` times that work."""
-    tables: list[ProfileTable] = []
-    profile = StepProfile(tmp_path, device=torch.device("cpu"), say=lambda text: None)
-    profile._write = lambda profiler, **_: tables.append(  # type: ignore[method-assign]
-        tabulate(profiler.events(), num_steps=_STEPS, device="cpu")
-    )
-    for _ in profile.watched(iter(range(10 + _STEPS)), after_step=0, leave_out=lambda seconds: None):
+def profiled(work: Callable[[], object], folder: Path) -> str:
+    """The text of a profile of ten times that work."""
+    for _ in profile_steps(iter(range(10 + _STEPS)), folder, device=CPU, after_step=0, leave_out=lambda seconds: None):
         work()
-    return tables[0]
+    return (folder / "time.txt").read_text(encoding="utf-8")
 
 
-def test_all_threads_that_compute_are_in_it_and_no_other(tmp_path: Path) -> None:
-    left, right = torch.randn(67, 71), torch.randn(71, 73)
-    wide = torch.randn(500_000)
+def milliseconds(text: str) -> dict[str, float]:
+    """The parts of a summary."""
+    found = re.findall(r"^ +[\d.]+%\s+([\d.]+) ms  ([a-z ]+)$", text, flags=re.MULTILINE)
+    return {part: float(time_of_part) for time_of_part, part in found}
+
+
+def test_parts_of_a_step(tmp_path: Path) -> None:
+    """Two threads that compute at once count as one; other threads, and what is outside of the steps, do not count."""
+    weights = nn.Linear(67, 71)
+    optimizer = torch.optim.AdamW(weights.parameters())
     both = threading.Barrier(2)
-    alone: list[float] = []  # seconds that the loop's own thread computes while the others have nothing to do
 
-    def piece(_: int) -> None:
+    def compute(_: int) -> None:
         both.wait()  # so that each thread has one
-        for _ in range(5):
-            left @ right
-
-    def batches() -> None:
-        torch.randn(1000).clone()
+        with record_function(FORWARD):
+            time.sleep(0.006)
+            loss = weights(torch.ones(3, 67)).sum()
+        loss.backward()
 
     with ThreadPoolExecutor(2) as computing, ThreadPoolExecutor(1) as preparing:
 
         def step() -> None:
-            with torch.profiler.record_function(WAITING):
-                time.sleep(0.004)
-                torch.zeros(7) @ torch.zeros(7, 3)  # done while it is waited for
-            preparing.submit(batches).result()
-            list(computing.map(piece, range(2)))
-            began = time.perf_counter()
-            wide.tanh()
-            alone.append(time.perf_counter() - began)
-            with torch.profiler.record_function(OUTSIDE):
-                time.sleep(0.02)
-                with torch.profiler.record_function(OUTSIDE):
-                    left @ right
+            with record_function(WAITING_FOR_DATA):
+                time.sleep(0.003)
+            list(computing.map(compute, range(2)))
+            optimizer.step()
+            time.sleep(0.002)
+            preparing.submit(torch.zeros, 3).result()
+            with record_function(VALIDATION_AND_SAVING):
+                time.sleep(0.03)
+                with record_function(VALIDATION_AND_SAVING), record_function(FORWARD):
+                    time.sleep(0.01)
 
-        table = profiled(step, tmp_path)
-    calls = {operator.name: operator.calls for operator in table.operators}
-    assert calls["aten::mm"] == 2 * 5 * _STEPS
-    assert "aten::clone" not in calls and "aten::zeros" not in calls
-    assert table.num_threads == 2
-    (tanh,) = (operator for operator in table.operators if operator.name == "aten::tanh")
-    assert 0.7 * sum(alone[-_STEPS:]) < tanh.seconds <= sum(alone[-_STEPS:])
-    assert table.groups[WAITING] >= 0.004 * _STEPS
-    assert sum(table.groups.values()) == pytest.approx(table.seconds)
-    assert "Python, and threads waiting for each other" in table.groups
+        text = profiled(step, tmp_path)
+    parts = milliseconds(text)
+    assert set(parts) == {"forward", "backward", "update", WAITING_FOR_DATA, "the rest"}
+    assert 6 <= parts["forward"] < 10 and 3 <= parts[WAITING_FOR_DATA] < 6 and parts["the rest"] >= 2
+    assert parts["backward"] > 0 and parts["update"] > 0
+    first, total = text.splitlines()[0].rsplit(": ", 1)
+    assert first == "steps 11 to 20"
+    assert sum(parts.values()) == pytest.approx(float(total.removesuffix(" ms a step")), abs=0.1)
+    assert list(parts.values()) == sorted(parts.values(), reverse=True)
+    assert "aten::addmm" in text and "Self CPU" in text  # torch's own table
 
 
-def test_what_is_outside_takes_no_time(tmp_path: Path) -> None:
-    def step() -> None:
-        with torch.profiler.record_function(OUTSIDE):
-            time.sleep(0.05)
-
-    assert profiled(step, tmp_path).seconds < 0.05 * _STEPS / 2
-
-
-_hidden = torch.randn(5, 7, 11, requires_grad=True)
-_targets = torch.tensor([1, 2, 3])
-
-
-@pytest.mark.parametrize(
-    "work, operator, group",
-    [
-        (lambda: F.linear(_hidden, torch.randn(13, 11)), "aten::mm", "matrix products"),
-        (lambda: _hidden @ _hidden.transpose(1, 2), "aten::bmm", "attention"),
-        (lambda: _hidden.softmax(-1).sum().backward(), "aten::_softmax_backward_data", "attention"),
-        (lambda: Dropout(0.5)(_hidden).sum().backward(), "_Dropped", "dropout"),
-        (lambda: Dropout(0.5)(_hidden).sum().backward(), "aten::mul_", "dropout"),
-        (lambda: F.dropout(_hidden, 0.5), "aten::bernoulli_", "dropout"),
-        (lambda: F.cross_entropy(_hidden[0, :3], _targets).backward(), "aten::_log_softmax_backward_data", "loss"),
-        (lambda: F.layer_norm(_hidden, (11,)), "aten::native_layer_norm", "norms, activations"),
-        (lambda: F.relu(_hidden).sum().backward(), "aten::threshold_backward", "norms, activations"),
-        (lambda: _hidden.to(torch.bfloat16), "aten::copy_", "copies and casts"),
-        (lambda: torch.zeros(3), "aten::zero_", "memory allocation"),
-        (lambda: _hidden + 1, "aten::add", "other operators"),
-    ],
-)
-def test_kinds_of_work(work: Callable[[], object], operator: str, group: str, tmp_path: Path) -> None:
-    assert (operator, group) in {(each.name, each.group) for each in profiled(work, tmp_path).operators}
-
-
-def test_what_the_optimizer_calls_is_its_own(tmp_path: Path) -> None:
-    model = nn.Linear(3, 2)
-    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
-
-    def step() -> None:
-        for parameter in model.parameters():
-            parameter.grad = torch.ones_like(parameter)
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-
-    groups = {(operator.name, operator.group) for operator in profiled(step, tmp_path).operators}
-    assert {("aten::addcdiv_", "optimizer"), ("aten::sqrt", "optimizer")} <= groups
-    assert any(name.startswith("Optimizer.step#AdamW") and group == "optimizer" for name, group in groups)
-
-
-def test_on_a_gpu_the_time_of_its_kernels_counts() -> None:
+def test_on_cuda_the_time_of_kernels_counts() -> None:
     def event(name: str, start: int, end: int, kernel: int = 0, **settings: Any) -> FunctionEvent:
         made = FunctionEvent(start, name, settings.pop("thread", 1), start, end, use_device="cuda", **settings)
         if kernel:
             made.append_kernel(f"kernel of {name}", 0, kernel)
         return made
 
-    linear, product = event("aten::linear", 100, 140), event("aten::addmm", 110, 130, kernel=300)
-    linear.append_cpu_child(product)
-    product.set_cpu_parent(linear)
+    forward, product = event(FORWARD, 100, 140, kernel=950), event("aten::addmm", 110, 130, kernel=300)
+    backward, gradient = (
+        event("autograd::engine::evaluate_function: A", 150, 160, thread=2),
+        event("aten::mm", 150, 160),
+    )
+    gradient.append_kernel("kernel of aten::mm", 0, 500)
+    forward.append_cpu_child(product)
+    backward.append_cpu_child(gradient)
     events = [
         event("ProfilerStep*", 0, 1000),
-        event(WAITING, 0, 60),
-        linear,
+        event(WAITING_FOR_DATA, 0, 60),
+        forward,  # the GPU has a range of the same name, from its first kernel to its last
         product,
-        event("aten::mm", 150, 160, kernel=200, thread=2),  # autograd's thread for the device
-        event("aten::_log_softmax", 170, 180, kernel=90),
-        event("aten::copy_", 170, 180, kernel=50, thread=3),  # of a thread that gets batches ready
+        backward,
+        gradient,
         event("kernel of aten::addmm", 150, 450, device_type=DeviceType.CUDA),  # the same 300 as it is on the GPU
     ]
-    table = tabulate(events, num_steps=1, device="cuda")
-    assert table.groups == pytest.approx(
-        {"matrix products": 500e-6, "the GPU without work": 350e-6, "loss": 90e-6, WAITING: 60e-6}, abs=1e-12
-    )
-    assert list(table.groups)[:2] == ["matrix products", "the GPU without work"], "most first"
-    assert table.seconds == pytest.approx(1e-3)
-    assert table.short().startswith("1.0 ms a step, on the GPU\n   50.0%")
+    summary = summarize(events, num_steps=1, device=torch.device("cuda"))
+    assert summary.splitlines() == [
+        "1.0 ms a step",
+        "   50.0%    0.50 ms  backward",
+        "   30.0%    0.30 ms  forward",
+        "   14.0%    0.14 ms  the rest",
+        "    6.0%    0.06 ms  waiting for data",
+        "    0.0%    0.00 ms  update",
+    ]
 
 
 @pytest.fixture
@@ -170,7 +132,7 @@ def two_threads() -> Iterator[str]:
 @pytest.fixture
 def four_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer than a user's profile watches: to tabulate them takes most of the time."""
-    monkeypatch.setattr(profiling, "_STEPS", 4)
+    monkeypatch.setattr(module, "_STEPS", 4)
 
 
 def test_a_profile_changes_no_number(
@@ -179,8 +141,9 @@ def test_a_profile_changes_no_number(
     state_of: StateOf,
     two_threads: str,
     four_steps: None,
-    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", "translate")
     # Validations, checkpoints and the border of an epoch fall among the steps that are watched.
     work = (
         "training.max_steps=15",
@@ -195,11 +158,11 @@ def test_a_profile_changes_no_number(
     assert not (tmp_path / "plain" / "profile").exists()
     folder = tmp_path / "profiled" / "profile"
     text = (folder / "time.txt").read_text(encoding="utf-8")
-    assert text.startswith("steps 11 to 14: ") and ", 2 threads\n" in text and "aten::" in text
-    said = capsys.readouterr().err
-    assert "profiling steps 11 to 14, after 10 to warm up" in said
-    for group in ("matrix products", "attention", "dropout", "loss", "optimizer", WAITING):
-        assert f"  {group}\n" in text and f"  {group}\n" in said
+    assert text.startswith("steps 11 to 14: ") and "aten::" in text
+    assert "profiling steps 11 to 14, after 10 to warm up" in caplog.text
+    parts = milliseconds(text)
+    assert min(parts[part] for part in ("forward", "backward", "update", WAITING_FOR_DATA)) > 0
+    assert milliseconds(caplog.text) == parts
     with gzip.open(folder / "trace.json.gz", "rt", encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     names = [event.get("name", "") for event in events]
@@ -208,27 +171,28 @@ def test_a_profile_changes_no_number(
 
 
 @pytest.mark.parametrize(
-    "max_steps, told",
+    "max_steps, message",
     [(9, "no profile: the training ended before step 11"), (10, "no profile: "), (13, "steps 11 to 13: ")],
 )
 def test_a_training_that_ends_before(
-    digits: Digits, tmp_path: Path, capsys: pytest.CaptureFixture[str], max_steps: int, told: str
+    digits: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture, max_steps: int, message: str
 ) -> None:
+    caplog.set_level("INFO", "translate")
     config = digits(f"training.max_steps={max_steps}", "data.validation=null")
     train(config, tmp_path / "run", resume=False, command=["test"], profile=True, say=lambda text: None)
-    assert told in capsys.readouterr().err
+    assert message in caplog.text
     assert (tmp_path / "run" / "profile" / "time.txt").exists() == (max_steps > 10)
 
 
 def test_a_profile_that_cannot_be_written_stops_no_training(
-    digits: Digits, tmp_path: Path, four_steps: None, capsys: pytest.CaptureFixture[str]
+    digits: Digits, tmp_path: Path, four_steps: None, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "translate")
     run = tmp_path / "run"
     train(digits("training.max_steps=2"), run, resume=False, command=["test"], say=lambda text: None)
     (run / "profile").write_text("in the way", encoding="utf-8")
     config = digits("training.max_steps=17")
     progress = train(config, run, resume=True, command=["test"], profile=True, say=lambda text: None)
-    said = capsys.readouterr().err
     assert progress.step == 17
-    assert "profiling steps 13 to 16" in said
-    assert "the profile cannot be written: [Errno 17] File exists" in said
+    assert "profiling steps 13 to 16" in caplog.text
+    assert "the profile cannot be written: [Errno 17] File exists" in caplog.text

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import signal
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import torch
 from torch.profiler import record_function
@@ -23,8 +24,7 @@ from translate.runs import RunDirectory, get_parameters
 from translate.training.average import AveragedWeights
 from translate.training.checkpoints import save_best, save_last
 from translate.training.pace import Pace
-from translate.training.profile_table import OUTSIDE, WAITING
-from translate.training.profiling import StepProfile
+from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
 from translate.training.progress import LogWindow, Progress, StepResult
 from translate.training.schedule import learning_rate
 from translate.training.signals import Abandoned, StoppedBySignal, StopRequests
@@ -40,7 +40,7 @@ class Trainer:
         model: On its device, in training mode.
         average: Follows the weights, and is what is validated and saved as best; None: the weights themselves.
         validation: The corpus that chooses the best checkpoint; None: the last one is the best.
-        profile: Watches some of the steps; None: nobody does.
+        profile_directory: Receives a profile of some steps; None: there is none.
         world: The processes that train together.
     """
 
@@ -58,7 +58,7 @@ class Trainer:
         validation: ParallelCorpus | None,
         progress: Progress,
         tracker: Tracker,
-        profile: StepProfile | None = None,
+        profile_directory: Path | None = None,
         world: World = SINGLE_PROCESS,
     ) -> None:
         self.config = config
@@ -72,7 +72,7 @@ class Trainer:
         self.validation = validation
         self.progress = progress
         self.tracker = tracker
-        self.profile = profile
+        self.profile_directory = profile_directory
         self.world = world
         self.stepper = stepper
         stepper.loss_scale = progress.loss_scale
@@ -97,8 +97,14 @@ class Trainer:
             self._stop_if_asked()
         with self._prefetched() as groups:
             steps = self.pace.timed(self._steps(groups))
-            if self.profile is not None:
-                steps = self.profile.watched(steps, after_step=progress.step, leave_out=self.pace.leave_out)
+            if self.profile_directory is not None:
+                steps = profile_steps(
+                    steps,
+                    self.profile_directory,
+                    device=self.model.output.weight.device,
+                    after_step=progress.step,
+                    leave_out=self.pace.leave_out,
+                )
             for group in steps:
                 result = self._train_step(group)
                 progress.window.add(result)
@@ -230,7 +236,7 @@ class Trainer:
                 f"loss {means['loss']:.3f}, ppl {means['perplexity']:.1f}, |gradient| {means['gradient_norm']:.2f},"
                 f" rate {rate:.1e},{f' loss scale {scale:.0f},' if is_scaled else ''}"
                 f" {speed.tokens_per_second:.0f} target tokens/s,"
-                f" {speed.waiting:.1%} {WAITING}{self.pace.time_left()}"
+                f" {speed.waiting:.1%} {WAITING_FOR_DATA}{self.pace.time_left()}"
             ),
         )
 
@@ -238,7 +244,7 @@ class Trainer:
         tokens_per_second = self.pace.speed().tokens_per_second
         return f"loss {result.mean_loss:.3f}, {tokens_per_second:.0f} target tokens/s{self.pace.time_left()}"
 
-    @record_function(OUTSIDE)
+    @record_function(VALIDATION_AND_SAVING)
     def _validate(self) -> None:
         """Score the weights and keep them if they are the best; all is saved before, and with the result after.
 
@@ -286,7 +292,7 @@ class Trainer:
         if self._saved_step != self.progress.step:
             self._save()
 
-    @record_function(OUTSIDE)
+    @record_function(VALIDATION_AND_SAVING)
     def _save(self) -> None:
         with self._failure_told(self.progress.step):
             self.stepper.settle()

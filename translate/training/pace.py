@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from torch.profiler import record_function
 
 from translate.config import TrainingConfig
-from translate.training.profile_table import WAITING
+from translate.training.profile import WAITING_FOR_DATA
 from translate.training.progress import Progress
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Pace:
         """The same, with the time measured that each takes to come."""
         while True:
             asked = time.perf_counter()
-            with record_function(WAITING):
+            with record_function(WAITING_FOR_DATA):
                 step = next(steps, None)
             self._waited += time.perf_counter() - asked
             if step is None:

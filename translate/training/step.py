@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.profiler import record_function
 
 from translate.config import TrainingConfig
 from translate.data.batching import Batch
@@ -18,6 +19,7 @@ from translate.training.loss import SummedLoss, projected_loss
 from translate.training.optimizer import SharedOptimizer
 from translate.training.pieces import Piece, cut_pieces
 from translate.training.precision import Arithmetic, LossScale
+from translate.training.profile import FORWARD
 from translate.training.progress import StepResult
 from translate.training.reading import Reading
 from translate.training.staging import BatchLayout, move_to_device
@@ -131,7 +133,7 @@ def batch_loss(
         smoothing: Of the labels; see `label_smoothed_loss`.
     """
     on_device = move_to_device(batch, arithmetic.device, layout=layout)
-    with arithmetic.autocast():
+    with record_function(FORWARD), arithmetic.autocast():
         hidden = on_device.forward(model)
         return projected_loss(hidden, model.output.weight, on_device.target_ids, smoothing=smoothing)
 

@@ -32,7 +32,6 @@ from translate.training.preparation import (
     read_corpora,
     refuse_long_validation,
 )
-from translate.training.profiling import StepProfile
 from translate.training.progress import Progress
 from translate.training.resuming import check_settings, comparable, is_begun
 from translate.training.signals import StoppedBySignal
@@ -160,9 +159,6 @@ def _train(
     tracker = world.run_on_all_ranks(
         lambda: _track(run, settings, progress, say=say) if world.is_main_process else SilentTracker()
     )
-    profile = None
-    if wants_profile and world.is_main_process:
-        profile = StepProfile(run.path / "profile", device=device, say=tracker.say)
     try:
         Trainer(
             config,
@@ -175,7 +171,7 @@ def _train(
             validation=corpora.validation,
             progress=progress,
             tracker=tracker,
-            profile=profile,
+            profile_directory=run.path / "profile" if wants_profile and world.is_main_process else None,
             world=world,
             stepper=assembly.stepper,
         ).train()
