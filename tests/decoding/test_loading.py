@@ -10,10 +10,10 @@ import torch
 
 import translate
 from translate.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
-from translate.data.shortlist import Shortlist
 from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers, train_tokenizer
 from translate.decoding import Combination, Request, Translation, Translator
 from translate.decoding.loading import load_translator
+from translate.decoding.shortlist import Shortlist
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.quantization import Int8Projection

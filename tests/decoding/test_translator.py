@@ -13,18 +13,21 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import DecodingConfig, ModelConfig, TokenizerConfig
+from translate.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
 from translate.data.batching import EncodedPair
-from translate.data.shortlist import Shortlist
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator
 from translate.decoding import translator as translator_module
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import Found
 from translate.decoding.search.mbr import choose_minimum_risk
+from translate.decoding.shortlist import Shortlist
+from translate.decoding.translator import read_buffers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
+from translate.model.device import OutOfMemory, explain_out_of_memory
 from translate.model.quantization import quantize_projections
+from translate.runs import build_model, loading
 
 MakeTranslator = Callable[..., Translator]
 Toy = Any  # conftest.py's: test modules cannot import each other
@@ -503,8 +506,8 @@ def test_options_of_a_call_are_for_that_call(toy: Toy, translator: MakeTranslato
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"precision": "int8"}, "^decoding.precision is settled when a run is loaded$"),
-        ({"device": "cpu"}, "^decoding.device is settled when a run is loaded$"),
+        ({"precision": "int8"}, "^decoding.precision is fixed when a run is loaded; "),
+        ({"device": "cpu"}, "^decoding.device is fixed when a run is loaded; "),
         ({"beam_sise": 3}, "decoding.beam_sise"),
         ({"beam_size": "many"}, "decoding.beam_size"),
         ({"beam_size": 0}, "decoding.beam_size"),
@@ -656,3 +659,105 @@ def test_a_worker_that_fails_stops_the_others(toy: Toy, monkeypatch: pytest.Monk
         Translator(toy.model, toy.tokenizers, config).translate(["Hund"] * 1000)
     assert num_found < 250
     assert torch.get_num_threads() == num_threads
+
+
+# Buffers
+
+
+@pytest.mark.parametrize(
+    "sizes, expected",
+    [
+        ([], []),
+        ([1, 1, 1, 1, 1, 1, 1], [[1, 1, 1], [1, 1, 1], [1]]),
+        ([9, 1, 10, 30, 4, 5], [[9, 1], [10], [30], [4, 5]]),  # a buffer ends with the line that makes it ten
+    ],
+)
+def test_buffers(monkeypatch: pytest.MonkeyPatch, sizes: list[int], expected: list[list[int]]) -> None:
+    monkeypatch.setattr(translator_module, "BUFFER_CHARACTERS", 10)
+    num_read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal num_read
+        for size in sizes:
+            num_read += 1
+            yield "x" * size
+
+    num_given = 0
+    buffers = read_buffers(lines(), max_items=3, count_characters=len)
+    for buffer, sizes_expected in zip(buffers, expected, strict=True):
+        assert list(map(len, buffer)) == sizes_expected
+        num_given += len(buffer)
+        assert num_read == num_given  # and none of the next
+
+
+# Memory that is refused
+
+REFUSAL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of …")
+TOLD = r" \(CUDA out of memory. Tried to allocate 20.00 GiB\)\. "
+
+
+def refuse(*arguments: object, **options: object) -> Any:
+    raise REFUSAL
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_search_without_memory(toy: Toy, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    monkeypatch.setattr(translator_module, "search", refuse)
+    settings = DecodingConfig(device="cpu", batch_tokens=99, beam_size=3, workers=workers)
+    with pytest.raises(
+        RunError,
+        match=r"^out of memory on the search for the translations of 17 texts of up to \d+ tokens" + TOLD + r"Lower"
+        r" decoding\.batch_tokens \(now 99\), decoding\.beam_size \(now 3\) or decoding\.max_source_tokens"
+        r" \(--max-source-tokens\)\.$",
+    ):
+        Translator(toy.model, toy.tokenizers, settings).translate(toy.sources[:17])
+
+
+def test_a_scoring_without_memory(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = toy.tokenizers.target.encode("dog")
+    ours = Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu", batch_tokens=99))
+    monkeypatch.setattr(translator_module, "force_decode", refuse)
+    with pytest.raises(
+        RunError,
+        match=rf"^out of memory on the forced decoding of 1 pairs of up to {len(ids * 3) + 1} tokens{TOLD}Lower"
+        r" decoding\.batch_tokens \(now 99\), decoding\.max_source_tokens \(--max-source-tokens\) or"
+        r" decoding\.max_target_tokens\.$",
+    ):
+        ours.score([""], [ids * 3])
+
+
+def test_another_error_of_a_search_is_not_taken_for_it(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> Any:
+        raise RuntimeError("shapes cannot be multiplied")
+
+    monkeypatch.setattr(translator_module, "search", fail)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu")).translate(["Hund"])
+
+
+def test_a_model_too_large_to_build(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what PyTorch itself says of a petabyte of the CPU's memory."""
+    monkeypatch.setattr(loading, "Transformer", lambda *_, **__: torch.empty(2**48))
+    sizes = ModelConfig(d_model=65536, num_heads=2, d_ff=1_000_000)
+    with pytest.raises(RunError) as caught:
+        build_model(Config(model=sizes), toy.tokenizers)
+    message = str(caught.value)
+    assert message.startswith(
+        "out of memory on the building of a model with model.d_model = 65536, model.d_ff = 1000000, 6 encoder and 6"
+        " decoder layers, and 310 subwords (tokenizer.vocab_size) ("
+    )
+    assert f"{2**50} bytes" in message
+    assert message.endswith("). Lower them, or take a machine with more memory.")
+
+
+def test_the_outermost_tells() -> None:
+    with (
+        pytest.raises(OutOfMemory) as caught,
+        explain_out_of_memory("the validation", hint="Resume."),
+        explain_out_of_memory("the search", hint="Lower it."),
+    ):
+        raise REFUSAL
+    assert str(caught.value) == (
+        "out of memory on the validation (CUDA out of memory. Tried to allocate 20.00 GiB). Resume."
+    )
+    assert caught.value.__cause__ is REFUSAL

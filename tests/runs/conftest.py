@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from translate.config import Config
-from translate.data.shortlist import Shortlist
 from translate.data.tokenizer import EOS_ID, UNK_ID, Tokenizers, prepare_tokenizers
+from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer
 from translate.runs import (
     WEIGHTS_PREFIX,
@@ -115,5 +115,5 @@ def whole_run(run: RunDirectory, model: Transformer, save: Save) -> RunDirectory
     always = torch.zeros(290, dtype=torch.bool)
     always[[UNK_ID, EOS_ID]] = True
     shortlist = Shortlist(always, torch.full((290, 2), EOS_ID, dtype=torch.int32))
-    write_tensors(run.shortlist, shortlist.to_tensors(), {})
+    write_tensors(run.shortlist, shortlist._asdict(), {})
     return run

@@ -208,7 +208,7 @@ def score(
       translate score runs/demo news.de output.en --output scores.jsonl
     """
     from translate.decoding.loading import load_translator
-    from translate.decoding.output.records import CorpusScore, describe_scores
+    from translate.decoding.output.formats import CorpusScore, describe_scores
 
     refuse_overwriting({"--output": output}, [source, target])
     pairs = paired_lines(open_lines(source), open_lines(target))
@@ -240,7 +240,7 @@ def shortlist(
     Example:
       translate shortlist runs/multi30k && translate decode runs/multi30k input.de --shortlist
     """
-    from translate.decoding.shortlists import make_shortlist
+    from translate.decoding.shortlist import make_shortlist
 
     made = make_shortlist(run, num_frequent=frequent, num_translations=translations)
     logger.info(

@@ -1,7 +1,6 @@
-"""Layer 3: search for translations, text in and text out."""
+"""Layer 4: translates text with a trained model."""
 
-from translate.decoding.conditions import ConditionCounts, count_conditions
-from translate.decoding.request import Request, Score, Translation
+from translate.decoding.request import ConditionCounts, Request, Score, Translation, count_conditions
 from translate.decoding.search.ensemble import Combination
 from translate.decoding.translator import Translator
 

@@ -1,4 +1,4 @@
-"""From a run directory to a translator: weights, precision, other runs beside it, its shortlist."""
+"""Loads a translator from a run directory: weights in their precision, other runs to combine, the shortlist."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from translate.config import DecodingConfig, override_config
-from translate.data.shortlist import Shortlist
 from translate.decoding.search.ensemble import Combination
+from translate.decoding.shortlist import read_shortlist
 from translate.decoding.translator import Translator
 from translate.errors import InputError
 from translate.memory import limit_kernel_caches
 from translate.model import Transformer
 from translate.model.device import choose_device, explain_out_of_memory
 from translate.model.quantization import quantize_projections
-from translate.runs import Checkpoint, LoadedRun, RunDirectory, load_run, read_tensors
+from translate.runs import Checkpoint, LoadedRun, load_run
 
-_ARGUMENTS = ("checkpoint", "ensemble", "contrast", "forbidden")  # of `load_translator`, for `load_with_options`
+_ARGUMENTS = ("checkpoint", "ensemble", "contrast", "forbidden")  # arguments of `load_translator`
 
 
 class LoadedTranslator(NamedTuple):
-    """A translator, and what it was loaded from."""
+    """A translator, and the run that it was loaded from."""
 
     translator: Translator
     run: LoadedRun
@@ -36,17 +36,17 @@ def load_translator(
     contrast: Path | None = None,
     forbidden: Sequence[str] = (),
 ) -> LoadedTranslator:
-    """A run's model, ready to translate, with settings of its own or given ones.
+    """Loads a run's model, ready to translate with the run's own decoding settings or with given ones.
 
     Args:
-        options: Values of `DecodingConfig` in place of the run's; None leaves one as it is.
-        ensemble: Other runs whose probabilities are averaged with this one's.
-        contrast: A run that knows less: what it finds probable too counts less.
+        options: Values of `DecodingConfig` that replace the run's; None keeps the run's value.
+        ensemble: Other runs whose probabilities are averaged with this run's.
+        contrast: A weaker run; tokens that it finds probable too count less.
         forbidden: Words and phrases that no translation contains.
 
     Raises:
-        InputError: Not a run, settings that cannot be, or runs with other tokenizers.
-        RunError: A damaged run.
+        InputError: A path is not a run, a setting is invalid, or the runs have different tokenizers.
+        RunError: A run is damaged.
     """
     loaded = load_run(run, checkpoint=checkpoint)
     values = {f"decoding.{key}": value for key, value in (options or {}).items()}
@@ -65,9 +65,13 @@ def load_translator(
 
 
 def load_with_options(run: str | PathLike[str], options: Mapping[str, Any]) -> Translator:
-    """What `translate.load` does: arguments of `load_translator` and settings of `decoding` side by side.
+    """Loads a translator for `translate.load`, whose options are arguments of `load_translator` and decoding settings.
 
-    An option that is None is one that was not given.
+    An option that is None counts as not given.
+
+    Raises:
+        InputError: An option is unknown or has an invalid value; or as in `load_translator`.
+        RunError: As in `load_translator`.
     """
     given = {key: value for key, value in options.items() if value is not None}
     arguments = {key: given.pop(key) for key in _ARGUMENTS if key in given}
@@ -87,37 +91,19 @@ def load_with_options(run: str | PathLike[str], options: Mapping[str, Any]) -> T
     return load_translator(Path(run), options=given, **arguments).translator
 
 
-def read_shortlist(run: LoadedRun) -> Shortlist:
-    """The shortlist of a run.
-
-    Raises:
-        InputError: It has none.
-        RunError: It is damaged, or one of other vocabularies.
-    """
-    file = RunDirectory(run.directory).shortlist
-    if not file.is_file():
-        raise InputError(f"{run.directory} has no {file.name}: make it with translate shortlist {run.directory}")
-    return Shortlist.from_tensors(
-        read_tensors(file).tensors,
-        source_vocab_size=run.tokenizers.source.vocab_size,
-        target_vocab_size=run.tokenizers.target.vocab_size,
-        name=str(file),
-    )
-
-
 def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Transformer:
     other = load_run(path, checkpoint=checkpoint)
     for side in ("source", "target"):
         if getattr(other.tokenizers, side).model_bytes != getattr(first.tokenizers, side).model_bytes:
             raise InputError(
-                f"{path} has another {side} tokenizer than {first.directory}: models that search together must have"
+                f"{path} has another {side} tokenizer than {first.directory}: models that decode together must have"
                 " the same; train both with the tokenizer of one (tokenizer.source_model, tokenizer.target_model)"
             )
     return _prepare(other.model, config)
 
 
 def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
-    """The model on its device, in its precision."""
+    """The model on the device and in the precision that the config names."""
     device = choose_device(config.device)
     with explain_out_of_memory(
         f"the loading of a model of {model.num_parameters:,} parameters to {device}",

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from filelock import FileLock, Timeout
 
 from translate.atomic import atomic_write, write_error, write_text
-from translate.decoding.conditions import ConditionCounts
+from translate.decoding.request import ConditionCounts
 from translate.errors import InputError, RunError
 from translate.runs.lock import hold_lock
 

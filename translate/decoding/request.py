@@ -1,71 +1,142 @@
-"""What goes into a translator and what comes out: a line with its wishes, and a translation with its condition."""
+"""The records on the way of a line: a request, the inputs that are searched, a translation with its conditions."""
 
+import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.flags import flag_translation
 
-_NO_PART_OF_A_LINE = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-
-
-def one_line(text: str) -> str:
-    """A generated text as a line: byte fallback can spell line breaks of all kinds, and a NUL, which no text has."""
-    return _NO_PART_OF_A_LINE.sub(" ", text)
+_LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 class Request(NamedTuple):
-    """A line to translate, and what its translation must keep to.
+    """A line to translate, and the constraints on its translation.
 
-    Of a line that is too long and so translated in pieces, the prefix begins the first and terms are required of the
-    piece that they stand in; of the other phrases, which no piece is known to need, it is only said whether they are
-    there.
+    A line that is too long is translated in pieces. Its prefix then begins the first piece, and each term constrains
+    the piece that it stands in. The required phrases constrain no piece, since nobody knows which piece needs them;
+    those that the whole translation lacks are reported as unmet.
     """
 
     source: str
-    prefix: str = ""  # the translation begins so
-    required: tuple[str, ...] = ()  # words and phrases that it contains
+    prefix: str = ""  # the beginning of the translation
+    required: tuple[str, ...] = ()  # words and phrases that the translation contains
     terminology: Terminology | None = None  # the translations of its terms are required too
 
 
+class SearchInput(NamedTuple):
+    """A source as the search takes it: a whole line, or one piece of a line that was split."""
+
+    line: int  # number of the line in the whole input, from 0; it seeds sampling
+    piece: int  # number of the piece within its line, from 0; it seeds sampling too
+    source: str
+    source_ids: list[int]  # without special symbols
+    source_truncated: bool  # tokens beyond the limit were cut off
+    prefix_ids: Sequence[int] = ()  # token ids that the translation begins with
+    phrases: tuple[str, ...] = ()  # phrases that the translation contains
+    phrase_ids: Sequence[list[int]] = ()  # the same phrases as token ids
+
+
 class Translation(NamedTuple):
-    """One line's translation and its condition."""
+    """The translation of one line, its scores and its condition."""
 
     source: str
     text: str
     ids: list[int]  # subwords of `text`
-    log_prob: float  # nats, of `ids` and the end symbol, if the search came to it: what `Translator.score` gives
-    score: float  # what the search ranked it by: log_prob with its penalties
+    log_prob: float  # nats, of `ids` and the end symbol if the search reached it; `Translator.score` gives the same
+    score: float  # the search ranked by it: log_prob with its penalties
     truncated: bool  # the search reached the maximum length before the end symbol
     source_truncated: bool  # the source was cut to the most tokens that the model takes
-    token_log_probs: Sequence[float] = ()  # nats, of each id and of the end symbol, if the search came to it
+    token_log_probs: Sequence[float] = ()  # nats, of each id, and of the end symbol if the search reached it
     source_ids: Sequence[int] = ()  # subwords of `source`, as many as the model saw
-    unmet: tuple[str, ...] = ()  # required phrases that are not in it
-    alternatives: tuple["Translation", ...] = ()  # of an n-best list, those behind this one
-    pieces: tuple["Translation", ...] = ()  # of a source that was split: what this one was put together from
+    unmet: tuple[str, ...] = ()  # required phrases that the translation lacks
+    alternatives: tuple["Translation", ...] = ()  # the n-best list behind this translation
+    pieces: tuple["Translation", ...] = ()  # translations of the pieces of a source that was split
+    alignment: str | None = None  # links between words in Pharaoh format; None: not computed
 
     @property
     def parts(self) -> tuple["Translation", ...]:
-        """What was translated by itself: the pieces, or all of it."""
+        """The translations that were searched by themselves: the pieces, or this translation alone."""
         return self.pieces or (self._replace(alternatives=()),)
 
     @property
     def flags(self) -> frozenset[str]:
-        """All that a reader should know: `flags.Flag`, truncated, source_truncated, unmet; or split and the pieces'."""
+        """The conditions that a reader should know: `flags.Flag`, truncated, source_truncated, unmet and split.
+
+        A line that was split has the flags of all its pieces.
+        """
         if self.pieces:
             flags = frozenset({"split", *({"unmet"} if self.unmet else ())})
             return flags.union(*(piece.flags for piece in self.pieces))
         known = {"truncated": self.truncated, "source_truncated": self.source_truncated, "unmet": bool(self.unmet)}
         signs = flag_translation(source=self.source, source_ids=self.source_ids, text=self.text, ids=self.ids)
-        return signs | {name for name, is_so in known.items() if is_so}
+        return signs | {name for name, is_set in known.items() if is_set}
 
 
 class Score(NamedTuple):
-    """A given translation under the model."""
+    """The score of a given translation under the model."""
 
     log_prob: float  # nats, the end symbol included
     score: float  # log_prob divided by the length penalty
-    token_log_probs: list[float]  # of each subword and of the end symbol
-    ids: list[int]  # its subwords, as many as were scored
+    token_log_probs: list[float]  # nats, of each subword and of the end symbol
+    ids: list[int]  # subwords of the translation, as many as were scored
     flags: frozenset[str] = frozenset()  # source_truncated, target_truncated: cut to the most tokens that are taken
+
+
+_CONDITIONS = {
+    "repetitive": "repeat themselves",
+    "length_ratio": "far longer or shorter than their source",
+    "unspellable": "with characters that the vocabulary cannot spell",
+    "unmet": "without a required phrase",
+    "split": "too long and translated in pieces",
+    "source_truncated": "too long and cut",
+}
+
+
+@dataclasses.dataclass
+class ConditionCounts:
+    """The number of lines, and of lines in each condition that `Translation.flags` names."""
+
+    lines: int = 0
+    empty: int = 0  # translations without text, also those of empty lines
+    truncated: int = 0
+    split: int = 0
+    source_truncated: int = 0
+    repetitive: int = 0
+    length_ratio: int = 0
+    unspellable: int = 0
+    unmet: int = 0
+
+    def watch(self, translations: Iterable[Translation]) -> Iterator[Translation]:
+        """Yields the same translations and counts them as they pass."""
+        for translation in translations:
+            self.lines += 1
+            self.empty += not translation.text
+            for flag in translation.flags - {"empty"}:
+                setattr(self, flag, getattr(self, flag) + 1)
+            yield translation
+
+    def add(self, other: "ConditionCounts") -> None:
+        """Adds the counts of other lines to these."""
+        for name, count in vars(other).items():
+            setattr(self, name, getattr(self, name) + count)
+
+    def __str__(self) -> str:
+        text = f"{self.lines} lines, {self.empty} empty, {self.truncated} cut at the maximum length"
+        return text + "".join(
+            f", {getattr(self, flag)} {words}" for flag, words in _CONDITIONS.items() if getattr(self, flag)
+        )
+
+
+def count_conditions(translations: Iterable[Translation]) -> ConditionCounts:
+    """Counts the conditions of all these translations."""
+    counts = ConditionCounts()
+    for _ in counts.watch(translations):
+        pass
+    return counts
+
+
+def one_line(text: str) -> str:
+    """Replaces line breaks of all kinds, and NUL, by spaces: byte fallback can generate each of them."""
+    return _LINE_BREAKS.sub(" ", text)

@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from translate.decoding.conditions import ConditionCounts
 from translate.decoding.output.formats import OutputFormat, format_translations
 from translate.decoding.parts import Part, PartsFolder, Ticket
-from translate.decoding.request import Request
-from translate.decoding.translator import Translator
-from translate.decoding.windows import read_windows
+from translate.decoding.request import ConditionCounts, Request
+from translate.decoding.translator import Translator, read_buffers
 from translate.errors import RunError
 from translate.runs import Checkpoint, RunDirectory
 from translate.runs.safety import entries
@@ -37,7 +35,7 @@ class Block(NamedTuple):
 
 def cut_blocks(requests: Iterable[Request], *, look_ahead_lines: int) -> Iterator[Block]:
     """The blocks of an input, read as they are asked for."""
-    windows = read_windows(requests, max_items=look_ahead_lines, count_characters=lambda request: len(request.source))
+    windows = read_buffers(requests, max_items=look_ahead_lines, count_characters=lambda request: len(request.source))
     first_number = 0
     for number, window in enumerate(windows):
         yield Block(number, first_number, window)

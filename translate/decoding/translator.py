@@ -1,46 +1,51 @@
-"""Text in, text out: lines are encoded, searched longest first, decoded, and given back in their order."""
+"""Text in, text out: lines are tokenized, searched with the longest first, detokenized, and returned in their order."""
 
-import functools
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
+from typing import TypeVar
 
 import torch
 
 from translate.config import Config, DecodingConfig, override_config
 from translate.data.batching import EncodedPair
-from translate.data.shortlist import Shortlist
 from translate.data.tokenizer import Tokenizers
-from translate.decoding.constraints.allocation import phrase_ids
-from translate.decoding.limits import Piece, find_limit, fit_pair, fit_sources, join_translations, search_memory_told
-from translate.decoding.postprocessing import Postprocessing
-from translate.decoding.request import Request, Score, Translation
+from translate.decoding.constraints.allocation import met_first, phrase_ids, unmet_phrases
+from translate.decoding.request import Request, Score, SearchInput, Translation, one_line
 from translate.decoding.score import Forced, force_decode
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.ensemble import ALONE, Combination, build_next_token_model
 from translate.decoding.search.loop import Sentences, search
-from translate.decoding.search.plans import Line, build_plan, build_word_tables
+from translate.decoding.search.mbr import choose_minimum_risk
+from translate.decoding.search.plans import build_plan, build_word_tables
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
-from translate.decoding.windows import read_windows
-from translate.decoding.workers import share_out
+from translate.decoding.shortlist import Shortlist
+from translate.decoding.splitting import find_limit, fit_sources, join_translations, truncate_pair
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
 
-LINES_PER_WORKER = 8  # with fewer, one worker with all threads is as fast
+Item = TypeVar("Item")
+
+BUFFER_CHARACTERS = 1_000_000
+"""A buffer of very long lines ends early."""
+
+LINES_PER_WORKER = 8
+"""With fewer lines, one worker with all threads is as fast."""
 
 
 class Translator:
     """Translates lines of text with a model and its tokenizers.
 
     Args:
-        model: Used as it is; put it into evaluation mode, else dropout stays on.
-        combination: Other models that have their say.
-        shortlist: Needed for `decoding.shortlist`.
+        model: The model, in evaluation mode; in training mode its dropout would stay on.
+        combination: Other models whose predictions are combined with this model's.
+        shortlist: The target tokens that each source token allows; needed for `decoding.shortlist`.
         forbidden: Words and phrases that no translation contains.
 
     Raises:
-        InputError: Settings that this model cannot follow.
+        InputError: The config asks for a shortlist that was not given, or for a decoder layer that does not exist.
     """
 
     def __init__(
@@ -71,7 +76,6 @@ class Translator:
         self.shortlist = None if shortlist is None else shortlist.to(model.device)
         self.forbidden = forbidden
         self.words = build_word_tables(tokenizers.target)
-        self.postprocessing = Postprocessing(tokenizers.target, config, begins_word=self.words.begins_word)
         models = [model, *combination.ensemble, *([] if combination.contrast is None else [combination.contrast])]
         self.max_positions = min(
             (each.config.max_positions for each in models if each.config.positions == "learned"), default=None
@@ -83,24 +87,23 @@ class Translator:
         """The same translator with some of its settings changed.
 
         Raises:
-            InputError: No such setting, or not such a value; or one that is settled when a model is loaded.
+            InputError: A setting does not exist, its value is invalid, or it is fixed when a run is loaded.
         """
         for key in ("precision", "device"):
             if key in options:
-                raise InputError(f"decoding.{key} is settled when a run is loaded")
+                raise InputError(f"decoding.{key} is fixed when a run is loaded; give it to translate.load")
+        overrides = {f"decoding.{key}": value for key, value in options.items()}
         return Translator(
             self.model,
             self.tokenizers,
-            override_config(
-                Config(decoding=self.config), {f"decoding.{key}": options[key] for key in options}
-            ).decoding,
+            override_config(Config(decoding=self.config), overrides).decoding,
             combination=self.combination,
             shortlist=self.shortlist,
             forbidden=self.forbidden,
         )
 
     def translate(self, lines: Iterable[str | Request], **options: object) -> list[Translation]:
-        """The translation of each line, in order. A line without any word gives an empty translation.
+        """The translation of each line, in order. A line without any word has an empty translation.
 
         Args:
             options: Settings of `DecodingConfig` for this call, such as `beam_size=4`.
@@ -109,59 +112,62 @@ class Translator:
         return list(translator.translate_stream(lines))
 
     def translate_stream(self, lines: Iterable[str | Request], *, first_number: int = 0) -> Iterator[Translation]:
-        """The translation of each line, in order, reading no further ahead than `look_ahead_lines`.
+        """Yields the translation of each line, in order, and reads no further ahead than `look_ahead_lines`.
 
         Args:
-            first_number: Of the first line among all, from 0: it settles what is sampled, and errors name it.
+            first_number: The number of the first line in the whole input, from 0; it seeds sampling, and errors name
+                lines by it.
 
         Raises:
-            InputError: A source is longer than the limit, and decoding.long = error; or wishes that cannot be.
+            InputError: A source is longer than the limit and decoding.long = error, or constraints contradict each
+                other.
         """
         requests = (Request(line) if isinstance(line, str) else line for line in lines)
         number = first_number
-        for window in read_windows(
+        for buffer in read_buffers(
             requests, max_items=self.config.look_ahead_lines, count_characters=lambda request: len(request.source)
         ):
-            yield from self._translate_window(window, first_number=number)
-            number += len(window)
+            yield from self._translate_buffer(buffer, first_number=number)
+            number += len(buffer)
 
     def score(self, sources: Sequence[str], targets: Sequence[Sequence[int]], *, first_number: int = 0) -> list[Score]:
-        """The log-probability of given translations, by the full forward pass: forced decoding.
+        """The log-probability of given translations, by the full forward pass (forced decoding).
 
-        What is longer than the limits is cut, unless decoding.long = error: a given translation cannot be split. By the
-        first model alone and its whole vocabulary: an ensemble, a contrast or a shortlist has no say here.
+        A side that is longer than its limit is cut, unless decoding.long = error; a given translation cannot be split.
+        Only the first model is used, with its whole vocabulary: no ensemble, no contrast, no shortlist.
 
         Args:
             targets: Subwords of each translation, without the end symbol.
-            first_number: Of the first line among all, from 0, for errors.
+            first_number: The number of the first line in the whole input, from 0; errors name lines by it.
 
         Raises:
             InputError: A side is longer than its limit, and decoding.long = error.
         """
         encoded = self.tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
-        pairs = [
-            fit_pair(
+        pairs, flags = [], []
+        for number, (source, target) in enumerate(zip(encoded, targets, strict=True), start=first_number):
+            pair, pair_flags = truncate_pair(
                 EncodedPair(source, list(target)),
                 self.source_limit,
                 self.target_limit,
                 number=number,
-                is_error=self.config.long == "error",
+                long=self.config.long,
             )
-            for number, (source, target) in enumerate(zip(encoded, targets, strict=True), start=first_number)
-        ]
+            pairs.append(pair)
+            flags.append(pair_flags)
         scoring = build_scoring(self.config)
         scores = []
-        for fitted, forced in zip(pairs, self.force([each.pair for each in pairs]), strict=True):
+        for pair, pair_flags, forced in zip(pairs, flags, self.force(pairs), strict=True):
             total = sum(forced.token_log_probs)
-            score = scoring.score(torch.tensor(total), torch.tensor(len(forced.token_log_probs)))
-            scores.append(Score(total, float(score), forced.token_log_probs, fitted.pair.target, fitted.flags))
+            score = float(scoring.score(torch.tensor(total), torch.tensor(len(forced.token_log_probs))))
+            scores.append(Score(total, score, forced.token_log_probs, pair.target, pair_flags))
         return scores
 
     def force(self, pairs: Sequence[EncodedPair]) -> list[Forced]:
-        """Forced decoding: token log-probabilities, and the attention for alignments.
+        """Forced decoding: token log-probabilities, and the attention that alignments are made from.
 
         Raises:
-            OutOfMemory: The device's memory is not enough.
+            OutOfMemory: The device has not enough memory.
         """
         longest = max((max(len(pair.source), len(pair.target)) + 1 for pair in pairs), default=0)
         with explain_out_of_memory(
@@ -173,8 +179,9 @@ class Translator:
                 self.model, pairs, max_tokens=self.config.batch_tokens, attention_layer=self.config.alignment_layer
             )
 
-    def _translate_window(self, requests: list[Request], *, first_number: int) -> Iterator[Translation]:
-        fitted = fit_sources(
+    def _translate_buffer(self, requests: list[Request], *, first_number: int) -> Iterator[Translation]:
+        """Yields the translations of the lines in a buffer, which are searched together."""
+        inputs_by_line = fit_sources(
             [request.source for request in requests],
             self.tokenizers.source,
             self.source_limit,
@@ -182,63 +189,89 @@ class Translator:
             first_number=first_number,
             num_threads=torch.get_num_threads(),
         )
-        lines = [
-            self._line(request, piece, number=number, place=place, is_split=len(pieces) > 1)
-            for number, (request, pieces) in enumerate(zip(requests, fitted, strict=True), start=first_number)
-            for place, piece in enumerate(pieces)
+        inputs = [
+            self._with_constraints(each, request, is_split=len(pieces) > 1)
+            for request, pieces in zip(requests, inputs_by_line, strict=True)
+            for each in pieces
         ]
-        sources = [piece for pieces in fitted for piece in pieces]
-        found = self._search(
-            lines, [i for i, piece in enumerate(sources) if piece.source_ids and not piece.source.isspace()]
-        )
-        translated = iter(
-            self.postprocessing.translation(piece, line, found.get(index, [Hypothesis([], [], 0.0, truncated=False)]))
-            for index, (piece, line) in enumerate(zip(sources, lines, strict=True))
-        )
-        for request, pieces in zip(requests, fitted, strict=True):
-            joined = join_translations(request.source, [next(translated) for _ in pieces])
-            yield self.postprocessing.checked(request, joined)
+        found = self._search(inputs)
+        empty = [Hypothesis([], [], 0.0, truncated=False)]
+        translations = iter([self._translation(each, found.get(index, empty)) for index, each in enumerate(inputs)])
+        for request, pieces in zip(requests, inputs_by_line, strict=True):
+            joined = join_translations(request.source, [next(translations) for _ in pieces])
+            yield self._with_unmet(joined, request)
 
-    def _line(self, request: Request, piece: Piece, *, number: int, place: int, is_split: bool) -> Line:
-        """A piece with the wishes for it."""
-        terms = () if request.terminology is None else request.terminology.matches(piece.source)
+    def _with_constraints(self, given: SearchInput, request: Request, *, is_split: bool) -> SearchInput:
+        """A search input with those constraints of its line that apply to it."""
+        terms = () if request.terminology is None else request.terminology.matches(given.source)
         phrases = (*(() if is_split else request.required), *terms)
-        return Line(
-            number=number,
-            piece=place,
-            source_ids=piece.source_ids,
-            prefix=self.tokenizers.target.encode(request.prefix) if place == 0 else [],
+        return given._replace(
+            prefix_ids=self.tokenizers.target.encode(request.prefix) if given.piece == 0 else [],
             phrases=phrases,
-            required=[phrase_ids(self.tokenizers.target, phrase) for phrase in phrases],
+            phrase_ids=[phrase_ids(self.tokenizers.target, phrase) for phrase in phrases],
         )
 
-    def _search(self, lines: list[Line], searched: list[int]) -> dict[int, list[Hypothesis]]:
-        """The wanted hypotheses of lines, by their place.
+    def _search(self, inputs: list[SearchInput]) -> dict[int, list[Hypothesis]]:
+        """The hypotheses to return, by the index of their input; an input without any word has none.
 
         Raises:
             RunError: The model's weights are not finite.
-            OutOfMemory: The device's memory is not enough.
+            OutOfMemory: The device has not enough memory.
         """
-        if not searched:
+        order = [index for index, each in enumerate(inputs) if each.source_ids and not each.source.isspace()]
+        if not order:
             return {}
-        lengths = torch.tensor([len(line.source_ids) + 1 for line in lines])
+        lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
         limits = maximum_lengths(lengths, self.config, max_positions=self.max_positions)
         sentences = Sentences(lengths.tolist(), limits.tolist())
-        # Neighbours of like length pad little; and what needs the most memory comes first.
-        order = sorted(searched, key=lambda index: -sentences.source_lengths[index])
-        search_part = functools.partial(self._search_part, lines, sentences)
-        with search_memory_told(self.config, num_texts=len(order), longest=max(sentences.source_lengths)):
-            found = share_out(order, search_part, num_workers=self._num_workers(len(order)))
-        return {index: self.postprocessing.choose(hypotheses, lines[index]) for index, hypotheses in found.items()}
+        # Neighbours of similar length need little padding, and the batch that needs the most memory comes first.
+        order.sort(key=lambda index: -sentences.source_lengths[index])
+        with explain_out_of_memory(
+            f"the search for the translations of {len(order)} texts of up to {max(sentences.source_lengths)} tokens",
+            hint=search_memory_hint(self.config),
+        ):
+            found = self._search_in_threads(inputs, sentences, order)
+        return {index: self._select(hypotheses, inputs[index]) for index, hypotheses in found.items()}
 
-    def _search_part(
-        self, lines: list[Line], sentences: Sentences, order: Sequence[int], stop: threading.Event
+    def _search_in_threads(
+        self, inputs: list[SearchInput], sentences: Sentences, order: list[int]
     ) -> dict[int, list[Hypothesis]]:
-        """What one worker does: its sentences, one pool."""
+        """Searches with `decoding.workers` threads; of several, each runs torch with one thread."""
+        stop = threading.Event()  # set when a worker has failed
+        num_workers = 1
+        if self.model.device.type == "cpu":
+            wanted = self.config.workers or torch.get_num_threads()
+            num_workers = max(1, min(wanted, len(order) // LINES_PER_WORKER))
+        if num_workers == 1:
+            return self._search_sentences(inputs, sentences, order, stop)
+
+        def search_share(worker: int) -> dict[int, list[Hypothesis]]:
+            torch.set_num_threads(1)
+            # Every n-th sentence: each worker has equal work, and always the same sentences.
+            return self._search_sentences(inputs, sentences, order[worker::num_workers], stop)
+
+        num_threads = torch.get_num_threads()
+        found: dict[int, list[Hypothesis]] = {}
+        try:
+            with ThreadPoolExecutor(num_workers) as executor:
+                shares = [executor.submit(search_share, worker) for worker in range(num_workers)]
+                try:
+                    for share in shares:
+                        found |= share.result()
+                finally:
+                    stop.set()  # before the executor waits for the other workers
+        finally:
+            torch.set_num_threads(num_threads)
+        return found
+
+    def _search_sentences(
+        self, inputs: list[SearchInput], sentences: Sentences, order: Sequence[int], stop: threading.Event
+    ) -> dict[int, list[Hypothesis]]:
+        """The work of one worker: searches its sentences in one pool, until all are done or another worker fails."""
         device = self.model.device
         plan = build_plan(
             self.config,
-            lines,
+            inputs,
             sentences,
             forbidden=[phrase_ids(self.tokenizers.target, phrase) for phrase in self.forbidden],
             words=self.words,
@@ -249,18 +282,18 @@ class Translator:
             model = build_next_token_model(
                 self.model,
                 self.combination,
-                [line.source_ids for line in lines],
+                [each.source_ids for each in inputs],
                 self.config,
                 beam_size=plan.beam_size,
                 max_length=max(sentences.max_lengths),
                 shortlist=self.shortlist if self.config.shortlist else None,
-                also_allowed=[[*line.prefix, *chain.from_iterable(line.required)] for line in lines],
+                also_allowed=[[*each.prefix_ids, *chain.from_iterable(each.phrase_ids)] for each in inputs],
             )
             results = search(model, sentences, plan, order=order, max_tokens=self.config.batch_tokens, device=device)
             for sentence, hypotheses in results:
                 if not hypotheses:
                     raise RunError(
-                        f"line {lines[sentence].number + 1}: the model gives no probability to any word: its weights"
+                        f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"
                         " are not finite, or the rules of the search leave none"
                     )
                 found[sentence] = hypotheses
@@ -268,8 +301,81 @@ class Translator:
                     break
         return found
 
-    def _num_workers(self, num_lines: int) -> int:
-        if self.model.device.type != "cpu":
-            return 1
-        wanted = self.config.workers or torch.get_num_threads()
-        return max(1, min(wanted, num_lines // LINES_PER_WORKER))
+    def _select(self, hypotheses: list[Hypothesis], given: SearchInput) -> list[Hypothesis]:
+        """The n best hypotheses; with `decoding.mbr`, the one of least risk among those that lack fewest phrases."""
+        if given.phrase_ids:
+            hypotheses = met_first(hypotheses, given.phrase_ids, begins_word=self.words.begins_word)
+        if self.config.mbr == "none":
+            return hypotheses[: self.config.n_best]
+        if given.phrase_ids:
+            num_unmet = [len(self._unmet(each.ids, given.phrases, given.phrase_ids)) for each in hypotheses]
+            hypotheses = hypotheses[: num_unmet.count(num_unmet[0])]
+        texts = [one_line(self.tokenizers.target.decode(hypothesis.ids)) for hypothesis in hypotheses]
+        return [hypotheses[choose_minimum_risk(texts, utility=self.config.mbr).chosen]]
+
+    def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
+        """The best hypothesis as a translation, with the others as its alternatives."""
+        best, *others = (
+            Translation(
+                source=given.source,
+                text=one_line(self.tokenizers.target.decode(hypothesis.ids)),
+                ids=hypothesis.ids,
+                log_prob=hypothesis.log_prob,
+                score=hypothesis.score,
+                truncated=hypothesis.truncated,
+                source_truncated=given.source_truncated,
+                token_log_probs=hypothesis.token_log_probs,
+                source_ids=given.source_ids,
+                unmet=self._unmet(hypothesis.ids, given.phrases, given.phrase_ids),
+            )
+            for hypothesis in hypotheses
+        )
+        return best._replace(alternatives=tuple(others)) if others else best
+
+    def _with_unmet(self, translation: Translation, request: Request) -> Translation:
+        """A joined translation with the required phrases that it lacks; its pieces were searched without them."""
+        if not translation.pieces or not request.required:
+            return translation
+        required = [phrase_ids(self.tokenizers.target, phrase) for phrase in request.required]
+        best, *others = (
+            each._replace(unmet=(*each.unmet, *self._unmet(each.ids, request.required, required)))
+            for each in (translation, *translation.alternatives)
+        )
+        return best._replace(alternatives=tuple(others))
+
+    def _unmet(self, ids: list[int], phrases: Sequence[str], required: Sequence[list[int]]) -> tuple[str, ...]:
+        """The phrases that a translation lacks."""
+        if not phrases:
+            return ()
+        unmet = unmet_phrases(ids, required, begins_word=self.words.begins_word)
+        return tuple(phrases[number] for number in unmet)
+
+
+def read_buffers(
+    items: Iterable[Item], *, max_items: int, count_characters: Callable[[Item], int]
+) -> Iterator[list[Item]]:
+    """Yields the items in order, a buffer at a time; the lines in a buffer are sorted by length and searched together.
+
+    No item beyond the end of a buffer is read before the next buffer is asked for.
+
+    Args:
+        max_items: Items in a buffer; fewer if they have `BUFFER_CHARACTERS` characters together.
+    """
+    buffer: list[Item] = []
+    characters = 0
+    for item in items:
+        buffer.append(item)
+        characters += count_characters(item)
+        if len(buffer) == max_items or characters >= BUFFER_CHARACTERS:
+            yield buffer
+            buffer, characters = [], 0
+    if buffer:
+        yield buffer
+
+
+def search_memory_hint(config: DecodingConfig) -> str:
+    """The settings to lower when a search runs out of memory."""
+    return (
+        f"Lower decoding.batch_tokens (now {config.batch_tokens}), decoding.beam_size (now {config.beam_size}) or"
+        " decoding.max_source_tokens (--max-source-tokens)."
+    )

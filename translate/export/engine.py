@@ -16,14 +16,14 @@ from translate.config import DecodingConfig, read_resolved_config
 from translate.data.batching import batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, load_tokenizers
 from translate.decoding import Translation, Translator
-from translate.decoding.limits import Piece, find_limit, fit_sources, join_translations, search_memory_told
-from translate.decoding.request import one_line
+from translate.decoding.request import SearchInput, one_line
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
-from translate.decoding.windows import read_windows
+from translate.decoding.splitting import find_limit, fit_sources, join_translations
+from translate.decoding.translator import read_buffers, search_memory_hint
 from translate.errors import InputError, RunError
 from translate.export.conversion import converted_run
 from translate.export.ctranslate2 import import_ctranslate2, max_positions
-from translate.model.device import num_cores
+from translate.model.device import explain_out_of_memory, num_cores
 from translate.runs import Checkpoint, load_run, open_run
 
 ComputeType = Literal["float32", "int8", "bfloat16"]
@@ -109,7 +109,7 @@ class CTranslate2Translator:
             InputError: A source is longer than the limit, and decoding.long = error.
         """
         number = 0
-        for window in read_windows(lines, max_items=self.config.look_ahead_lines, count_characters=len):
+        for window in read_buffers(lines, max_items=self.config.look_ahead_lines, count_characters=len):
             yield from self._translate_window(window, first_number=number)
             number += len(window)
 
@@ -126,7 +126,7 @@ class CTranslate2Translator:
         for line, pieces in zip(lines, fitted, strict=True):
             yield join_translations(line, [next(translated) for _ in pieces])
 
-    def _translate_pieces(self, pieces: list[Piece]) -> Iterator[Translation]:
+    def _translate_pieces(self, pieces: list[SearchInput]) -> Iterator[Translation]:
         lengths = [len(piece.source_ids) + 1 for piece in pieces]
         limits = maximum_lengths(torch.tensor(lengths), self.config, max_positions=self.max_positions).tolist()
         has_words = [bool(piece.source_ids) and not piece.source.isspace() for piece in pieces]
@@ -137,7 +137,10 @@ class CTranslate2Translator:
             for index, piece in enumerate(pieces)
             if has_words[index] and fits[index]
         ]
-        with search_memory_told(self.config, num_texts=len(sentences), longest=max(lengths, default=0)):
+        with explain_out_of_memory(
+            f"the search for the translations of {len(sentences)} texts of up to {max(lengths, default=0)} tokens",
+            hint=search_memory_hint(self.config),
+        ):
             found = self._search(sentences)
         for index, piece in enumerate(pieces):
             if has_words[index] and not fits[index]:
@@ -148,7 +151,7 @@ class CTranslate2Translator:
             )
             yield best._replace(alternatives=tuple(others)) if others else best
 
-    def _translation(self, piece: Piece, hypothesis: Hypothesis) -> Translation:
+    def _translation(self, piece: SearchInput, hypothesis: Hypothesis) -> Translation:
         return Translation(
             source=piece.source,
             text=one_line(self.tokenizers.target.decode(hypothesis.ids)),
@@ -156,7 +159,7 @@ class CTranslate2Translator:
             log_prob=hypothesis.log_prob,
             score=hypothesis.score,
             truncated=hypothesis.truncated,
-            source_truncated=piece.is_cut,
+            source_truncated=piece.source_truncated,
             source_ids=piece.source_ids,
         )
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from translate.config import Config
-from translate.data.shortlist import Shortlist
 from translate.data.tokenizer import Tokenizers
 from translate.errors import RunError
 from translate.runs.checkpoints import OPTIMIZER_PREFIX, read_step
@@ -132,12 +131,13 @@ def check_shortlist(run: RunDirectory, parts: Parts) -> Found:
     file = run.shortlist
     header, tensors = read_header(file), read_tensors(file).tensors
     if parts.tokenizers is not None:
-        Shortlist.from_tensors(
-            tensors,
-            source_vocab_size=parts.tokenizers.source.vocab_size,
-            target_vocab_size=parts.tokenizers.target.vocab_size,
-            name=str(file),
-        )
+        expected = [parts.tokenizers.source.vocab_size, parts.tokenizers.target.vocab_size]
+        sizes = [len(tensors.get(name, ())) for name in ("translations", "always")]
+        if sizes != expected:
+            raise RunError(
+                f"{file}: is a shortlist for vocabularies of {sizes[0]} and {sizes[1]} subwords, but the tokenizers"
+                f" have {expected[0]} and {expected[1]}"
+            )
     return Found(SEAL_KEY in header.metadata, "")
 
 

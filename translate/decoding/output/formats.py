@@ -1,11 +1,17 @@
-"""Translations as lines of output: text, n-best lists as Moses writes them, or JSON; alignments go beside them."""
+"""Lines of output: translations as text, as Moses n-best lists or as JSON records; alignments; records of scores."""
 
+import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from translate.decoding.output.records import align_translations, describe, moses_n_best
+from translate.data.batching import EncodedPair
+from translate.decoding.output.alignment import Link, align_words, format_pharaoh
+from translate.decoding.output.words import group_words, word_confidences
 from translate.decoding.request import Translation
+from translate.decoding.score import Forced
+from translate.decoding.translator import Translator, read_buffers
 
 OutputFormat = Literal["text", "jsonl"]
 
@@ -18,29 +24,170 @@ def format_translations(
     write_alignment: Callable[[str], None] | None = None,
     first_number: int = 0,
 ) -> Iterator[str]:
-    """The lines to write, without line ends.
+    """Yields the lines to write, without line ends.
 
     Args:
-        translator: That made them; for text without alignments, any that has its settings in `config`.
-        write_alignment: Gets each translation's alignment, before its lines are given; None: none is wanted.
-        first_number: Of the first translation among all, from 0.
+        translator: The translator that made the translations; for text without alignments it may be any object with a
+            `config`.
+        write_alignment: Called with each translation's alignment before its lines are yielded; None: alignments are
+            not computed unless records need them.
+        first_number: The number of the first translation in the whole input, from 0.
     """
-    if output_format == "text" and write_alignment is None:
-        for number, translation in enumerate(translations, start=first_number):
-            yield from _text_lines(translation, n_best=translator.config.n_best, number=number)
-        return
-    for number, aligned in enumerate(align_translations(translator, translations), start=first_number):
+    if output_format == "jsonl" or write_alignment is not None:
+        translations = align_translations(translator, translations)
+    for number, translation in enumerate(translations, start=first_number):
         if write_alignment is not None:
-            write_alignment(aligned.alignment)
+            write_alignment(translation.alignment or "")
         if output_format == "jsonl":
-            yield json.dumps(describe(aligned, translator, number=number + 1), ensure_ascii=False)
+            yield json.dumps(describe(translation, translator, number=number + 1), ensure_ascii=False)
+        elif translator.config.n_best > 1:
+            yield from moses_n_best(translation, number=number)
         else:
-            yield from _text_lines(aligned.translation, n_best=translator.config.n_best, number=number)
+            yield translation.text
 
 
-def _text_lines(translation: Translation, *, n_best: int, number: int) -> Iterator[str]:
-    """The translation alone, or the n-best list that was asked for."""
-    if n_best > 1:
-        yield from moses_n_best(translation, number=number)
-    else:
-        yield translation.text
+def moses_n_best(translation: Translation, *, number: int) -> Iterator[str]:
+    """Yields a sentence's n-best list as Moses writes it: number from 0 ||| text ||| features ||| score."""
+    for each in (translation, *translation.alternatives):
+        yield f"{number} ||| {each.text} ||| log_prob= {each.log_prob:.6f} ||| {each.score:.6f}"
+
+
+def describe(translation: Translation, translator: Translator, *, number: int) -> dict[str, Any]:
+    """The JSON record of a translation that `align_translations` gave.
+
+    Returns:
+        JSON types: `line` from 1, `source`, `source_tokens`, `translation`, `tokens`, `log_prob` in nats, `score` (the
+        search ranked by it), `token_log_probs` (the end symbol's last, if the search reached it), `words` with their
+        probability and the geometric mean over their tokens, `alignment`, `flags`, `unmet`, `pieces`, and `n_best`
+        without the first. For a source that was split, `pieces` has the translation of each piece; the token
+        log-probabilities then include the end symbol of each piece, and `log_prob` and `score` are sums over pieces.
+    """
+    target = translator.tokenizers.target
+    words = [
+        word
+        for part in translation.parts
+        for word in word_confidences(target.pieces(part.ids), part.token_log_probs).words
+    ]
+    return {
+        "line": number,
+        "source": translation.source,
+        "source_tokens": translator.tokenizers.source.pieces(translation.source_ids),
+        "translation": translation.text,
+        "tokens": target.pieces(translation.ids),
+        "log_prob": translation.log_prob,
+        "score": translation.score,
+        "token_log_probs": list(translation.token_log_probs),
+        "words": [
+            {"text": word.text, "probability": word.probability, "mean_probability": word.mean_probability}
+            for word in words
+        ],
+        "alignment": translation.alignment,
+        "flags": sorted(translation.flags),
+        "unmet": list(translation.unmet),
+        "pieces": [{"source": piece.source} | _summary(piece) for piece in translation.pieces],
+        "n_best": [_summary(other) for other in translation.alternatives],
+    }
+
+
+def _summary(translation: Translation) -> dict[str, Any]:
+    return {"translation": translation.text, "log_prob": translation.log_prob, "score": translation.score}
+
+
+def align_translations(translator: Translator, translations: Iterable[Translation]) -> Iterator[Translation]:
+    """Yields the translations with word alignments from the cross-attention of forced decoding.
+
+    Reads no further ahead than the translator does.
+    """
+    for buffer in read_buffers(
+        translations,
+        max_items=translator.config.look_ahead_lines,
+        count_characters=lambda translation: len(translation.source),
+    ):
+        parts = [part for translation in buffer for part in translation.parts]
+        forced = iter(translator.force([EncodedPair(list(part.source_ids), list(part.ids)) for part in parts]))
+        for translation in buffer:
+            yield translation._replace(alignment=_align(translator, translation.parts, forced))
+
+
+def _align(translator: Translator, parts: Sequence[Translation], forced: Iterator[Forced]) -> str:
+    """The alignment of a line, with its words counted on from part to part.
+
+    Args:
+        forced: The forced decoding of the parts, and then of other lines.
+    """
+    links: list[Link] = []
+    source_offset = target_offset = 0
+    is_inside_word = False
+    for part in parts:
+        attention = next(forced).attention
+        source_words = _word_positions(translator.tokenizers.source.pieces(part.source_ids))
+        target_words = _word_positions(translator.tokenizers.target.pieces(part.ids))
+        if is_inside_word and source_words and not part.source[:1].isspace():
+            source_offset -= 1  # the part before ends within this part's first word
+        if source_words and target_words:
+            found = align_words(attention, source_words=source_words, target_words=target_words)
+            links += [Link(source + source_offset, target + target_offset) for source, target in found]
+        source_offset += len(source_words)
+        target_offset += len(target_words)
+        is_inside_word = bool(source_words) and not part.source[-1:].isspace()
+    return format_pharaoh(links)
+
+
+def _word_positions(pieces: Sequence[str]) -> list[list[int]]:
+    return [word.positions for word in group_words(pieces)]
+
+
+@dataclasses.dataclass
+class CorpusScore:
+    """Sums over the pairs that were scored so far."""
+
+    lines: int = 0
+    tokens: int = 0  # end symbols included
+    log_prob: float = 0.0  # nats
+    cut: int = 0  # pairs of which a side was longer than its limit
+
+    def add(self, other: "CorpusScore") -> None:
+        """Adds other sums to these."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    @property
+    def perplexity(self) -> float:
+        """The perplexity by token: e to the mean negative log-probability; 1 if there are no tokens."""
+        return math.exp(-self.log_prob / max(self.tokens, 1))
+
+
+def describe_scores(
+    translator: Translator, pairs: Iterable[tuple[str, str]], total: CorpusScore
+) -> Iterator[dict[str, Any]]:
+    """Yields the JSON record of each given translation's score; reads no further ahead than `look_ahead_lines`.
+
+    Args:
+        pairs: Sources and their translations.
+        total: Receives the sums.
+
+    Returns:
+        JSON types: `line` from 1, `source`, `target`, `tokens`, `log_prob` in nats with the end symbol, `score`
+        (log_prob divided by the length penalty), `perplexity` by token, `token_log_probs`, and `flags`:
+        source_truncated and target_truncated.
+    """
+    target = translator.tokenizers.target
+    for buffer in read_buffers(
+        pairs, max_items=translator.config.look_ahead_lines, count_characters=lambda pair: len(pair[0]) + len(pair[1])
+    ):
+        ids = [target.encode(translation) for _, translation in buffer]
+        scores = translator.score([source for source, _ in buffer], ids, first_number=total.lines)
+        for (source, translation), score in zip(buffer, scores, strict=True):
+            pair = CorpusScore(1, len(score.token_log_probs), score.log_prob, int(bool(score.flags)))
+            total.add(pair)
+            yield {
+                "line": total.lines,
+                "source": source,
+                "target": translation,
+                "tokens": target.pieces(score.ids),
+                "log_prob": score.log_prob,
+                "score": score.score,
+                "perplexity": pair.perplexity,
+                "token_log_probs": score.token_log_probs,
+                "flags": sorted(score.flags),
+            }

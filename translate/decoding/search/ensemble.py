@@ -9,9 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from translate.config import DecodingConfig
-from translate.data.shortlist import Shortlist
 from translate.decoding.search.loop import NextTokenModel, NextTokens
 from translate.decoding.search.model import CachedDecoder, Decoded
+from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer
 
 

@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from translate.data.batching import collate_sources
-from translate.data.shortlist import Shortlist
 from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.score import watched_attention
 from translate.decoding.search.loop import NextTokens
+from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer, log_probabilities
 from translate.model.kv_cache import DecoderCache
 from translate.model.quantization import Int8Projection, Projection

@@ -19,6 +19,7 @@ from translate.decoding.processors.rules import (
     Rule,
     leaves_word_open_table,
 )
+from translate.decoding.request import SearchInput
 from translate.decoding.search.beam import Choose, choose_best
 from translate.decoding.search.diverse import DiverseGroups
 from translate.decoding.search.loop import Plan, Sentences
@@ -39,34 +40,23 @@ def build_word_tables(tokenizer: Tokenizer) -> WordTables:
     return WordTables(begins_word_table(tokenizer), leaves_word_open_table(tokenizer))
 
 
-class Line(NamedTuple):
-    """A line as search needs it."""
-
-    number: int  # in the whole input; it seeds sampling
-    piece: int  # of a line that was split; it seeds sampling too
-    source_ids: list[int]  # without special symbols
-    prefix: list[int]  # ids that the translation begins with
-    phrases: tuple[str, ...]  # that it contains
-    required: list[list[int]]  # the same as ids
-
-
 def build_plan(
     config: DecodingConfig,
-    lines: Sequence[Line],
+    inputs: Sequence[SearchInput],
     sentences: Sentences,
     *,
     forbidden: Sequence[Sequence[int]],
     words: WordTables,
     device: torch.device,
 ) -> Plan:
-    """The plan of a search through all `lines`.
+    """The plan of a search through all `inputs`.
 
     Raises:
         InputError: Settings and wishes that cannot go together.
     """
-    for line in lines:
-        if any(phrase in forbidden for phrase in line.required):
-            raise InputError(f"line {line.number + 1}: a phrase is both required and forbidden")
+    for each in inputs:
+        if any(phrase in forbidden for phrase in each.phrase_ids):
+            raise InputError(f"line {each.line + 1}: a phrase is both required and forbidden")
     vocab_size = len(words.begins_word)
     words = WordTables(*(table.to(device) for table in words))
     max_lengths = torch.tensor(sentences.max_lengths, device=device)
@@ -74,8 +64,8 @@ def build_plan(
     min_lengths = minimum_lengths(torch.tensor(sentences.source_lengths, device=device), config)
     if min_lengths.any():
         rules.append(MinimumLength(min_lengths, end_id=EOS_ID))
-    if any(line.prefix for line in lines):
-        prefixes = [line.prefix for line in lines]
+    if any(each.prefix_ids for each in inputs):
+        prefixes = [each.prefix_ids for each in inputs]
         rules.append(ForcedPrefix(prefixes, end_id=EOS_ID, vocab_size=vocab_size, device=device))
     if forbidden:
         rules.append(ForbiddenPhrases(forbidden, **words._asdict(), max_lengths=max_lengths))
@@ -93,7 +83,7 @@ def build_plan(
         num_best=num_slots if config.search == "sample" or config.mbr != "none" else config.n_best,
         num_groups=config.diversity_groups if config.search == "beam" else 1,
         num_open=num_slots if config.search == "sample" else 1,
-        choose=_build_choose(config, lines, words, device=device),
+        choose=_build_choose(config, inputs, words, device=device),
         rules=tuple(rules),
         has_coverage=config.coverage_penalty > 0,
     )
@@ -106,16 +96,18 @@ def _num_slots(config: DecodingConfig) -> int:
     return config.n_best if config.mbr == "none" else config.mbr_candidates
 
 
-def _build_choose(config: DecodingConfig, lines: Sequence[Line], words: WordTables, *, device: torch.device) -> Choose:
-    has_required = any(line.required for line in lines)
+def _build_choose(
+    config: DecodingConfig, inputs: Sequence[SearchInput], words: WordTables, *, device: torch.device
+) -> Choose:
+    has_required = any(each.phrase_ids for each in inputs)
     is_plain = config.search == "beam" and config.diversity_groups == 1
     if has_required and not is_plain:
         raise InputError("required words need decoding.search = beam and decoding.diversity_groups = 1")
     if has_required:
-        phrases = [line.required for line in lines]
+        phrases = [each.phrase_ids for each in inputs]
         return RequiredPhrases(phrases, begins_word=words.begins_word, end_id=EOS_ID, device=device)
     if config.search == "sample":
-        numbers = torch.tensor([line.number + (line.piece << 32) for line in lines], device=device)
+        numbers = torch.tensor([each.line + (each.piece << 32) for each in inputs], device=device)
         return TokenSampler(
             temperature=config.temperature,
             top_k=config.top_k,

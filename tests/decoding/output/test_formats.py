@@ -9,8 +9,7 @@ import pytest
 
 from translate.config import DecodingConfig
 from translate.decoding import Request, Translation, Translator
-from translate.decoding.output.records import (
-    AlignedTranslation,
+from translate.decoding.output.formats import (
     CorpusScore,
     align_translations,
     describe,
@@ -45,7 +44,7 @@ def test_a_record_by_hand(toy: Toy, translator: Translator) -> None:
         alternatives=(other,),
     )
     lengths = [len(target.encode(word)) for word in ("dog", "runs")]
-    record = describe(AlignedTranslation(translation, "0-0 1-1"), translator, number=7)
+    record = describe(translation._replace(alignment="0-0 1-1"), translator, number=7)
     assert record == {
         "line": 7,
         "source": "Hund läuft",
@@ -80,12 +79,12 @@ def test_alignments_of_a_toy_that_translates_word_by_word(toy: Toy, translator: 
     """Every target word has a link to a word that is there; an empty translation has none."""
     lines = [*toy.sources[:5], "", " "]
     aligned = list(align_translations(translator, translator.translate_stream(lines)))
-    assert [each.translation.source for each in aligned] == lines
+    assert [each.source for each in aligned] == lines
     assert [each.alignment == "" for each in aligned] == [False] * 5 + [True] * 2
     for each in aligned[:5]:
         links = [tuple(map(int, link.split("-"))) for link in each.alignment.split(" ")]
-        assert {target for _, target in links} == set(range(len(each.translation.text.split())))
-        assert {source for source, _ in links} <= set(range(len(each.translation.source.split())))
+        assert {target for _, target in links} == set(range(len(each.text.split())))
+        assert {source for source, _ in links} <= set(range(len(each.source.split())))
 
 
 def test_alignments_read_no_further_ahead_than_the_search(toy: Toy, translator: Translator) -> None:

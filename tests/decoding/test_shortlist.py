@@ -1,6 +1,7 @@
 """Shortlists: their content by hand, one sentence and a batch alike, and what they cover of the embedded corpus."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,13 +9,23 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from translate.config import TokenizerConfig
+from translate.config import Config, DataConfig, DecodingConfig, TextCorpus, TokenizerConfig
 from translate.data.batching import EncodedPair, collate_sources
 from translate.data.lexicon import NULL_ID, Lexicon
-from translate.data.shortlist import Shortlist, build_shortlist, count_ids, select_shortlist
 from translate.data.text import read_lines
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, train_tokenizer
-from translate.errors import RunError
+from translate.decoding.shortlist import (
+    Shortlist,
+    build_shortlist,
+    count_ids,
+    make_shortlist,
+    read_shortlist,
+    select_shortlist,
+)
+from translate.errors import InputError, RunError
+from translate.runs import add_prefix, create_run, get_parameters, load_run, write_tensors
+
+Toy = Any  # conftest.py's: test modules cannot import each other
 
 CORPUS = Path(__file__).resolve().parents[2] / "data"
 SPECIALS = [UNK_ID, EOS_ID]
@@ -231,3 +242,58 @@ def test_covers_the_embedded_corpus() -> None:
     # It is the translations that cover, and those of the right sentence.
     assert share_covered(shortlist.always.expand(len(references), -1), references) < 0.8
     assert share_covered(allowed.roll(1, dims=0), references) < 0.9
+
+
+# A run's shortlist
+
+
+@pytest.fixture
+def run(toy: Toy, tmp_path: Path) -> Path:
+    """A run with two corpora: "Hund Haus" is "dog house" five times, and "läuft" is "runs" three times."""
+    corpora = []
+    for name, number, source, target in [("one", 5, "Hund Haus", "dog house"), ("two", 3, "läuft", "runs")]:
+        paths = [tmp_path / f"{name}.de", tmp_path / f"{name}.en"]
+        for path, text in zip(paths, (source, target), strict=True):
+            path.write_text(f"{text}\n" * number, encoding="utf-8")
+        corpora.append(TextCorpus(kind="text", source=paths[0], target=paths[1]))
+    config = Config(
+        data=DataConfig(train=tuple(corpora)), model=toy.model.config, decoding=DecodingConfig(device="cpu")
+    )
+    directory = create_run(tmp_path / "run", config=config, tokenizers=toy.tokenizers, command=["translate", "train"])
+    write_tensors(directory.checkpoint("best"), add_prefix(get_parameters(toy.model), "model."), {"step": "3"})
+    return directory.path
+
+
+def test_made_from_all_corpora_and_read_again(toy: Toy, run: Path) -> None:
+    made = make_shortlist(run, num_frequent=0, num_translations=20)
+    assert (made.file, made.num_pairs) == (run / "shortlist.safetensors", 8)
+    assert made.seconds >= 0
+    shortlist = read_shortlist(load_run(run, checkpoint="best"))
+    source, target = toy.tokenizers.source, toy.tokenizers.target
+    for given, allowed, forbidden in [("Hund", "dog house", "runs"), ("läuft", "runs", "dog")]:
+        candidates = set(shortlist.candidates(source.encode(given)))
+        assert {*target.encode(allowed), EOS_ID} <= candidates
+        assert not set(target.encode(forbidden)) <= candidates
+
+
+def test_numbers_are_those_asked_for(run: Path) -> None:
+    make_shortlist(run, num_frequent=2, num_translations=1)
+    shortlist = read_shortlist(load_run(run, checkpoint="best"))
+    assert int(shortlist.always.sum()) == 2 + 2  # UNK and EOS besides
+
+
+def test_pairs_that_training_leaves_out_are_left_out(toy: Toy, run: Path) -> None:
+    (run.parent / "two.de").write_text("läuft " * 300 + "\nläuft\nläuft\n", encoding="utf-8")
+    assert make_shortlist(run, num_frequent=0, num_translations=5).num_pairs == 7
+
+
+def test_corpora_that_are_gone(run: Path) -> None:
+    (run.parent / "two.en").unlink()
+    with pytest.raises(InputError, match=r"^data.train.1: .*two.en: no such file$"):
+        make_shortlist(run, num_frequent=0, num_translations=5)
+    assert not (run / "shortlist.safetensors").exists()
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such run directory"):
+        make_shortlist(tmp_path / "nowhere", num_frequent=0, num_translations=5)

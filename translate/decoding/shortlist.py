@@ -1,10 +1,13 @@
-"""Which target ids a sentence may be translated with: a short list instead of the vocabulary makes decoding faster.
+"""The target tokens that a sentence may be translated with: a short list of them makes decoding faster.
 
-A sentence's list depends on that sentence alone, so a translation does not depend on what else is in its batch.
+A sentence's list depends on that sentence alone, so its translation does not depend on the other sentences in a batch.
+A run's list is learnt from the run's training corpora, and kept in its directory.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,23 +16,27 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from translate.config import read_resolved_config
 from translate.data.batching import EncodedPair
+from translate.data.corpora import read_corpus
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from translate.errors import RunError
+from translate.data.streaming import TrainingStreams
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_tokenizers
+from translate.errors import InputError, RunError
+from translate.runs import LoadedRun, RunDirectory, open_run, read_tensors, write_tensors
 
 
 class Shortlist(NamedTuple):
-    """For each sentence the ids that are always allowed, and the translations of each of its tokens."""
+    """The target ids that are always allowed, and those that each source id allows besides."""
 
-    always: Bool[Tensor, " vocab"]  # EOS and UNK among them, PAD and BOS never
-    translations: Int[Tensor, "source_vocab choices"]  # int32; EOS where there are fewer, as it is allowed anyway
+    always: Bool[Tensor, " vocab"]  # includes EOS and UNK, never PAD or BOS
+    translations: Int[Tensor, "source_vocab choices"]  # int32; filled up with EOS, which is always allowed
 
     def allowed(self, source_ids: Int[Tensor, "batch source"]) -> Bool[Tensor, "batch vocab"]:
-        """For each sentence, the target ids that its translation may have.
+        """The target ids that the translation of each sentence may have.
 
         Args:
-            source_ids: With or without EOS and padding: neither adds to the list.
+            source_ids: Token ids of the sentences; EOS and padding add nothing to the list.
         """
         chosen = self.translations[source_ids].flatten(1).long()  # (batch, source * choices)
         return self.always.repeat(len(source_ids), 1).scatter_(1, chosen, True)
@@ -44,21 +51,17 @@ class Shortlist(NamedTuple):
         """The same shortlist on another device."""
         return Shortlist(self.always.to(device), self.translations.to(device))
 
-    def to_tensors(self) -> dict[str, Tensor]:
-        """What a file of it holds: what `from_tensors` reads."""
-        return self._asdict()
-
     @classmethod
     def from_tensors(
         cls, tensors: Mapping[str, Tensor], *, source_vocab_size: int, target_vocab_size: int, name: str
     ) -> "Shortlist":
-        """The shortlist that `to_tensors` gave.
+        """A shortlist from the tensors of its file.
 
         Args:
-            name: What errors call it: the path of its file.
+            name: The name of the file in errors.
 
         Raises:
-            RunError: It is no shortlist, or one of other vocabularies.
+            RunError: The tensors are no shortlist, or one for other vocabularies.
         """
         if tensors.keys() != set(cls._fields):
             raise RunError(f"{name}: is no shortlist: it has the tensors {sorted(tensors)}, not {sorted(cls._fields)}")
@@ -93,10 +96,11 @@ def build_shortlist(
 
     Args:
         pairs: Token ids without special symbols.
-        vocabulary: joint: what a target of the pairs has, or no source of them, may also be copied: names, numbers.
-        num_frequent: Target ids that are always allowed; at most those that occur. In a batch they cost once, not for
-            each sentence, so many of these and few translations make the shortest lists for what they cover.
-        num_translations: Ids for each source token, none of them among the frequent.
+        vocabulary: With a joint vocabulary a source token also allows itself, so that names and numbers can be copied,
+            if it occurs in a target of the pairs or in no source.
+        num_frequent: Target ids that are always allowed; at most those that occur. A batch pays for them once, not for
+            each sentence, so many frequent ids and few translations make the shortest lists for the same coverage.
+        num_translations: Ids that each source token allows, besides the frequent ones.
 
     Raises:
         ValueError: A number is negative, or an id is outside its vocabulary.
@@ -123,10 +127,11 @@ def select_shortlist(
     num_frequent: int,
     num_translations: int,
 ) -> Shortlist:
-    """The shortlist of a lexicon; `build_shortlist` tells the arguments, and one lexicon serves to try several.
+    """Selects a shortlist from a lexicon; see `build_shortlist` for the other arguments.
 
     Args:
-        source_counts: How often each id of the vocabulary occurs in the pairs.
+        source_counts: The number of times that each id of the source vocabulary occurs in the pairs.
+        target_counts: The same for the target vocabulary.
 
     Raises:
         ValueError: A number is negative.
@@ -159,5 +164,70 @@ def select_shortlist(
 
 
 def count_ids(sentences: Iterable[Sequence[int]], *, vocab_size: int) -> NDArray[np.int64]:
-    """How often each id of a vocabulary occurs."""
+    """The number of times that each id of a vocabulary occurs."""
     return np.bincount(np.fromiter(chain.from_iterable(sentences), dtype=np.int64), minlength=vocab_size)
+
+
+class MadeShortlist(NamedTuple):
+    """The file that was written, and what it was learnt from."""
+
+    file: Path
+    num_pairs: int
+    seconds: float
+
+
+def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) -> MadeShortlist:
+    """Learns the shortlist of a run from its training corpora, or from the first segment of streamed ones.
+
+    Raises:
+        InputError: The path is not a run, or its corpora are not where its config says.
+        RunError: The shortlist cannot be written.
+    """
+    started = time.perf_counter()
+    run = open_run(run_path)
+    config = read_resolved_config(run.config)
+    tokenizers = load_tokenizers(run.tokenizer)
+    pairs: list[EncodedPair] = []
+    corpora = (
+        TrainingStreams(config.data).first.corpora
+        if config.data.is_streamed
+        else [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(config.data.train)]
+    )
+    for texts in corpora:
+        threads = torch.get_num_threads()
+        sources = tokenizers.source.encode_lines(texts.sources, num_threads=threads)
+        targets = tokenizers.target.encode_lines(texts.targets, num_threads=threads)
+        limits = config.data.max_source_tokens, config.data.max_target_tokens
+        pairs += [
+            EncodedPair(source, target)
+            for source, target in zip(sources, targets, strict=True)
+            if len(source) <= limits[0] and len(target) <= limits[1]
+        ]
+    shortlist = build_shortlist(
+        pairs,
+        source_vocab_size=tokenizers.source.vocab_size,
+        target_vocab_size=tokenizers.target.vocab_size,
+        vocabulary=tokenizers.vocabulary,
+        num_frequent=num_frequent,
+        num_translations=num_translations,
+    )
+    write_tensors(run.shortlist, shortlist._asdict(), {})
+    return MadeShortlist(run.shortlist, len(pairs), time.perf_counter() - started)
+
+
+def read_shortlist(run: LoadedRun) -> Shortlist:
+    """Reads the shortlist of a run.
+
+    Raises:
+        InputError: The run has no shortlist.
+        RunError: The shortlist is damaged, or one for other vocabularies.
+    """
+    file = RunDirectory(run.directory).shortlist
+    if not file.is_file():
+        raise InputError(f"{run.directory} has no {file.name}: make it with translate shortlist {run.directory}")
+    return Shortlist.from_tensors(
+        read_tensors(file).tensors,
+        source_vocab_size=run.tokenizers.source.vocab_size,
+        target_vocab_size=run.tokenizers.target.vocab_size,
+        name=str(file),
+    )
