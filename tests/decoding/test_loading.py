@@ -196,7 +196,7 @@ def save_shortlist(run: Path) -> Any:
         always[[PAD_ID, BOS_ID]] = False
         size = source_vocab_size or toy.tokenizers.source.vocab_size
         shortlist = Shortlist(always, torch.full((size, 1), 3, dtype=torch.int32))
-        write_tensors(file, shortlist.to_tensors(), {})
+        write_tensors(file, shortlist._asdict(), {})
         return file
 
     yield save

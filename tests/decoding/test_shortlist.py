@@ -163,7 +163,7 @@ def test_a_sentence_alone_decides_its_list() -> None:
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
     shortlist = select(num_frequent=2, num_translations=3)
-    save_file(shortlist.to_tensors(), tmp_path / "shortlist.safetensors")
+    save_file(shortlist._asdict(), tmp_path / "shortlist.safetensors")
     loaded = load(load_file(tmp_path / "shortlist.safetensors"))
     assert loaded.always.equal(shortlist.always) and loaded.translations.equal(shortlist.translations)
     assert loaded.translations.dtype == torch.int32
@@ -172,7 +172,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
 
 
 def test_refuses_other_tensors() -> None:
-    tensors = select(num_frequent=2, num_translations=3).to_tensors()
+    tensors = select(num_frequent=2, num_translations=3)._asdict()
     with pytest.raises(
         RunError,
         match=r"^shortlist.safetensors: is no shortlist: it has the tensors \['always'\],"
@@ -191,7 +191,7 @@ def test_refuses_other_vocabularies() -> None:
         match=r"^s: is a shortlist for vocabularies of 7 and 11 subwords, but the tokenizers have 7 and 13$",
     ):
         Shortlist.from_tensors(
-            select(num_frequent=2, num_translations=3).to_tensors(), source_vocab_size=7, target_vocab_size=13, name="s"
+            select(num_frequent=2, num_translations=3)._asdict(), source_vocab_size=7, target_vocab_size=13, name="s"
         )
 
 

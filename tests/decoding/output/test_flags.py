@@ -8,7 +8,7 @@ import pytest
 from translate.data.tokenizer import UNK_ID
 from translate.decoding.output.flags import Flag, Loop, find_loops, flag_translation, most_repeats
 
-CORPUS = Path(__file__).parents[2] / "data"
+CORPUS = Path(__file__).parents[3] / "data"
 
 SOURCE = "Zwei Hunde laufen durch den tiefen Schnee."
 

@@ -10,7 +10,7 @@ from translate.config import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, prepare_tokenizers
 from translate.decoding.output.words import Word, group_words, word_confidences
 
-CORPUS = Path(__file__).parents[2] / "data" / "train.de"
+CORPUS = Path(__file__).parents[3] / "data" / "train.de"
 
 
 @pytest.fixture(scope="module")
