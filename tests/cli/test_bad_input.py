@@ -226,7 +226,6 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "config-bomb": config(BOMB),
     "config-endless": config("data:\n  test: &a\n    b: *a"),
     "config-deep": config("[" * 5000),
-    "config-large": config(f"# {'x' * 1_000_000}\n"),
     "config-tag": config("name: !!python/object/apply:os.system ['touch hacked']"),
     "config-folder": lambda place: Call(["config", "show", place.folder]),
     "config-preset": lambda place: Call(["train", "dmeo"]),

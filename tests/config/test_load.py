@@ -123,16 +123,16 @@ def test_extending_by_path_and_by_presets_name(monkeypatch: pytest.MonkeyPatch) 
 def test_a_cycle_and_a_missing_base() -> None:
     Path("a.yaml").write_text("name: a\nextends: b.yaml")
     Path("b.yaml").write_text("extends: a.yaml")
-    assert error(name="a.yaml") == "b.yaml:1: a config cannot extend itself: a.yaml → b.yaml → a.yaml"
+    assert error(name="a.yaml") == "b.yaml:1:1: a config cannot extend itself: a.yaml → b.yaml → a.yaml"
     Path("c.yaml").write_text("extends: none.yaml")
     message = error(name="c.yaml")
-    assert message.startswith("c.yaml:1: extends none.yaml: no config 'none.yaml': looked for none.yaml, ")
+    assert message.startswith("c.yaml:1:1: extends none.yaml: no config 'none.yaml': looked for none.yaml, ")
     assert message.endswith(
         "the presets are demo, multi30k, multi30k-en-de, multi30k-local, transformer-base, transformer-big"
     )
     Path("d.yaml").write_text("extends: [a.yaml, b.yaml]")
-    assert error(name="d.yaml") == 'd.yaml:1: extends takes one config\'s path or name, not ["a.yaml", "b.yaml"]'
-    assert error("extends=demo") == "command line: extends=demo: extends is said in a config file only"
+    assert error(name="d.yaml") == 'd.yaml:1:1: extends takes one config\'s path or name, not ["a.yaml", "b.yaml"]'
+    assert error("extends=demo") == "command line: extends=demo: extends can only stand in a config file"
 
 
 @pytest.mark.parametrize("name", ["none", "", "x" * 5000, "a\0b", "~nobody/none.yaml"])
@@ -186,7 +186,7 @@ KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
             "data.train.0.source=3",
             f"data.train.0.source = 3: should be text, in quotes if it looks like something else {HERE}",
         ),
-        ("data.train.2.weight=2", "command line: data.train.2.weight: '2' is no index of a list of 2, counted from 0"),
+        ("data.train.2.weight=2", "command line: data.train.2: '2' is no index of a list of 2, counted from 0"),
         ("data.train.x=2", "command line: data.train.x: 'x' is no index of a list of 2, counted from 0"),
         ("model.d_model=1", f"model.d_model = 1: should be greater than or equal to 2 {HERE}"),
         ('model.d_model="8"', f'model.d_model = "8": should be a whole number {HERE}'),
@@ -198,8 +198,8 @@ KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
         ("model.norm=mid", f"model.norm = \"mid\": should be 'post' or 'pre' {HERE}"),
         ("model=", f"model = null: should be a section of keys and values, or be left out {HERE}"),
         ("model=3", f"model = 3: should be a section of keys and values, or be left out {HERE}"),
-        ("model.d_model.x=3", "command line: model.d_model.x=3: model.d_model is a value, not a section"),
-        ("model.num_heads=5", "model.num_heads = 5 must divide model.d_model = 64 (command line, run.yaml:9)"),
+        ("model.d_model.x=3", f'model.d_model = {{"x": 3}}: should be a whole number {HERE}'),
+        ("model.num_heads=5", "model.num_heads = 5 must divide model.d_model = 64 (command line, run.yaml:9:3)"),
         ("training.tensorboard=yes", f'training.tensorboard = "yes": should be true or false {HERE}'),
         (
             "training.warmup_steps=0",
@@ -208,11 +208,13 @@ KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
         ("name=2024", f"name = 2024: should be text, in quotes if it looks like something else {HERE}"),
         (
             "name=..",
-            f"name = \"..\": a run's name is of letters, digits, '_', '-' and '.', the first no '-' or '.' {HERE}",
+            "name = \"..\": a run's name has letters, digits, '_', '-' and '.', and does not begin with '-' or '.'"
+            f" {HERE}",
         ),
         ("name=[", "command line: name: not valid YAML: while parsing a flow node"),
         ("data.validation={a: 1, a: 2}", "command line: data.validation: the key 'a' is given twice"),
         ("1=x", f"unknown key 1 {HERE}"),
+        (f"data.root={'[' * 240}{']' * 240}", "the config is nested too deeply"),
         ("model", "'model' is no override: write dotted.key=value, such as model.d_model=256"),
         ("model..d_model=3", "'model..d_model=3' is no override: write dotted.key=value, such as model.d_model=256"),
     ],
@@ -221,17 +223,19 @@ def test_what_is_wrong_with_an_override(override: str, message: str) -> None:
     assert error(override).split(", expected the node")[0] == message
 
 
-def test_errors_in_files_name_the_line_and_all_are_told() -> None:
+def test_errors_in_files_name_line_and_column_and_all_are_reported() -> None:
     Path("bad.yaml").write_text(
         "model:\n  d_model: 64\n  d_modle: 3\ntraining:\n  max_steps: 0\ndata:\n  train: [{kind: tsv}]\n"
     )
     assert error(name="bad.yaml").splitlines() == [
-        "data.train.0.path is missing, and has no default (bad.yaml:7)",
-        "unknown key model.d_modle (bad.yaml:3); did you mean model.d_model?",
-        "training.max_steps = 0: should be greater than or equal to 1 (bad.yaml:5)",
+        "data.train.0.path is missing, and has no default (bad.yaml:7:11)",
+        "unknown key model.d_modle (bad.yaml:3:3); did you mean model.d_model?",
+        "training.max_steps = 0: should be greater than or equal to 1 (bad.yaml:5:3)",
     ]
     Path("bad.yaml").write_text("name: x\nmodel:\n")
-    assert error(name="bad.yaml") == "model = null: should be a section of keys and values, or be left out (bad.yaml:2)"
+    assert (
+        error(name="bad.yaml") == "model = null: should be a section of keys and values, or be left out (bad.yaml:2:1)"
+    )
 
 
 def test_sections_that_do_not_agree() -> None:
@@ -263,15 +267,15 @@ def test_files_are_looked_for_in_root_then_beside_the_config_then_here(tmp_path:
     assert found("data.root=root") == ["root/1.txt", "folder/2.txt", "root/1.txt"]
 
 
-def test_missing_files_are_all_told_with_where_was_looked(tmp_path: Path) -> None:
+def test_missing_files_are_all_reported_with_the_places(tmp_path: Path) -> None:
     Path("folder").mkdir()
     Path("root").mkdir()
     Path("folder/c.yaml").write_text("data:\n  train: [{kind: text, source: a.de, target: ..}]\n")
     here = tmp_path.resolve()
     assert error("data.root=root", name="folder/c.yaml", require_files=True).splitlines() == [
-        f"data.train.0.source = a.de: no such file (folder/c.yaml:2); looked for {here}/root/a.de, {here}/folder/a.de,"
-        f" {here}/a.de",
-        "data.train.0.target = ..: is a folder, and a file is needed (folder/c.yaml:2); looked for"
+        f"data.train.0.source = a.de: no such file (folder/c.yaml:2:24); looked for {here}/root/a.de,"
+        f" {here}/folder/a.de, {here}/a.de",
+        "data.train.0.target = ..: is a folder, and a file is needed (folder/c.yaml:2:38); looked for"
         f" {here}, {here.parent}",
     ]
     message = error("data.root=none", name="folder/c.yaml", require_files=True)

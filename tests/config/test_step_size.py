@@ -17,17 +17,17 @@ def test_a_batch_size_is_a_number_or_auto(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "message"),
     [
         (
             ["training.batch_tokens=auto", "training.step_tokens=null", "training.accumulate_batches=3"],
-            "training.accumulate_batches = 3 cannot stand beside training.batch_tokens = 'auto': set it to 1, and"
-            " training.step_tokens to the tokens that a step should see (command line)",
+            "training.accumulate_batches = 3 cannot be combined with training.batch_tokens = 'auto': set it to 1, and"
+            " training.step_tokens to the tokens of one step (command line)",
         ),
         (
             ["training.step_tokens=9000", "training.accumulate_batches=3"],
-            "training.accumulate_batches = 3 cannot stand beside training.step_tokens = 9000: set it to 1, and"
-            " training.step_tokens to the tokens that a step should see (command line)",
+            "training.accumulate_batches = 3 cannot be combined with training.step_tokens = 9000: set it to 1, and"
+            " training.step_tokens to the tokens of one step (command line)",
         ),
         (
             ["training.step_tokens=1999", "training.batch_tokens=2000"],
@@ -36,12 +36,12 @@ def test_a_batch_size_is_a_number_or_auto(value: str) -> None:
         ),
         (
             ["training.batch_tokens=auto", "training.parallel=fsdp"],
-            "training.batch_tokens = 'auto' tries the whole model on one device, and training.parallel = 'fsdp' is for"
-            " models that do not fit there: give training.batch_tokens a number (command line)",
+            "training.batch_tokens = 'auto' measures the whole model on one device, and training.parallel = 'fsdp' is"
+            " for models that do not fit there: give training.batch_tokens a number (command line)",
         ),
     ],
 )
-def test_contradictions(overrides: list[str], told: str) -> None:
+def test_contradictions(overrides: list[str], message: str) -> None:
     with pytest.raises(InputError) as error:
         load_config("demo", overrides)
-    assert str(error.value) == told
+    assert str(error.value) == message

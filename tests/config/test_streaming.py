@@ -15,8 +15,8 @@ _STREAM = "streaming: true, source_column: de, target_column: en"
     [
         (
             f"train: [{{kind: csv, path: a.csv, {_STREAM}}}]",
-            "data.train.0.streaming = true is for kind json, parquet and hub: the rows of csv are looked through as a"
-            " whole before they are read; convert the file to Parquet, or leave streaming out",
+            "data.train.0.streaming = true is for kind json, parquet and hub, because a CSV file is read as a whole to"
+            " find its rows; convert the file to Parquet, or leave streaming out",
         ),
         (
             f"train: [{{kind: hub, dataset: wmt14, split: 'train[:1000]', {_STREAM}}}]",

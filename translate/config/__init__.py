@@ -1,21 +1,10 @@
-"""Layer 0: every knob, its default, meaning and bounds; how a YAML file and overrides become one frozen `Config`."""
+"""The config: every key with its default, meaning and bounds, and how YAML files and overrides become a `Config`."""
 
+from translate.config.data import Corpus, DataConfig, HubCorpus, TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
+from translate.config.decoding import DecodingConfig
+from translate.config.files import find_config, preset_names
 from translate.config.load import LoadedConfig, load_config, override_config, read_resolved_config
-from translate.config.presets import find_config, preset_names
-from translate.config.sections import (
-    Config,
-    Corpus,
-    DataConfig,
-    DecodingConfig,
-    EvaluationConfig,
-    HubCorpus,
-    ModelConfig,
-    TableCorpus,
-    TextCorpus,
-    TokenizerConfig,
-    TrainingConfig,
-    TsvCorpus,
-)
+from translate.config.schema import Config, EvaluationConfig, ModelConfig, TrainingConfig
 from translate.config.show import annotated_yaml, json_schema, resolved_yaml
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""From a YAML file and overrides to a `Config`, remembering where each value came from so that errors can say it."""
+"""From a YAML file and overrides to a `Config`; the origin of each value is kept for messages."""
 
 import json
 import re
@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from translate.config.explain import explain
-from translate.config.paths import find_files
-from translate.config.presets import find_config
-from translate.config.sections import Config
+from translate.config.errors import explain
+from translate.config.files import find_config, find_files
+from translate.config.schema import Config
 from translate.config.yaml import COMMAND_LINE, Document, Origin, join_key, parse_yaml, read_yaml, shown_path
 from translate.errors import InputError
 
-DEFAULT = Origin("default")
-_MOST_PARENTS = 10  # of a key; no section is so deep
+_DEFAULT = Origin("default")
+_DOTTED_KEY = re.compile(r"[\w-]+(\.[\w-]+){0,9}")  # no section is so deep
 
 
 class LoadedConfig(NamedTuple):
@@ -27,20 +26,20 @@ class LoadedConfig(NamedTuple):
 
     def origin_of(self, key: str) -> Origin:
         """Where the value of a dotted key was given."""
-        return self.origins.get(key, DEFAULT)
+        return self.origins.get(key, _DEFAULT)
 
 
 def load_config(name: str, overrides: Sequence[str] = (), *, require_files: bool = False) -> LoadedConfig:
-    """Read a config, what it extends, and the overrides; check it; find the files that it names.
+    """Read a config, the configs that it extends, and overrides; check it, and find the files that it names.
 
-    A relative path is looked for in `data.root`, then beside the config that says it, then in the working directory.
-    A mapping is merged key by key into the one below it, a list replaces it, and so does a corpus of another kind; null
-    for a test set removes it.
+    A relative path is looked for in `data.root`, then beside the config that names it, then in the working directory.
+    A mapping is merged key by key into the one below it. A list replaces the one below it, and so does a corpus of
+    another kind; null for a test set removes it.
 
     Args:
         name: A path or a preset's name.
-        overrides: `dotted.key=value` each, the value in YAML; a number in the key counts a list's items from 0.
-        require_files: Whether an input file that is nowhere is an error; else its path stays as it was given.
+        overrides: `dotted.key=value` each, with the value in YAML; a number in the key is an index of a list.
+        require_files: Whether a missing input file is an error; otherwise its path stays as it was given.
 
     Raises:
         InputError: An unreadable file, an unknown key, a wrong type, a value out of bounds, a missing input file.
@@ -54,19 +53,19 @@ def load_config(name: str, overrides: Sequence[str] = (), *, require_files: bool
 
 
 def read_resolved_config(path: Path) -> Config:
-    """A config that `resolved_yaml` wrote: complete, its paths as they are.
+    """Read a config that `resolved_yaml` wrote: complete, and with its paths as they are.
 
     Raises:
-        InputError: Unreadable or invalid.
+        InputError: The file is unreadable or invalid.
     """
     return _validate(read_yaml(path))
 
 
 def override_config(config: Config, values: Mapping[str, Any]) -> Config:
-    """The config with some values replaced, and checked again.
+    """Replace some values of a config, and check it again.
 
     Args:
-        values: By dotted key, in JSON's types; None leaves the value as it is.
+        values: JSON values by dotted key; None leaves the config's value as it is.
 
     Raises:
         InputError: An unknown key, a wrong type, a value out of bounds.
@@ -87,9 +86,10 @@ def _validate(document: Document) -> Config:
 
 
 def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
+    """Read a config file over the one that it extends."""
     document = read_yaml(path)
     base_name = document.values.pop("extends", None)
-    origin = document.origins.pop("extends", DEFAULT)
+    origin = document.origins.pop("extends", _DEFAULT).position
     if base_name is None:
         return document
     if not isinstance(base_name, str):
@@ -103,86 +103,66 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
         way = " → ".join(shown_path(link) for link in (*chain, base_path))
         raise InputError(f"{origin}: a config cannot extend itself: {way}")
     base = _read_extended(base_path, chain)
-    _merge(base, document)
+    _merge(base.values, document.values, "", base.origins, document.origins)
     return base
 
 
-def _merge(base: Document, above: Document) -> None:
-    """Put the values of `above` over those of `base`."""
-    _merge_mapping(base.values, above.values, "", base.origins, above.origins)
+def _apply_override(document: Document, override: str) -> None:
+    key, equals, text = override.partition("=")
+    key = key.strip()
+    if not equals or not _DOTTED_KEY.fullmatch(key):
+        raise InputError(f"{override[:80]!r} is no override: write dotted.key=value, such as model.d_model=256")
+    if key == "extends":
+        raise InputError(f"{COMMAND_LINE}: {override}: extends can only stand in a config file")
+    value, origins = parse_yaml(text, path=None, key=key)
+    while key:
+        origins.setdefault(key, Origin(COMMAND_LINE))
+        key, _, name = key.rpartition(".")
+        value = {name: value}
+    _merge(document.values, value, "", document.origins, origins)
 
 
-def _merge_mapping(
-    below: dict[str, Any],
+def _merge(
+    below: dict[str, Any] | list[Any],
     above: dict[str, Any],
     prefix: str,
     origins: dict[str, Origin],
     new_origins: dict[str, Origin],
 ) -> None:
+    """Put the values of `above` over those of `below`, with their origins; keys of `above` are indices of a list."""
     kind = above.get("kind")
-    if isinstance(kind, str) and below.get("kind", kind) != kind:
+    if isinstance(below, dict) and isinstance(kind, str) and below.get("kind", kind) != kind:
         # A corpus of another kind has other keys, so it takes the old one's place.
         below.clear()
         _replace_origins(prefix, origins, new_origins)
-        origins.setdefault(prefix, new_origins[join_key(prefix, "kind")])
+        origins[prefix] = new_origins[join_key(prefix, "kind")]
     for name, value in above.items():
         key = join_key(prefix, name)
-        if isinstance(value, dict) and isinstance(below.get(name), dict):
-            _merge_mapping(below[name], value, key, origins, new_origins)
+        if isinstance(below, dict):
+            slot: Any = name
+            current = below.get(name)
+        elif name.isdecimal() and int(name) < len(below):
+            slot = int(name)
+            current = below[slot]
+        else:
+            where = new_origins[key].position
+            raise InputError(f"{where}: {key}: {name!r} is no index of a list of {len(below)}, counted from 0")
+        if isinstance(value, dict) and isinstance(current, dict | list):
+            _merge(current, value, key, origins, new_origins)
             continue
-        if value is None and prefix == "data.test" and name in below:
+        if value is None and prefix == "data.test" and isinstance(below, dict) and name in below:
             del below[name]
         else:
-            below[name] = value
+            below[slot] = value
         _replace_origins(key, origins, new_origins)
 
 
 def _replace_origins(key: str, origins: dict[str, Origin], new_origins: dict[str, Origin]) -> None:
+    """Forget the origins of a key and of all below it, and take the new ones."""
+
     def is_inside(name: str) -> bool:
         return name == key or name.startswith(f"{key}.")
 
     for stale in [name for name in origins if is_inside(name)]:
         del origins[stale]
     origins.update({name: origin for name, origin in new_origins.items() if is_inside(name)})
-
-
-def _apply_override(document: Document, override: str) -> None:
-    key, equals, text = override.partition("=")
-    key = key.strip()
-    *parents, last = key.split(".")
-    if not equals or not all((*parents, last)) or len(parents) > _MOST_PARENTS or not _is_text(key):
-        raise InputError(f"{override[:80]!r} is no override: write dotted.key=value, such as model.d_model=256")
-    if key == "extends":
-        raise InputError(f"{COMMAND_LINE}: {override}: extends is said in a config file only")
-    value, new_origins = parse_yaml(text, path=None, key=key)
-    new_origins.setdefault(key, Origin(COMMAND_LINE))  # an empty text is null, and has no node
-    container: Any = document.values
-    for depth, part in enumerate(parents):
-        prefix = ".".join(parents[: depth + 1])
-        slot = _list_index(container, part, key) if isinstance(container, list) else part
-        if isinstance(container, dict) and container.get(part) is None:
-            container[part] = {}
-            document.origins[prefix] = Origin(COMMAND_LINE)
-        container = container[slot]
-        if not isinstance(container, dict | list):
-            raise InputError(f"{COMMAND_LINE}: {override}: {prefix} is a value, not a section")
-    if isinstance(container, dict):
-        _merge_mapping(container, {last: value}, ".".join(parents), document.origins, new_origins)
-        return
-    index = _list_index(container, last, key)
-    if isinstance(container[index], dict) and isinstance(value, dict):
-        _merge_mapping(container[index], value, key, document.origins, new_origins)
-    else:
-        container[index] = value
-        _replace_origins(key, document.origins, new_origins)
-
-
-def _is_text(key: str) -> bool:
-    """Whether it can be written as UTF-8: bytes of the command line that were none become lone surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in key)
-
-
-def _list_index(items: list[Any], part: str, key: str) -> int:
-    if not part.isdecimal() or int(part) >= len(items):
-        raise InputError(f"{COMMAND_LINE}: {key}: {part!r} is no index of a list of {len(items)}, counted from 0")
-    return int(part)

@@ -1,4 +1,4 @@
-"""What all sections of a config share: how strict they are, and the bounds that recur."""
+"""What all sections of a config share: how strict they are, and bounds that several of them use."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,14 +6,14 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 InputPath = Path  # every path in a section is an input file, which the loader looks for beside its config
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 MOST = 2**53  # beyond it JSON's readers and torch's integers disagree with Python's
 PositiveInt = Annotated[int, Field(ge=1, le=MOST)]
 NotNegativeInt = Annotated[int, Field(ge=0, le=MOST)]
-TestName = Annotated[str, Field(pattern=r"^[\w-]+$")]
 
 
 class Section(BaseModel):
-    """Strict and frozen: an unknown key is an error, and nobody changes a value after loading."""
+    """A strict and frozen section: an unknown key is an error, and no value changes after loading."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)

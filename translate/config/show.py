@@ -1,30 +1,30 @@
-"""A config as text: for people with the source of each value, for machines complete, and its JSON Schema."""
+"""A config as text: complete for machines, with the source of each value for people, and its JSON Schema."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from translate.config.load import LoadedConfig
-from translate.config.sections import Config
+from translate.config.schema import Config
 from translate.config.yaml import dump_scalar, dump_yaml, join_key
 
 _WIDEST_VALUE = 60  # a longer line pushes its own comment to the right, not everyone's
 
 
 def resolved_yaml(config: Config) -> str:
-    """The whole config as YAML, every default said: what a run directory keeps."""
+    """Write the whole config as YAML, defaults included, as a run directory keeps it."""
     return dump_yaml(config.model_dump(mode="json"))
 
 
 def annotated_yaml(loaded: LoadedConfig) -> str:
-    """The whole config as YAML, with a comment on each value that says where it was given."""
+    """Write the whole config as YAML, with a comment on each value that says where it was given."""
     lines = list(_annotated_lines(loaded.config.model_dump(mode="json"), "", "", loaded))
     width = min(max(len(text) for text, _ in lines), _WIDEST_VALUE)
     return "".join(f"{text:<{width}}  # {origin}\n" if origin else f"{text}\n" for text, origin in lines)
 
 
 def _annotated_lines(value: Any, key: str, indent: str, loaded: LoadedConfig) -> Iterator[tuple[str, str]]:
-    """Lines of YAML, each with its comment; a section's own line has none."""
+    """Yield lines of YAML, each with its comment; a section's own line has none."""
     is_list = isinstance(value, list)
     for name, item in enumerate(value) if is_list else value.items():
         dotted = join_key(key, str(name))
@@ -42,13 +42,13 @@ def _annotated_lines(value: Any, key: str, indent: str, loaded: LoadedConfig) ->
 
 
 def json_schema() -> str:
-    """JSON Schema of a config file, for editors that complete and check YAML."""
+    """Write the JSON Schema of a config file, for editors that complete and check YAML."""
     schema = Config.model_json_schema()
     _allow_extension(schema)
     schema["properties"]["extends"] = {
         "type": "string",
         "title": "Extends",
-        "description": "Path from here, or preset's name, of a config with the values not said here.",
+        "description": "Path or preset's name of a config that gives the values that this file leaves out.",
     }
     test_sets = schema["$defs"]["DataConfig"]["properties"]["test"]
     test_sets["additionalProperties"] = False
@@ -59,7 +59,7 @@ def json_schema() -> str:
 
 
 def _allow_extension(schema: Any) -> None:
-    """A file that extends another may say any part of a corpus, so nothing is required and several kinds may match."""
+    """Require nothing: a file that extends another may give any part of a corpus, and several kinds may match."""
     if isinstance(schema, dict):
         if isinstance(schema.get("required"), list):
             del schema["required"]

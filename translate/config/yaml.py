@@ -1,4 +1,4 @@
-"""YAML as people expect it: `1e-4` is a number, `no` is text, a key said twice is an error; and where each value stood.
+"""YAML as people expect it: `1e-4` is a number, `no` is text, a repeated key is an error, each value has its place.
 
 PyYAML follows YAML 1.1; this reader follows the YAML 1.2 core schema where the two differ: `010` is ten, `12:30` and
 `2024-01-01` are text. Beyond it, `100_000` is a number, `2e5` (no dot) is an integer, and keys are always text.
@@ -15,8 +15,6 @@ from translate.errors import InputError
 
 COMMAND_LINE = "command line"
 _MOST_VALUES = 100_000  # aliases of aliases can make a small file a huge value
-_MOST_BYTES = 250_000
-_DEEPEST = 50
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = (  # the implicit scalars: tag, pattern, possible first characters
     ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
@@ -31,11 +29,16 @@ class Origin(NamedTuple):
     """Where a value was given."""
 
     place: str  # a file's path, "command line" or "default"
-    line: int | None = None  # counted from 1
+    mark: yaml.Mark | None = None  # the position in a file
     directory: Path | None = None  # what relative paths in it may be relative to
 
     def __str__(self) -> str:
-        return self.place if self.line is None else f"{self.place}:{self.line}"
+        return self.place if self.mark is None else f"{self.place}:{self.mark.line + 1}"
+
+    @property
+    def position(self) -> str:
+        """The place with line and column, as errors give it."""
+        return str(self) if self.mark is None else f"{self}:{self.mark.column + 1}"
 
 
 class Document(NamedTuple):
@@ -46,13 +49,13 @@ class Document(NamedTuple):
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's parser without 1.1's table of scalars: no yes/no/on/off, sexagesimals, octals, dates, `=`, `<<`."""
+    """PyYAML's parser without the scalars of YAML 1.1: no yes/no/on/off, sexagesimals, octals, dates, `=`, `<<`."""
 
     yaml_implicit_resolvers = {}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that this reader or a YAML 1.1 reader would take for something else."""
+    """A writer that quotes text which this reader or a YAML 1.1 reader would take for something else."""
 
 
 for _name, _pattern, _first in _SCALARS:
@@ -61,18 +64,14 @@ for _name, _pattern, _first in _SCALARS:
 
 
 def read_yaml(path: Path) -> Document:
-    """A config file's mapping.
+    """Read the mapping of a config file.
 
     Raises:
-        InputError: The file cannot be read, is no UTF-8, no YAML, no mapping, or says a key twice; with the line.
+        InputError: The file cannot be read, is not UTF-8, not YAML or no mapping, or gives a key twice.
     """
     place = shown_path(path)
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise InputError(f"{place}: is no config: it has more than {_MOST_BYTES:,} bytes")
-        text = content.decode("utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before, wrong = error.object[: error.start], error.object[error.start]
         line, byte = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
@@ -91,28 +90,28 @@ def read_yaml(path: Path) -> Document:
 
 
 def parse_yaml(text: str, *, path: Path | None, key: str = "") -> tuple[Any, dict[str, Origin]]:
-    """The value that a YAML text stands for, and the origin of each dotted key in it.
+    """Parse a YAML text into its value and the origin of each dotted key in it.
 
     Args:
         path: The file that the text is from; None for the command line.
         key: The dotted key that the value is for; empty for a whole file.
 
     Raises:
-        InputError: Invalid YAML or a repeated key, with the line.
+        InputError: The text is not valid YAML or gives a key twice; with line and column.
     """
     builder = _Builder(path, key)
     try:
         node = _Loader(text).get_single_node()
         value = None if node is None else builder.build(node, key, ())
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position)
-        raise builder.error(line, f"not valid YAML: the character {chr(int(error.character))!r}") from error
+        line, column = text.count("\n", 0, error.position), error.position - text.rfind("\n", 0, error.position) - 1
+        mark = yaml.Mark("", error.position, line, column, None, 0)
+        raise builder.error(mark, f"not valid YAML: the character {chr(int(error.character))!r}") from error
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line if error.problem_mark else 0
         reason = ", ".join(part for part in (error.context, error.problem) if part)
-        raise builder.error(line, f"not valid YAML: {reason}") from error
+        raise builder.error(error.problem_mark, f"not valid YAML: {reason}") from error
     except RecursionError as error:
-        raise builder.error(0, "nested too deeply") from error
+        raise builder.error(None, "nested too deeply") from error
     return value, builder.origins
 
 
@@ -128,13 +127,11 @@ class _Builder:
     def build(self, node: yaml.Node, key: str, ancestors: tuple[yaml.Node, ...]) -> Any:
         if key:
             # A scalar or sequence stands where its key stands, which the mapping has noted already.
-            self.origins.setdefault(key, self._origin(node))
+            self.origins.setdefault(key, self._origin(node.start_mark))
         if any(node is ancestor for ancestor in ancestors):
-            raise self.error(node, f"{key} is an alias of what it stands in, and so would be endless")
-        if len(ancestors) > _DEEPEST:
-            raise self.error(node, "nested too deeply")
+            raise self.error(node.start_mark, f"{key} is an alias of a value that contains it, and so would be endless")
         if len(self.origins) > _MOST_VALUES:
-            raise self.error(node, f"more than {_MOST_VALUES} values")
+            raise self.error(node.start_mark, f"more than {_MOST_VALUES} values")
         ancestors = (*ancestors, node)
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
             return self._mapping(node, key, ancestors)
@@ -142,30 +139,28 @@ class _Builder:
             return [self.build(item, join_key(key, str(index)), ancestors) for index, item in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
-        raise self.error(node, f"the tag {node.tag!r} has no meaning in a config")
+        raise self.error(node.start_mark, f"the tag {node.tag!r} has no meaning in a config")
 
     def _mapping(self, node: yaml.MappingNode, prefix: str, ancestors: tuple[yaml.Node, ...]) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        first_lines: dict[str, int] = {}
         for key_node, value_node in node.value:
-            key, line = key_node.value, key_node.start_mark.line + 1
+            key, mark = key_node.value, key_node.start_mark
             if not isinstance(key_node, yaml.ScalarNode) or not key:
-                raise self.error(key_node, "a key must be a word")
+                raise self.error(mark, "a key must be a word")
             if "." in key:
-                raise self.error(key_node, f"the key {key!r} has a dot; in a mapping, write a section's keys below it")
-            if key in values:
-                where = f" (first in line {first_lines[key]})" if self.directory else ""
-                raise self.error(key_node, f"the key {key!r} is given twice{where}")
-            first_lines[key] = line
+                raise self.error(mark, f"the key {key!r} has a dot; in a mapping, write a section's keys below it")
             dotted = join_key(prefix, key)
-            self.origins[dotted] = self._origin(key_node)
+            if key in values:
+                where = f" (first in {self.origins[dotted]})" if self.directory else ""
+                raise self.error(mark, f"the key {key!r} is given twice{where}")
+            self.origins[dotted] = self._origin(mark)
             values[key] = self.build(value_node, dotted, ancestors)
         return values
 
     def _scalar(self, node: yaml.ScalarNode) -> None | bool | int | float | str:
-        text = node.value
+        text, kind = node.value, node.tag.removeprefix(_TAG)
         try:
-            match node.tag.removeprefix(_TAG):
+            match kind:
                 case "str":
                     text.encode()  # an escape can make half of a surrogate pair
                     return str(text)
@@ -178,18 +173,16 @@ class _Builder:
                 case "float":
                     return _float(text)
         except (ValueError, KeyError) as error:
-            raise self.error(node, f"{text[:40]!r} is no valid {node.tag.removeprefix(_TAG)}") from error
-        raise self.error(node, f"the tag {node.tag!r} has no meaning in a config")
+            raise self.error(node.start_mark, f"{text[:40]!r} is no valid {kind}") from error
+        raise self.error(node.start_mark, f"the tag {node.tag!r} has no meaning in a config")
 
-    def error(self, at: yaml.Node | int, message: str) -> InputError:
-        """An error at a node or at a line, counted from 0."""
-        line = at if isinstance(at, int) else at.start_mark.line
-        where = f"{self.place}: {self.key}" if self.directory is None else f"{self.place}:{line + 1}"
+    def error(self, mark: yaml.Mark | None, message: str) -> InputError:
+        """Make an error at a position; on the command line it names the key instead."""
+        where = f"{self.place}: {self.key}" if self.directory is None else self._origin(mark).position
         return InputError(f"{where}: {message}")
 
-    def _origin(self, node: yaml.Node) -> Origin:
-        line = node.start_mark.line + 1 if self.directory is not None else None
-        return Origin(self.place, line, self.directory)
+    def _origin(self, mark: yaml.Mark | None) -> Origin:
+        return Origin(self.place, mark if self.directory else None, self.directory)
 
 
 def _float(text: str) -> int | float:
@@ -199,12 +192,12 @@ def _float(text: str) -> int | float:
 
 
 def dump_yaml(value: Any) -> str:
-    """A value as block YAML that `parse_yaml` reads back exactly."""
+    """Write a value as block YAML that `parse_yaml` reads back exactly."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
 
 
 def dump_scalar(value: Any) -> str:
-    """A number, text, null, or empty list or mapping as YAML on one line."""
+    """Write a number, text, null, or empty list or mapping as YAML on one line."""
     for style in (None, '"'):
         text = yaml.dump(value, Dumper=_Dumper, default_style=style, allow_unicode=True, width=float("inf"))
         text = text.removesuffix("\n").removesuffix("\n...")
@@ -214,12 +207,12 @@ def dump_scalar(value: Any) -> str:
 
 
 def join_key(prefix: str, key: str) -> str:
-    """`model` and `d_model` make `model.d_model`."""
+    """Join `model` and `d_model` into `model.d_model`."""
     return f"{prefix}.{key}" if prefix else key
 
 
 def shown_path(path: Path) -> str:
-    """A path as messages say it: relative to the working directory if it is in there, else absolute."""
+    """Write a path as messages do: relative to the working directory if it is in there, else absolute."""
     absolute = os.path.abspath(path)
     relative = os.path.relpath(absolute)
     return absolute if relative.split(os.sep)[0] == os.pardir else relative

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from translate.config.sections import Config
+from translate.config.schema import Config
 from translate.lint.settings import Finding
 
 

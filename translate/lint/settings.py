@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from translate.config.sections import Config
+from translate.config.schema import Config
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")

@@ -1,6 +1,7 @@
-"""Every knob: its default, its meaning, its bounds. Frozen data; nothing here knows a class that it configures.
+"""The sections `model`, `training` and `evaluation`, and the whole `Config`: each key's meaning, default and bounds.
 
-A docstring under a field is its documentation: `translate config schema` prints it, and editors show it.
+Sections are frozen data and know no class that they configure. A docstring under a field is its documentation:
+docs/config.md, `translate config schema` and the help of options are made from it.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -8,47 +9,24 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from translate.config.corpora import (
-    Corpus,
-    DataConfig,
-    HubCorpus,
-    TableCorpus,
-    TextCorpus,
-    TokenizerConfig,
-    TsvCorpus,
-)
+from translate.config.data import DataConfig, TokenizerConfig
 from translate.config.decoding import DecodingConfig
-from translate.config.section import PositiveInt, Probability, Section
-
-__all__ = [
-    "Config",
-    "Corpus",
-    "DataConfig",
-    "DecodingConfig",
-    "EvaluationConfig",
-    "HubCorpus",
-    "ModelConfig",
-    "TableCorpus",
-    "TextCorpus",
-    "TokenizerConfig",
-    "TrainingConfig",
-    "TsvCorpus",
-]
+from translate.config.section import Device, PositiveInt, Probability, Section
 
 
 class ModelConfig(Section):
-    """The encoder-decoder Transformer; the defaults are transformer-base of Vaswani et al. 2017."""
+    """The encoder-decoder Transformer; the defaults are the base model of Vaswani et al. 2017."""
 
     d_model: Annotated[int, Field(ge=2, le=65536)] = 512
     """Width of the residual stream."""
     num_heads: PositiveInt = 8
-    """Attention heads; must divide d_model."""
+    """Number of attention heads; it must divide d_model."""
     d_ff: Annotated[int, Field(ge=1, le=1_000_000)] = 2048
-    """Width of the feed-forward layer's inside."""
+    """Inner width of the feed-forward layer."""
     num_encoder_layers: Annotated[int, Field(ge=1, le=1000)] = 6
-    """Encoder layers."""
+    """Number of encoder layers."""
     num_decoder_layers: Annotated[int, Field(ge=1, le=1000)] = 6
-    """Decoder layers."""
+    """Number of decoder layers."""
     dropout: Probability = 0.1
     """Dropout on each sub-layer's output and on the sum of embeddings and positions."""
     attention_dropout: Probability = 0.0
@@ -56,28 +34,32 @@ class ModelConfig(Section):
     activation_dropout: Probability = 0.0
     """Dropout inside the feed-forward layer, after the activation."""
     norm: Literal["post", "pre"] = "post"
-    """Layer normalisation after each residual sum (the paper) or before each sub-layer (Xiong et al. 2020)."""
+    """Layer normalisation after each residual sum (post, as in the paper) or before each sub-layer (pre, Xiong et al.
+    2020)."""
     norm_epsilon: Annotated[float, Field(gt=0.0, le=0.1)] = 1e-5
     """Added to the variance in layer normalisation."""
     positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
-    """The paper's sines, a learned table, rotary (Su et al. 2021), or T5's relative bias (Raffel et al. 2020)."""
+    """The paper's sinusoids, a learned table, rotary embeddings (Su et al. 2021), or T5's relative bias (Raffel et al.
+    2020)."""
     max_positions: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
-    """Rows of the learned table, and so a hard limit on its sequences; the other kinds have no limit."""
+    """Number of learned positions, and so a hard limit on the length of sequences; the other kinds have no limit."""
     relative_buckets: Annotated[int, Field(ge=4, le=65536)] = 32
     """Number of distance buckets of the relative bias."""
     relative_max_distance: Annotated[int, Field(ge=2, le=1_000_000)] = 128
-    """Distances from here on share the relative bias's last bucket."""
+    """Distances of at least this many tokens share the last bucket of the relative bias."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """Non-linearity of the feed-forward layer; swiglu (Shazeer 2020) has a third matrix."""
+    """Activation of the feed-forward layer; swiglu (Shazeer 2020) has a third matrix."""
     tie_embeddings: Literal["none", "decoder", "all"] = "all"
-    """decoder: the output layer is the target embedding; all: so is the source embedding (needs a joint vocabulary)."""
+    """decoder shares the target embedding with the output layer; all also shares it with the source embedding and needs
+    a joint vocabulary."""
     scale_embeddings: bool = True
     """Multiply embeddings by sqrt(d_model), as the paper does."""
     initialization: Literal["paper", "xavier"] = "paper"
-    """paper, as in its code: Xavier for each projection, N(0, 1/d_model) for embeddings; xavier: each matrix whole."""
+    """paper follows the paper's code, with Xavier for each projection and N(0, 1/d_model) for embeddings; xavier uses
+    Xavier for every matrix as a whole."""
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> Self:
+    def _check_shapes(self) -> Self:
         if self.d_model % self.num_heads:
             raise ValueError(f"model.num_heads = {self.num_heads} must divide model.d_model = {self.d_model}")
         if self.positions == "sinusoidal" and self.d_model % 2:
@@ -94,106 +76,114 @@ class ModelConfig(Section):
 
 
 class TrainingConfig(Section):
-    """The trainer: how long, how fast, what is saved when."""
+    """The training: how long and how fast it runs, and when it validates and saves."""
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Seeds initialisation, dropout, shuffling and subword sampling."""
+    """Seed of initialisation, dropout, shuffling and subword sampling."""
     max_steps: PositiveInt = 100_000
     """Stop after this many optimizer steps."""
     max_epochs: PositiveInt | None = None
-    """Stop after this many passes over the data, if that comes first."""
+    """Stop after this many passes over the data, if that comes first; null sets no such limit."""
     batch_tokens: PositiveInt | Literal["auto"] = 4096
-    """A batch has at most this many tokens, padding counted, on each of its two sides. auto: on CUDA as many as fit in
-    memory, found by doubling before the first step; elsewhere 4096, as larger batches are no faster there; but at most
-    step_tokens (null: 25,000, the paper's). The run's config has the number, so that a resume is exact."""
+    """A batch has at most this many tokens, padding counted, on each of its two sides. auto takes as many as fit into
+    the memory of a GPU, found by doubling before the first step, but at most step_tokens (25,000 as in the paper if
+    that is null); elsewhere it takes at most 4096, as larger batches are no faster there. The run's config records the
+    number, so that a resumed run is exact."""
     accumulate_batches: PositiveInt = 1
-    """Batches whose gradients are summed for one optimizer step."""
+    """Number of batches whose gradients are accumulated for one optimizer step."""
     step_tokens: PositiveInt | None = None
-    """The same in tokens: as many batches a step as together have about so many tokens, padding counted, on each side.
-    So a config trains alike whatever batch its machine can hold. null: as accumulate_batches says."""
+    """Tokens for one optimizer step, padding counted, on each side: about as many batches are accumulated, so that a
+    config trains alike whatever batch fits its machine. null accumulates accumulate_batches batches."""
     optimizer: Literal["adam", "adamw"] = "adam"
-    """Kingma and Ba 2015, or with decoupled weight decay (Loshchilov and Hutter 2019)."""
+    """Adam (Kingma and Ba 2015), or AdamW with decoupled weight decay (Loshchilov and Hutter 2019)."""
     adam_beta1: Probability = 0.9
-    """Decay of the first moment."""
+    """Decay rate of the first moment."""
     adam_beta2: Probability = 0.98
-    """Decay of the second moment."""
+    """Decay rate of the second moment."""
     adam_epsilon: Annotated[float, Field(gt=0.0, le=1.0)] = 1e-9
     """Added to the root of the second moment."""
     weight_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """Weight decay of matrices; biases and norms have none. With adam it is L2 regularisation."""
+    """Weight decay of matrices, but not of biases and norms; with adam it is L2 regularisation."""
     schedule: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine"] = "noam"
-    """The rate after the warm-up: noam and inverse_sqrt fall with 1/sqrt(step), linear and cosine end at max_steps."""
+    """Learning rate after the warm-up: noam and inverse_sqrt fall with 1/sqrt(step); linear and cosine fall until
+    max_steps."""
     learning_rate: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
-    """The highest rate, when the warm-up ends; for noam a factor on the paper's d_model^-0.5 · warmup_steps^-0.5."""
+    """Highest learning rate, reached when the warm-up ends; for noam, a factor on the paper's d_model^-0.5 *
+    warmup_steps^-0.5."""
     final_learning_rate: Annotated[float, Field(ge=0.0)] = 0.0
-    """What linear and cosine end at."""
+    """Learning rate at which linear and cosine end."""
     warmup_steps: Annotated[int, Field(ge=0)] = 4000
-    """Steps in which the rate rises linearly from 0."""
+    """Number of steps in which the learning rate rises linearly from 0."""
     label_smoothing: Probability = 0.1
     """Probability mass moved from the target to the whole vocabulary."""
     max_gradient_norm: Annotated[float, Field(gt=0.0)] | None = None
-    """Gradients with a larger norm are scaled down to it; null: never."""
+    """Gradients with a larger norm are scaled down to it; null never clips them."""
     ema_decay: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
-    """Validate and save an exponential moving average of the weights; null: the weights themselves."""
+    """Decay of an exponential moving average of the weights, which is then validated and saved; null uses the weights
+    themselves."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of matrix products; weights and optimizer stay fp32. auto: bf16 where the hardware multiplies it."""
+    """Mixed precision of matrix products; weights and optimizer state stay fp32. auto takes bf16 where the hardware
+    supports it."""
     tf32: bool = True
-    """On CUDA, round the factors of fp32 products to 10 bits of mantissa: far faster, and as good for training."""
+    """On CUDA, round the factors of fp32 products to 10 bits of mantissa, far faster and as good for training."""
     deterministic: bool = True
-    """On CUDA, only kernels that give the same bits each time, so that a resume is exact; false: somewhat faster."""
+    """On CUDA, use only kernels that give the same bits each time, so that a resumed run is exact; false is somewhat
+    faster."""
     batch_layout: Literal["auto", "padded", "packed"] = "auto"
-    """packed: no padding is computed; auto: so on CUDA where variable-length flash attention works, else padded."""
+    """packed computes no padding; auto is packed on CUDA where variable-length flash attention works, and padded
+    elsewhere."""
     compile: bool = False
-    """Compile the layers by torch.compile, meant for long trainings on GPUs: on a CPU steps were slower for it."""
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
+    """Compile the layers with torch.compile, which suits long trainings on GPUs; on a CPU it made steps slower."""
+    device: Device = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:N or mps."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """CPU threads; null: as torch chooses, or of several processes that torchrun starts here an equal part for each."""
+    """Number of CPU threads; null leaves the choice to torch, or an equal part to each process that torchrun starts
+    here."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    """Of several processes: ddp, each has all weights; fsdp, each has a part of them, for models that do not fit."""
+    """With several processes, ddp keeps all weights on each; fsdp shards them, for models that do not fit on one."""
     validate_every: PositiveInt = 1000
-    """Steps between validations."""
+    """Number of steps between validations."""
     save_every: PositiveInt = 1000
-    """Steps between checkpoints to resume from; one is also written at each validation and at the end."""
+    """Number of steps between checkpoints to resume from; one is also written at each validation and at the end."""
     log_every: PositiveInt = 100
-    """Steps between lines of metrics."""
+    """Number of steps between lines of metrics."""
     best_metric: Literal["bleu", "loss"] = "bleu"
-    """Validation metric that chooses the best checkpoint and stops early."""
+    """Validation metric that chooses the best checkpoint and decides on early stopping."""
     patience: PositiveInt | None = None
-    """Stop after this many validations in a row without a better one; null: never."""
+    """Stop after this many validations in a row without a better one; null never stops early."""
     sample_translations: Annotated[int, Field(ge=0)] = 3
-    """Validation sentences printed with their translations at each validation."""
+    """Number of validation sentences printed with their translations at each validation."""
     tensorboard: bool = False
     """Also write TensorBoard events (needs the extra `tensorboard`)."""
 
     @property
     def num_batch_tokens(self) -> int:
-        """`batch_tokens` where it is a number: in every training that has begun."""
-        assert self.batch_tokens != "auto", "the batch size has not been settled"
+        """`batch_tokens` as a number, which it is in every training that has begun."""
+        assert self.batch_tokens != "auto", "the batch size has not been chosen yet"
         return self.batch_tokens
 
     @field_validator("batch_tokens", mode="wrap")
     @classmethod
-    def _is_number_or_auto(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    def _check_number_or_auto(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
         try:
             return check(value)
-        except ValidationError:  # it would tell what is wrong with each alternative
+        except ValidationError:  # which would explain each alternative
             raise PydanticCustomError("number_or_auto", "should be auto or a whole number of at least 1") from None
 
     @model_validator(mode="after")
-    def _steps_are_said_once(self) -> Self:
+    def _check_batches_and_steps(self) -> Self:
         if self.accumulate_batches > 1 and (self.step_tokens is not None or self.batch_tokens == "auto"):
             other = "training.batch_tokens = 'auto'"
             if self.step_tokens is not None:
                 other = f"training.step_tokens = {self.step_tokens}"
             raise ValueError(
-                f"training.accumulate_batches = {self.accumulate_batches} cannot stand beside {other}: set it to 1, and"
-                " training.step_tokens to the tokens that a step should see"
+                f"training.accumulate_batches = {self.accumulate_batches} cannot be combined with {other}: set it to 1,"
+                " and training.step_tokens to the tokens of one step"
             )
         if self.batch_tokens == "auto" and self.parallel == "fsdp":
             raise ValueError(
-                "training.batch_tokens = 'auto' tries the whole model on one device, and training.parallel = 'fsdp' is"
-                " for models that do not fit there: give training.batch_tokens a number"
+                "training.batch_tokens = 'auto' measures the whole model on one device, and training.parallel ="
+                " 'fsdp' is for models that do not fit there: give training.batch_tokens a number"
             )
         if self.step_tokens is not None and self.batch_tokens != "auto" and self.step_tokens < self.batch_tokens:
             raise ValueError(
@@ -203,7 +193,7 @@ class TrainingConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _rate_fits_schedule(self) -> Self:
+    def _check_schedule(self) -> Self:
         if self.schedule == "noam" and self.warmup_steps < 1:
             raise ValueError("training.warmup_steps = 0 must be at least 1 for training.schedule = 'noam'")
         if self.schedule != "noam" and self.learning_rate > 0.1:
@@ -220,34 +210,34 @@ class TrainingConfig(Section):
 
 
 class EvaluationConfig(Section):
-    """Scoring of translations."""
+    """How translations are scored."""
 
     bleu_tokenizer: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"] = "13a"
-    """SacreBLEU's tokenizer; 13a is the one that published scores use for European languages."""
+    """SacreBLEU's tokenizer; published scores of European languages use 13a."""
     bootstrap_samples: Annotated[int, Field(ge=0, le=100_000)] = 1000
-    """Resamplings for the 95 % interval (Koehn 2004); 0: no interval."""
+    """Number of bootstrap samples for the 95 % interval (Koehn 2004); 0 gives no interval."""
 
 
 class Config(Section):
-    """One training run, whole."""
+    """The whole config of a training run."""
 
     name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] = "run"
-    """Name of the run: its directory is runs/NAME. Defaults to the config file's name."""
+    """Name of the run, whose directory is runs/NAME; the default is the config file's name."""
     data: DataConfig = DataConfig()
-    """Which pairs, and which of them are left out."""
+    """Corpora, and which of their pairs are left out."""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """How text becomes subwords."""
     model: ModelConfig = ModelConfig()
-    """The network's shape."""
+    """Size and kind of the Transformer."""
     training: TrainingConfig = TrainingConfig()
-    """How long, how fast, what is saved when."""
+    """How long and how fast training runs, and when it validates and saves."""
     decoding: DecodingConfig = DecodingConfig()
     """The search for a translation."""
     evaluation: EvaluationConfig = EvaluationConfig()
-    """Scoring of translations."""
+    """How translations are scored."""
 
     def decoding_settings(self) -> DecodingConfig:
-        """The section `decoding`, with the values that it takes from `data` where it has none of its own."""
+        """The section `decoding`, whose missing token limits are taken from `data`."""
         limits = {
             name: getattr(self.decoding, name) or getattr(self.data, name)
             for name in ("max_source_tokens", "max_target_tokens")
@@ -255,13 +245,13 @@ class Config(Section):
         return self.decoding.model_copy(update=limits)
 
     @model_validator(mode="after")
-    def _sections_agree(self) -> Self:
+    def _check_sections_agree(self) -> Self:
         if self.model.tie_embeddings == "all" and self.tokenizer.vocabulary == "separate":
             raise ValueError(
                 "model.tie_embeddings = 'all' needs tokenizer.vocabulary = 'joint'; 'decoder' and 'none' do not"
             )
         if self.data.is_streamed:
-            self._refuse_unstreamable()
+            self._check_streaming()
         if self.model.positions == "learned":
             # The encoder sees the tokens and </s>, the decoder <s> and the tokens.
             longest = max(self.data.max_source_tokens, self.data.max_target_tokens) + 1
@@ -272,17 +262,17 @@ class Config(Section):
                 )
         return self
 
-    def _refuse_unstreamable(self) -> None:
+    def _check_streaming(self) -> None:
         if self.training.max_epochs is not None:
             raise ValueError(
-                f"training.max_epochs = {self.training.max_epochs} counts passes over the data, and with a streamed"
-                " corpus an epoch is a segment of data.stream_segment_pairs; say when to stop by training.max_steps"
+                f"training.max_epochs = {self.training.max_epochs} counts passes over the data, but with a streamed"
+                " corpus an epoch is a segment of data.stream_segment_pairs; set training.max_steps instead"
             )
         for name in ("max_source_tokens", "max_target_tokens"):
             longest = getattr(self.data, name) + 1
             if self.training.batch_tokens != "auto" and longest > self.training.batch_tokens:
                 raise ValueError(
                     f"data.{name} = {longest - 1} with its special symbol is more than training.batch_tokens ="
-                    f" {self.training.batch_tokens}; a streamed corpus cannot be looked through for pairs that fill"
-                    " no batch, so raise training.batch_tokens or lower the other"
+                    f" {self.training.batch_tokens}; a pair of a streamed corpus must fit into a batch, so raise"
+                    " training.batch_tokens or lower the other"
                 )

@@ -1,4 +1,4 @@
-"""What is wrong with a config, said with the dotted key, the value, its bound or the nearest key, and the place."""
+"""What is wrong with a config, in the user's terms: the dotted key, its value, its bound or the nearest key, its place."""
 
 import difflib
 import json
@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from translate.config.schema import Config
 from translate.config.section import Section
-from translate.config.sections import Config
 from translate.config.yaml import Document, dump_scalar, join_key
 
 _KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})\.\w+")
@@ -27,7 +27,7 @@ _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words tha
 
 
 def explain(error: ValidationError, document: Document) -> str:
-    """Every problem that pydantic found, one a line, in the user's terms."""
+    """Describe every problem that pydantic found, one on each line."""
     problems = error.errors(include_url=False)
     return "\n".join(dict.fromkeys(_explain_problem(dict(problem), document) for problem in problems))
 
@@ -36,6 +36,8 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
     key = _dotted_key(problem["loc"], document.values)
     where = _where([key], document)
     match problem["type"]:
+        case "json_invalid":  # pydantic's own limit
+            return "the config is nested too deeply"
         case "extra_forbidden":
             return f"unknown key {key}{where}{_suggestion(key, document.values)}"
         case "missing":
@@ -47,7 +49,7 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
             return f"{key}.kind = {_shown(kind)}: should be one of {expected}{_where([f'{key}.kind'], document)}"
         case "value_error":
             message = problem["msg"].removeprefix("Value error, ")
-            if problem["loc"][:1] == ("data",) and len(problem["loc"]) > 1:  # a corpus does not know where it stands
+            if problem["loc"][:1] == ("data",) and len(problem["loc"]) > 1:  # a corpus does not know its own key
                 message = f"{key}.{message}"
             # Such a problem is between keys that the message names, and perhaps only one of them was given.
             return f"{message}{_where(_KEY_IN_TEXT.findall(message), document, exactly=True)}"
@@ -58,10 +60,8 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
         case "dict_type" if problem["loc"][:2] == ("data", "test") and problem["input"] is None:
             return f"{key} = null: there is no test set of this name to remove{where}"
         case "string_pattern_mismatch" if problem["loc"] == ("name",):
-            shown = _shown(problem["input"])
-            return (
-                f"name = {shown}: a run's name is of letters, digits, '_', '-' and '.', the first no '-' or '.'{where}"
-            )
+            rule = "has letters, digits, '_', '-' and '.', and does not begin with '-' or '.'"
+            return f"name = {_shown(problem['input'])}: a run's name {rule}{where}"
     expected = _EXPECTED.get(problem["type"]) or re.sub(r"^(Input|String) ", "", problem["msg"])
     return f"{key} = {_shown(problem['input'])}: {expected}{where}"
 
@@ -73,18 +73,18 @@ def _shown(value: Any) -> str:
 
 
 def _where(keys: list[str], document: Document, *, exactly: bool = False) -> str:
-    """Where the keys were given, in brackets: each itself, or the mapping that it is missing in."""
+    """Where the keys were given, in brackets; unless `exactly`, a missing key's place is that of its section."""
     places: dict[str, None] = {}
     for key in keys:
         while key and key not in document.origins and not exactly:
             key = key.rpartition(".")[0]
         if key in document.origins:
-            places[str(document.origins[key])] = None
+            places[document.origins[key].position] = None
     return f" ({', '.join(places)})" if places else ""
 
 
 def _dotted_key(location: tuple[int | str, ...], values: Any) -> str:
-    """The key as the user writes it: pydantic's location without the kinds of corpora and the mark of a key."""
+    """Write pydantic's location as the user's key, without the kinds of corpora and the mark of a key."""
     parts: list[str] = []
     is_after_kind = False
     for part in location:
@@ -103,13 +103,13 @@ def _dotted_key(location: tuple[int | str, ...], values: Any) -> str:
 
 
 def _suggestion(key: str, values: dict[str, Any]) -> str:
-    """The valid key with the most similar last part, preferably in the same section; several, if they tie."""
+    """Suggest the valid key with the most similar last part, preferably in the same section; several, if they tie."""
     parent, _, last = key.rpartition(".")
     scores: dict[str, float] = {}
-    for valid in valid_keys(values):
+    for valid in _valid_keys(values):
         section, _, name = valid.rpartition(".")
         is_sibling = section == parent
-        # What stands in a corpus is not confused with what stands elsewhere.
+        # A key of a corpus is not confused with keys elsewhere.
         if is_sibling or (key.count(".") <= 1 and valid.count(".") <= 1):
             score = difflib.SequenceMatcher(None, last.lower(), name).ratio()
             if score >= (0.6 if is_sibling else 0.8):
@@ -118,26 +118,22 @@ def _suggestion(key: str, values: dict[str, Any]) -> str:
     return f"; did you mean {' or '.join(best)}?" if best else ""
 
 
-def valid_keys(values: Any, section: type[Section] = Config, prefix: str = "") -> Iterator[str]:
-    """Every dotted key that could stand in a config with these lists, test sets and kinds of corpora."""
-    for name, field in section.model_fields.items():
-        key = join_key(prefix, name)
-        yield key
-        yield from _keys_of_type(values.get(name) if isinstance(values, dict) else None, field.annotation, key)
-
-
-def _keys_of_type(value: Any, annotation: Any, key: str) -> Iterator[str]:
+def _valid_keys(value: Any, annotation: Any = Config, key: str = "") -> Iterator[str]:
+    """Yield every dotted key that could stand in a config with these lists, test sets and kinds of corpora."""
     arguments = typing.get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Section):
-        kind = annotation.model_fields.get("kind")
-        if kind is None or (isinstance(value, dict) and value.get("kind") in typing.get_args(kind.annotation)):
-            yield from valid_keys(value, annotation, key)
-    elif typing.get_origin(annotation) is tuple:
-        for index, item in enumerate(value if isinstance(value, list) else ()):
-            yield from _keys_of_type(item, arguments[0], join_key(key, str(index)))
-    elif typing.get_origin(annotation) is dict:
-        for name, item in value.items() if isinstance(value, dict) else ():
-            yield from _keys_of_type(item, arguments[1], join_key(key, name))
+        fields, given = annotation.model_fields, value if isinstance(value, dict) else {}
+        if "kind" in fields and given.get("kind") not in typing.get_args(fields["kind"].annotation):
+            return  # a corpus of another kind
+        for name, field in fields.items():
+            yield join_key(key, name)
+            yield from _valid_keys(given.get(name), field.annotation, join_key(key, name))
+    elif typing.get_origin(annotation) is tuple and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _valid_keys(item, arguments[0], join_key(key, str(index)))
+    elif typing.get_origin(annotation) is dict and isinstance(value, dict):
+        for name, item in value.items():
+            yield from _valid_keys(item, arguments[1], join_key(key, name))
     else:  # a union, perhaps annotated
         for argument in arguments:
-            yield from _keys_of_type(value, argument, key)
+            yield from _valid_keys(value, argument, key)

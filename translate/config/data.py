@@ -1,17 +1,17 @@
-"""The sections about text: where the pairs are, which are left out, how they become subwords."""
+"""The sections about text: where the sentence pairs are, which are left out, and how they become subwords."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from translate.config.section import InputPath, PositiveInt, Section, TestName
+from translate.config.section import InputPath, PositiveInt, Section
 
 
 class WeightedCorpus(Section):
     """What every kind of corpus has."""
 
     weight: Annotated[float, Field(gt=0.0, le=1000.0)] = 1.0
-    """How often each pair is seen in one epoch: 2 is twice, 0.5 is another random half each epoch."""
+    """How often each pair is seen in one epoch: 2 is twice, 0.5 is another random half in each epoch."""
 
 
 class NamedColumns(WeightedCorpus):
@@ -22,11 +22,12 @@ class NamedColumns(WeightedCorpus):
     target_column: str
     """Column of the translation; a dot enters a nested column."""
     streaming: bool = False
-    """Never hold it whole: read data.stream_segment_pairs at a time; of several, `weight` is the share of a segment."""
+    """Read data.stream_segment_pairs pairs at a time and never hold the whole corpus in memory. With several streamed
+    corpora, `weight` is the share of a segment."""
 
 
 class TextCorpus(WeightedCorpus):
-    """A pair of plain-text files, one sentence a line; also gzipped (`.gz`)."""
+    """A pair of plain-text files with one sentence a line; they may be gzipped (`.gz`)."""
 
     kind: Literal["text"] = "text"
     """Two plain-text files."""
@@ -37,7 +38,7 @@ class TextCorpus(WeightedCorpus):
 
 
 class TsvCorpus(WeightedCorpus):
-    """Tab-separated text without quoting, one pair a line; also gzipped."""
+    """A file of tab-separated text without quoting and with one pair a line; it may be gzipped."""
 
     kind: Literal["tsv"] = "tsv"
     """One file with tabs between columns."""
@@ -50,19 +51,19 @@ class TsvCorpus(WeightedCorpus):
 
 
 class TableCorpus(NamedColumns):
-    """A local JSON-lines, CSV or Parquet file, read by `datasets`; also gzipped where `datasets` can."""
+    """A local JSON-lines, CSV or Parquet file, read by `datasets`; it may be gzipped where `datasets` allows it."""
 
     kind: Literal["json", "csv", "parquet"]
-    """The file's format; json is one object a line."""
+    """The file's format; json has one object a line."""
     path: InputPath
     """The file."""
 
     @model_validator(mode="after")
-    def _kind_can_be_streamed(self) -> Self:
+    def _check_kind_can_be_streamed(self) -> Self:
         if self.streaming and self.kind == "csv":
             raise ValueError(
-                "streaming = true is for kind json, parquet and hub: the rows of csv are looked through as a whole"
-                " before they are read; convert the file to Parquet, or leave streaming out"
+                "streaming = true is for kind json, parquet and hub, because a CSV file is read as a whole to find its"
+                " rows; convert the file to Parquet, or leave streaming out"
             )
         return self
 
@@ -82,7 +83,7 @@ class HubCorpus(NamedColumns):
     """Commit, tag or branch of the data set."""
 
     @model_validator(mode="after")
-    def _split_can_be_streamed(self) -> Self:
+    def _check_split_can_be_streamed(self) -> Self:
         if self.streaming and "[" in self.split:
             raise ValueError(
                 f"streaming = true takes a whole split, and split = '{self.split}' is a part of one;"
@@ -100,36 +101,36 @@ def is_stream(corpus: Corpus) -> bool:
 
 
 class DataConfig(Section):
-    """Which pairs, and which of them are left out."""
+    """The corpora, and which of their pairs are left out."""
 
     source_language: str = "de"
     """Language code of the source."""
     target_language: str = "en"
     """Language code of the target."""
     root: InputPath | None = None
-    """A folder in which relative corpus paths are looked for first."""
+    """Folder in which relative corpus paths are looked for first."""
     train: tuple[Corpus, ...] = ()
     """Corpora to train on."""
     validation: Corpus | None = None
-    """Corpus on which everything is chosen: the best checkpoint, early stopping, settings."""
-    test: dict[TestName, Corpus] = {}
-    """Corpora to report on, by name; in a config that extends another, null removes one."""
+    """Corpus that chooses the best checkpoint and decides on early stopping."""
+    test: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], Corpus] = {}
+    """Corpora that `translate eval` reports on, by name. In a config that extends another, null removes one."""
     max_source_tokens: PositiveInt = 256
-    """Training pairs with a longer source, in subwords, are left out and counted."""
+    """Training pairs with a source of more subwords are left out and counted."""
     max_target_tokens: PositiveInt = 256
-    """Training pairs with a longer target, in subwords, are left out and counted."""
+    """Training pairs with a target of more subwords are left out and counted."""
     max_length_ratio: Annotated[float, Field(ge=1.0)] | None = 9.0
-    """Training pairs with a side this many times longer than the other, in subwords, are left out; null: never."""
+    """Training pairs with one side this many times longer than the other, in subwords, are left out; null keeps all."""
     stream_segment_pairs: Annotated[int, Field(ge=1, le=1_000_000_000)] = 1_000_000
-    """Pairs that streamed corpora give at a time; one such segment is an epoch, and memory is for two of them."""
+    """Pairs in one segment of the streamed corpora. A segment is an epoch, and two of them are held in memory."""
 
     @property
     def is_streamed(self) -> bool:
-        """Whether a training corpus is."""
+        """Whether one of the training corpora is streamed."""
         return any(is_stream(corpus) for corpus in self.train)
 
     @model_validator(mode="after")
-    def _only_training_streams(self) -> Self:
+    def _check_only_training_streams(self) -> Self:
         held_out = {"data.validation": self.validation} | {f"data.test.{key}": each for key, each in self.test.items()}
         for key, corpus in held_out.items():
             if corpus is not None and is_stream(corpus):
@@ -138,31 +139,32 @@ class DataConfig(Section):
 
 
 class TokenizerConfig(Section):
-    """SentencePiece: trained on the training corpora, or given ready."""
+    """The SentencePiece tokenizer, which is trained on the training corpora or given as a file."""
 
     type: Literal["unigram", "bpe"] = "bpe"
-    """Segmentation model: Kudo 2018 (unigram) or Sennrich et al. 2016 (bpe)."""
+    """Segmentation model: unigram (Kudo 2018) or bpe (Sennrich et al. 2016)."""
     vocabulary: Literal["joint", "separate"] = "joint"
     """One vocabulary for both languages, or one for each."""
     vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
-    """Number of subwords, of each vocabulary if they are separate; special symbols and bytes included."""
+    """Number of subwords in each vocabulary, special symbols and bytes included."""
     character_coverage: Annotated[float, Field(ge=0.98, le=1.0)] = 1.0
-    """Share of the training text's characters that get a subword of their own; others are spelt in bytes."""
+    """Share of the training text's characters that get a subword of their own; the others are spelt in bytes."""
     byte_fallback: bool = True
-    """Spell unknown characters in UTF-8 bytes (256 entries of the vocabulary), so that no input is unspellable."""
+    """Spell unknown characters in UTF-8 bytes, which take 256 entries of the vocabulary; nothing is then unknown."""
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = "nmt_nfkc"
-    """Unicode normalisation before segmentation; `_cf` also folds case; identity changes nothing."""
+    """Unicode normalisation before segmentation; `_cf` also folds case, and identity changes nothing."""
     subword_sampling: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
-    """Segment the training text anew each epoch: unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null: never."""
+    """Segment the training text anew in each epoch, with unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null
+    segments it once."""
     max_training_lines: PositiveInt = 1_000_000
     """The tokenizer is trained on at most this many lines of each language, evenly spaced over the corpus."""
     source_model: InputPath | None = None
-    """A ready SentencePiece model for the source (for both languages, if the vocabulary is joint)."""
+    """A trained SentencePiece model for the source, or for both languages if the vocabulary is joint."""
     target_model: InputPath | None = None
-    """A ready SentencePiece model for the target; only for separate vocabularies."""
+    """A trained SentencePiece model for the target; only for separate vocabularies."""
 
     @model_validator(mode="after")
-    def _models_fit_vocabulary(self) -> Self:
+    def _check_models_fit_vocabulary(self) -> Self:
         if self.vocabulary == "joint" and self.target_model is not None:
             raise ValueError("tokenizer.target_model needs tokenizer.vocabulary = 'separate'; a joint one has one")
         if self.vocabulary == "separate" and (self.source_model is None) != (self.target_model is None):
