@@ -1,4 +1,4 @@
-"""What is wrong with a config, in the user's terms: the dotted key, its value, its bound or the nearest key, its place."""
+"""What is wrong with a config, in the user's terms: the key, its value, its bound or the nearest key, and the place."""
 
 import difflib
 import json
