@@ -30,12 +30,28 @@ def progress_of(run: RunDirectory) -> dict[str, Any]:
     try:
         progress: dict[str, Any] = json.loads(read_tensors(run.checkpoint("last")).metadata["progress"])
     except RunError:
-        return {"step": 0, "validated_step": None}
+        return {"step": 0}
     return progress
 
 
-def owes_validation(progress: dict[str, Any]) -> bool:
-    return progress["step"] > 0 and progress["step"] % 5 == 0 and progress["validated_step"] != progress["step"]
+# Runs in the training process before its command: while it validates there is a file.
+MARK_VALIDATIONS = """
+import contextlib, pathlib
+from translate.training import loop
+
+def validate(*args, original=loop.validate, **kwargs):
+    mark = pathlib.Path({mark!r})
+    mark.touch()
+    result = original(*args, **kwargs)
+    mark.unlink()
+    return result
+
+loop.validate = validate
+"""
+
+
+def validation_mark(run: RunDirectory) -> Path:
+    return run.path.with_name("validating")
 
 
 def half_written(run: RunDirectory) -> list[Path]:
@@ -59,7 +75,7 @@ def wait_for(moment: str, run: RunDirectory, process: int, draw: random.Random) 
             until(lambda: half_written(run))
             time.sleep(draw.uniform(0.0, 0.002))
         case "validating":
-            until(lambda: owes_validation(progress_of(run)))
+            until(validation_mark(run).exists)
             time.sleep(draw.uniform(0.0, 0.03))
         case "anywhen":
             steps = draw.randint(1, 4)
@@ -81,12 +97,14 @@ def test_killed_again_and_again(
     run, draw = RunDirectory(tmp_path / "killed"), random.Random(f"{num_kills} {precision}")
     hits = {"writing": 0, "validating": 0}
     for number in range(num_kills):
-        process = trainings.start(trainings.arguments(run.path, *overrides, resume=True))
+        validation_mark(run).unlink(missing_ok=True)
+        first = MARK_VALIDATIONS.format(mark=str(validation_mark(run)))
+        process = trainings.start(trainings.arguments(run.path, *overrides, resume=True), first=first)
         wait_for(MOMENTS[number % len(MOMENTS)], run, process, draw)
         os.kill(process, signal.SIGKILL)
         assert trainings.wait() == -signal.SIGKILL, "it ended before it was killed"
         hits["writing"] += bool(half_written(run))
-        hits["validating"] += owes_validation(progress_of(run))
+        hits["validating"] += validation_mark(run).exists()
     said = trainings.run(run.path, *overrides, resume=True)
     assert "going on from step" in said
     assert state_of(run.path) == state_of(tmp_path / "straight")

@@ -15,7 +15,7 @@ import torch
 
 from translate.config import Config
 from translate.runs import RunDirectory, read_tensors, write_checkpoint
-from translate.training import StoppedBySignal, validation
+from translate.training import StoppedBySignal, loop, validation
 from translate.training.circumstances import describe_changes
 
 Digits = Callable[..., Config]
@@ -76,10 +76,28 @@ def test_dying_between_checkpoints_computes_the_same_again(
         moment: dict[str, Any] = {f"in_{where}": number}
         with happening(**moment, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
             run_training(config, run, resume=True)
-        if where == "validation":
-            assert progress_of(run)["step"] == number, "all is saved before a validation"
     run_training(config, run, resume=True)
     assert state_of(run) == state_of(straight)
+
+
+def test_each_state_is_saved_once_so_the_previous_checkpoint_is_older(
+    run_training: RunTraining, stateful: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every second step is saved, and every fourth of them is validated, as is the last."""
+    saved: list[int] = []
+
+    def save_and_note(*args: Any, **kwargs: Any) -> None:
+        original(*args, **kwargs)
+        steps = [int(read_tensors(file).metadata["step"]) for file in files if file.exists()]
+        assert steps == sorted(set(steps)), "the previous checkpoint is no older than the last one"
+        saved.append(steps[-1])
+
+    original = loop.save_last
+    run = RunDirectory(tmp_path / "run")
+    files = (run.previous, run.checkpoint("last"))
+    monkeypatch.setattr(loop, "save_last", save_and_note)
+    run_training(stateful("training.save_every=2"), run.path)
+    assert saved == [2, 4, 6, 8, 10, 12, 14]
 
 
 def test_a_stopped_validation_comes_first_when_the_run_goes_on(

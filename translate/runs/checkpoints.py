@@ -43,17 +43,18 @@ def write_checkpoint(
         run.checkpoint(which),
         tensors,
         metadata,
-        before_rename=(lambda: _keep_as_previous(run)) if which == "last" else lambda: None,
+        before_rename=(lambda: _keep_as_previous(run, step=metadata.get("step"))) if which == "last" else lambda: None,
     )
 
 
-def _keep_as_previous(run: RunDirectory) -> None:
-    """The last checkpoint is also the previous one, until a new one takes its name; a damaged one is not kept."""
+def _keep_as_previous(run: RunDirectory, *, step: str | None) -> None:
+    """Make the last checkpoint the previous one too, unless it is of the step that is now saved again."""
     last, previous = run.checkpoint("last"), run.previous
     if not last.exists():
         return
     try:
-        check_tensors(last)
+        if check_tensors(last).metadata.get("step") == step:  # a validation has been added to the same state
+            return
     except RunError:
         return
     remove_leftovers(previous)

@@ -114,7 +114,8 @@ class Trainer:
                 if progress.step % settings.log_every == 0:
                     self._log()
                     progress.window = LogWindow()
-                if progress.step % settings.save_every == 0:
+                # A validation, which also follows the last step, saves when it is done.
+                if progress.step % settings.save_every == 0 and not (self._owes_validation() or self._is_over()):
                     self._save()
                 self._stop_if_asked()
                 if self._owes_validation():
@@ -246,12 +247,11 @@ class Trainer:
 
     @record_function(VALIDATION_AND_SAVING)
     def _validate(self) -> None:
-        """Score the weights and keep them if they are the best; all is saved before, and with the result after.
+        """Score the weights, keep them if they are the best, and save the training with the result.
 
-        A signal ends it, and leaves it to be done first when the run is continued.
+        A signal ends the validation and saves the training without it; a continued run then validates first.
         """
         progress, average = self.progress, self.average
-        self._save_new()
         weights = get_parameters(self.model) if average is None else average.tensors
         if self.validation is None:
             progress.best_step = progress.validated_step = progress.step
