@@ -42,7 +42,6 @@ MAY_SHARE_A_LAYER = {0, 10}  # elsewhere the rooms of one layer do not import ea
 NOT_YET = {
     ("distributed", "model"),
     ("distributed", "training"),
-    ("training", "lint"),
     ("data", "distributed"),
 }
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "constants", "misc"}

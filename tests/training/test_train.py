@@ -16,8 +16,9 @@ from translate.config import Config
 from translate.decoding import Translator
 from translate.errors import InputError, RunError
 from translate.evaluation import evaluate
+from translate.lint.check import log_findings
 from translate.runs import RunDirectory, load_run, read_tensors
-from translate.training import assembly, validation
+from translate.training import assembly, train, validation
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
@@ -241,10 +242,16 @@ def test_a_validation_without_memory_can_be_done_later(
     assert "going on from step 6" in said
 
 
-def test_says_what_should_make_one_think(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
-    said = run_training(digits("training.max_steps=4", "training.warmup_steps=9"), tmp_path / "run")
-    (warning,) = [line for line in said if line.startswith("warning: training.warmup_steps")]
+def test_logs_findings_before_the_first_step(digits: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def run(*, resume: bool = False) -> list[str]:
+        caplog.clear()
+        config = digits("training.max_steps=4", "training.warmup_steps=9")
+        train(config, tmp_path / "run", resume=resume, command=["test"], inspect=log_findings)
+        return caplog.messages
+
+    caplog.set_level("INFO", "translate")
+    messages = run()
+    (warning,) = [line for line in messages if line.startswith("warning: training.warmup_steps")]
     assert "training.warmup_steps = 9 is not less than training.max_steps = 4" in warning
-    assert any("note" in line and "translate check tells" in line for line in said)
-    again = run_training(digits("training.max_steps=4", "training.warmup_steps=9"), tmp_path / "run", resume=True)
-    assert not any(line.startswith("warning: training.warmup_steps") for line in again), "it was said at its beginning"
+    assert any("note" in line and "run `translate check`" in line for line in messages)
+    assert not any(line.startswith("warning: ") for line in run(resume=True)), "it was logged at the run's beginning"

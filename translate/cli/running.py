@@ -64,11 +64,14 @@ def train(
     directory = run or Path("runs") / loaded.name
     command = [*launcher(os.environ), *sys.argv[1:]]
     go_on = shlex.join([*command, *([] if resume else ["--resume"])])
+    from translate.lint.check import log_findings
     from translate.training import StoppedBySignal
     from translate.training import train as train_run
 
     try:
-        progress = train_run(loaded, directory, resume=resume, command=command, profile=profile, say=logger.info)
+        progress = train_run(
+            loaded, directory, resume=resume, command=command, profile=profile, inspect=log_findings, say=logger.info
+        )
     except StoppedBySignal as stop:
         fail(f"{stop}, and saved. Go on with: {go_on}", stop.exit_code)
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """Looking before a long run: what `translate check` finds out, and the cheap part of it for `translate train`."""
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 
@@ -47,6 +48,8 @@ from translate.training.preparation import (
     read_corpora,
     refuse_long_validation,
 )
+
+logger = logging.getLogger(__name__)
 
 MAX_INSPECTED_PAIRS = 50_000
 """Of a larger corpus the slow inspections look at so many, evenly spaced."""
@@ -145,6 +148,20 @@ def cheap_findings(
         findings += [suspicion(survey.key, each) for each in suspects]
     findings += [leak_finding(leak) for leak in find_leaks(training, held_out)]
     return by_severity(findings)
+
+
+def log_findings(
+    config: Config, corpora: Corpora, batches: Batches, tokenizers: Tokenizers, num_parameters: int
+) -> None:
+    """Log the cheap findings that should make a user think before waiting for the training; notes are only counted."""
+    findings = cheap_findings(config, corpora, batches, tokenizers, num_parameters=num_parameters)
+    num_notes = sum(finding.severity == "note" for finding in findings)
+    for finding in findings:
+        if finding.severity != "note":
+            logger.warning(finding.summary)
+    if num_notes:
+        notes, them = ("notes", "them") if num_notes > 1 else ("note", "it")
+        logger.info(f"{num_notes} {notes} on data and settings; run `translate check` to see {them}")
 
 
 def _remarks(config: Config, corpora: Corpora, *, batch_size: str | None) -> list[Finding]:

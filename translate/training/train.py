@@ -1,7 +1,7 @@
 """From a config to a trained run directory: everything that `translate train` does, in order."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +14,6 @@ from translate.data.tokenizer import Tokenizers, load_tokenizers
 from translate.distributed.devices import choose_own_device, settle_threads
 from translate.distributed.process_group import World, joined
 from translate.errors import InputError
-from translate.lint.settings import Finding
 from translate.memory import configure_memory
 from translate.runs import RunDirectory, create_run, lock_run, refuse_existing_run, write_config
 from translate.training.assembly import assembled
@@ -38,10 +37,18 @@ from translate.training.signals import StoppedBySignal
 from translate.training.tracking import SilentTracker, Tracker
 
 Say = Callable[[str], None]
+Inspect = Callable[[Config, Corpora, Batches, Tokenizers, int], None]
 
 
 def train(
-    config: Config, directory: Path, *, resume: bool, command: list[str], profile: bool = False, say: Say = print
+    config: Config,
+    directory: Path,
+    *,
+    resume: bool,
+    command: list[str],
+    profile: bool = False,
+    inspect: Inspect | None = None,
+    say: Say = print,
 ) -> Progress:
     """Train as the config says, into a run directory.
 
@@ -49,6 +56,8 @@ def train(
         resume: Go on with the run in that directory; if none has been begun there, begin one.
         command: What the user typed, to be kept in the run.
         profile: Also write where the time of some steps goes, to the run's `profile`.
+        inspect: Is called before the first step of a new training with its config, corpora, batches, tokenizers and
+            number of parameters, such as `translate.lint.check.log_findings`.
         say: Receives what is worth telling before the first step.
 
     Returns:
@@ -81,6 +90,7 @@ def train(
                 is_continued=is_continued,
                 command=command,
                 wants_profile=profile,
+                inspect=inspect,
                 say=say,
                 held=held,
             )
@@ -119,6 +129,7 @@ def _train(
     is_continued: bool,
     command: list[str],
     wants_profile: bool,
+    inspect: Inspect | None,
     say: Say,
     held: contextlib.ExitStack,
 ) -> Progress:
@@ -149,12 +160,8 @@ def _train(
             batches.go_on_from(progress.epoch, progress.stream, say=say)
     say(f"model: {assembly.description}")
 
-    if not is_continued and world.is_main_process:
-        from translate.lint.check import cheap_findings
-
-        _say_findings(
-            cheap_findings(config, corpora, batches, tokenizers, num_parameters=model.num_parameters), say=say
-        )
+    if inspect is not None and not is_continued and world.is_main_process:
+        inspect(config, corpora, batches, tokenizers, model.num_parameters)
 
     tracker = world.run_on_all_ranks(
         lambda: _track(run, settings, progress, say=say) if world.is_main_process else SilentTracker()
@@ -241,13 +248,3 @@ def _track(run: RunDirectory, settings: TrainingConfig, progress: Progress, *, s
         max_steps=settings.max_steps,
         tensorboard=run.path / "tensorboard" if settings.tensorboard else None,
     )
-
-
-def _say_findings(findings: Sequence[Finding], *, say: Say) -> None:
-    """What should make people think before they wait for the training; the rest is counted."""
-    notes = [finding for finding in findings if finding.severity == "note"]
-    for finding in findings:
-        if finding not in notes:
-            say(finding.summary)
-    if notes:
-        say(f"{len(notes)} note{'s' * (len(notes) > 1)} on the data and settings: translate check tells")
