@@ -253,7 +253,7 @@ def test_processes_agree_or_say_on_what_they_do_not() -> None:
 
 def test_what_torchrun_sets() -> None:
     assert find_processes({}) == find_processes({"RANK": "0", "WORLD_SIZE": "1"}) == Processes()
-    with pytest.raises(InputError, match="the environment has WORLD_SIZE=two, which is no number"):
+    with pytest.raises(InputError, match="the environment has WORLD_SIZE=two, which is not a number"):
         find_processes({"RANK": "1", "WORLD_SIZE": "two"})
 
 

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from translate.config import TrainingConfig
-from translate.errors import RunError
+from translate.distributed.process_group import SINGLE_PROCESS
+from translate.distributed.state import load_optimizer_state_dict, optimizer_state_dict
 from translate.training.average import AveragedWeights
-from translate.training.optimizer import SharedOptimizer, build_optimizer, optimizer_tensors, set_optimizer_tensors
+from translate.training.optimizer import SharedOptimizer, build_optimizer
 from translate.training.workers import Layout, Workers
 
 
@@ -55,10 +56,8 @@ def test_shared_steps_are_the_optimizers_own(num_workers: int) -> None:
         shared = SharedOptimizer(other, workers)
         for number in range(1, 6):
             if number == 4:
-                saved = optimizer_tensors(other, second)
-                for tensors in other.state.values():
-                    tensors.clear()
-                set_optimizer_tensors(other, second, saved, name="a file")
+                saved = optimizer_state_dict(second, other)
+                load_optimizer_state_dict(second, other, saved, SINGLE_PROCESS)
             for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
                 mine.grad = torch.randn_like(mine)
                 theirs.grad = mine.grad.clone()
@@ -69,7 +68,7 @@ def test_shared_steps_are_the_optimizers_own(num_workers: int) -> None:
             shared.step()
     for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(mine, theirs)
-    expected, found = optimizer_tensors(alone, first), optimizer_tensors(other, second)
+    expected, found = optimizer_state_dict(first, alone), optimizer_state_dict(second, other)
     assert expected.keys() == found.keys() and len(found) == 15
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
@@ -84,33 +83,16 @@ def test_state_goes_out_and_in(kind: str) -> None:
     model, optimizer = build(kind)
     step(model, optimizer, 1)
     step(model, optimizer, 2)
-    weights, saved = model.state_dict(), optimizer_tensors(optimizer, model)
+    weights, saved = model.state_dict(), optimizer_state_dict(model, optimizer)
     assert set(saved) == {
         f"{name}/{entry}" for name in ("weight", "bias") for entry in ("step", "exp_avg", "exp_avg_sq")
     }
     other_model, other_optimizer = build(kind)
     other_model.load_state_dict(weights)
-    set_optimizer_tensors(other_optimizer, other_model, saved, name="a file")
+    load_optimizer_state_dict(other_model, other_optimizer, saved, SINGLE_PROCESS)
     step(model, optimizer, 3)
     step(other_model, other_optimizer, 3)
     assert torch.equal(model.weight, other_model.weight)
-
-
-def test_state_that_does_not_fit_is_refused_whole() -> None:
-    model, optimizer = build("adam")
-    model.weight.grad, model.bias.grad = torch.ones(2, 3), torch.ones(2)
-    optimizer.step()
-    saved = optimizer_tensors(optimizer, model)
-    del saved["bias/step"]
-    saved |= {"weigth/exp_avg": torch.zeros(2, 3), "weight/exp_avg": torch.zeros(3, 2)}
-    fresh_model, fresh = build("adam")
-    with pytest.raises(RunError) as caught:
-        set_optimizer_tensors(fresh, fresh_model, saved, name="a file")
-    message = str(caught.value)
-    assert message.startswith("a file does not fit the model of its config")
-    assert "missing: bias/step" in message and "unexpected: weigth/exp_avg" in message
-    assert "weight/exp_avg is (3, 2), the model's (2, 3)" in message
-    assert not fresh.state, "all or none"
 
 
 def test_average_by_hand() -> None:

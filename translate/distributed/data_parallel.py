@@ -6,12 +6,12 @@ weights of a layer while it computes there.
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from translate.data.batching import Batch, EncodedPair, collate
@@ -126,53 +126,3 @@ def _shard(module: nn.Module, model: Transformer, group: dist.ProcessGroup, devi
         fully_shard(layer, mesh=mesh)
     fully_shard(module, mesh=mesh)
     return module
-
-
-def is_sharded(tensor: Tensor) -> bool:
-    """Whether this process has but a part of it."""
-    return hasattr(tensor, "full_tensor")
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """A tensor with what the other processes have of it; all must ask for it."""
-    return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
-
-
-def collect(tensors: Mapping[str, Tensor], world: World) -> dict[str, Tensor]:
-    """Whole tensors, on the first process; sharded ones come to its CPU, one after the other."""
-    collected = {}
-    for name, tensor in tensors.items():
-        full = whole(tensor)
-        if world.is_main_process:
-            collected[name] = full.cpu() if is_sharded(tensor) else full
-    return collected
-
-
-def spread(
-    tensors: Mapping[str, Tensor], parameter_of: Callable[[str], Tensor | None], world: World
-) -> dict[str, Tensor]:
-    """What the first process has, on each; of what belongs to a sharded parameter, the part that each keeps.
-
-    Args:
-        tensors: On the CPU. Only the first process's are read.
-        parameter_of: The parameter that a tensor of this name belongs to; None: it belongs to none.
-    """
-    if world.size == 1:
-        return dict(tensors)
-    forms = world.run_on_rank_0(lambda: [(name, tensor.shape, tensor.dtype) for name, tensor in tensors.items()])
-    found = {}
-    for name, shape, dtype in forms:
-        full = tensors[name].contiguous() if world.is_main_process else torch.empty(shape, dtype=dtype)
-        world.broadcast(full)
-        parameter = parameter_of(name)
-        is_part = parameter is not None and is_sharded(parameter) and parameter.shape == shape
-        found[name] = _part(full, parameter) if is_part else full
-    return found
-
-
-def _part(full: Tensor, parameter: Tensor | None) -> Tensor:
-    from torch.distributed.tensor import DTensor, distribute_tensor
-
-    assert isinstance(parameter, DTensor)
-    here = full.to(parameter.device)
-    return distribute_tensor(here, parameter.device_mesh, parameter.placements, src_data_rank=None)

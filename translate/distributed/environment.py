@@ -1,4 +1,4 @@
-"""Which of several processes this is, as torchrun, or whoever starts them, has written into the environment."""
+"""Which of several processes this one is, as torchrun, or whoever starts them, writes it into the environment."""
 
 import socket
 from collections.abc import Mapping
@@ -8,38 +8,39 @@ from translate.errors import InputError
 
 
 class DistributedEnvironment(NamedTuple):
-    """Which of all processes this is."""
+    """The rank of this process, among all processes and among those on its machine."""
 
-    rank: int = 0  # among all
-    world_size: int = 1  # how many there are
-    local_rank: int = 0  # among those on this machine
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
     local_world_size: int = 1
 
     def __str__(self) -> str:
         return f"process {self.rank + 1} of {self.world_size} (on {socket.gethostname()})"
 
 
-def read_environment(environment: Mapping[str, str]) -> DistributedEnvironment:
-    """The place that the environment tells; alone, if it does not tell a rank and a number of processes.
+def read_environment(variables: Mapping[str, str]) -> DistributedEnvironment:
+    """Read the rank of this process; without RANK and WORLD_SIZE it is the only one.
 
     Raises:
-        InputError: What it tells is no number, or no place among so many.
+        InputError: A variable is not a number, or the numbers contradict each other.
     """
-    if "RANK" not in environment or "WORLD_SIZE" not in environment:
+    if "RANK" not in variables or "WORLD_SIZE" not in variables:
         return DistributedEnvironment()
-    told = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", **environment}
+    variables = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", **variables}
     numbers = []
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        if not (told[name].isascii() and told[name].isdecimal()):
+        if not (variables[name].isascii() and variables[name].isdecimal()):
             raise InputError(
-                f"the environment has {name}={told[name]}, which is no number; start with torchrun, which sets it"
+                f"the environment has {name}={variables[name]}, which is not a number; start with torchrun, which sets"
+                " it"
             )
-        numbers.append(int(told[name]))
-    place = DistributedEnvironment(*numbers)
-    if not (place.rank < place.world_size and place.local_rank < place.local_world_size):
+        numbers.append(int(variables[name]))
+    environment = DistributedEnvironment(*numbers)
+    rank, world_size, local_rank, local_world_size = environment
+    if not (rank < world_size and local_rank < local_world_size):
         raise InputError(
-            f"the environment has RANK={place.rank} of WORLD_SIZE={place.world_size} and"
-            f" LOCAL_RANK={place.local_rank} of LOCAL_WORLD_SIZE={place.local_world_size}, and counts from 0;"
-            " start with torchrun, which sets them"
+            f"the environment has RANK={rank} of WORLD_SIZE={world_size} and LOCAL_RANK={local_rank} of"
+            f" LOCAL_WORLD_SIZE={local_world_size}, but ranks count from 0; start with torchrun, which sets them"
         )
-    return place
+    return environment

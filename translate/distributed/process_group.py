@@ -1,11 +1,12 @@
-"""The processes that train together, as torchrun starts them: which one this is, and how all of them agree.
+"""All processes that work together, and how they agree, share the results of work, and fail together.
 
-A training alone is a world of one process, and never touches torch.distributed.
+A command that runs alone is a world of one process and never touches torch.distributed.
 """
 
 import atexit
 import contextlib
 import datetime
+import logging
 import os
 import re
 import secrets
@@ -23,25 +24,26 @@ from translate.errors import InputError, RunError
 
 T = TypeVar("T")
 
-# Within a step processes wait for each other's gradients alone; a first step that compiles may take some of them long.
+# Within a training step processes wait only for each other's gradients; a first step that compiles may take minutes.
 STEP_TIMEOUT = datetime.timedelta(minutes=10)
-# While one trains a tokenizer, validates or writes, the others wait. One that dies breaks its connections, which ends
-# the wait at once; so this is no more than a limit.
+# The others wait while one trains a tokenizer, loads a model or writes. A process that dies breaks its connections,
+# which ends the wait at once, so this is only an upper limit.
 _PATIENCE = datetime.timedelta(days=1)
-_SECONDS_BETWEEN_LOOKS = 0.02
+_ANSWER_TIMEOUT = datetime.timedelta(seconds=1)
 _EXIT_CODES = {InputError: 2, RunError: 1}
-# What torch's engines say, whose errors have no class of their own, of a process that they do not reach any more.
+# Torch's backends have no exception class for a process that is gone; these words are in their messages.
 _LOST = ("gloo", "nccl", "connection closed by peer", "connection reset", "broken pipe", "tcpstore", "socket")
 _LATE = ("timed out", "timeout")
 
 
 class World:
-    """All processes of a training, as one of them sees it.
+    """All processes of a command, as one of them sees them.
 
-    What needs all of them must be called by all, in the same order. Alone, everything is this process's own.
+    Every method but `exit` must be called by all processes, in the same order. In a world of one process each method
+    acts on that process alone.
 
     Args:
-        control: Connects the processes for agreements, on the CPU; None: this one is alone.
+        control: Connects the processes on the CPU; None: this process is the only one.
     """
 
     def __init__(self, environment: DistributedEnvironment, control: dist.ProcessGroup | None) -> None:
@@ -51,11 +53,17 @@ class World:
 
     @property
     def is_main_process(self) -> bool:
-        """Whether this is the process that writes and speaks."""
+        """Whether this is rank 0, which writes files and messages."""
         return self.rank == 0
 
+    def new_group(self, *, timeout: datetime.timedelta = _PATIENCE) -> "World":
+        """Connect the same processes a second time, for a thread that exchanges data while a training does too."""
+        if self._control is None:
+            return self
+        return World(self.environment, dist.new_group(backend="gloo", timeout=timeout))
+
     def all_gather(self, value: T) -> list[T]:
-        """The values of all processes, by rank, on each of them."""
+        """Return the values of all processes, by rank, on each of them."""
         if self._control is None:
             return [value]
         values: list[T] = [value] * self.size
@@ -63,37 +71,27 @@ class World:
         return values
 
     def max(self, number: int) -> int:
-        """The largest of the numbers that the processes give."""
+        """Return the largest of the processes' numbers."""
         if self._control is None:
             return number
         value = torch.tensor(number)
         dist.all_reduce(value, dist.ReduceOp.MAX, group=self._control)
         return int(value)
 
-    def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The first process's tensor, on each.
-
-        Args:
-            tensor: On the CPU; elsewhere than on the first process it is overwritten.
-        """
-        if self._control is not None:
-            dist.broadcast(tensor, 0, group=self._control)
-        return tensor
-
     def run_on_all_ranks(self, work: Callable[[], T]) -> T:
-        """What every process does for itself; if one fails, all end, and one of them says why.
+        """Run the work on every process; if it fails on one, all end, and the first of those that failed reports it.
 
         Args:
-            work: Needs no other process.
+            work: Runs on this process alone: it must not communicate, because another process may have failed.
 
         Raises:
-            InputError: As the work does, in the first process that failed.
+            InputError: The work raised it here, and on no lower rank.
             RunError: The same.
-            SystemExit: In the others, with the exit code of that failure.
+            SystemExit: The work failed on another process; the exit code is that of its error.
         """
         if self._control is None:
             return work()
-        value, error = _tried(work)
+        value, error = _try(work)
         codes = self.all_gather(_exit_code(error))
         failed = [rank for rank, code in enumerate(codes) if code]
         if not failed:
@@ -104,24 +102,24 @@ class World:
         raise type(error)(str(error) if self.is_main_process else f"{self.environment}: {error}") from error
 
     def run_on_rank_0(self, work: Callable[[], T]) -> T:
-        """What the first process does for all: its result, on each; if it fails, it says why, and all end.
+        """Run the work on rank 0 and return its result on all ranks; if it fails, all end, and rank 0 reports it.
 
         Args:
-            work: Needs no other process.
+            work: Runs on rank 0 alone: it must not communicate.
 
         Raises:
-            InputError: As the work does, in the first process.
+            InputError: The work raised it; on rank 0.
             RunError: The same.
-            SystemExit: In the others, with the exit code of that failure.
+            SystemExit: The work failed; on the other ranks, with the exit code of the error.
         """
         if self._control is None:
             return work()
-        value, error = _tried(work) if self.is_main_process else (_Nothing(), None)
-        told: list[tuple[T | _Nothing, int]] = [(value, _exit_code(error))]
-        dist.broadcast_object_list(told, 0, group=self._control)
+        value, error = _try(work) if self.is_main_process else (_Nothing(), None)
+        results: list[tuple[T | _Nothing, int]] = [(value, _exit_code(error))]
+        dist.broadcast_object_list(results, 0, group=self._control)
         if error is not None:
             raise error
-        result, code = told[0]
+        result, code = results[0]
         if isinstance(result, _Nothing):
             self.exit(code)
         return result
@@ -131,30 +129,33 @@ class World:
         if self._control is None:
             return work()
         goes_first = self.environment.local_rank == 0
-        found = self.run_on_all_ranks(work if goes_first else lambda: None)
-        others = self.run_on_all_ranks(work if not goes_first else lambda: None)
-        result = found if goes_first else others
+        first = self.run_on_all_ranks(work if goes_first else lambda: None)
+        second = self.run_on_all_ranks(work if not goes_first else lambda: None)
+        result = first if goes_first else second
         assert result is not None
         return result
 
     def exit(self, code: int) -> NoReturn:
-        """End this process without a word, when the one that says why has ended.
+        """End this process silently, after the process that reports the error has ended.
 
-        If it ended before, torchrun would end that other one too, perhaps in the midst of its words.
+        If this process ended first, torchrun would end the reporting one too, perhaps before its message is out.
 
         Raises:
-            SystemExit: With the code.
+            SystemExit: Always, with the code.
         """
         with contextlib.suppress(RuntimeError):
-            self.max(code)
+            self.max(code)  # fails as soon as the reporting process is gone
         raise SystemExit(code)
 
     def check_same_on_all_ranks(self, facts: Mapping[str, str]) -> None:
-        """End all, if something that must be the same everywhere is not.
+        """End all processes if something that must be the same everywhere is not.
+
+        Args:
+            facts: What must be the same, by name.
 
         Raises:
-            InputError: On the first process; it says what differs where.
-            SystemExit: On the others.
+            InputError: On rank 0; the message says what differs where.
+            SystemExit: On the other ranks.
         """
         everywhere = self.all_gather(dict(facts))
         for rank, theirs in enumerate(everywhere):
@@ -168,8 +169,8 @@ class World:
             if not self.is_main_process:
                 self.exit(_EXIT_CODES[InputError])
             raise InputError(
-                f"the processes of a training must have the same settings, data and versions, but process {rank + 1} of"
-                f" {self.size} has not what the first one has: {'; '.join(different)}. Start all with the same command"
+                f"all processes must have the same settings, data and versions, but process {rank + 1} of {self.size}"
+                f" differs from the first one: {'; '.join(different)}. Start all with the same command"
             )
 
 
@@ -177,45 +178,46 @@ SINGLE_PROCESS = World(DistributedEnvironment(), None)
 
 
 @contextlib.contextmanager
-def joined(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]:
-    """The world that this process was started into, for the time of a training.
+def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]:
+    """Join the processes that this one was started with; those of rank > 0 log nothing but errors from then on.
 
     Args:
-        timeout: For all to come together, and then for each exchange within a step.
+        timeout: How long to wait until all processes have come together, and for each exchange within a step.
 
     Raises:
-        InputError: The environment does not say where the others are.
-        RunError: They do not come, or one of them is gone.
+        InputError: The environment does not say where the other processes are.
+        RunError: The others do not come, or one of them is gone.
     """
     environment = read_environment(os.environ)
     if environment.world_size == 1:
         yield SINGLE_PROCESS
         return
-    with _meeting_told(environment, timeout):
+    if environment.rank > 0:
+        logging.getLogger("translate").setLevel(logging.ERROR)
+    with _explain_no_meeting(environment, timeout):
         store, _, _ = next(rendezvous("env://", timeout=timeout))
-        store = _fresh_part(store, environment, timeout)
-        dist.init_process_group(
-            "gloo", store=store, rank=environment.rank, world_size=environment.world_size, timeout=timeout
-        )
+        store = _fresh_store(store, environment, timeout)
+        rank, world_size = environment.rank, environment.world_size
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timeout)
         control = dist.new_group(backend="gloo", timeout=_PATIENCE)
     try:
-        with _loss_told(environment):
+        with _explain_lost_process(environment):
             yield World(environment, control)
     except BaseException:
-        atexit.register(dist.destroy_process_group)  # first it is said what happened: that ends the others
+        atexit.register(dist.destroy_process_group)  # after the error is printed: this ends the other processes
         raise
     dist.destroy_process_group()
 
 
-def _fresh_part(store: Store, environment: DistributedEnvironment, timeout: datetime.timedelta) -> Store:
-    """A part of the store that all processes know, and none that was there before them.
+def _fresh_store(store: Store, environment: DistributedEnvironment, timeout: datetime.timedelta) -> Store:
+    """Agree on a part of the store that no process has used before.
 
-    After a restart torchrun gives them the store of those that died, with the addresses of these, to which gloo and
-    NCCL would connect: https://github.com/pytorch/pytorch/issues/135712. Its count of restarts is not the same on all
-    machines. So each process asks with a word that nobody has used before, and only the living first one answers.
+    After a restart torchrun gives the processes the store of those that died, with the addresses of the dead, to which
+    gloo and NCCL would connect: https://github.com/pytorch/pytorch/issues/135712. Its count of restarts is not the
+    same on all machines. So each process asks with a random word, and only the living rank 0 answers it.
 
     Raises:
-        DistStoreError: They have not all come in time.
+        DistStoreError: Not all processes came in time.
     """
     if environment.rank > 0:
         question = secrets.token_hex(8)
@@ -225,24 +227,29 @@ def _fresh_part(store: Store, environment: DistributedEnvironment, timeout: date
         store.set(f"translate/{name}/{environment.rank}", "")
         return PrefixStore(name, store)
     name, deadline = secrets.token_hex(8), time.monotonic() + timeout.total_seconds()
-    missing = set(range(1, environment.world_size))
-    while missing:
-        for rank in sorted(missing):
-            if store.check([f"translate/question/{rank}"]):  # perhaps that of one that died
-                store.set(f"translate/answer/{store.get(f'translate/question/{rank}').decode()}", name)
-            if store.check([f"translate/{name}/{rank}"]):
-                missing.remove(rank)
-        if missing and time.monotonic() > deadline:
-            raise dist.DistStoreError(f"{len(missing)} of {environment.world_size} have not come")
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    for rank in range(1, environment.world_size):
+        while not _has_come(store, rank, name, timeout=timeout):  # it answered the question of a dead process
+            if time.monotonic() > deadline:
+                raise dist.DistStoreError(f"process {rank + 1} of {environment.world_size} has not come")
     return PrefixStore(name, store)
 
 
+def _has_come(store: Store, rank: int, name: str, *, timeout: datetime.timedelta) -> bool:
+    """Answer a rank's latest question with the name, and wait a moment for the sign that it has read the answer."""
+    store.wait([f"translate/question/{rank}"], timeout)
+    store.set(f"translate/answer/{store.get(f'translate/question/{rank}').decode()}", name)
+    try:
+        store.wait([f"translate/{name}/{rank}"], min(timeout, _ANSWER_TIMEOUT))
+    except dist.DistStoreError:
+        return False
+    return True
+
+
 class _Nothing:
-    """Stands for the result of work that was not done."""
+    """The result of work that failed or was not done."""
 
 
-def _tried(work: Callable[[], T]) -> tuple[T | _Nothing, InputError | RunError | None]:
+def _try(work: Callable[[], T]) -> tuple[T | _Nothing, InputError | RunError | None]:
     try:
         return work(), None
     except (InputError, RunError) as error:
@@ -254,33 +261,33 @@ def _exit_code(error: InputError | RunError | None) -> int:
 
 
 @contextlib.contextmanager
-def _meeting_told(environment: DistributedEnvironment, timeout: datetime.timedelta) -> Iterator[None]:
+def _explain_no_meeting(environment: DistributedEnvironment, timeout: datetime.timedelta) -> Iterator[None]:
     try:
         yield
-    except ValueError as error:  # what a variable of the environment is missing
+    except ValueError as error:  # a variable of the environment is missing
         raise InputError(f"{environment}: {error}; start with torchrun") from error
     except RuntimeError as error:
-        where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         raise RunError(
-            f"{environment}: the processes did not come together at {where} within {timeout.total_seconds():.0f} s"
-            f" ({_first_sentence(error)}). See that all were started, with the same address, and that its port is open"
+            f"{environment}: the processes did not come together at {address} within {timeout.total_seconds():.0f} s"
+            f" ({_first_sentence(error)}). Check that all were started with the same address and that its port is open"
         ) from error
 
 
 @contextlib.contextmanager
-def _loss_told(environment: DistributedEnvironment) -> Iterator[None]:
+def _explain_lost_process(environment: DistributedEnvironment) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
         text = str(error).lower()
         if not isinstance(error, dist.DistError) and not any(sign in text for sign in _LOST):
             raise
-        what = "another process of this training has ended, and this one cannot go on without it"
+        what = "another process has ended, and this one cannot go on without it"
         if any(sign in text for sign in _LATE):
-            what = "another process of this training does not answer: it hangs, or its machine or network is gone"
+            what = "another process does not answer: it hangs, or its machine or network is gone"
         raise RunError(
-            f"{environment}: {what}. If it said why, that stands above. Checkpoints written so far are intact: start"
-            f" all again with --resume ({_first_sentence(error)})"
+            f"{environment}: {what}. If it reported an error, that stands above. What is written so far is intact:"
+            f" start all again with --resume ({_first_sentence(error)})"
         ) from error
 
 

@@ -26,6 +26,11 @@ class AveragedWeights:
         weights = [parameter.detach() for parameter in model.parameters()]
         torch._foreach_lerp_(list(self.tensors.values()), weights, 1.0 - decay)
 
+    def copy_from(self, model: nn.Module) -> None:
+        """Take the model's weights for the average."""
+        for name, parameter in model.named_parameters():
+            self.tensors[name].copy_(parameter.detach())
+
     @contextmanager
     def lent_to(self, model: nn.Module) -> Iterator[None]:
         """For a while the model computes with the average; afterwards it has its own weights back."""

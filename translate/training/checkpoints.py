@@ -5,8 +5,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from translate.distributed.data_parallel import collect, spread
 from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.distributed.state import (
+    full_state_dict,
+    load_model_state_dict,
+    load_optimizer_state_dict,
+    optimizer_state_dict,
+)
 from translate.errors import RunError
 from translate.model import Transformer
 from translate.runs import (
@@ -18,14 +23,13 @@ from translate.runs import (
     get_parameters,
     read_newest_sound,
     read_tensors,
-    set_parameters,
     with_prefix,
     write_checkpoint,
 )
 from translate.runs.checkpoints import OPTIMIZER_PREFIX
 from translate.runs.weights import forms_of, refuse_misfits
 from translate.training.average import AveragedWeights
-from translate.training.optimizer import optimizer_tensors, set_optimizer_tensors
+from translate.training.optimizer import optimizer_forms
 from translate.training.progress import Progress
 
 
@@ -45,7 +49,7 @@ def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world
     Raises:
         RunError: They cannot be written.
     """
-    tensors = collect(add_prefix(weights, WEIGHTS_PREFIX), world)
+    tensors = full_state_dict(add_prefix(weights, WEIGHTS_PREFIX), world)
     if world.is_main_process:
         write_checkpoint(run, "best", tensors, {"step": str(step)})
 
@@ -68,9 +72,9 @@ def save_last(
         RunError: It cannot be written; the file that was there is intact.
     """
     tensors = add_prefix(get_parameters(model), WEIGHTS_PREFIX)
-    tensors |= add_prefix(optimizer_tensors(optimizer, model), OPTIMIZER_PREFIX)
+    tensors |= add_prefix(optimizer_state_dict(model, optimizer), OPTIMIZER_PREFIX)
     tensors |= add_prefix(average.tensors if average is not None else {}, AVERAGE_PREFIX)
-    tensors = collect(tensors, world)
+    tensors = full_state_dict(tensors, world)
     if world.is_main_process:
         write_checkpoint(run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
 
@@ -91,27 +95,25 @@ def restore_last(
     Raises:
         RunError: All checkpoints are damaged, or the newest sound one holds another model or optimizer.
     """
-    name, saved = "", dict[str, Tensor]()
+    saved: dict[str, Tensor] = {}
 
     def read() -> Restored | None:
-        nonlocal name, saved
+        nonlocal saved
         found = read_newest_sound(run)
         if found is None:
             return None
-        name, saved = str(found.path), found.tensors
+        saved = found.tensors
+        _check_fits(saved, model, average, name=str(found.path))
         return _judge(run, found)
 
     restored = world.run_on_rank_0(read)
     if restored is None:
         return None
-    parameters = dict(model.named_parameters())
-
-    def parameter_of(name: str) -> Tensor | None:
-        """The one that a tensor is the value, the average or a moment of."""
-        return parameters.get(name.partition(".")[2].partition("/")[0])
-
-    tensors = spread(saved, parameter_of, world)
-    world.run_on_all_ranks(lambda: _put_back(tensors, model, optimizer, average, name=name))
+    if average is not None:
+        load_model_state_dict(model, with_prefix(saved, AVERAGE_PREFIX), world)
+        average.copy_from(model)
+    load_optimizer_state_dict(model, optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
+    load_model_state_dict(model, with_prefix(saved, WEIGHTS_PREFIX), world)
     return restored
 
 
@@ -126,25 +128,12 @@ def _judge(run: RunDirectory, found: SoundCheckpoint) -> Restored:
     return Restored(progress, tuple(remarks + _check_best(run, progress)))
 
 
-def _put_back(
-    tensors: dict[str, Tensor],
-    model: Transformer,
-    optimizer: torch.optim.Optimizer,
-    average: AveragedWeights | None,
-    *,
-    name: str,
-) -> None:
-    saved_average = with_prefix(tensors, AVERAGE_PREFIX)
-    refuse_misfits(
-        forms_of({} if average is None else average.tensors), forms_of(saved_average), name=f"{name}: average"
-    )
-    set_parameters(model, with_prefix(tensors, WEIGHTS_PREFIX), name=name)
-    set_optimizer_tensors(
-        optimizer, model, with_prefix(tensors, OPTIMIZER_PREFIX), name=f"{name}: the optimizer's state"
-    )
-    if average is not None:
-        for key, tensor in average.tensors.items():
-            tensor.copy_(saved_average[key])
+def _check_fits(tensors: dict[str, Tensor], model: Transformer, average: AveragedWeights | None, *, name: str) -> None:
+    parameters = forms_of(get_parameters(model))
+    expected = {"average": {} if average is None else parameters, "optimizer": optimizer_forms(model)}
+    refuse_misfits(parameters, forms_of(with_prefix(tensors, WEIGHTS_PREFIX)), name=name)
+    for part, prefix in (("average", AVERAGE_PREFIX), ("optimizer", OPTIMIZER_PREFIX)):
+        refuse_misfits(expected[part], forms_of(with_prefix(tensors, prefix)), name=f"{name}: {part}")
 
 
 def _check_best(run: RunDirectory, progress: Progress) -> list[str]:

@@ -1,13 +1,12 @@
 """Adam and AdamW with the paper's settings, and their state as named tensors."""
 
 import copy
-from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from translate.config import TrainingConfig
-from translate.runs.weights import Form, forms_of, refuse_misfits
+from translate.runs.weights import Form, forms_of
 from translate.training.workers import Workers, share_evenly
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's; beside them it counts its steps
@@ -55,34 +54,12 @@ class SharedOptimizer:
         for part in self._parts:
             for own, group in zip(part.param_groups, self._optimizer.param_groups, strict=True):
                 own["lr"] = group["lr"]
+            part.state = self._optimizer.state
         self._workers.map(lambda part: part.step(), self._parts)
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """The optimizer's state as `parameter/entry` tensors, which a safetensors file can hold."""
-    return {
-        f"{name}/{entry}": tensor
-        for name, parameter in model.named_parameters()
-        for entry, tensor in optimizer.state[parameter].items()
-    }
-
-
-def set_optimizer_tensors(
-    optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor], *, name: str
-) -> None:
-    """Give an optimizer the state that `optimizer_tensors` took: all or none.
-
-    Args:
-        name: Of the file that they come from.
-
-    Raises:
-        RunError: State is missing, unexpected, or of another shape or type; it is listed.
-    """
+def optimizer_forms(model: nn.Module) -> dict[str, Form]:
+    """The shape and type of each tensor of the optimizer's state, by `parameter/entry`."""
     parameters = dict(model.named_parameters())
-    expected = {f"{parameter}/{entry}": form for parameter, form in forms_of(parameters).items() for entry in _MOMENTS}
-    expected |= {f"{parameter}/step": Form((), torch.float32) for parameter in parameters}
-    refuse_misfits(expected, forms_of(tensors), name=name)
-    for key, tensor in tensors.items():
-        parameter, _, entry = key.rpartition("/")
-        # A copy: a tensor read from a file may share the file's memory.
-        optimizer.state[parameters[parameter]][entry] = tensor.clone().to(parameters[parameter].device)
+    forms = {f"{parameter}/{entry}": form for parameter, form in forms_of(parameters).items() for entry in _MOMENTS}
+    return forms | {f"{parameter}/step": Form((), torch.float32) for parameter in parameters}

@@ -10,7 +10,8 @@ from torch.profiler import record_function
 
 from translate.config import TrainingConfig
 from translate.data.batching import Batch
-from translate.distributed.data_parallel import Engine, is_sharded, whole
+from translate.distributed.data_parallel import Engine
+from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
@@ -107,7 +108,7 @@ class Stepper:
     def _clip(self) -> Tensor:
         """The gradient's norm, before it is held to the largest that the settings allow."""
         limit = math.inf if self._settings.max_gradient_norm is None else self._settings.max_gradient_norm
-        return whole(torch.nn.utils.clip_grad_norm_(self._parameters, limit))
+        return full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, limit))
 
     def _refuse_not_finite(self, result: StepResult, group: Sequence[Batch], rate: float) -> None:
         """Now; or on a GPU, which one would have to wait for, with the next step: then it leaves out the update."""

@@ -12,7 +12,7 @@ from translate.data.cache import DataCache
 from translate.data.streaming import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers, load_tokenizers
 from translate.distributed.devices import choose_own_device, settle_threads
-from translate.distributed.process_group import World, joined
+from translate.distributed.process_group import World, join_world
 from translate.errors import InputError
 from translate.memory import configure_memory
 from translate.runs import RunDirectory, create_run, lock_run, refuse_existing_run, write_config
@@ -71,7 +71,7 @@ def train(
         SystemExit: In a process that is not the first of several: the first one raises what it is.
     """
     configure_memory()
-    with joined() as world, contextlib.ExitStack() as held:
+    with join_world() as world, contextlib.ExitStack() as held:
         say = say if world.is_main_process else _say_nothing
         try:
             device = world.run_on_all_ranks(lambda: choose_own_device(config.training.device, world.environment))

@@ -12,8 +12,8 @@ from translate.config import Config
 from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translation, Translator
-from translate.distributed.data_parallel import is_sharded, whole
 from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.distributed.state import full_tensor, is_sharded
 from translate.evaluation import Evaluation, evaluate
 from translate.memory import release_free_memory
 from translate.model import Transformer
@@ -104,7 +104,7 @@ def computing_with(
     """
     if any(map(is_sharded, weights.values())):
         complete = build_model(config, tokenizers, device=model.device)
-        set_parameters(complete, {name: whole(weight) for name, weight in weights.items()}, name="the model")
+        set_parameters(complete, {name: full_tensor(weight) for name, weight in weights.items()}, name="the model")
         yield complete
     elif average is not None:
         with average.lent_to(model):

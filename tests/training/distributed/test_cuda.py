@@ -16,7 +16,8 @@ from translate.model import Transformer
 from translate.training.assembly import Computation, loss_of, stepping
 from translate.distributed.process_group import World
 from translate.training.optimizer import build_optimizer
-from translate.distributed.data_parallel import Engine, collect
+from translate.distributed.data_parallel import Engine
+from translate.distributed.state import full_state_dict
 from translate.distributed.environment import DistributedEnvironment
 
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
@@ -43,7 +44,7 @@ for precision in ("fp32", "bf16", "fp16"):
         with stepping(model, optimizer, settings, computation, engine=engine) as stepper:
             steps = [stepper.step(group, number=number, rate=0.001) for number in range(1, 5)]
             stepper.settle()
-        weights = collect({name: each.detach() for name, each in model.named_parameters()}, world)
+        weights = full_state_dict({name: each.detach() for name, each in model.named_parameters()}, world)
         results.append(([(float(step.loss), float(step.gradient_norm)) for step in steps], weights))
     for steps, weights in results[1:]:
         torch.testing.assert_close(torch.tensor(steps), torch.tensor(results[0][0]), rtol=1e-2, atol=0.0)

@@ -135,8 +135,8 @@ def test_fewer_validation_lines_than_processes(trainings: Any) -> None:
         (
             "import os, sys; sys.argv.append('training.seed=' + os.environ['RANK'])",
             (),
-            "translate: the processes of a training must have the same settings, data and versions, but process 2 of 2"
-            " has not what the first one has: training.seed = 1 (there it is 0).",
+            "translate: all processes must have the same settings, data and versions, but process 2 of 2 differs from"
+            " the first one: training.seed = 1 (there it is 0).",
         ),
     ],
 )
@@ -156,7 +156,7 @@ def test_other_data_in_one_of_them(trainings: Any) -> None:
     first = f"import os, sys\nif os.environ['RANK'] == '1': sys.argv[2] = {str(other / 'digits.yaml')!r}"
     ended = trainings.try_to(2, "run", first=first)
     assert ended[1].said == ""
-    assert "process 2 of 2 has not what the first one has: data.train (its checksum) = " in ended[0].said
+    assert "process 2 of 2 differs from the first one: data.train (its checksum) = " in ended[0].said
 
 
 def test_weights_that_are_not_finite_are_told_of_once(trainings: Any) -> None:

@@ -20,14 +20,14 @@ _JOINED = """
 import os, signal, sys, time
 from translate.cli.console import reports_errors
 from translate.errors import InputError, RunError
-from translate.distributed.process_group import joined
+from translate.distributed.process_group import join_world
 
 def fail(error):
     raise error
 
 @reports_errors
 def work():
-    with joined() as world:
+    with join_world() as world:
 {}
 
 try:
@@ -67,9 +67,9 @@ def test_place(environment: dict[str, str], place: DistributedEnvironment) -> No
 @pytest.mark.parametrize(
     "environment, message",
     [
-        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK=one, which is no number; start with torchrun"),
-        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": ""}, "LOCAL_RANK=, which is no number"),
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 of WORLD_SIZE=2 .* counts from 0"),
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK=one, which is not a number; start with torchrun"),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": ""}, "LOCAL_RANK=, which is not a number"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 of WORLD_SIZE=2 .* count from 0"),
         ({"RANK": "0", "WORLD_SIZE": "0"}, "RANK=0 of WORLD_SIZE=0"),
     ],
 )
@@ -146,9 +146,8 @@ print(world.environment)"""),
             "world.check_same_on_all_ranks({'training.seed': str(world.rank // 2), 'torch': '2'})",
             2,
             [
-                "translate: the processes of a training must have the same settings, data and versions, but process 3"
-                " of 3 has not what the first one has: training.seed = 1 (there it is 0). Start all with the same"
-                " command\n",
+                "translate: all processes must have the same settings, data and versions, but process 3 of 3 differs"
+                " from the first one: training.seed = 1 (there it is 0). Start all with the same command\n",
                 "",
                 "",
             ],
@@ -170,7 +169,7 @@ def test_a_process_that_dies_is_told_of(processes: Any, exchange: str) -> None:
     assert [each.code for each in ended] in ([-signal.SIGKILL, 1], [-signal.SIGKILL, -signal.SIGTERM])
     if ended[1].code == 1:  # it heard of it before it was ended
         assert ended[1].said.startswith("translate: process 2 of 2 (on ")
-        assert "another process of this training has ended, and this one cannot go on without it" in ended[1].said
+        assert "another process has ended, and this one cannot go on without it" in ended[1].said
         assert "start all again with --resume" in ended[1].said and ended[1].said.count("\n") == 1
 
 
@@ -178,10 +177,10 @@ def test_processes_that_do_not_come(processes: Any) -> None:
     python = f"""
 import datetime, os, sys
 from translate.cli.console import reports_errors
-from translate.distributed.process_group import joined
+from translate.distributed.process_group import join_world
 @reports_errors
 def work():
-    with joined(timeout={datetime.timedelta(seconds=2)!r}):
+    with join_world(timeout={datetime.timedelta(seconds=2)!r}):
         pass
 os.environ["RANK"] == "1" and sys.exit()
 work()

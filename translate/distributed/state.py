@@ -1,0 +1,74 @@
+"""The state of a model and its optimizer as full tensors by name, whatever part of them each process holds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict, set_optimizer_state_dict
+
+from translate.distributed.process_group import World
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether this process holds only a part of a tensor."""
+    return hasattr(tensor, "full_tensor")
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """Gather a tensor from all processes; all must call this."""
+    return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+
+
+def full_state_dict(tensors: Mapping[str, Tensor], world: World) -> dict[str, Tensor]:
+    """Gather tensors on rank 0, sharded ones on its CPU, one after the other; the other ranks get none."""
+    full_tensors = {}
+    for name, tensor in tensors.items():
+        full = full_tensor(tensor)
+        if world.is_main_process:
+            full_tensors[name] = full.cpu() if is_sharded(tensor) else full
+    return full_tensors
+
+
+def optimizer_state_dict(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's state as `parameter/entry` tensors, which a safetensors file can hold; sharded like the model."""
+    return {
+        f"{name}/{entry}": tensor
+        for name, parameter in model.named_parameters()
+        for entry, tensor in optimizer.state[parameter].items()
+    }
+
+
+def load_model_state_dict(model: nn.Module, tensors: Mapping[str, Tensor], world: World) -> None:
+    """Give a model the full tensors that rank 0 has, each process its part of them.
+
+    Args:
+        tensors: The parameters by name, tied ones once; on the other ranks nothing. The caller has checked the names.
+    """
+    set_model_state_dict(model, dict(tensors), options=_options(world))
+
+
+def load_optimizer_state_dict(
+    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], world: World
+) -> None:
+    """Give an optimizer the full state that rank 0 has, each process its part of it.
+
+    Args:
+        tensors: The state as `optimizer_state_dict` names it; on the other ranks nothing.
+    """
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    state: dict[str, Any] = {}
+    if world.is_main_process:
+        moments: dict[str, dict[str, Tensor]] = {name: {} for name in names.values()}
+        for key, tensor in tensors.items():
+            name, _, entry = key.rpartition("/")
+            moments[name][entry] = tensor.clone()  # a tensor read from a file may share the file's memory
+        groups = [
+            {**group, "params": [names[parameter] for parameter in group["params"]]} for group in optimizer.param_groups
+        ]
+        state = {"state": moments, "param_groups": groups}
+    set_optimizer_state_dict(model, optimizer, state, options=_options(world))
+
+
+def _options(world: World) -> StateDictOptions:
+    return StateDictOptions(full_state_dict=True, broadcast_from_rank0=world.size > 1, strict=False)
