@@ -88,11 +88,11 @@ def build_ctranslate2(run: Path, layout: Layout, *, compute_type: str) -> Transl
     import ctranslate2
 
     from translate.data.tokenizer import load_tokenizers
-    from translate.export.conversion import converted_run
+    from translate.export.ctranslate2 import convert_run
 
     tokenizers = load_tokenizers(run / "tokenizer")
     engine = ctranslate2.Translator(
-        str(converted_run(run, checkpoint="best")),
+        str(convert_run(run, checkpoint="best")),
         compute_type=compute_type,
         inter_threads=layout.workers,
         intra_threads=layout.threads,

@@ -7,6 +7,8 @@ import contextlib
 import errno
 import os
 import re
+import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -52,6 +54,39 @@ def atomic_write(path: Path, *, fsync: bool = True) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()  # It exists only if something failed.
+
+
+@contextlib.contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Give the block a temporary folder, which becomes `folder` when the block ends without an error.
+
+    Of several processes that write the same folder, the first one's stays.
+
+    Args:
+        folder: A folder that does not exist, or an empty one.
+
+    Raises:
+        FileExistsError: Something was put into `folder` meanwhile.
+        RunError: The folder cannot be written.
+    """
+    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        mode = temporary.stat().st_mode & 0o666  # as that of any new file; some libraries make theirs private
+        for file in temporary.iterdir():
+            file.chmod(mode)
+            fsync_file(file)
+        if folder.is_dir():
+            folder.rmdir()  # fails if it is not empty
+        temporary.rename(folder)
+        fsync_folder(folder.parent)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise FileExistsError(error.errno, "another program has written this folder", str(folder)) from error
+        raise write_error(folder, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:

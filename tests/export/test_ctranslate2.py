@@ -1,18 +1,23 @@
 """Every shape of model has its exact counterpart in CTranslate2: log-probabilities within 1e-4 nats of ours."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from translate.data.tokenizer import Tokenizers
-from translate.errors import RunError
-from translate.export.ctranslate2 import check_ctranslate2, write_ctranslate2
+from translate.errors import InputError, RunError
+from translate.export.ctranslate2 import check_ctranslate2, convert_run, write_ctranslate2
 from translate.model import Transformer
+from translate.runs import add_prefix, build_model, get_parameters, write_tensors
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
+Toy = Any  # conftest.py's: test modules cannot import each other
+SaveRun = Callable[..., None]
 Build = Callable[..., tuple[Transformer, Tokenizers]]
 
 
@@ -80,3 +85,60 @@ def test_weights_that_are_not_finite_fail_the_check(build: Build, tmp_path: Path
         model.output.weight[7, 3] = torch.nan
     with pytest.raises(RunError, match="differ by up to nan"):
         write_ctranslate2(model, tokenizers, tmp_path)
+
+
+# --- conversions that are kept in the run
+
+
+def test_a_model_is_converted_once(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+    run = tmp_path / "run"
+    save_run(run, toy.config, toy.tokenizers, toy.model)
+    first = convert_run(run, checkpoint="best")
+    assert first.parent == run / "export" and first.name.startswith("ctranslate2-best-")
+    written = (first / "model.bin").stat().st_mtime_ns
+    assert convert_run(run, checkpoint="best") == first
+    assert (first / "model.bin").stat().st_mtime_ns == written
+
+    other = build_model(toy.config, toy.tokenizers)
+    write_tensors(run / "checkpoints" / "best.safetensors", add_prefix(get_parameters(other), "model."), {"step": "9"})
+    second = convert_run(run, checkpoint="best")
+    assert second != first
+    assert {folder.name for folder in (run / "export").iterdir()} == {first.name, second.name}
+
+
+def test_a_run_without_the_checkpoint(toy: Toy) -> None:
+    with pytest.raises(InputError, match="has no checkpoint last.safetensors"):
+        convert_run(toy.path, checkpoint="last")
+
+
+def test_a_damaged_conversion_is_refused_with_the_mend(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+    run = tmp_path / "run"
+    save_run(run, toy.config, toy.tokenizers, toy.model)
+    folder = convert_run(run, checkpoint="best")
+    names = {path.name for path in folder.iterdir()}
+    assert "checksums.json" in names and "model.bin" in names
+    model = folder / "model.bin"
+    content = model.read_bytes()
+    model.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(RunError, match=rf"^{model}: damaged: .*; remove this folder, and it is made anew$"):
+        convert_run(run, checkpoint="best")
+    model.write_bytes(content)
+    assert convert_run(run, checkpoint="best") == folder
+
+
+def test_a_conversion_of_an_older_version_is_used(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+    run = tmp_path / "run"
+    save_run(run, toy.config, toy.tokenizers, toy.model)
+    folder = convert_run(run, checkpoint="best")
+    (folder / "checksums.json").unlink()
+    assert convert_run(run, checkpoint="best") == folder
+
+
+def test_a_conversion_that_lies_elsewhere_is_refused(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+    run = tmp_path / "run"
+    save_run(run, toy.config, toy.tokenizers, toy.model)
+    folder = convert_run(run, checkpoint="best")
+    os.rename(folder, tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match=rf"^{folder}: is a link out of {run}, to {tmp_path}/elsewhere; "):
+        convert_run(run, checkpoint="best")

@@ -10,8 +10,7 @@ from translate.config import Config, DecodingConfig
 from translate.decoding import Translator
 from translate.errors import InputError, RunError
 from translate.export import CTranslate2Translator, engine
-from translate.export.conversion import converted_run
-from translate.runs import add_prefix, build_model, get_parameters, write_tensors
+from translate.runs import build_model
 
 Toy = Any  # conftest.py's: test modules cannot import each other
 SaveRun = Callable[..., None]
@@ -137,27 +136,6 @@ def test_a_compute_type_that_is_not_here_is_refused(toy: Toy, monkeypatch: pytes
 def test_searches_that_ctranslate2_lacks_are_refused_by_name(toy: Toy, key: str, value: object) -> None:
     with pytest.raises(InputError, match=f"decoding.{key} = {value!r}"):
         CTranslate2Translator(toy.path, settings(**{key: value}))
-
-
-def test_a_model_is_converted_once(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
-    run = tmp_path / "run"
-    save_run(run, toy.config, toy.tokenizers, toy.model)
-    first = converted_run(run, checkpoint="best")
-    assert first.parent == run / "export" and first.name.startswith("ctranslate2-best-")
-    written = (first / "model.bin").stat().st_mtime_ns
-    assert converted_run(run, checkpoint="best") == first
-    assert (first / "model.bin").stat().st_mtime_ns == written
-
-    other = build_model(toy.config, toy.tokenizers)
-    write_tensors(run / "checkpoints" / "best.safetensors", add_prefix(get_parameters(other), "model."), {"step": "9"})
-    second = converted_run(run, checkpoint="best")
-    assert second != first
-    assert {folder.name for folder in (run / "export").iterdir()} == {first.name, second.name}
-
-
-def test_a_run_without_the_checkpoint(toy: Toy) -> None:
-    with pytest.raises(InputError, match="has no checkpoint last.safetensors"):
-        converted_run(toy.path, checkpoint="last")
 
 
 def test_weights_that_are_not_finite(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:

@@ -11,8 +11,13 @@ from translate.config import Config, DecodingConfig, ModelConfig
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.errors import InputError, RunError
-from translate.export.export import export_run
-from translate.export.huggingface import check_huggingface, refuse_what_marian_lacks, write_huggingface
+from translate.export import export_run
+from translate.export.huggingface import (
+    check_huggingface,
+    check_marian_can_express,
+    generation_config,
+    write_huggingface,
+)
 from translate.model import Transformer
 
 Toy = Any  # conftest.py's: test modules cannot import each other
@@ -57,6 +62,27 @@ def test_translates_offline_as_the_run_does(toy: Toy, tmp_path: Path, monkeypatc
     assert model.generation_config.num_beams == 5
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected", "warning"),
+    [("average", 0.7, ""), ("none", 0.0, ""), ("gnmt", 0.7, "length_penalty_kind = 'gnmt'")],
+)
+def test_the_length_penalty_is_of_its_kind(
+    caplog: pytest.LogCaptureFixture, kind: str, expected: float, warning: str
+) -> None:
+    config = DecodingConfig.model_validate({"length_penalty_kind": kind, "length_penalty": 0.7})
+    assert generation_config(transformers, config).length_penalty == expected
+    assert (warning in caplog.text) and bool(caplog.records) == bool(warning)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("coverage_penalty", 0.2), ("min_length_constant", 3), ("diversity_groups", 5), ("mbr", "chrf")]
+)
+def test_settings_that_are_lost_are_named(caplog: pytest.LogCaptureFixture, key: str, value: object) -> None:
+    generation_config(transformers, DecodingConfig.model_validate({key: value, "length_penalty": 0.0}))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and f"decoding.{key} = {value!r}" in record.message
+
+
 def test_tokens_are_ours(separate_tokenizers: Tokenizers, build: Build, tmp_path: Path) -> None:
     """Each side by its own vocabulary; a character that it cannot spell is the unknown token."""
     model, tokenizers = build(tie_embeddings="decoder", vocabulary="separate")
@@ -82,7 +108,7 @@ def test_tokens_are_ours(separate_tokenizers: Tokenizers, build: Build, tmp_path
 )
 def test_refusals_name_the_key(shape: dict[str, object], words: str) -> None:
     with pytest.raises(InputError) as caught:
-        refuse_what_marian_lacks(ModelConfig.model_validate(shape))
+        check_marian_can_express(ModelConfig.model_validate(shape))
     assert f"a MarianMT model cannot express {words}" in str(caught.value)
 
 

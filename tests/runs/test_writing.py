@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from translate import atomic
-from translate.atomic import write_text
+from translate.atomic import atomic_folder, write_text
 from translate.errors import RunError
 from translate.runs import (
     RunDirectory,
@@ -311,3 +311,35 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_as_it_was(
     found, metadata = read_tensors(path)
     assert metadata == {"step": "1"}
     assert torch.equal(found["weight"], torch.full((11,), 1.0)) and torch.equal(found["steps"], torch.arange(3))
+
+
+# --- folders
+
+
+def write_one(folder: Path) -> None:
+    (folder / "model.bin").write_bytes(b"weights")
+
+
+def test_an_empty_folder_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with atomic_folder(tmp_path / "out") as temporary:
+        write_one(temporary)
+    assert (tmp_path / "out" / "model.bin").read_bytes() == b"weights"
+
+
+def test_the_second_of_two_writers_leaves_the_first_ones_folder(tmp_path: Path) -> None:
+    with pytest.raises(FileExistsError), atomic_folder(tmp_path / "out") as slow:
+        (slow / "other").touch()
+        with atomic_folder(tmp_path / "out") as quick:
+            write_one(quick)
+    assert sorted(file.name for file in tmp_path.rglob("*")) == ["model.bin", "out"]
+
+
+def test_a_folder_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RunError, match="out: cannot be written: No space left on device"),
+        atomic_folder(tmp_path / "out") as temporary,
+    ):
+        write_one(temporary)
+        raise OSError(28, "No space left on device")
+    assert list(tmp_path.iterdir()) == []

@@ -268,5 +268,5 @@ def export(
     """
     from translate.export import export_run
 
-    exported = export_run(run, to=to, output=output, checkpoint=checkpoint)
-    logger.info(f"{exported.directory}: the weights of step {exported.step}, checked to give the same numbers")
+    step = export_run(run, to=to, output=output, checkpoint=checkpoint)
+    logger.info(f"{output}: the weights of step {step}, checked to give the same numbers")

@@ -1,6 +1,54 @@
-"""Layer 5: a trained model for other programs, checked to give the same numbers, and CTranslate2 as a fast engine."""
+"""A trained model for other programs, checked to give the same numbers; and CTranslate2 as a fast engine."""
 
+from pathlib import Path
+from typing import Literal
+
+from translate.atomic import atomic_folder
+from translate.errors import InputError
+from translate.export.ctranslate2 import import_ctranslate2, write_ctranslate2
 from translate.export.engine import ComputeType, CTranslate2Translator
-from translate.export.export import Export, Format, export_run
+from translate.export.huggingface import import_transformers, write_huggingface
+from translate.runs import Checkpoint, load_run
 
-__all__ = ["CTranslate2Translator", "ComputeType", "Export", "Format", "export_run"]
+__all__ = ["CTranslate2Translator", "ComputeType", "Format", "export_run"]
+
+Format = Literal["ctranslate2", "huggingface"]
+
+
+def export_run(run_path: Path, *, to: Format, output: Path, checkpoint: Checkpoint = "best") -> int:
+    """Write a run's model and tokenizers for another program, after checking that they give the same numbers.
+
+    Args:
+        to: With ctranslate2, a folder for the CTranslate2 library, in fp32, to be quantised when it is loaded, with the
+            SentencePiece models; with huggingface, a MarianMT model and tokenizer for the transformers library.
+        output: A folder that does not exist yet, or an empty one.
+        checkpoint: As in `load_run`.
+
+    Returns:
+        The step at which the exported weights were saved.
+
+    Raises:
+        InputError: `run_path` is no run, the format cannot express the model (the error names the keys), the package is
+            not installed, or `output` is not empty.
+        RunError: The exported model gives other numbers, or the disk is full; nothing is left behind.
+    """
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output} is a file, not a folder to export to")
+    occupied = InputError(f"{output} is not empty: choose another folder, or empty it")
+    if output.is_dir() and any(output.iterdir()):
+        raise occupied
+    if to == "ctranslate2":
+        import_ctranslate2()
+    else:
+        import_transformers()
+    run = load_run(run_path, checkpoint=checkpoint)
+    try:
+        with atomic_folder(output) as temporary:
+            if to == "ctranslate2":
+                write_ctranslate2(run.model, run.tokenizers, temporary)
+                run.tokenizers.save(temporary)
+            else:
+                write_huggingface(run.model, run.tokenizers, run.config, temporary)
+    except FileExistsError as error:
+        raise occupied from error
+    return run.step

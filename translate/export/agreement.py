@@ -1,4 +1,4 @@
-"""The proof that an exported model is the trained one: on the same sentences every number of both must agree."""
+"""The check that an exported model is the trained one: on the same sentences their numbers must agree."""
 
 import random
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from translate.errors import RunError
 from translate.model import Transformer
 
 TOLERANCE = 1e-4
-"""The largest difference of a logit or of a log-probability, in nats."""
+"""The largest difference that is allowed between two logits, or two log-probabilities in nats."""
 
 LENGTHS = ((1, 2), (7, 5), (13, 17), (31, 29), (67, 71))
-"""Tokens of source and target; together in a batch, so that padding and masks are checked too."""
+"""Tokens of source and target. All are in one batch, so that padding and masks are checked too."""
 
 
 class Probes(NamedTuple):
-    """Sentences of random words, and what our model says of them."""
+    """Sentences of random words, and our model's logits for them."""
 
     pairs: list[EncodedPair]
     batch: Batch
@@ -30,10 +30,10 @@ class Probes(NamedTuple):
 
 
 def probe(model: Transformer, *, max_positions: int | None) -> Probes:
-    """Our model's logits for sentences of random words, always the same ones.
+    """Compute our model's logits for sentences of random words, which are the same in each call.
 
     Args:
-        max_positions: Tokens at most on either side, the special symbol included.
+        max_positions: The most tokens on either side, with the special symbol; None: no limit.
     """
     generator = random.Random(17)
     vocab_sizes = model.encoder.embedder.tokens.num_embeddings, model.output.out_features
@@ -53,7 +53,7 @@ def probe(model: Transformer, *, max_positions: int | None) -> Probes:
 def _lengths(config: ModelConfig, max_positions: int | None) -> list[tuple[int, int]]:
     lengths = list(LENGTHS)
     if config.positions == "relative":
-        # Each distance bucket takes part, as far as a model of a usual size lets us go.
+        # Long enough for every distance bucket, as far as a model of a usual size allows.
         farthest = min(config.relative_max_distance + 11, 1000)
         lengths.append((farthest, farthest + 2))
     if max_positions is None:
@@ -62,15 +62,18 @@ def _lengths(config: ModelConfig, max_positions: int | None) -> list[tuple[int, 
     return [(min(source, longest), min(target, longest)) for source, target in lengths]
 
 
-def require_agreement(ours: Sequence[Tensor], theirs: Sequence[Tensor], *, what: str) -> None:
-    """Raise the RunError that says how far numbers differ, if they do.
+def check_agreement(ours: Sequence[Tensor], theirs: Sequence[Tensor], *, what: str) -> None:
+    """Check that no number of the exported model differs by more than the tolerance.
 
     Args:
-        what: What the numbers are: "logits".
+        what: What the numbers are, such as "logits".
+
+    Raises:
+        RunError: Some numbers differ more, or are not finite.
     """
     assert len(ours) == len(theirs) and all(mine.shape == other.shape for mine, other in zip(ours, theirs, strict=True))
     difference = max(float((mine - other).abs().max()) for mine, other in zip(ours, theirs, strict=True))
-    if not difference <= TOLERANCE:  # nor is a difference that is no number
+    if not difference <= TOLERANCE:  # true for nan too
         raise RunError(
             f"the exported model is not the trained one: its {what} differ by up to {difference:.2g},"
             f" and {TOLERANCE:g} is allowed; nothing was exported"
@@ -78,5 +81,5 @@ def require_agreement(ours: Sequence[Tensor], theirs: Sequence[Tensor], *, what:
 
 
 def real_positions(rows: Float[Tensor, "batch target *rest"], target_ids: Int[Tensor, "batch target"]) -> list[Tensor]:
-    """What stands at each sentence's own positions: the padding is cut off."""
+    """Rows of each sentence's own positions, without padding."""
     return [row[:length] for row, length in zip(rows, (target_ids != PAD_ID).sum(dim=1).tolist(), strict=True)]

@@ -1,7 +1,7 @@
-"""A CTranslate2 model of a trained one, weight by weight, in fp32; how it is quantised is chosen when it is loaded.
+"""A CTranslate2 model of a trained one, weight by weight, in fp32; it is quantised when it is loaded.
 
-Every option of `model` has its exact counterpart there, so nothing is refused: the sines travel as a table of ours,
-relative and rotary positions are computed alike, and the check at the end says so with numbers for each exported model.
+Every option of `model` has its exact counterpart there, so none is refused: the sines are written as a table, relative
+and rotary positions are computed alike. Each exported model is checked at the end by comparing its numbers with ours.
 """
 
 from pathlib import Path
@@ -13,10 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from translate.config import ModelConfig
+from translate.atomic import atomic_folder
+from translate.config import ModelConfig, read_resolved_config
 from translate.data.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizer, Tokenizers
 from translate.errors import InputError
-from translate.export.agreement import probe, real_positions, require_agreement
+from translate.export.agreement import check_agreement, probe, real_positions
+from translate.fingerprint import fingerprint
 from translate.model import Decoder, Encoder, Transformer, log_probabilities
 from translate.model.layers import DecoderLayer, EncoderLayer
 from translate.model.positions import (
@@ -26,16 +28,21 @@ from translate.model.positions import (
     SinusoidalPositions,
     sinusoidal_table,
 )
+from translate.runs import Checkpoint, load_run, open_run
+from translate.runs.checksums import check_checksums, write_checksums
+from translate.runs.safety import require_kind
 
 TABLE_POSITIONS = 4096
 """Rows of the table of sines in the file: tokens of the longest source or translation, the special symbol included."""
+CONVERSION = 1
+"""Version of the conversion; raise it when runs that were converted before must be converted anew."""
 
 
 def import_ctranslate2() -> ModuleType:
-    """The package, which is an extra.
+    """Import the package, which is an extra.
 
     Raises:
-        InputError: It is not installed.
+        InputError: The package is not installed.
     """
     try:
         import ctranslate2
@@ -48,8 +55,42 @@ def import_ctranslate2() -> ModuleType:
     return module
 
 
+def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
+    """Convert a checkpoint and keep the result in the run: RUN/export/ctranslate2-CHECKPOINT-FINGERPRINT.
+
+    The fingerprint covers everything that the model is made of. So a checkpoint is converted once, and again only after
+    training has written it anew. Of two processes that convert at once, both use the folder of the quicker one.
+
+    Returns:
+        The folder with the CTranslate2 model.
+
+    Raises:
+        InputError: `run_path` is no run or has no such checkpoint, or the package is not installed.
+        RunError: The run or the converted model is damaged, the run cannot be written to, or the converted model gives
+            other numbers.
+    """
+    run = open_run(run_path)
+    file = run.checkpoint(checkpoint)
+    if not file.is_file():
+        raise InputError(f"{run_path} has no checkpoint {file.name}")
+    model_config = read_resolved_config(run.config).model.model_dump(mode="json")
+    content = fingerprint([CONVERSION, TABLE_POSITIONS, model_config], file, *sorted(run.tokenizer.iterdir()))
+    folder = run.path / "export" / f"ctranslate2-{checkpoint}-{content[:16]}"
+    require_kind(folder, "folder", within=run.path)
+    if not (folder / "model.bin").is_file():
+        loaded = load_run(run_path, checkpoint=checkpoint)
+        try:
+            with atomic_folder(folder) as temporary:
+                write_ctranslate2(loaded.model, loaded.tokenizers, temporary)
+                write_checksums(temporary)
+        except FileExistsError:
+            pass  # Another process was quicker.
+    check_checksums(folder)
+    return folder
+
+
 def max_positions(config: ModelConfig) -> int | None:
-    """Tokens at most that the exported model takes on either side, the special symbol included; None: no limit."""
+    """The most tokens that the exported model takes on either side, with the special symbol; None: no limit."""
     match config.positions:
         case "sinusoidal":
             return TABLE_POSITIONS
@@ -60,11 +101,11 @@ def max_positions(config: ModelConfig) -> int | None:
 
 
 def write_ctranslate2(model: Transformer, tokenizers: Tokenizers, directory: Path) -> None:
-    """Writes `model.bin`, `config.json` and the vocabularies into a folder, and checks that they give our numbers.
+    """Write `model.bin`, `config.json` and the vocabularies into a folder, and check that they give our numbers.
 
     Raises:
         InputError: The package is not installed.
-        RunError: The log-probabilities of what was written are not the model's.
+        RunError: The written model gives other log-probabilities.
         OSError: The folder cannot be written to.
     """
     spec = build_spec(model, tokenizers)
@@ -75,7 +116,7 @@ def write_ctranslate2(model: Transformer, tokenizers: Tokenizers, directory: Pat
 
 
 def check_ctranslate2(directory: Path, model: Transformer, tokenizers: Tokenizers) -> None:
-    """Scores sentences with the written model and with ours.
+    """Score sentences with the written model and with ours.
 
     Raises:
         RunError: A token's log-probability differs by more than the tolerance.
@@ -90,11 +131,11 @@ def check_ctranslate2(directory: Path, model: Transformer, tokenizers: Tokenizer
     target_ids = probes.batch.target_output_ids
     ours = log_probabilities(probes.logits).gather(2, target_ids[:, :, None])[:, :, 0]
     theirs = [torch.tensor(result.log_probs) for result in scored]
-    require_agreement(real_positions(ours, target_ids), theirs, what="log-probabilities")
+    check_agreement(real_positions(ours, target_ids), theirs, what="log-probabilities")
 
 
 def build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
-    """The model as CTranslate2's `TransformerSpec`.
+    """Describe the model as a `TransformerSpec` of CTranslate2.
 
     Raises:
         InputError: The package is not installed.

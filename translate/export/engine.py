@@ -1,8 +1,8 @@
-"""CTranslate2 in the place of `decoding.Translator`: text in, text out, almost always the same translations.
+"""CTranslate2 as an engine in the place of `decoding.Translator`: text in, text out, nearly the same translations.
 
-Its beam search is not ours: a finished hypothesis leaves its slot to another one, and its length penalty is the
-length^alpha alone. So it searches without a penalty, until the likeliest hypothesis and somewhat more than `beam_size`
-in all are finished; and they are ranked here, by the run's own score. Greedy search is the same.
+CTranslate2's beam search differs from ours: a finished hypothesis leaves its slot to another one, and the only length
+penalty is length^alpha. So it searches without a penalty, until the likeliest hypothesis and somewhat more than
+`beam_size` in all are finished, and the run's own scoring ranks them here. Greedy search is the same.
 """
 
 import itertools
@@ -21,51 +21,48 @@ from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.splitting import find_limit, fit_sources, join_translations
 from translate.decoding.translator import read_buffers, search_memory_hint
 from translate.errors import InputError, RunError
-from translate.export.conversion import converted_run
-from translate.export.ctranslate2 import import_ctranslate2, max_positions
+from translate.export.ctranslate2 import convert_run, import_ctranslate2, max_positions
 from translate.model.device import explain_out_of_memory, num_cores
 from translate.runs import Checkpoint, load_run, open_run
 
 ComputeType = Literal["float32", "int8", "bfloat16"]
 
-COMPUTE_TYPES: dict[str, ComputeType] = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
-"""By the words of `decoding.precision`."""
+_COMPUTE_TYPES: dict[str, ComputeType] = {
+    "fp32": "float32",
+    "int8": "int8",
+    "bf16": "bfloat16",
+}  # by decoding.precision
+_FINISHED_PER_SLOT = 1.2  # hypotheses finished for each of `beam_size`; with fewer the search stops before ours would
 
-FINISHED_PER_SLOT = 1.2
-"""Hypotheses that the search finishes for each of `beam_size`: with fewer it stops before some that ours finds."""
 
+class _Found(NamedTuple):
+    """A finished hypothesis."""
 
-class Hypothesis(NamedTuple):
-    """A finished translation."""
-
-    ids: list[int]  # without end symbol
+    ids: list[int]  # without the end symbol
     log_prob: float  # nats, of the ids and the end symbol
     score: float
     truncated: bool
 
 
-EMPTY = Hypothesis([], 0.0, 0.0, truncated=False)
+class _Sentence(NamedTuple):
+    """A sentence to translate."""
 
-
-class Sentence(NamedTuple):
-    """What is searched."""
-
-    place: int  # in its window
+    number: int  # in its buffer of lines
     pieces: list[str]
-    limit: int  # generated tokens at most, the end symbol included
+    limit: int  # the most tokens to generate, with the end symbol
 
 
 class CTranslate2Translator:
-    """Translates lines of text with a run's model, converted to CTranslate2 and kept in the run.
+    """Translates lines of text with a run's model, which is converted to CTranslate2 and kept in the run.
 
     Args:
-        config: The search; None: the run's own. Its `workers` are threads that each search their own sentences, null:
-            one for each core; its `precision` gives the arithmetic.
-        compute_type: In place of the config's precision.
+        config: Settings of the search; None: those of the run. `workers` is the number of threads, each of which
+            searches its own sentences; null: one for each core.
+        compute_type: The arithmetic, instead of that of the config's `precision`.
 
     Raises:
-        InputError: The package is not installed, or the config asks for what CTranslate2 lacks; the key is named.
-        RunError: The run is damaged, cannot be written to, or the converted model gives other numbers.
+        InputError: The package is not installed, or CTranslate2 lacks a setting of the config; the error names the key.
+        RunError: The run is damaged or cannot be written to, or the converted model gives other numbers.
     """
 
     def __init__(
@@ -79,7 +76,7 @@ class CTranslate2Translator:
         run = open_run(run_path)
         run_config = read_resolved_config(run.config)
         self.config = config or run_config.decoding_settings()
-        refuse_other_searches(self.config)
+        check_search_is_supported(self.config)
         self.tokenizers = load_tokenizers(run.tokenizer)
         self.num_workers = self.config.workers or num_cores()
         self._run_path, self._checkpoint = run_path, checkpoint
@@ -92,8 +89,8 @@ class CTranslate2Translator:
         self._ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
         self._never = [[piece] for piece in target.pieces([PAD_ID, BOS_ID])]
         self._translator = _load(
-            converted_run(run_path, checkpoint=checkpoint),
-            compute_type=compute_type or COMPUTE_TYPES[self.config.precision],
+            convert_run(run_path, checkpoint=checkpoint),
+            compute_type=compute_type or _COMPUTE_TYPES[self.config.precision],
             device=self.config.device,
             num_workers=self.num_workers,
         )
@@ -133,7 +130,7 @@ class CTranslate2Translator:
         longest = [max(lengths[index], limits[index]) for index in range(len(pieces))]
         fits = [self._table_positions is None or length <= self._table_positions for length in longest]
         sentences = [
-            Sentence(index, self.tokenizers.source.pieces(piece.source_ids), limits[index])
+            _Sentence(index, self.tokenizers.source.pieces(piece.source_ids), limits[index])
             for index, piece in enumerate(pieces)
             if has_words[index] and fits[index]
         ]
@@ -146,12 +143,11 @@ class CTranslate2Translator:
             if has_words[index] and not fits[index]:
                 yield self._translate_long(piece.source)
                 continue
-            best, *others = (
-                self._translation(piece, hypothesis) for hypothesis in found.get(index, [EMPTY])[: self.config.n_best]
-            )
+            hypotheses = found.get(index, [_Found([], 0.0, 0.0, truncated=False)])
+            best, *others = (self._translation(piece, each) for each in hypotheses[: self.config.n_best])
             yield best._replace(alternatives=tuple(others)) if others else best
 
-    def _translation(self, piece: SearchInput, hypothesis: Hypothesis) -> Translation:
+    def _translation(self, piece: SearchInput, hypothesis: _Found) -> Translation:
         return Translation(
             source=piece.source,
             text=one_line(self.tokenizers.target.decode(hypothesis.ids)),
@@ -164,54 +160,54 @@ class CTranslate2Translator:
         )
 
     def _translate_long(self, line: str) -> Translation:
-        """By our own search, which has as many positions as a sentence needs."""
+        """Translate with our own search, whose table of positions grows."""
         if self._ours is None:
             run = load_run(self._run_path, checkpoint=self._checkpoint)
             self._ours = Translator(run.model, run.tokenizers, self.config)
         return self._ours.translate([line])[0]
 
-    def _search(self, sentences: list[Sentence]) -> dict[int, list[Hypothesis]]:
-        """The hypotheses of each sentence by its place, the best score first.
+    def _search(self, sentences: list[_Sentence]) -> dict[int, list[_Found]]:
+        """The hypotheses of each sentence by its number, the best score first.
 
-        A batch has one maximum length, the largest of its sentences'. One that reached its own is searched again with
-        others of the same; and so is one with a symbol that is never generated, which is forbidden only then, because
-        that changes the other tokens' probabilities.
+        A batch has one maximum length, the largest of its sentences. A sentence that reached its own maximum is
+        searched again, with others of the same maximum. So is a sentence with a symbol that ours never generates: only
+        then is the symbol suppressed, because that changes the probabilities of the other tokens.
 
         Raises:
             RunError: The model's weights are not finite.
         """
-        found: dict[int, list[Hypothesis]] = {}
-        again: list[Sentence] = []
+        found: dict[int, list[_Found]] = {}
+        again: list[_Sentence] = []
         for batch, results in self._run(self._batches(sentences), never=None):
             longest = max(sentence.limit for sentence in batch)
             for sentence, result in zip(batch, results, strict=True):
                 reached = max(map(len, result.hypotheses))
                 is_within = reached < sentence.limit or sentence.limit == longest
                 if is_within and not any([piece] in self._never for piece in itertools.chain(*result.hypotheses)):
-                    found[sentence.place] = self._ranked(result)
+                    found[sentence.number] = self._ranked(result)
                 else:
                     again.append(sentence)
         again.sort(key=lambda sentence: sentence.limit)
         groups = [list(group) for _, group in itertools.groupby(again, key=lambda sentence: sentence.limit)]
         for batch, results in self._run(groups, never=self._never):
-            found |= {sentence.place: self._ranked(result) for sentence, result in zip(batch, results, strict=True)}
+            found |= {sentence.number: self._ranked(result) for sentence, result in zip(batch, results, strict=True)}
         if not all(found.values()):
             raise RunError("the model gives no probability to any word: its weights are not finite")
         return found
 
-    def _batches(self, sentences: list[Sentence]) -> list[list[Sentence]]:
-        """Neighbours in length, the longest first: batches within `batch_tokens`, and enough for all workers."""
+    def _batches(self, sentences: list[_Sentence]) -> list[list[_Sentence]]:
+        """Batches of similar lengths within `batch_tokens`, the longest first, and enough of them for all workers."""
         lengths = [(len(sentence.pieces) + 1) * self.config.beam_size for sentence in sentences]
         order = sorted(range(len(sentences)), key=lambda index: -lengths[index])
         max_tokens = min(self.config.batch_tokens, -(-sum(lengths) // self.num_workers))
         return [[sentences[i] for i in batch] for batch in batch_by_tokens(lengths, order=order, max_tokens=max_tokens)]
 
     def _run(
-        self, batches: Sequence[list[Sentence]], *, never: list[list[str]] | None
-    ) -> Iterator[tuple[list[Sentence], list[Any]]]:
-        """CTranslate2's results: all batches wait in its queue, from which each worker takes the next."""
+        self, batches: Sequence[list[_Sentence]], *, never: list[list[str]] | None
+    ) -> Iterator[tuple[list[_Sentence], list[Any]]]:
+        """Each batch with CTranslate2's results; all batches wait in its queue, from which its workers take them."""
         beam_size = self.config.beam_size
-        num_finished = 1 if beam_size == 1 else round(beam_size * FINISHED_PER_SLOT)
+        num_finished = 1 if beam_size == 1 else round(beam_size * _FINISHED_PER_SLOT)
         waiting = [
             self._translator.translate_batch(
                 [sentence.pieces for sentence in batch],
@@ -232,19 +228,23 @@ class CTranslate2Translator:
         for batch, results in zip(batches, waiting, strict=True):
             yield batch, [result.result() for result in results]
 
-    def _ranked(self, result: Any) -> list[Hypothesis]:
+    def _ranked(self, result: Any) -> list[_Found]:
         scoring = build_scoring(self.config)
         hypotheses = []
         for pieces, log_prob in zip(result.hypotheses, result.scores, strict=True):
             ids = [self._ids[piece] for piece in pieces]
             score = float(scoring.score(torch.tensor(log_prob), torch.tensor(len(ids))))
             is_ended = ids[-1] == EOS_ID
-            hypotheses.append(Hypothesis(ids[:-1] if is_ended else ids, log_prob, score, truncated=not is_ended))
+            hypotheses.append(_Found(ids[:-1] if is_ended else ids, log_prob, score, truncated=not is_ended))
         return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
 
-def refuse_other_searches(config: DecodingConfig) -> None:
-    """Raise the InputError that names the settings of the search that CTranslate2 cannot follow, if there are any."""
+def check_search_is_supported(config: DecodingConfig) -> None:
+    """Check that CTranslate2 has all settings of a search.
+
+    Raises:
+        InputError: It lacks some; the error names them.
+    """
     needed = {
         "search": "beam",
         "coverage_penalty": 0.0,
@@ -258,9 +258,7 @@ def refuse_other_searches(config: DecodingConfig) -> None:
     }
     others = [f"decoding.{key} = {getattr(config, key)!r}" for key in needed if getattr(config, key) != needed[key]]
     if others:
-        raise InputError(
-            f"the engine ctranslate2 cannot search as {', '.join(others)} asks; translate with this toolkit's own"
-        )
+        raise InputError(f"the engine ctranslate2 cannot search as {', '.join(others)} asks; use the engine translate")
 
 
 def _load(folder: Path, *, compute_type: ComputeType, device: str, num_workers: int) -> Any:

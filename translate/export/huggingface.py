@@ -5,6 +5,8 @@ So the dimensions of the residual stream change places, in every weight alike, w
 """
 
 import contextlib
+import json
+import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,24 +16,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from translate.config import Config, ModelConfig
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
-from translate.errors import InputError
-from translate.export.agreement import probe, real_positions, require_agreement
-from translate.export.marian_tokenizer import check_tokenizer, write_tokenizer
+from translate.config import Config, DecodingConfig, ModelConfig
+from translate.data.batching import EncodedPair
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
+from translate.errors import InputError, RunError
+from translate.export.agreement import check_agreement, probe, real_positions
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.layers import DecoderLayer, EncoderLayer
 
+logger = logging.getLogger(__name__)
+
 TABLE_POSITIONS = 1024
-"""Rows of the table that Marian makes: tokens of the longest source or translation, the special symbol included."""
+"""Rows of Marian's table of positions: the most tokens of a source or translation, with the special symbol."""
 
 
 def import_transformers() -> ModuleType:
-    """The package, which is an extra.
+    """Import the package, which is an extra.
 
     Raises:
-        InputError: It is not installed.
+        InputError: The package is not installed.
     """
     try:
         import transformers
@@ -43,8 +47,12 @@ def import_transformers() -> ModuleType:
     return module
 
 
-def refuse_what_marian_lacks(config: ModelConfig) -> None:
-    """Raise the InputError that names the keys of what a Marian model cannot express, if there is any."""
+def check_marian_can_express(config: ModelConfig) -> None:
+    """Check that a MarianMT model can express a model.
+
+    Raises:
+        InputError: It cannot; the error names the keys.
+    """
     needed = {
         "norm": ("post",),
         "positions": ("sinusoidal",),
@@ -58,36 +66,37 @@ def refuse_what_marian_lacks(config: ModelConfig) -> None:
     ]
     if lacking:
         raise InputError(
-            f"a MarianMT model cannot express {', '.join(lacking)}; export to ctranslate2, which can, or train so"
+            f"a MarianMT model cannot express {', '.join(lacking)}; export to ctranslate2, which can, or train such a"
+            " model"
         )
 
 
 def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path) -> None:
-    """Writes model, generation config and tokenizer into a folder, and checks that they are ours.
+    """Write model, generation config and tokenizer into a folder, and check that they are equal to ours.
 
     Raises:
         InputError: The package is not installed, or the model cannot be expressed.
-        RunError: What was written gives other logits than the model, or other subwords.
+        RunError: The written model gives other logits, or the written tokenizer other subwords.
         OSError: The folder cannot be written to.
     """
-    refuse_what_marian_lacks(config.model)
+    check_marian_can_express(config.model)
     transformers = import_transformers()
     marian = transformers.MarianMTModel(marian_config(transformers, model))
     missing, unexpected = marian.load_state_dict(marian_weights(model), strict=False)
-    # These two Marian makes by itself: its table of positions, and zeros.
+    # Marian makes these two by itself: its table of positions, and zeros.
     assert not unexpected and all(name.endswith(("embed_positions.weight", "final_logits_bias")) for name in missing)
-    marian.generation_config = generation_config(transformers, config)
+    marian.generation_config = generation_config(transformers, config.decoding)
     with _without_progress_bars(transformers):
         marian.save_pretrained(directory)
-        write_tokenizer(tokenizers, config, directory, max_tokens=TABLE_POSITIONS)
+        write_tokenizer(tokenizers, config, directory)
         check_huggingface(directory, model, tokenizers)
 
 
 def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizers) -> None:
-    """Runs the written model and ours on the same sentences.
+    """Run the written model and ours on the same sentences.
 
     Raises:
-        RunError: A logit differs by more than the tolerance, or a text by a subword.
+        RunError: A logit differs by more than the tolerance, or the tokens of a text differ.
     """
     transformers = import_transformers()
     probes = probe(model, max_positions=TABLE_POSITIONS)
@@ -99,27 +108,27 @@ def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizer
             decoder_input_ids=probes.batch.target_input_ids,
         ).logits
     target_ids = probes.batch.target_output_ids
-    require_agreement(real_positions(probes.logits, target_ids), real_positions(logits, target_ids), what="logits")
+    check_agreement(real_positions(probes.logits, target_ids), real_positions(logits, target_ids), what="logits")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # nothing here uses it
+        warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used here
         marian_tokenizer = transformers.MarianTokenizer.from_pretrained(directory, local_files_only=True)
     check_tokenizer(marian_tokenizer, tokenizers, probes.pairs)
 
 
 @contextlib.contextmanager
 def _without_progress_bars(transformers: ModuleType) -> Iterator[None]:
-    logging = transformers.utils.logging
-    were_shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    their_logging = transformers.utils.logging
+    were_shown = their_logging.is_progress_bar_enabled()
+    their_logging.disable_progress_bar()
     try:
         yield
     finally:
         if were_shown:
-            logging.enable_progress_bar()
+            their_logging.enable_progress_bar()
 
 
 def marian_config(transformers: ModuleType, model: Transformer) -> Any:
-    """Our model's shape in Marian's words."""
+    """The shape of our model as a `MarianConfig`."""
     config = model.config
     return transformers.MarianConfig(
         vocab_size=model.encoder.embedder.tokens.num_embeddings,
@@ -147,22 +156,42 @@ def marian_config(transformers: ModuleType, model: Transformer) -> Any:
     )
 
 
-def generation_config(transformers: ModuleType, config: Config) -> Any:
-    """The run's search as far as `generate` has it: its length penalty is length^alpha, where ours is Wu et al.'s."""
+def generation_config(transformers: ModuleType, config: DecodingConfig) -> Any:
+    """The run's search as far as `generate` can express it; a warning names the settings that it cannot.
+
+    `generate` divides the log-probability by length^length_penalty, as our kind `average` does.
+    """
+    needed = {
+        "search": "beam",
+        "coverage_penalty": 0.0,
+        "min_length_factor": 0.0,
+        "min_length_constant": 0,
+        "diversity_groups": 1,
+        "mbr": "none",
+        "no_repeat_ngram": 0,
+        "repetition_penalty": 1.0,
+    }
+    lost = [f"decoding.{key} = {getattr(config, key)!r}" for key in needed if getattr(config, key) != needed[key]]
+    if config.length_penalty_kind == "gnmt" and config.length_penalty:
+        lost.insert(0, "decoding.length_penalty_kind = 'gnmt' (length^length_penalty is the nearest)")
+    if lost:
+        logger.warning(
+            f"generation_config.json cannot express {', '.join(lost)}: beam search in transformers ranks differently"
+        )
     return transformers.GenerationConfig(
         pad_token_id=PAD_ID,
         bos_token_id=BOS_ID,
         eos_token_id=EOS_ID,
         decoder_start_token_id=BOS_ID,
         suppress_tokens=[PAD_ID, BOS_ID],
-        num_beams=config.decoding.beam_size,
-        length_penalty=config.decoding.length_penalty,
+        num_beams=config.beam_size,
+        length_penalty=0.0 if config.length_penalty_kind == "none" else config.length_penalty,
         max_length=TABLE_POSITIONS // 2,
     )
 
 
 def marian_weights(model: Transformer) -> dict[str, Tensor]:
-    """Our weights by Marian's names, sines before cosines; tied ones under each of their names."""
+    """Our weights by Marian's names, sines before cosines; tied weights under each of their names."""
     order = torch.cat((torch.arange(0, model.config.d_model, 2), torch.arange(1, model.config.d_model, 2)))
     source, target = (stack.embedder.tokens.weight[:, order] for stack in (model.encoder, model.decoder))
     weights = {
@@ -198,7 +227,7 @@ def _layer_weights(layer: EncoderLayer | DecoderLayer, order: Tensor) -> dict[st
 
 
 def _attention_weights(name: str, attention: MultiHeadAttention, order: Tensor) -> dict[str, Tensor]:
-    """The axis of the residual stream is reordered; that of the heads stays."""
+    """Reorder the axis of the residual stream; the axis of the heads stays as it is."""
     weights = {}
     projection, output = attention.input_projection, attention.output_projection
     for part, weight, bias in zip("qkv", projection.weight.chunk(3), projection.bias.chunk(3), strict=True):
@@ -209,3 +238,59 @@ def _attention_weights(name: str, attention: MultiHeadAttention, order: Tensor) 
 
 def _norm_weights(name: str, norm: nn.LayerNorm, order: Tensor) -> dict[str, Tensor]:
     return {f"{name}.weight": norm.weight[order], f"{name}.bias": norm.bias[order]}
+
+
+def write_tokenizer(tokenizers: Tokenizers, config: Config, directory: Path) -> None:
+    """Write the run's SentencePiece models as the files of a `MarianTokenizer`: the same subwords with the same ids.
+
+    Raises:
+        OSError: The folder cannot be written to.
+    """
+    unk, bos, eos, pad = tokenizers.source.pieces([UNK_ID, BOS_ID, EOS_ID, PAD_ID])
+    is_separate = tokenizers.vocabulary == "separate"
+    settings = {
+        "tokenizer_class": "MarianTokenizer",
+        "separate_vocabs": is_separate,
+        "source_lang": config.data.source_language,
+        "target_lang": config.data.target_language,
+        "unk_token": unk,
+        "bos_token": bos,
+        "eos_token": eos,
+        "pad_token": pad,
+        "model_max_length": TABLE_POSITIONS,
+        "clean_up_tokenization_spaces": False,
+    }
+    (directory / "source.spm").write_bytes(tokenizers.source.model_bytes)
+    (directory / "target.spm").write_bytes(tokenizers.target.model_bytes)
+    _write_json(directory / "vocab.json", _vocabulary(tokenizers.source))
+    if is_separate:
+        _write_json(directory / "target_vocab.json", _vocabulary(tokenizers.target))
+    _write_json(directory / "tokenizer_config.json", settings)
+
+
+def check_tokenizer(marian_tokenizer: Any, tokenizers: Tokenizers, pairs: list[EncodedPair]) -> None:
+    """Encode and decode texts by the written tokenizer and by ours.
+
+    Args:
+        pairs: Subwords; their texts are compared.
+
+    Raises:
+        RunError: The results differ.
+    """
+    for pair in pairs:
+        text = tokenizers.source.decode(pair.source)
+        ours, theirs = [*tokenizers.source.encode(text), EOS_ID], marian_tokenizer(text)["input_ids"]
+        if ours != theirs:
+            raise RunError(f"the exported tokenizer gives {text!r} the ids {theirs}, ours {ours}; nothing was exported")
+        joined = tokenizers.target.decode(pair.target).strip()
+        theirs = marian_tokenizer.decode([BOS_ID, *pair.target, EOS_ID], skip_special_tokens=True)
+        if joined != theirs:
+            raise RunError(f"the exported tokenizer joins {theirs!r}, ours {joined!r}; nothing was exported")
+
+
+def _vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
+    return {piece: token_id for token_id, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size)))}
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
