@@ -57,7 +57,7 @@ def build_uncached(run: Path, layout: Layout) -> Translate:
 
     from translate.data.tokenizer import BOS_ID, EOS_ID
     from translate.decoding.loading import load_translator
-    from translate.decoding.search.loop import Plan, Sentences, search
+    from translate.decoding.search.loop import SearchSettings, search
     from translate.decoding.search.scoring import build_scoring, maximum_lengths
 
     torch.set_num_threads(layout.threads)
@@ -67,11 +67,19 @@ def build_uncached(run: Path, layout: Layout) -> Translate:
     def translate_batch(sources: list[list[int]], beam_size: int) -> list[list[int]]:
         lengths = torch.tensor([len(source) + 1 for source in sources])
         limits = maximum_lengths(lengths, translator.config, max_positions=translator.max_positions)
-        plan = Plan(beam_size, build_scoring(translator.config), BOS_ID, EOS_ID, target.vocab_size)
-        sentences = Sentences(lengths.tolist(), limits.tolist())
+        settings = SearchSettings(beam_size, build_scoring(translator.config), BOS_ID, EOS_ID, target.vocab_size)
         with torch.inference_mode():
             model = RecomputingDecoder(translator.model, sources, beam_size=beam_size)
-            found = dict(search(model, sentences, plan, order=range(len(sources)), max_tokens=10**9))
+            found = dict(
+                search(
+                    model,
+                    settings,
+                    source_lengths=lengths.tolist(),
+                    max_lengths=limits.tolist(),
+                    order=range(len(sources)),
+                    max_tokens=10**9,
+                )
+            )
         return [found[index][0].ids for index in range(len(sources))]
 
     def run_uncached(lines: Sequence[str], beam_size: int) -> list[str]:

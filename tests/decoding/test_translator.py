@@ -19,7 +19,6 @@ from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers, train_t
 from translate.decoding import Request, Translation, Translator
 from translate.decoding import translator as translator_module
 from translate.decoding.search.beam import Hypothesis
-from translate.decoding.search.loop import Found
 from translate.decoding.search.mbr import choose_minimum_risk
 from translate.decoding.shortlist import Shortlist
 from translate.decoding.translator import read_buffers
@@ -447,7 +446,7 @@ def test_a_hypothesis_with_the_required_words_comes_before_a_better_one_without(
     dog, street = toy.tokenizers.target.encode("dog"), toy.tokenizers.target.encode("street")
     lacking = Hypothesis(dog * 2, [-0.1] * len(dog * 2), -0.2, truncated=True)
     met = Hypothesis(street, [-1.0] * (len(street) + 1), -3.0, truncated=False)
-    monkeypatch.setattr(translator_module, "search", lambda *args, **options: iter([Found(0, [lacking, met])]))
+    monkeypatch.setattr(translator_module, "search", lambda *args, **options: iter([(0, [lacking, met])]))
     (translation,) = translator().translate([Request("Hund", required=("street",))])
     assert (translation.text, translation.unmet) == ("street", ())
     (translation,) = translator().translate(["Hund"])
@@ -642,15 +641,15 @@ def test_a_worker_that_fails_stops_the_others(toy: Toy, monkeypatch: pytest.Monk
     num_found = 0
 
     def fail_or_go_on(
-        model: Any, sentences: Any, plan: Any, *, order: Sequence[int], **options: Any
-    ) -> Iterator[Found]:
+        model: Any, settings: Any, *, order: Sequence[int], **options: Any
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
         nonlocal num_found
         if 0 in order:
             raise RuntimeError("the first worker fails")
         for sentence in order:
             time.sleep(0.01)
             num_found += 1
-            yield Found(sentence, [Hypothesis([], [0.0], 0.0, truncated=False)])
+            yield (sentence, [Hypothesis([], [0.0], 0.0, truncated=False)])
 
     monkeypatch.setattr(translator_module, "search", fail_or_go_on)
     config = DecodingConfig(beam_size=1, workers=2)

@@ -55,7 +55,7 @@ class Walk:
 
         Args:
             dead: Rows that are not compared.
-            wrongly: The cache is told of other parents.
+            wrongly: The cache is given other parents.
         """
         ids = torch.randint(PAD + 1, VOCAB, (len(self.sources), self.beam_size))
         hidden, self.cache = self.model.decoder.step(ids, self.cache)
@@ -70,7 +70,7 @@ class Walk:
             [list(histories[parent]) for parent in chosen]
             for histories, chosen in zip(self.histories, parents.tolist(), strict=True)
         ]
-        self.cache = self.cache.follow((parents + 1) % self.beam_size if wrongly else parents)
+        self.cache = self.cache.reorder((parents + 1) % self.beam_size if wrongly else parents)
 
     def _expected(self, row: int) -> Tensor:
         """(beam, d_model): the full forward pass at the last position."""
@@ -78,27 +78,26 @@ class Walk:
         repeated = Memory(*(part.expand(self.beam_size, *part.shape[1:]) for part in memory))
         return self.model.decoder(torch.tensor(self.histories[row]), repeated)[:, -1]
 
-    def place(self, rows: list[int], lengths: list[int]) -> None:
+    def insert(self, rows: list[int], lengths: list[int]) -> None:
         """New sentences in these rows."""
         sources = [sentence(length) for length in lengths]
         new = start(self.model, sources, beam_size=self.beam_size, max_length=self.max_length)
-        self.cache = self.cache.place(torch.tensor(rows), new)
+        self.cache = self.cache.insert(torch.tensor(rows), new)
         for row, source in zip(rows, sources, strict=True):
             self.sources[row] = source
             self.histories[row] = [[] for _ in range(self.beam_size)]
 
     def select(self, rows: list[int]) -> None:
-        self.cache = self.cache.select(torch.tensor(rows))
+        self.cache = self.cache.select_rows(torch.tensor(rows))
         self.sources = [self.sources[row] for row in rows]
         self.histories = [[list(history) for history in self.histories[row]] for row in rows]
 
     def extend(self, lengths: list[int]) -> None:
         """More rows, and new sentences in them."""
-        self.cache = self.cache.extended(len(lengths))
         rows = range(len(self.sources), len(self.sources) + len(lengths))
         self.sources += [sentence(1) for _ in lengths]
         self.histories += [[] for _ in lengths]
-        self.place(list(rows), lengths)
+        self.insert(list(rows), lengths)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -126,12 +125,12 @@ def test_sentences_come_and_go(positions: str, beam_size: int) -> None:
     walk = Walk(build(positions=positions), SOURCE_LENGTHS, beam_size=beam_size, max_length=29)
     for _ in range(4):
         walk.step()
-    walk.place([1], [11])  # longer than all before: the memory grows
+    walk.insert([1], [11])  # longer than all before: the memory grows
     assert walk.cache.layers[0].memory.key.shape == (3, 3, 11, 10)
     for _ in range(3):
         walk.step()
     assert walk.cache.lengths.tolist() == [7, 3, 7]
-    walk.place([2, 0], [3, 2])  # shorter than those that they replace
+    walk.insert([2, 0], [3, 2])  # shorter than those that they replace
     for _ in range(6):
         walk.step()
     walk.extend([13, 1])
@@ -156,9 +155,9 @@ def test_the_memory_is_read_as_far_as_the_longest_source_now_there() -> None:
     walk.step()
     num_before = len(seen)
     assert seen[0] == 11
-    walk.place([1], [3])
+    walk.insert([1], [3])
     walk.step()
-    assert seen[num_before] == 5  # then come those of the place's encoder and of the full passes
+    assert seen[num_before] == 5  # then come those of the new sentence's encoder and of the full passes
 
 
 @pytest.mark.parametrize("positions", KINDS)
@@ -185,7 +184,7 @@ def test_packing_by_hand() -> None:
     ids = torch.tensor([[5, 7]])
     for parents in ([0, 0], [1, 1], [0, 1]):
         _, cache = model.decoder.step(ids, cache)
-        cache = cache.follow(torch.tensor([parents]))
+        cache = cache.reorder(torch.tensor([parents]))
     # Cells 0 to 5 are of positions 0 0 1 1 2 2. Both go on from slot 0 of the first step (0) and slot 1 of the second
     # (3); after the third each sees its own (4, 5).
     seen = (cache.past_bias[0, 0, :, :6] == 0).tolist()
@@ -209,7 +208,7 @@ def test_a_row_that_was_left_does_no_harm(positions: str) -> None:
     for _ in range(12):
         walk.step()
     for _ in range(2):  # row 0 is never given to another sentence, row 1 twice
-        walk.place([1], [7])
+        walk.insert([1], [7])
         for _ in range(12):
             walk.step(dead=(0,))
     assert walk.cache.lengths.tolist() == [36, 12]
@@ -217,7 +216,7 @@ def test_a_row_that_was_left_does_no_harm(positions: str) -> None:
 
 
 @torch.no_grad()
-def test_a_wrong_follow_fails_the_comparison() -> None:
+def test_a_wrong_order_fails_the_comparison() -> None:
     walk = Walk(build(), SOURCE_LENGTHS, beam_size=3, max_length=13)
     with pytest.raises(AssertionError, match="not close"):
         for _ in range(3):

@@ -11,15 +11,15 @@ import torch
 from translate.config import Config, DecodingConfig, override_config
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizers
-from translate.decoding.constraints.allocation import met_first, phrase_ids, unmet_phrases
+from translate.decoding.constraints.allocation import most_satisfied_first, phrase_ids, unsatisfied_phrases
 from translate.decoding.request import Request, Score, SearchInput, Translation, one_line
 from translate.decoding.score import Forced, force_decode
 from translate.decoding.search.beam import Hypothesis
-from translate.decoding.search.ensemble import ALONE, Combination, build_next_token_model
-from translate.decoding.search.loop import Sentences, search
+from translate.decoding.search.ensemble import SINGLE_MODEL, Combination, build_next_token_model
+from translate.decoding.search.loop import search
 from translate.decoding.search.mbr import choose_minimum_risk
-from translate.decoding.search.plans import build_plan, build_word_tables
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
+from translate.decoding.search.settings import build_search_settings, build_word_tables
 from translate.decoding.shortlist import Shortlist
 from translate.decoding.splitting import find_limit, fit_sources, join_translations, truncate_pair
 from translate.errors import InputError, RunError
@@ -54,7 +54,7 @@ class Translator:
         tokenizers: Tokenizers,
         config: DecodingConfig,
         *,
-        combination: Combination = ALONE,
+        combination: Combination = SINGLE_MODEL,
         shortlist: Shortlist | None = None,
         forbidden: Sequence[str] = (),
     ) -> None:
@@ -221,21 +221,17 @@ class Translator:
         order = [index for index, each in enumerate(inputs) if each.source_ids and not each.source.isspace()]
         if not order:
             return {}
-        lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
-        limits = maximum_lengths(lengths, self.config, max_positions=self.max_positions)
-        sentences = Sentences(lengths.tolist(), limits.tolist())
         # Neighbours of similar length need little padding, and the batch that needs the most memory comes first.
-        order.sort(key=lambda index: -sentences.source_lengths[index])
+        order.sort(key=lambda index: -len(inputs[index].source_ids))
+        longest = max(len(each.source_ids) + 1 for each in inputs)
         with explain_out_of_memory(
-            f"the search for the translations of {len(order)} texts of up to {max(sentences.source_lengths)} tokens",
+            f"the search for the translations of {len(order)} texts of up to {longest} tokens",
             hint=search_memory_hint(self.config),
         ):
-            found = self._search_in_threads(inputs, sentences, order)
+            found = self._search_in_threads(inputs, order)
         return {index: self._select(hypotheses, inputs[index]) for index, hypotheses in found.items()}
 
-    def _search_in_threads(
-        self, inputs: list[SearchInput], sentences: Sentences, order: list[int]
-    ) -> dict[int, list[Hypothesis]]:
+    def _search_in_threads(self, inputs: list[SearchInput], order: list[int]) -> dict[int, list[Hypothesis]]:
         """Searches with `decoding.workers` threads; of several, each runs torch with one thread."""
         stop = threading.Event()  # set when a worker has failed
         num_workers = 1
@@ -243,12 +239,12 @@ class Translator:
             wanted = self.config.workers or torch.get_num_threads()
             num_workers = max(1, min(wanted, len(order) // LINES_PER_WORKER))
         if num_workers == 1:
-            return self._search_sentences(inputs, sentences, order, stop)
+            return self._search_sentences(inputs, order, stop)
 
         def search_share(worker: int) -> dict[int, list[Hypothesis]]:
             torch.set_num_threads(1)
             # Every n-th sentence: each worker has equal work, and always the same sentences.
-            return self._search_sentences(inputs, sentences, order[worker::num_workers], stop)
+            return self._search_sentences(inputs, order[worker::num_workers], stop)
 
         num_threads = torch.get_num_threads()
         found: dict[int, list[Hypothesis]] = {}
@@ -265,14 +261,15 @@ class Translator:
         return found
 
     def _search_sentences(
-        self, inputs: list[SearchInput], sentences: Sentences, order: Sequence[int], stop: threading.Event
+        self, inputs: list[SearchInput], order: Sequence[int], stop: threading.Event
     ) -> dict[int, list[Hypothesis]]:
-        """The work of one worker: searches its sentences in one pool, until all are done or another worker fails."""
+        """The work of one worker: searches its sentences, until all are done or another worker fails."""
         device = self.model.device
-        plan = build_plan(
+        source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
+        max_lengths = maximum_lengths(source_lengths, self.config, max_positions=self.max_positions).tolist()
+        settings = build_search_settings(
             self.config,
             inputs,
-            sentences,
             forbidden=[phrase_ids(self.tokenizers.target, phrase) for phrase in self.forbidden],
             words=self.words,
             device=device,
@@ -284,12 +281,20 @@ class Translator:
                 self.combination,
                 [each.source_ids for each in inputs],
                 self.config,
-                beam_size=plan.beam_size,
-                max_length=max(sentences.max_lengths),
+                beam_size=settings.beam_size,
+                max_length=max(max_lengths),
                 shortlist=self.shortlist if self.config.shortlist else None,
                 also_allowed=[[*each.prefix_ids, *chain.from_iterable(each.phrase_ids)] for each in inputs],
             )
-            results = search(model, sentences, plan, order=order, max_tokens=self.config.batch_tokens, device=device)
+            results = search(
+                model,
+                settings,
+                source_lengths=source_lengths.tolist(),
+                max_lengths=max_lengths,
+                order=order,
+                max_tokens=self.config.batch_tokens,
+                device=device,
+            )
             for sentence, hypotheses in results:
                 if not hypotheses:
                     raise RunError(
@@ -304,7 +309,7 @@ class Translator:
     def _select(self, hypotheses: list[Hypothesis], given: SearchInput) -> list[Hypothesis]:
         """The n best hypotheses; with `decoding.mbr`, the one of least risk among those that lack fewest phrases."""
         if given.phrase_ids:
-            hypotheses = met_first(hypotheses, given.phrase_ids, begins_word=self.words.begins_word)
+            hypotheses = most_satisfied_first(hypotheses, given.phrase_ids, begins_word=self.words.begins_word)
         if self.config.mbr == "none":
             return hypotheses[: self.config.n_best]
         if given.phrase_ids:
@@ -347,7 +352,7 @@ class Translator:
         """The phrases that a translation lacks."""
         if not phrases:
             return ()
-        unmet = unmet_phrases(ids, required, begins_word=self.words.begins_word)
+        unmet = unsatisfied_phrases(ids, required, begins_word=self.words.begins_word)
         return tuple(phrases[number] for number in unmet)
 
 

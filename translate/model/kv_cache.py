@@ -2,11 +2,11 @@
 
 A sentence's hypotheses share one row of cells. Each step writes one cell for each slot of the beam; a mask says which
 cells a hypothesis sees: those of its own ancestors. When the search makes hypotheses continue others, or drops some,
-only the mask follows; keys and values stay where they are. When the room is full, the cells that some hypothesis still
-sees move to the front, and the others are forgotten.
+only the mask is reordered; keys and values stay where they are. When the room is full, the cells that some hypothesis
+still sees move to the front, and the others are forgotten.
 
 The cache is passed and returned, never stored in a module; but its tensors are written in place, so an old cache is
-used up when a step, `follow` or `place` has returned a new one.
+used up when a step, `reorder` or `insert` has returned a new one.
 """
 
 import math
@@ -90,22 +90,27 @@ class DecoderCache(NamedTuple):
         cache.cell_positions[:, begin:end] = cache.lengths[:, None]
         return cache._replace(num_cells=end)
 
-    def follow(self, parents: Int[Tensor, "batch beam"]) -> "DecoderCache":
-        """Each hypothesis continues the one that its slot names: it sees what that one saw."""
+    def reorder(self, beam_indices: Int[Tensor, "batch beam"]) -> "DecoderCache":
+        """Each hypothesis continues the one in the slot that its index names, and sees what that one saw."""
         if self.beam_size > 1:
             written = self.past_bias[..., : self.num_cells]
-            written.copy_(written.gather(2, parents[:, None, :, None].expand_as(written)))
+            written.copy_(written.gather(2, beam_indices[:, None, :, None].expand_as(written)))
         return self
 
-    def place(self, rows: Int[Tensor, " new_batch"], new: "DecoderCache") -> "DecoderCache":
-        """Put new sentences, at their first step, where others have left: nothing that stays is moved.
+    def insert(self, rows: Int[Tensor, " new_batch"], new: "DecoderCache") -> "DecoderCache":
+        """Put newly started sentences into rows that others have left; no other row is moved.
 
         Args:
-            rows: Where to; one for each sentence of `new`.
+            rows: One row for each sentence of `new`. The cache grows by those that follow its last row.
         """
-        missing = new.memory_bias.shape[3] - self.memory_bias.shape[3]
-        cache = self._with_longer_memory(missing) if missing > 0 else self
+        num_added = int(rows.max()) + 1 - self.batch
+        cache = self
+        if num_added > 0:  # the added rows are overwritten below
+            all_rows = torch.arange(self.batch + num_added, device=rows.device)
+            cache = cache.select_rows(all_rows.clamp(max=self.batch - 1))
         source = new.memory_bias.shape[3]
+        if source > cache.memory_bias.shape[3]:
+            cache = cache._with_longer_memory(source - cache.memory_bias.shape[3])
         for old_layer, new_layer in zip(cache.layers, new.layers, strict=True):
             for old, fresh in zip(old_layer.memory, new_layer.memory, strict=True):
                 old[rows, :, :source] = fresh
@@ -119,8 +124,8 @@ class DecoderCache(NamedTuple):
         max_length = max(cache.max_length, new.max_length)
         return cache._replace(source_lengths=tuple(source_lengths), max_length=max_length)
 
-    def select(self, rows: Int[Tensor, " new_batch"]) -> "DecoderCache":
-        """The cache of chosen sentences: fewer, or in another order."""
+    def select_rows(self, rows: Int[Tensor, " new_batch"]) -> "DecoderCache":
+        """The cache of these sentences alone, in this order."""
 
         def chosen(pair: KeyValue) -> KeyValue:
             return KeyValue(pair.key.index_select(0, rows), pair.value.index_select(0, rows))
@@ -133,11 +138,6 @@ class DecoderCache(NamedTuple):
             lengths=self.lengths.index_select(0, rows),
             source_lengths=tuple(self.source_lengths[row] for row in rows.tolist()),
         )
-
-    def extended(self, num_rows: int) -> "DecoderCache":
-        """The cache with more rows, in which new sentences can be placed; they see nothing yet."""
-        repeats = torch.arange(self.batch + num_rows, device=self.lengths.device).clamp(max=self.batch - 1)
-        return self.select(repeats)
 
     def _with_longer_memory(self, missing: int) -> "DecoderCache":
         def longer(pair: KeyValue) -> KeyValue:

@@ -18,19 +18,19 @@ from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, 
 from translate.decoding.constraints.allocation import (
     RequiredPhrases,
     begins_word_table,
-    met_first,
+    most_satisfied_first,
     phrase_ids,
-    unmet_phrases,
+    unsatisfied_phrases,
 )
 from translate.decoding.constraints.phrases import build_table, find_progress
 from translate.decoding.search.beam import (
     BeamState,
-    Choose,
     Hypothesis,
-    advance_beam,
-    choose_best,
+    SelectCandidates,
     finished_hypotheses,
+    select_best,
     start_beam,
+    update_state,
 )
 from translate.decoding.search.scoring import Scoring
 from translate.errors import InputError
@@ -67,7 +67,7 @@ def random_model(seed: int, *, sharpness: float = 2.0) -> Model:
 
 def next_log_probs(models: Sequence[Model], state: BeamState) -> Tensor:
     """What the models say after each hypothesis; 0 where there is none, to tempt a careless search."""
-    rows = zip(models, state.ids.tolist(), state.totals.tolist(), state.lengths.tolist(), strict=True)
+    rows = zip(models, state.ids.tolist(), state.cumulative_scores.tolist(), state.lengths.tolist(), strict=True)
     return torch.tensor(
         [
             [
@@ -81,7 +81,7 @@ def next_log_probs(models: Sequence[Model], state: BeamState) -> Tensor:
 
 def run_search(
     models: Sequence[Model],
-    choose: Choose,
+    select: SelectCandidates,
     *,
     max_lengths: Sequence[int],
     beam_size: int,
@@ -90,17 +90,16 @@ def run_search(
     watch: Callable[[BeamState], None] = lambda state: None,
 ) -> list[list[Hypothesis]]:
     """The search to its end, without stopping early."""
-    state = start_beam(len(models), beam_size=beam_size, capacity=max(max_lengths), start_id=START)
+    state = start_beam(
+        torch.tensor(max_lengths),
+        beam_size=beam_size,
+        capacity=max(max_lengths),
+        start_id=START,
+        sentences=None if sentences is None else torch.tensor(sentences),
+    )
     for _ in range(max(max_lengths)):
-        state, _ = advance_beam(
-            state,
-            next_log_probs(models, state),
-            max_lengths=torch.tensor(max_lengths),
-            end_id=END,
-            scoring=scoring,
-            sentences=torch.tensor(sentences if sentences is not None else range(len(models))),
-            choose=choose,
-        )
+        log_probs = next_log_probs(models, state)
+        state = update_state(state, select(state, log_probs), log_probs, end_id=END, scoring=scoring)
         watch(state)
     return finished_hypotheses(state)
 
@@ -114,7 +113,7 @@ def search(
 ) -> list[Hypothesis]:
     """Of one sentence, those that lack least first."""
     (found,) = run_search([model], require(phrases), max_lengths=[max_length], beam_size=beam_size, scoring=scoring)
-    return met_first(found, phrases, begins_word=BEGINS_WORD)
+    return most_satisfied_first(found, phrases, begins_word=BEGINS_WORD)
 
 
 def missing_in(ids: Sequence[int], phrases: Phrases) -> list[tuple[int, ...]]:
@@ -184,7 +183,7 @@ def test_a_narrow_beam_meets_all_phrases(beam_size: int) -> None:
     models = [random_model(seed) for seed in range(40)]
     results = run_search(models, require(*phrases), max_lengths=[25] * 40, beam_size=beam_size)
     for required, found in zip(phrases, results, strict=True):
-        assert found and not missing_in(met_first(found, required, begins_word=BEGINS_WORD)[0].ids, required)
+        assert found and not missing_in(most_satisfied_first(found, required, begins_word=BEGINS_WORD)[0].ids, required)
         assert all(each.truncated or not missing_in(each.ids, required) for each in found)
 
 
@@ -233,12 +232,12 @@ def test_a_phrase_at_the_very_end_and_at_the_last_possible_token() -> None:
 def test_an_impossible_length_is_truncated_and_unmet() -> None:
     found = search(random_model(3), [[A], [A, B, C]], max_length=2, beam_size=3)
     assert found and all(each.truncated and len(each.ids) == 2 for each in found)
-    assert all(1 in unmet_phrases(each.ids, [[A], [A, B, C]], begins_word=BEGINS_WORD) for each in found)
+    assert all(1 in unsatisfied_phrases(each.ids, [[A], [A, B, C]], begins_word=BEGINS_WORD) for each in found)
 
 
 def test_what_lacks_phrases_comes_last() -> None:
     hypotheses = [Hypothesis(ids, [], score, True) for ids, score in [([C], 0.0), ([A], -1.0), ([B], -2.0)]]
-    ordered = met_first(hypotheses, [[B]], begins_word=BEGINS_WORD)
+    ordered = most_satisfied_first(hypotheses, [[B]], begins_word=BEGINS_WORD)
     assert [each.ids for each in ordered] == [[B], [C], [A]]
 
 
@@ -319,7 +318,7 @@ def test_the_three_readings_agree() -> None:
         for sentence, slot in itertools.product(range(7), range(13)):
             translation = ids[sentence, slot, 1 : int(lengths[sentence]) + 1].tolist()
             missing = missing_in(translation, phrases[sentence])
-            places = unmet_phrases(translation, phrases[sentence], begins_word=BEGINS_WORD)
+            places = unsatisfied_phrases(translation, phrases[sentence], begins_word=BEGINS_WORD)
             assert sorted(tuple(phrases[sentence][place]) for place in places) == sorted(missing)
             by_table = [
                 tuple(table.ids[sentence, number, : int(table.lengths[sentence, number])].tolist())
@@ -330,7 +329,7 @@ def test_the_three_readings_agree() -> None:
 
 
 def test_the_last_of_equal_phrases_are_missing() -> None:
-    assert unmet_phrases([A, B], [[A], [B], [A], [A]], begins_word=BEGINS_WORD) == [2, 3]
+    assert unsatisfied_phrases([A, B], [[A], [B], [A], [A]], begins_word=BEGINS_WORD) == [2, 3]
 
 
 # The step
@@ -340,7 +339,7 @@ def test_the_last_of_equal_phrases_are_missing() -> None:
 def test_sentences_without_phrases_are_searched_as_ever(beam_size: int) -> None:
     models = [random_model(seed) for seed in range(7)]
     max_lengths = [9, 3, 9, 7, 1, 9, 5]
-    expected = run_search(models, choose_best, max_lengths=max_lengths, beam_size=beam_size)
+    expected = run_search(models, select_best, max_lengths=max_lengths, beam_size=beam_size)
     assert run_search(models, require(*[[]] * 7), max_lengths=max_lengths, beam_size=beam_size) == expected
     phrases: list[Phrases] = [[], [[A]], [], [[B, C], [A]], [], [], [[S]]]
     mixed = run_search(models, require(*phrases), max_lengths=max_lengths, beam_size=beam_size)
@@ -356,31 +355,34 @@ def test_sentences_without_phrases_are_searched_as_ever(beam_size: int) -> None:
 
 def test_sentences_are_told_by_number() -> None:
     models = [random_model(seed) for seed in range(3)]
-    choose = require([[C, C]], [], [[A, B]], [[B]])
-    found = run_search(models, choose, max_lengths=[6, 6, 6], beam_size=3, sentences=[3, 0, 2])
+    select = require([[C, C]], [], [[A, B]], [[B]])
+    found = run_search(models, select, max_lengths=[6, 6, 6], beam_size=3, sentences=[3, 0, 2])
     for sentence, model, phrases in zip(range(3), models, [[[B]], [[C, C]], [[A, B]]], strict=True):
-        assert met_first(found[sentence], phrases, begins_word=BEGINS_WORD) == search(
+        assert most_satisfied_first(found[sentence], phrases, begins_word=BEGINS_WORD) == search(
             model, phrases, max_length=6, beam_size=3
         )
 
 
-def test_slots_and_totals() -> None:
-    """No more slots are filled than are open, and a total is the sum of what was added."""
+def test_slots_and_scores() -> None:
+    """No more slots are filled than are open, and a cumulative score is the sum of log-probabilities."""
     models = [random_model(seed, sharpness=1.0) for seed in range(7)]
     phrases = [[[A], [B, C]]] * 7
     num_ended = 0
 
     def watch(state: BeamState) -> None:
         nonlocal num_ended
-        num_open = (state.totals > -math.inf).sum(dim=1)
+        num_open = (state.cumulative_scores > -math.inf).sum(dim=1)
         assert (num_open + state.num_finished <= 5).all()
         num_ended += int(((state.num_finished > 0) & (num_open > 0)).sum())
-        assert torch.equal(state.totals, state.totals.sort(dim=1, descending=True).values) or num_ended
+        assert (
+            torch.equal(state.cumulative_scores, state.cumulative_scores.sort(dim=1, descending=True).values)
+            or num_ended
+        )
         sums = state.token_log_probs[:, :, : int(state.lengths[0]) + 1].sum(dim=2)
-        is_open = state.totals > -math.inf
-        torch.testing.assert_close(state.totals[is_open], sums[is_open])
+        is_open = state.cumulative_scores > -math.inf
+        torch.testing.assert_close(state.cumulative_scores[is_open], sums[is_open])
         for slots, totals, length in zip(
-            state.ids.tolist(), state.totals.tolist(), state.lengths.tolist(), strict=True
+            state.ids.tolist(), state.cumulative_scores.tolist(), state.lengths.tolist(), strict=True
         ):
             there = [tuple(ids[1 : length + 1]) for ids, total in zip(slots, totals, strict=True) if total > -math.inf]
             assert len(set(there)) == len(there)  # no hypothesis twice
@@ -390,36 +392,31 @@ def test_slots_and_totals() -> None:
     assert num_ended > 10
 
 
-def test_what_is_added_is_what_ranks() -> None:
-    """Tokens that a rule forbids are not chosen, though they would meet a phrase; and the input stays as it was."""
-    choose = require([[B]])
-    state = start_beam(1, beam_size=3, capacity=5, start_id=START)
-    added = torch.tensor([[logs(END=0.5, A=0.3, C=0.2)] * 3])
-    added[:, :, B] = -math.inf
-    copy = added.clone()
-    choice = choose(state, added, torch.tensor([0]))
-    assert torch.equal(added, copy)
-    assert choice.tokens[0, :2].tolist() == [A, C] and choice.totals[0, :2].exp().tolist() == pytest.approx([0.3, 0.2])
+def test_processed_scores_rank() -> None:
+    """Forbidden tokens are not selected, though they would meet a phrase; and the input stays as it was."""
+    select = require([[B]])
+    state = start_beam(torch.tensor([5]), beam_size=3, capacity=5, start_id=START)
+    scores = torch.tensor([[logs(END=0.5, A=0.3, C=0.2)] * 3])
+    scores[:, :, B] = -math.inf
+    copy = scores.clone()
+    candidates = select(state, scores)
+    assert torch.equal(scores, copy)
+    assert candidates.tokens[0, :2].tolist() == [A, C]
+    assert candidates.cumulative_scores[0, :2].exp().tolist() == pytest.approx([0.3, 0.2])
 
 
 def test_one_step_is_shared_out_by_hand() -> None:
     """Required: B C. Open: C (0.5) and B (0.01), with 0 and 1 tokens met."""
-    state = start_beam(1, beam_size=3, capacity=5, start_id=START)._replace(
+    state = start_beam(torch.tensor([5]), beam_size=3, capacity=5, start_id=START)._replace(
         ids=torch.tensor([[[START, C, 0, 0, 0, 0], [START, B, 0, 0, 0, 0], [START, 0, 0, 0, 0, 0]]]),
-        totals=torch.tensor([[math.log(0.5), math.log(0.01), -math.inf]]),
+        cumulative_scores=torch.tensor([[math.log(0.5), math.log(0.01), -math.inf]]),
         lengths=torch.tensor([1]),
     )
-    added = torch.tensor([[logs(A=0.6, B=0.1, C=0.3), logs(A=0.5, B=0.2, C=0.001, S=0.2), logs(A=1.0)]])
-    choice = require([[B, C]])(state, added, torch.tensor([0]))
+    scores = torch.tensor([[logs(A=0.6, B=0.1, C=0.3), logs(A=0.5, B=0.2, C=0.001, S=0.2), logs(A=1.0)]])
+    candidates = require([[B, C]])(state, scores)
     # Full bank: B C, 1e-5. Bank of one token: C B, 0.05, before B B, 0.002. Empty bank: C A, 0.3, before C C, B A, B S.
-    assert choice.parents.tolist() == [[0, 0, 1]] and choice.tokens.tolist() == [[A, B, C]]
-    assert choice.totals.exp().tolist() == [pytest.approx([0.3, 0.05, 1e-5])]
-
-
-def test_phrases_that_cannot_be() -> None:
-    for phrase in ([], [A, END]):
-        with pytest.raises(ValueError, match="must be ids without the end symbol 0"):
-            require([[B], phrase])
+    assert candidates.beam_indices.tolist() == [[0, 0, 1]] and candidates.tokens.tolist() == [[A, B, C]]
+    assert candidates.cumulative_scores.exp().tolist() == [pytest.approx([0.3, 0.05, 1e-5])]
 
 
 # Text
@@ -475,7 +472,7 @@ def test_words_in_text(tokenizer: Tokenizer, begins_word: Tensor, text: str, is_
         spelt = [part] if part in known else [f"<0x{byte:02X}>" for byte in part.encode()]
         ids += dog if part == "▁dog" else tokenizer.parse(spelt)
     assert tokenizer.decode(ids) == text
-    assert (unmet_phrases(ids, [dog], begins_word=begins_word) == []) == is_met
+    assert (unsatisfied_phrases(ids, [dog], begins_word=begins_word) == []) == is_met
 
 
 def test_what_begins_a_word(tokenizer: Tokenizer, begins_word: Tensor) -> None:

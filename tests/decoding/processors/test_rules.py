@@ -1,4 +1,4 @@
-"""Each rule against a slow loop over plain lists, in states whose tails are rubbish; and by hand.
+"""Each logits processor against a slow loop over plain lists, in states whose tails are rubbish; and by hand.
 
 Expected values come from the loops in this file, or from a hand calculation; each test says which.
 """
@@ -12,16 +12,12 @@ import torch
 from torch import Tensor
 
 from translate.data.tokenizer import Tokenizer
-from translate.decoding.processors.rules import (
-    ForbiddenPhrases,
-    ForcedPrefix,
-    MinimumLength,
-    NoRepeatedNgrams,
-    RepetitionPenalty,
-    Rule,
-    leaves_word_open_table,
-)
-from translate.decoding.search.beam import BeamState, advance_beam, choose_best, finished_hypotheses, start_beam
+from translate.decoding.constraints.allocation import leaves_word_open_table
+from translate.decoding.processors.forbidden import ForbiddenPhrases
+from translate.decoding.processors.prefix_and_length import ForcedPrefix, MinimumLength
+from translate.decoding.processors.repetition import NoRepeatedNgrams, RepetitionPenalty
+from translate.decoding.search.beam import BeamState, finished_hypotheses, select_best, start_beam, update_state
+from translate.decoding.search.loop import LogitsProcessor
 from translate.decoding.search.scoring import Scoring
 
 END, START = 3, 2
@@ -29,10 +25,23 @@ VOCAB = 7
 NEVER = -math.inf
 
 
-def state_of(histories: Sequence[Sequence[Sequence[int]]], *, capacity: int = 13, rubbish: int = 5) -> BeamState:
-    """Open hypotheses, per sentence and slot; behind each there are ids that only a careless rule looks at."""
+def state_of(
+    histories: Sequence[Sequence[Sequence[int]]],
+    *,
+    sentences: Sequence[int] | None = None,
+    max_lengths: Sequence[int] | None = None,
+    capacity: int = 13,
+    rubbish: int = 5,
+) -> BeamState:
+    """Open hypotheses, per sentence and slot; behind each there are ids that only a careless processor looks at."""
+    beam_size = len(histories[0])
     state = start_beam(
-        len(histories), beam_size=len(histories[0]), capacity=capacity, start_id=START, num_open=len(histories[0])
+        torch.tensor(max_lengths or [99] * len(histories)),
+        beam_size=beam_size,
+        capacity=capacity,
+        start_id=START,
+        sentences=None if sentences is None else torch.tensor(sentences),
+        num_open=beam_size,
     )
     state.ids[:, :, 1:] = rubbish
     for sentence, slots in enumerate(histories):
@@ -50,20 +59,19 @@ def random_histories(seed: int, *, batch: int = 5, beam: int = 3, vocab: int = V
 
 
 def log_probs_for(state: BeamState, vocab: int = VOCAB) -> Tensor:
-    return torch.randn(*state.totals.shape, vocab).log_softmax(dim=2)
+    return torch.randn(*state.cumulative_scores.shape, vocab).log_softmax(dim=2)
 
 
-def apply(rule: Rule, added: Tensor, state: BeamState, sentences: Sequence[int] | None = None) -> Tensor:
-    numbers = range(len(added)) if sentences is None else sentences
-    return rule.apply(added.clone(), state, torch.tensor(list(numbers)))
+def apply(processor: LogitsProcessor, scores: Tensor, state: BeamState) -> Tensor:
+    return processor(scores.clone(), state)
 
 
-def forbidden(rule: Rule, state: BeamState, sentences: Sequence[int] | None = None) -> list[list[set[int]]]:
-    """The tokens that a rule forbids each hypothesis; the others stay as they are."""
-    added = log_probs_for(state)
-    result = apply(rule, added, state, sentences)
+def forbidden(processor: LogitsProcessor, state: BeamState) -> list[list[set[int]]]:
+    """The tokens that a processor forbids each hypothesis; the others stay as they are."""
+    scores = log_probs_for(state)
+    result = apply(processor, scores, state)
     is_forbidden = result == NEVER
-    assert torch.equal(result.masked_fill(is_forbidden, 0.0), added.masked_fill(is_forbidden, 0.0))
+    assert torch.equal(result.masked_fill(is_forbidden, 0.0), scores.masked_fill(is_forbidden, 0.0))
     return [[set(row.nonzero()[:, 0].tolist()) for row in rows] for rows in is_forbidden]
 
 
@@ -77,61 +85,63 @@ def slowly(
     ]
 
 
-ALL_RULES: dict[str, Rule] = {
+ALL: dict[str, LogitsProcessor] = {
     "minimum": MinimumLength(torch.tensor([0, 3, 20, 5, 1]), end_id=END),
-    "prefix": ForcedPrefix([[], [4], [5, 6, 5, 4], [1] * 12, [4, 4]], end_id=END, vocab_size=VOCAB),
-    "phrases": ForbiddenPhrases([[4], [0, 1], [1, 1, 5]], begins_word=torch.tensor([0, 1, 0, 1, 1, 1, 0]).bool()),
+    "prefix": ForcedPrefix([[], [4], [5, 6, 5, 4], [1] * 12, [4, 4]]),
+    "phrases": ForbiddenPhrases(
+        [[4], [0, 1], [1, 1, 5]],
+        begins_word=torch.tensor([0, 1, 0, 1, 1, 1, 0]).bool(),
+        leaves_word_open=torch.tensor([1, 1, 0, 0, 1, 1, 1]).bool(),
+    ),
     "ngrams": NoRepeatedNgrams(2),
     "penalty": RepetitionPenalty(1.5),
 }
 
 
-@pytest.mark.parametrize("name", ALL_RULES)
-def test_a_rule_sees_neither_neighbours_nor_rubbish(name: str) -> None:
-    rule = ALL_RULES[name]
-    assert isinstance(rule, Rule)
-    assert rule.penalizes == (name == "penalty")
+@pytest.mark.parametrize("name", ALL)
+def test_a_processor_sees_neither_neighbours_nor_rubbish(name: str) -> None:
+    processor = ALL[name]
     for seed in range(10):
         histories = random_histories(seed)
         state = state_of(histories)
-        added = log_probs_for(state)
-        together = apply(rule, added, state)
-        assert torch.equal(apply(rule, added, state_of(histories, rubbish=6, capacity=17)), together)
+        scores = log_probs_for(state)
+        together = apply(processor, scores, state)
+        assert torch.equal(apply(processor, scores, state_of(histories, rubbish=6, capacity=17)), together)
         order = [3, 0, 4]
-        shuffled = apply(rule, added[order], state_of([histories[index] for index in order]), order)
+        shuffled = apply(processor, scores[order], state_of([histories[index] for index in order], sentences=order))
         assert torch.equal(shuffled, together[order])
-        assert (together <= added).all()  # which `Scoring.upper_bound` relies on
+        assert (together <= scores).all()  # which `Scoring.upper_bound` relies on
 
 
-@pytest.mark.parametrize("name", ALL_RULES)
+@pytest.mark.parametrize("name", ALL)
 def test_a_sentence_that_left_the_search_does_no_harm(name: str) -> None:
     histories = random_histories(1)
     state = state_of(histories)
-    expected = apply(ALL_RULES[name], log_probs := log_probs_for(state), state)
+    expected = apply(ALL[name], log_probs := log_probs_for(state), state)
     state.lengths[0] = 99  # it counts on, beyond the capacity
-    state.totals[0] = NEVER
-    assert torch.equal(apply(ALL_RULES[name], log_probs, state)[1:], expected[1:])
+    state.cumulative_scores[0] = NEVER
+    assert torch.equal(apply(ALL[name], log_probs, state)[1:], expected[1:])
 
 
 def test_minimum_length() -> None:
     # By hand: sentence 0 needs 3 tokens, sentence 1 none; the positions are swapped.
-    rule = MinimumLength(torch.tensor([3, 0]), end_id=END)
+    processor = MinimumLength(torch.tensor([3, 0]), end_id=END)
     for length, expected in [(0, {END}), (2, {END}), (3, set()), (4, set())]:
-        state = state_of([[[4] * length], [[4] * length]])
-        assert forbidden(rule, state, [1, 0]) == [[set()], [expected]]
+        state = state_of([[[4] * length], [[4] * length]], sentences=[1, 0])
+        assert forbidden(processor, state) == [[set()], [expected]]
 
 
 def test_forced_prefix() -> None:
     # By hand: sentences 0 and 2 are inside their prefixes, 1 has none, 3 is at its end.
-    rule = ForcedPrefix([[4, 5, 6], [], [6], [5, 6]], end_id=END, vocab_size=VOCAB)
+    processor = ForcedPrefix([[4, 5, 6], [], [6], [5, 6]])
     state = state_of([[[4, 5]], [[]], [[]], [[5, 6]]])
     everything = set(range(VOCAB))
-    assert forbidden(rule, state) == [[everything - {6}], [set()], [everything - {6}], [set()]]
+    assert forbidden(processor, state) == [[everything - {6}], [set()], [everything - {6}], [set()]]
 
 
 def test_nothing_is_forced_without_prefixes() -> None:
-    rule = ForcedPrefix([[], []], end_id=END, vocab_size=VOCAB)
-    assert forbidden(rule, state_of([[[]], [[4]]])) == [[set()], [set()]]
+    processor = ForcedPrefix([[], []])
+    assert forbidden(processor, state_of([[[]], [[4]]])) == [[set()], [set()]]
 
 
 # Forbidden phrases: tokens 0, 1 and 6 go on with a word; 4 and 5 begin one, as END does; 5 is punctuation.
@@ -141,13 +151,8 @@ LEAVES_OPEN = torch.tensor([True, True, False, False, True, False, True])
 BEGINNERS = {2, 3, 4, 5}
 
 
-def phrases(*each: list[int], max_lengths: Sequence[int] = (99, 99, 99, 99, 99)) -> ForbiddenPhrases:
-    return ForbiddenPhrases(
-        list(each),
-        begins_word=BEGINS_WORD,
-        leaves_word_open=LEAVES_OPEN,
-        max_lengths=torch.tensor(max_lengths),
-    )
+def phrases(*each: list[int]) -> ForbiddenPhrases:
+    return ForbiddenPhrases(list(each), begins_word=BEGINS_WORD, leaves_word_open=LEAVES_OPEN)
 
 
 def test_a_word_is_forbidden_and_a_longer_one_is_not() -> None:
@@ -162,31 +167,28 @@ def test_a_word_is_forbidden_and_a_longer_one_is_not() -> None:
 
 def test_a_phrase_is_forbidden_as_a_whole() -> None:
     # By hand: ▁the ▁dog, and neither of its words by itself; nor anything that the start symbol would complete.
-    rule = phrases([4, 0, 4], [START, 4])
-    assert forbidden(rule, state_of([[[4, 0, 4], [1, 0, 4]]])) == [[BEGINNERS, set()]]
-    assert forbidden(rule, state_of([[[4, 0], [0, 4]]])) == [[set(), set()]]
-    assert forbidden(rule, state_of([[[4], [0]]])) == [[set(), set()]]
+    processor = phrases([4, 0, 4], [START, 4])
+    assert forbidden(processor, state_of([[[4, 0, 4], [1, 0, 4]]])) == [[BEGINNERS, set()]]
+    assert forbidden(processor, state_of([[[4, 0], [0, 4]]])) == [[set(), set()]]
+    assert forbidden(processor, state_of([[[4], [0]]])) == [[set(), set()]]
 
 
 def test_punctuation_completes_a_phrase_at_once() -> None:
     # By hand: 5 is forbidden by itself, or only after 4.
     assert forbidden(phrases([5]), state_of([[[4], [0]]])) == [[{5}, {5}]]
     assert forbidden(phrases([4, 5]), state_of([[[4], [0]]])) == [[{5}, set()]]
-    # Not knowing what leaves a word open, the rule waits for every phrase.
-    rule = ForbiddenPhrases([[5]], begins_word=BEGINS_WORD)
-    assert forbidden(rule, state_of([[[4], [5]]])) == [[set(), BEGINNERS]]
 
 
 def test_a_phrase_cannot_end_a_translation_that_is_cut() -> None:
     # By hand: in the last position there is no next token to wait for.
-    rule = phrases([4], [1, 0], max_lengths=[2, 3])
-    assert forbidden(rule, state_of([[[1]], [[1]]])) == [[{4, 0}], [set()]]
+    state = state_of([[[1]], [[1]]], max_lengths=[2, 3])
+    assert forbidden(phrases([4], [1, 0]), state) == [[{4, 0}], [set()]]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_forbidden_phrases_against_a_loop(seed: int) -> None:
     generator = random.Random(seed)
-    listed = [generator.choices([0, 1, 4, 5], k=generator.randint(1, 3)) for _ in range(generator.randint(0, 6))]
+    listed = [generator.choices([0, 1, 4, 5], k=generator.randint(1, 3)) for _ in range(generator.randint(1, 6))]
     histories = random_histories(seed)
     max_lengths = [len(slots[0]) + generator.randint(1, 3) for slots in histories]
 
@@ -200,8 +202,8 @@ def test_forbidden_phrases_against_a_loop(seed: int) -> None:
                 return True
         return False
 
-    rule = phrases(*listed, max_lengths=max_lengths)
-    assert forbidden(rule, state_of(histories)) == slowly(histories, is_forbidden)
+    state = state_of(histories, max_lengths=max_lengths)
+    assert forbidden(phrases(*listed), state) == slowly(histories, is_forbidden)
 
 
 class ListedPieces(Tokenizer):
@@ -256,22 +258,22 @@ def test_no_repeated_ngrams_against_a_loop(n: int) -> None:
 def test_repetition_penalty_by_hand() -> None:
     # 4 came twice, 6 once: their log-probabilities are doubled, once each; the start symbol was not generated.
     state = state_of([[[4, 6, 4]], [[]]])
-    added = torch.tensor([[[-1.0, -2.0, -3.0, -4.0, -5.0, -0.0, NEVER]], [[-1.0] * VOCAB]])
-    result = apply(RepetitionPenalty(2.0), added, state)
+    scores = torch.tensor([[[-1.0, -2.0, -3.0, -4.0, -5.0, -0.0, NEVER]], [[-1.0] * VOCAB]])
+    result = apply(RepetitionPenalty(2.0), scores, state)
     assert result.tolist() == [[[-1.0, -2.0, -3.0, -4.0, -10.0, 0.0, NEVER]], [[-1.0] * VOCAB]]
-    assert torch.equal(apply(RepetitionPenalty(1.0), added, state), added)
+    assert torch.equal(apply(RepetitionPenalty(1.0), scores, state), scores)
 
 
 def test_repetition_penalty_against_a_loop() -> None:
     histories = random_histories(4)
     state = state_of(histories)
-    added = log_probs_for(state)
-    result = apply(RepetitionPenalty(1.25), added, state)
+    scores = log_probs_for(state)
+    result = apply(RepetitionPenalty(1.25), scores, state)
     for sentence, slots in enumerate(histories):
         for slot, tokens in enumerate(slots):
             for token in range(VOCAB):
                 factor = 1.25 if token in tokens else 1.0
-                assert float(result[sentence, slot, token]) == float(added[sentence, slot, token] * factor)
+                assert float(result[sentence, slot, token]) == float(scores[sentence, slot, token] * factor)
 
 
 # In the search
@@ -279,41 +281,14 @@ def test_repetition_penalty_against_a_loop() -> None:
 
 def test_no_token_left_ends_nothing_and_breaks_nothing() -> None:
     """Two tokens, each allowed once, and no end before 5 tokens: after two there is nothing left to say."""
-    rules: list[Rule] = [NoRepeatedNgrams(1), MinimumLength(torch.tensor([5]), end_id=END)]
-    state = start_beam(1, beam_size=2, capacity=7, start_id=START)
+    processors: list[LogitsProcessor] = [NoRepeatedNgrams(1), MinimumLength(torch.tensor([5]), end_id=END)]
+    state = start_beam(torch.tensor([7]), beam_size=2, capacity=7, start_id=START)
     log_probs = torch.full((1, 2, VOCAB), NEVER)
     log_probs[:, :, [END, 4, 5]] = math.log(1 / 3)
     for _ in range(7):
-        added = log_probs.clone()
-        for rule in rules:
-            added = rule.apply(added, state, torch.tensor([0]))
-        state, _ = advance_beam(
-            state,
-            log_probs,
-            max_lengths=torch.tensor([7]),
-            end_id=END,
-            scoring=Scoring(),
-            added=added,
-            choose=choose_best,
-        )
-    assert not state.totals.isnan().any()
+        scores = log_probs.clone()
+        for processor in processors:
+            scores = processor(scores, state)
+        state = update_state(state, select_best(state, scores), log_probs, end_id=END, scoring=Scoring())
+    assert not state.cumulative_scores.isnan().any()
     assert finished_hypotheses(state) == [[]]
-
-
-# Wrong arguments
-
-
-def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"prefix 1 has the end symbol, 3: \[4, 3\]"):
-        ForcedPrefix([[4], [4, END]], end_id=END, vocab_size=VOCAB)
-    with pytest.raises(ValueError, match="prefix 0 has the id 7, which is not in the vocabulary of 7"):
-        ForcedPrefix([[4, 7]], end_id=END, vocab_size=VOCAB)
-    with pytest.raises(ValueError, match="forbidden phrase 1 is empty"):
-        phrases([4], [])
-    with pytest.raises(ValueError, match="forbidden phrase 0 has the id -1, which is not in the vocabulary of 7"):
-        phrases([4, -1])
-    with pytest.raises(ValueError, match="n = 0: an n-gram has at least 1 token"):
-        NoRepeatedNgrams(0)
-    for theta in (0.5, math.inf, math.nan):
-        with pytest.raises(ValueError, match=f"theta = {theta}: a penalty is a finite factor of at least 1"):
-            RepetitionPenalty(theta)

@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.decoding.search import loop as search_module
-from translate.decoding.search.beam import BeamState, Hypothesis, advance_beam, start_beam
-from translate.decoding.search.loop import NextTokens, Plan, Sentences
+from translate.decoding.search import loop
+from translate.decoding.search.beam import BeamState, Hypothesis, select_best, start_beam, update_state
+from translate.decoding.search.loop import NextTokens, SearchSettings
 from translate.decoding.search.loop import search as search_sentences
 from translate.decoding.search.scoring import Scoring
 
@@ -26,7 +26,7 @@ Prefix = tuple[int, ...]
 
 
 class Rows(NamedTuple):
-    """The carry: what each slot of each row has been fed so far, and whose table the row reads."""
+    """The cache: what each slot of each row has been fed so far, and whose table the row reads."""
 
     prefixes: list[list[Prefix]]
     tables: list[Table]
@@ -44,36 +44,31 @@ class TableModel:
         self.vocab_size = len(next(iter(tables[0].values())))
         self.num_steps = 0
 
-    def start(self, sentences: Sequence[int]) -> Rows:
-        return Rows([[()] * self.beam_size for _ in sentences], [self.tables[sentence] for sentence in sentences])
+    def start(self, sentences: Sequence[int], rows: Tensor, cache: Rows | None) -> Rows:
+        prefixes, tables = ([], []) if cache is None else (list(cache.prefixes), list(cache.tables))
+        for row, sentence in zip(rows.tolist(), sentences, strict=True):
+            prefixes[row : row + 1] = [[()] * self.beam_size]
+            tables[row : row + 1] = [self.tables[sentence]]
+        return Rows(prefixes, tables)
 
-    def advance(self, last_ids: Tensor, carry: Rows) -> tuple[NextTokens, Rows]:
+    def step(self, last_ids: Tensor, cache: Rows) -> tuple[NextTokens, Rows]:
         self.num_steps += 1
         prefixes = [
             [() if token == START else (*prefix, token) for prefix, token in zip(*row, strict=True)]
-            for row in zip(carry.prefixes, last_ids.tolist(), strict=True)
+            for row in zip(cache.prefixes, last_ids.tolist(), strict=True)
         ]
         lines = [
             [table.get(prefix, [0.0] * self.vocab_size) for prefix in row]
-            for table, row in zip(carry.tables, prefixes, strict=True)
+            for table, row in zip(cache.tables, prefixes, strict=True)
         ]
-        return NextTokens(torch.tensor(lines)), Rows(prefixes, carry.tables)
+        return NextTokens(torch.tensor(lines)), Rows(prefixes, cache.tables)
 
-    def follow(self, carry: Rows, parents: Tensor) -> Rows:
-        rows = zip(carry.prefixes, parents.tolist(), strict=True)
-        return Rows([[row[parent] for parent in chosen] for row, chosen in rows], carry.tables)
+    def reorder(self, cache: Rows, beam_indices: Tensor) -> Rows:
+        rows = zip(cache.prefixes, beam_indices.tolist(), strict=True)
+        return Rows([[row[slot] for slot in chosen] for row, chosen in rows], cache.tables)
 
-    def extend(self, carry: Rows, num_rows: int) -> Rows:
-        return Rows(carry.prefixes + [[()] * self.beam_size for _ in range(num_rows)], carry.tables + [{}] * num_rows)
-
-    def place(self, carry: Rows, rows: Tensor, new: Rows) -> Rows:
-        prefixes, tables = list(carry.prefixes), list(carry.tables)
-        for row, prefix, table in zip(rows.tolist(), *new, strict=True):
-            prefixes[row], tables[row] = prefix, table
-        return Rows(prefixes, tables)
-
-    def select(self, carry: Rows, rows: Tensor) -> Rows:
-        return Rows([carry.prefixes[row] for row in rows.tolist()], [carry.tables[row] for row in rows.tolist()])
+    def select_rows(self, cache: Rows, rows: Tensor) -> Rows:
+        return Rows([cache.prefixes[row] for row in rows.tolist()], [cache.tables[row] for row in rows.tolist()])
 
 
 def search(
@@ -83,17 +78,18 @@ def search(
     alpha: float = 0.0,
     model: TableModel | None = None,
     max_tokens: int = 1000,
-    **plan: Any,
+    **settings: Any,
 ) -> list[list[Hypothesis]]:
     model = model or TableModel(tables, beam_size=beam_size)
     found = search_sentences(
         model,
-        Sentences([1] * len(tables), max_lengths),
-        Plan(beam_size, Scoring(alpha=alpha), start_id=START, end_id=END, vocab_size=model.vocab_size, **plan),
+        SearchSettings(beam_size, Scoring(alpha=alpha), START, END, model.vocab_size, **settings),
+        source_lengths=[1] * len(tables),
+        max_lengths=max_lengths,
         order=range(len(tables)),
         max_tokens=max_tokens,
     )
-    results = {sentence: hypotheses for sentence, hypotheses in found}
+    results = dict(found)
     return [results[sentence] for sentence in range(len(tables))]
 
 
@@ -262,15 +258,15 @@ def test_beam_wider_than_the_vocabulary() -> None:
 def test_symbols_other_than_0_and_1() -> None:
     # START and END are arguments: the same table with the rows renamed END -> 3, START -> 0, A -> 1, B -> 2.
     class Renamed(TableModel):
-        def advance(self, last_ids: Tensor, carry: Rows) -> tuple[NextTokens, Rows]:
-            tokens, carry = super().advance(torch.tensor([START, A, B, END])[last_ids], carry)
-            return NextTokens(tokens.log_probs[..., [START, A, B, END]]), carry
+        def step(self, last_ids: Tensor, cache: Rows) -> tuple[NextTokens, Rows]:
+            tokens, cache = super().step(torch.tensor([START, A, B, END])[last_ids], cache)
+            return NextTokens(tokens.log_probs[..., [START, A, B, END]]), cache
 
-    plan = Plan(2, Scoring(alpha=0.0), start_id=0, end_id=3, vocab_size=4)
+    settings = SearchSettings(2, Scoring(alpha=0.0), start_id=0, end_id=3, vocab_size=4)
     model = Renamed([LURE], beam_size=2)
-    (found,) = search_sentences(model, Sentences([1], [5]), plan, order=[0], max_tokens=9)
-    assert found.hypotheses[0].ids == [2]
-    assert not any({0, 3} & set(hypothesis.ids) for hypothesis in found.hypotheses)
+    ((_, hypotheses),) = search_sentences(model, settings, source_lengths=[1], max_lengths=[5], order=[0], max_tokens=9)
+    assert hypotheses[0].ids == [2]
+    assert not any({0, 3} & set(hypothesis.ids) for hypothesis in hypotheses)
 
 
 # Against independent searches
@@ -321,11 +317,11 @@ def test_stopping_early_never_changes_the_best() -> None:
 
 def test_an_unsafe_stop_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopping at the first finished hypothesis, a widespread heuristic, fails the test above."""
-    monkeypatch.setattr(search_module, "is_decided", lambda state, **_: state.num_finished > 0)
+    monkeypatch.setattr(loop, "is_done", lambda state, **_: state.num_finished > 0)
     assert compare_with_slow_search(60) > 5
 
 
-def test_stops_as_soon_as_it_is_decided() -> None:
+def test_stops_as_soon_as_it_is_done() -> None:
     # END 0.9 at once; the open A has 0.1, and even at the maximum length ln 0.1 / (25/6)^0.5 = -1.13 < ln 0.9 = -0.105.
     table = {prefix: logs(0.9, 0.0, 0.1) for prefix in [(A,) * length for length in range(20)]}
     model = TableModel([table], beam_size=4)
@@ -374,17 +370,18 @@ def random_log_probs(beam_size: int, vocab_size: int) -> Tensor:
     return torch.randn(7, beam_size, vocab_size).log_softmax(dim=-1)
 
 
+def advance(state: BeamState, log_probs: Tensor) -> BeamState:
+    return update_state(state, select_best(state, log_probs), log_probs, end_id=END, scoring=Scoring(alpha=0.0))
+
+
 def test_finished_hypotheses_never_change() -> None:
-    state = start_beam(7, beam_size=3, capacity=11, start_id=START)
-    max_lengths = torch.tensor([11, 2, 3, 5, 7, 11, 1])
-    num_banked_early = 0
+    state = start_beam(torch.tensor([11, 2, 3, 5, 7, 11, 1]), beam_size=3, capacity=11, start_id=START)
+    num_finished_early = 0
     for _ in range(11):
         before = state
-        state = advance_beam(
-            state, random_log_probs(3, 5), max_lengths=max_lengths, end_id=END, scoring=Scoring(alpha=0.0)
-        ).state
-        banked = before.finished_scores > -math.inf
-        num_banked_early += int(banked.sum())
+        state = advance(state, random_log_probs(3, 5))
+        finished = before.finished_scores > -math.inf
+        num_finished_early += int(finished.sum())
         assert (state.num_finished >= before.num_finished).all()
         for name in (
             "finished_ids",
@@ -393,39 +390,47 @@ def test_finished_hypotheses_never_change() -> None:
             "finished_lengths",
             "finished_truncated",
         ):
-            assert torch.equal(getattr(state, name)[banked], getattr(before, name)[banked]), name
+            assert torch.equal(getattr(state, name)[finished], getattr(before, name)[finished]), name
         # A finished hypothesis keeps its slot: open and finished ones are never more than the beam.
-        assert ((state.totals > -math.inf).sum(dim=1) + state.num_finished <= 3).all()
-    assert num_banked_early > 20  # there was something to keep
+        assert ((state.cumulative_scores > -math.inf).sum(dim=1) + state.num_finished <= 3).all()
+    assert num_finished_early > 20  # there was something to keep
     assert (state.num_finished == 3).sum() >= 5
 
 
-def test_advance_is_pure() -> None:
-    state = start_beam(7, beam_size=2, capacity=3, start_id=START)
+def test_a_step_is_pure() -> None:
+    state = start_beam(torch.full((7,), 3), beam_size=2, capacity=3, start_id=START)
     copy = BeamState(*(part.clone() for part in state))
     log_probs = random_log_probs(2, 5)
-    max_lengths = torch.full((7,), 3)
-    first = advance_beam(state, log_probs, max_lengths=max_lengths, end_id=END, scoring=Scoring(alpha=0.0))
-    second = advance_beam(state, log_probs, max_lengths=max_lengths, end_id=END, scoring=Scoring(alpha=0.0))
+    first, second = advance(state, log_probs), advance(state, log_probs)
     assert all(torch.equal(*parts) for parts in zip(state, copy, strict=True))
-    assert all(torch.equal(*parts) for parts in zip(first.state, second.state, strict=True))
+    assert all(torch.equal(*parts) for parts in zip(first, second, strict=True))
 
 
 def test_one_step_by_hand() -> None:
     """Two open hypotheses: A (0.5) goes on with END 0.6 or B 0.4, B (0.25) with A 1.0."""
-    state = start_beam(1, beam_size=2, capacity=4, start_id=START)
+    state = start_beam(torch.tensor([4]), beam_size=2, capacity=4, start_id=START)
     opening = torch.tensor([[logs(0.25, 0.0, 0.5, 0.25), logs(0.25, 0.25, 0.25, 0.25)]])
     opening[0, 0, END] = -math.inf
-    state, parents = advance_beam(state, opening, max_lengths=torch.tensor([4]), end_id=END, scoring=Scoring(alpha=0.0))
-    assert state.ids[:, :, :2].tolist() == [[[START, A], [START, B]]] and parents.tolist() == [[0, 0]]
+    assert select_best(state, opening).beam_indices.tolist() == [[0, 0]]
+    state = advance(state, opening)
+    assert state.ids[:, :, :2].tolist() == [[[START, A], [START, B]]]
 
     log_probs = torch.tensor([[logs(0.6, 0.0, 0.0, 0.4), logs(0.0, 0.0, 1.0, 0.0)]])
-    state, parents = advance_beam(
-        state, log_probs, max_lengths=torch.tensor([4]), end_id=END, scoring=Scoring(alpha=0.0)
-    )
-    # A END 0.3 is banked; B A 0.25 goes on; A B 0.2 finds no slot.
+    assert select_best(state, log_probs).beam_indices[0, 1] == 1
+    state = advance(state, log_probs)
+    # A END 0.3 has finished; B A 0.25 goes on; A B 0.2 finds no slot.
     assert state.finished_ids[0, 0, :3].tolist() == [START, A, END]
     assert state.finished_scores.exp().tolist() == [[pytest.approx(0.3), 0.0]]
     assert state.finished_lengths.tolist() == [[2, 0]] and state.finished_truncated.tolist() == [[False, False]]
-    assert state.totals.exp().tolist() == [[0.0, pytest.approx(0.25)]]
-    assert state.ids[0, 1, :3].tolist() == [START, B, A] and parents[0, 1] == 1
+    assert state.cumulative_scores.exp().tolist() == [[0.0, pytest.approx(0.25)]]
+    assert state.ids[0, 1, :3].tolist() == [START, B, A]
+
+
+def test_new_sentences_are_put_into_rows_that_are_free_or_new() -> None:
+    old = start_beam(torch.tensor([5, 7]), beam_size=2, capacity=11, start_id=START)
+    old = advance(old, random_log_probs(2, 5)[:2])
+    new = start_beam(torch.tensor([2, 3]), beam_size=2, capacity=11, start_id=START, sentences=torch.tensor([17, 13]))
+    state = BeamState(*(part.clone() for part in old)).insert(torch.tensor([1, 2]), new)
+    assert state.sentences.tolist() == [0, 17, 13] and state.max_lengths.tolist() == [5, 2, 3]
+    for rows, expected in ([0], old.select_rows(slice(0, 1))), ([1, 2], new):
+        assert all(torch.equal(part[rows], whole) for part, whole in zip(state, expected, strict=True))

@@ -7,31 +7,28 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.decoding.search.beam import BeamState, Choice, advance_beam, choose_best, finished_hypotheses, start_beam
+from translate.decoding.search.beam import BeamState, finished_hypotheses, select_best, start_beam, update_state
 from translate.decoding.search.diverse import DiverseGroups
 from translate.decoding.search.scoring import Scoring
 
 END, START, A, B, C = range(5)
 NEVER = -math.inf
+LONGEST = torch.tensor([7])  # maximum length
 
 
 def logs(*probabilities: float) -> list[float]:
     return [math.log(probability) if probability else NEVER for probability in probabilities]
 
 
-def choose(groups: DiverseGroups, state: BeamState, added: Tensor) -> Choice:
-    return groups(state, added, torch.zeros(len(added), dtype=torch.long))
-
-
 def random_state(seed: int, *, rows: int, beam: int) -> BeamState:
     """In the middle of a search: some slots are empty, and some hypotheses have finished."""
     generator = random.Random(seed)
-    state = start_beam(rows, beam_size=beam, capacity=7, start_id=START)
+    state = start_beam(LONGEST.expand(rows), beam_size=beam, capacity=7, start_id=START)
     for row in range(rows):
         num_finished = generator.randint(0, beam)
         for slot in range(beam):
             is_open = slot < beam - num_finished and generator.random() < 0.8
-            state.totals[row, slot] = -3 * generator.random() if is_open else NEVER
+            state.cumulative_scores[row, slot] = -3 * generator.random() if is_open else NEVER
             state.finished_scores[row, slot] = -1.0 if slot < num_finished else NEVER
     return state
 
@@ -42,52 +39,52 @@ def test_one_step_by_hand() -> None:
     A has 0.5, B 0.3, C 0.2: ln -0.69, -1.20, -1.61. The first group takes A; for the second A has -1.19, still the
     best; for the third it has -1.69, and B -1.20 wins. Totals are those of the model.
     """
-    state = start_beam(3, beam_size=1, capacity=3, start_id=START)
-    added = torch.tensor([[logs(0.0, 0.0, 0.5, 0.3, 0.2)]]).expand(3, -1, -1)
-    choice = choose(DiverseGroups(3, strength=0.5), state, added)
-    assert choice.tokens.tolist() == [[A], [A], [B]]
-    assert choice.totals.exp()[:, 0].tolist() == pytest.approx([0.5, 0.5, 0.3])
+    state = start_beam(LONGEST.expand(3), beam_size=1, capacity=3, start_id=START)
+    scores = torch.tensor([[logs(0.0, 0.0, 0.5, 0.3, 0.2)]]).expand(3, -1, -1)
+    candidates = DiverseGroups(3, strength=0.5)(state, scores)
+    assert candidates.tokens.tolist() == [[A], [A], [B]]
+    assert candidates.cumulative_scores.exp()[:, 0].tolist() == pytest.approx([0.5, 0.5, 0.3])
     # A cost of 1 is enough for the second group, and for the third to take C: -1.61 > -1.69, -2.20.
-    assert choose(DiverseGroups(3, strength=1.0), state, added).tokens.tolist() == [[A], [B], [C]]
+    assert DiverseGroups(3, strength=1.0)(state, scores).tokens.tolist() == [[A], [B], [C]]
 
 
 def test_tokens_are_counted_across_a_group() -> None:
     """A group of two in which both hypotheses take A counts A twice, and a token that is not taken not at all."""
-    state = start_beam(4, beam_size=2, capacity=3, start_id=START, num_open=2)
-    state.totals.copy_(torch.tensor([[0.0, 0.0], [0.0, NEVER]] * 2))
+    state = start_beam(LONGEST.expand(4), beam_size=2, capacity=3, start_id=START, num_open=2)
+    state.cumulative_scores.copy_(torch.tensor([[0.0, 0.0], [0.0, NEVER]] * 2))
     first = logs(0.0, 0.0, 0.9, 0.1, 0.0)
     second = logs(0.0, 0.0, 0.6, 0.4, 0.0)  # ln 0.6 - ln 0.4 = 0.405: a cost of 0.3 is too little once, enough twice
-    added = torch.tensor([[first, first], [second, second]] * 2)
-    added[2, 1] = NEVER  # in the second sentence the first group has one A, and B
-    choice = choose(DiverseGroups(2, strength=0.3), state, added)
-    assert choice.tokens[0].tolist() == [A, A] and choice.tokens[1, 0] == B
-    assert choice.tokens[2].tolist() == [A, B] and choice.tokens[3, 0] == A
-    assert float(choice.totals[1, 0].exp()) == pytest.approx(0.4)
+    scores = torch.tensor([[first, first], [second, second]] * 2)
+    scores[2, 1] = NEVER  # in the second sentence the first group has one A, and B
+    candidates = DiverseGroups(2, strength=0.3)(state, scores)
+    assert candidates.tokens[0].tolist() == [A, A] and candidates.tokens[1, 0] == B
+    assert candidates.tokens[2].tolist() == [A, B] and candidates.tokens[3, 0] == A
+    assert float(candidates.cumulative_scores[1, 0].exp()) == pytest.approx(0.4)
 
 
 def test_only_real_choices_cost() -> None:
     """The first group has finished: whatever stands in its slots keeps the second one from nothing."""
-    state = start_beam(2, beam_size=2, capacity=3, start_id=START)
-    state.totals[0] = NEVER
+    state = start_beam(LONGEST.expand(2), beam_size=2, capacity=3, start_id=START)
+    state.cumulative_scores[0] = NEVER
     state.finished_scores[0] = -1.0
-    added = torch.tensor([logs(0.1, 0.0, 0.5, 0.4, 0.0)]).expand(2, 2, -1)
-    choice = choose(DiverseGroups(2, strength=9.0), state, added)
-    expected = choose_best(state, added, torch.zeros(2, dtype=torch.long))
-    assert choice.totals[0].tolist() == [NEVER, NEVER]
-    assert choice.tokens[1].tolist() == expected.tokens[1].tolist() == [A, B]
+    scores = torch.tensor([logs(0.1, 0.0, 0.5, 0.4, 0.0)]).expand(2, 2, -1)
+    candidates = DiverseGroups(2, strength=9.0)(state, scores)
+    expected = select_best(state, scores)
+    assert candidates.cumulative_scores[0].tolist() == [NEVER, NEVER]
+    assert candidates.tokens[1].tolist() == expected.tokens[1].tolist() == [A, B]
 
 
-def slow_choice(state: BeamState, added: Tensor, *, num_groups: int, strength: float) -> list[list[tuple[float, ...]]]:
+def slow_choice(state: BeamState, scores: Tensor, *, num_groups: int, strength: float) -> list[list[tuple[float, ...]]]:
     """Rows of (total, parent, token), the best by penalised total first."""
     rows: list[list[tuple[float, ...]]] = []
-    beam, vocab = added.shape[1:]
-    for row in range(len(added)):
+    beam, vocab = scores.shape[1:]
+    for row in range(len(scores)):
         if row % num_groups == 0:
             taken: list[int] = []
         candidates = []
         for slot in range(beam):
             for token in range(vocab):
-                total = float(state.totals[row, slot]) + float(added[row, slot, token])
+                total = float(state.cumulative_scores[row, slot]) + float(scores[row, slot, token])
                 if total > NEVER:
                     candidates.append((total - strength * taken.count(token), total, slot, token))
         candidates.sort(reverse=True)
@@ -102,52 +99,47 @@ def test_against_a_loop(seed: int) -> None:
     num_groups, beam, strength = 1 + seed % 4, 1 + seed % 3, [0.0, 0.4, 2.0][seed % 3]
     rows = 3 * num_groups
     state = random_state(seed, rows=rows, beam=beam)
-    added = torch.randn(rows, beam, 7).log_softmax(dim=2)
-    added[:, :, 5] = NEVER
-    added[seed % rows] = NEVER  # a row that cannot go on
-    choice = choose(DiverseGroups(num_groups, strength=strength), state, added)
-    expected = slow_choice(state, added, num_groups=num_groups, strength=strength)
+    scores = torch.randn(rows, beam, 7).log_softmax(dim=2)
+    scores[:, :, 5] = NEVER
+    scores[seed % rows] = NEVER  # a row that cannot go on
+    candidates = DiverseGroups(num_groups, strength=strength)(state, scores)
+    expected = slow_choice(state, scores, num_groups=num_groups, strength=strength)
     for row, wanted in enumerate(expected):
-        is_real = choice.totals[row] > NEVER
+        found = candidates.cumulative_scores[row]
+        is_real = found > NEVER
         assert int(is_real.sum()) == len(wanted)
-        assert choice.totals[row][is_real].tolist() == pytest.approx([total for total, _, _ in wanted], abs=1e-6)
-        assert choice.parents[row][is_real].tolist() == [parent for _, parent, _ in wanted]
-        assert choice.tokens[row][is_real].tolist() == [token for _, _, token in wanted]
+        assert found[is_real].tolist() == pytest.approx([total for total, _, _ in wanted], abs=1e-6)
+        assert candidates.beam_indices[row][is_real].tolist() == [parent for _, parent, _ in wanted]
+        assert candidates.tokens[row][is_real].tolist() == [token for _, _, token in wanted]
 
 
 @pytest.mark.parametrize(("num_groups", "strength"), [(1, 0.7), (3, 0.0)])
 def test_one_group_or_no_strength_is_beam_search(num_groups: int, strength: float) -> None:
     for seed in range(10):
         state = random_state(seed, rows=6, beam=5)
-        added = torch.randn(6, 5, 601).log_softmax(dim=2)
-        choice = choose(DiverseGroups(num_groups, strength=strength), state, added)
-        expected = choose_best(state, added, torch.zeros(6, dtype=torch.long))
-        assert all(torch.equal(*parts) for parts in zip(choice, expected, strict=True))
+        scores = torch.randn(6, 5, 601).log_softmax(dim=2)
+        candidates = DiverseGroups(num_groups, strength=strength)(state, scores)
+        expected = select_best(state, scores)
+        assert all(torch.equal(*parts) for parts in zip(candidates, expected, strict=True))
 
 
 def test_sentences_do_not_touch_each_other() -> None:
     state = random_state(3, rows=12, beam=2)
-    added = torch.randn(12, 2, 11).log_softmax(dim=2)
+    scores = torch.randn(12, 2, 11).log_softmax(dim=2)
     groups = DiverseGroups(3, strength=0.8)
-    together = choose(groups, state, added)
+    together = groups(state, scores)
     for order in ([3, 4, 5], [9, 10, 11, 0, 1, 2]):
-        alone = choose(groups, BeamState(*(part[order] for part in state)), added[order])
+        alone = groups(BeamState(*(part[order] for part in state)), scores[order])
         assert all(torch.equal(part, whole[order]) for part, whole in zip(alone, together, strict=True))
 
 
 def search(groups: DiverseGroups, *, rows: int) -> list[list[tuple[int, ...]]]:
     generator = torch.Generator().manual_seed(3)
     chain = torch.randn(7, 7, generator=generator).log_softmax(dim=1)
-    state = start_beam(rows, beam_size=2, capacity=5, start_id=START)
+    state = start_beam(torch.full((rows,), 5), beam_size=2, capacity=5, start_id=START)
     for _ in range(5):
-        state, _ = advance_beam(
-            state,
-            chain[state.last_ids],
-            max_lengths=torch.full((rows,), 5),
-            end_id=END,
-            scoring=Scoring("none"),
-            choose=groups,
-        )
+        log_probs = chain[state.last_ids]
+        state = update_state(state, groups(state, log_probs), log_probs, end_id=END, scoring=Scoring("none"))
     found = finished_hypotheses(state)
     for hypotheses in found:
         for hypothesis in hypotheses:  # ranked by the model's log-probability, free of any penalty
@@ -162,11 +154,6 @@ def test_groups_find_different_translations() -> None:
     assert len({ids for found in different for ids in found}) > len({ids for found in same for ids in found})
 
 
-def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="num_groups = 0: must be at least 1"):
-        DiverseGroups(0, strength=0.5)
-    for strength in (-0.1, math.inf, math.nan):
-        with pytest.raises(ValueError, match=f"strength = {strength}: must be finite and at least 0"):
-            DiverseGroups(2, strength=strength)
+def test_half_a_sentence_is_an_error() -> None:
     with pytest.raises(AssertionError, match="5 rows are not whole sentences of 2 groups"):
-        choose(DiverseGroups(2, strength=0.5), random_state(1, rows=5, beam=2), torch.zeros(5, 2, 7))
+        DiverseGroups(2, strength=0.5)(random_state(1, rows=5, beam=2), torch.zeros(5, 2, 7))

@@ -1,4 +1,4 @@
-"""The loop around the beam: joining and leaving, exact n-best lists, length and coverage penalties, rules, sampling.
+"""The loop around the beam: joining and leaving, exact n-best lists, penalties, processors, sampling.
 
 No neural model: tables drawn at random, as in `test_beam.py`. Expected values come from an enumeration of all
 sequences, or from `slow_search`: beam search in plain Python, one sentence at a time, run to its end without any early
@@ -15,11 +15,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.decoding.processors.rules import MinimumLength, RepetitionPenalty
-from translate.decoding.search import loop as search_module
+from translate.decoding.processors.prefix_and_length import MinimumLength
+from translate.decoding.processors.repetition import RepetitionPenalty
+from translate.decoding.search import loop
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.diverse import DiverseGroups
-from translate.decoding.search.loop import NextTokens, Plan, Sentences, search
+from translate.decoding.search.loop import NextTokens, SearchSettings, search
 from translate.decoding.search.sampling import TokenSampler
 from translate.decoding.search.scoring import Scoring
 
@@ -61,49 +62,45 @@ class TableModel:
         self.num_rows: list[int] = []  # of each step
         self.started: list[list[int]] = []
 
-    def start(self, sentences: Sequence[int]) -> Rows:
+    def start(self, sentences: Sequence[int], rows: Tensor, cache: Rows | None) -> Rows:
         self.started.append(list(sentences))
-        return Rows([[()] * self.beam_size for _ in sentences], list(sentences))
+        prefixes, numbers = ([], []) if cache is None else (list(cache.prefixes), list(cache.sentences))
+        for row, sentence in zip(rows.tolist(), sentences, strict=True):
+            assert row <= len(numbers)
+            prefixes[row : row + 1] = [[()] * self.beam_size]
+            numbers[row : row + 1] = [sentence]
+        return Rows(prefixes, numbers)
 
-    def advance(self, last_ids: Tensor, carry: Rows) -> tuple[NextTokens, Rows]:
-        self.num_rows.append(len(carry.sentences))
+    def step(self, last_ids: Tensor, cache: Rows) -> tuple[NextTokens, Rows]:
+        self.num_rows.append(len(cache.sentences))
         prefixes = [
             [() if token == START else (*prefix, token) for prefix, token in zip(*row, strict=True)]
-            for row in zip(carry.prefixes, last_ids.tolist(), strict=True)
+            for row in zip(cache.prefixes, last_ids.tolist(), strict=True)
         ]
         log_probs = torch.tensor(
             [
                 [self.tables[sentence].get(prefix, [0.0] * self.vocab_size) for prefix in row]
-                for sentence, row in zip(carry.sentences, prefixes, strict=True)
+                for sentence, row in zip(cache.sentences, prefixes, strict=True)
             ]
         )
         attention = None
         if self.with_attention:
             attention = torch.zeros(len(prefixes), self.beam_size, LONGEST_SOURCE)
-            for row, sentence in enumerate(carry.sentences):
+            for row, sentence in enumerate(cache.sentences):
                 for slot, prefix in enumerate(prefixes[row]):
                     weights = attention_after(sentence, prefix)
                     attention[row, slot, : len(weights)] = torch.tensor(weights)
-            attention = attention[:, :, : max(1 + sentence % LONGEST_SOURCE for sentence in carry.sentences)]
+            attention = attention[:, :, : max(1 + sentence % LONGEST_SOURCE for sentence in cache.sentences)]
         ids = None if self.columns is None else torch.tensor(self.columns)
         log_probs = log_probs if ids is None else log_probs[:, :, ids]
-        return NextTokens(log_probs, ids, attention), Rows(prefixes, carry.sentences)
+        return NextTokens(log_probs, ids, attention), Rows(prefixes, cache.sentences)
 
-    def follow(self, carry: Rows, parents: Tensor) -> Rows:
-        rows = zip(carry.prefixes, parents.tolist(), strict=True)
-        return Rows([[row[parent] for parent in chosen] for row, chosen in rows], carry.sentences)
+    def reorder(self, cache: Rows, beam_indices: Tensor) -> Rows:
+        rows = zip(cache.prefixes, beam_indices.tolist(), strict=True)
+        return Rows([[row[slot] for slot in chosen] for row, chosen in rows], cache.sentences)
 
-    def extend(self, carry: Rows, num_rows: int) -> Rows:
-        return Rows(carry.prefixes + [[()] * self.beam_size] * num_rows, carry.sentences + [0] * num_rows)
-
-    def place(self, carry: Rows, rows: Tensor, new: Rows) -> Rows:
-        prefixes, sentences = list(carry.prefixes), list(carry.sentences)
-        for row, prefix, sentence in zip(rows.tolist(), *new, strict=True):
-            prefixes[row], sentences[row] = prefix, sentence
-        return Rows(prefixes, sentences)
-
-    def select(self, carry: Rows, rows: Tensor) -> Rows:
-        return Rows([carry.prefixes[row] for row in rows.tolist()], [carry.sentences[row] for row in rows.tolist()])
+    def select_rows(self, cache: Rows, rows: Tensor) -> Rows:
+        return Rows([cache.prefixes[row] for row in rows.tolist()], [cache.sentences[row] for row in rows.tolist()])
 
 
 def logs(*probabilities: float) -> list[float]:
@@ -132,21 +129,22 @@ def run(
     order: Sequence[int] | None = None,
     max_tokens: int = 1000,
     model: TableModel | None = None,
-    **plan: Any,
+    **settings: Any,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sentence; those of sentences that are not in the order are empty."""
-    model = model or TableModel(tables, beam_size=beam_size, with_attention=plan.get("has_coverage", False))
+    model = model or TableModel(tables, beam_size=beam_size, with_attention=settings.get("has_coverage", False))
     found = list(
         search(
             model,
-            Sentences([1 + number % LONGEST_SOURCE for number in range(len(tables))], max_lengths or [5] * len(tables)),
-            Plan(beam_size, scoring, start_id=START, end_id=END, vocab_size=model.vocab_size, **plan),
+            SearchSettings(beam_size, scoring, START, END, model.vocab_size, **settings),
+            source_lengths=[1 + number % LONGEST_SOURCE for number in range(len(tables))],
+            max_lengths=max_lengths or [5] * len(tables),
             order=range(len(tables)) if order is None else order,
             max_tokens=max_tokens,
         )
     )
     assert sorted(sentence for sentence, _ in found) == sorted(range(len(tables)) if order is None else order)
-    results: dict[int, list[Hypothesis]] = {sentence: hypotheses for sentence, hypotheses in found}
+    results = dict(found)
     return [results.get(sentence, []) for sentence in range(len(tables))]
 
 
@@ -217,9 +215,9 @@ def test_a_wide_beam_is_an_exhaustive_search(scoring: Scoring) -> None:
     """All 31 translations of up to four words from two, whole and in order, with a minimum length or without one."""
     for seed, min_length in itertools.product(range(3), (0, 2)):
         tables = [random_table(100 * seed + number, vocab_size=4, max_length=4) for number in range(3)]
-        rules = (MinimumLength(torch.tensor([min_length] * 3), end_id=END),) if min_length else ()
+        processors = (MinimumLength(torch.tensor([min_length] * 3), end_id=END),) if min_length else ()
         results = run(
-            tables, 31, scoring=scoring, max_lengths=[4] * 3, num_best=31, rules=rules,
+            tables, 31, scoring=scoring, max_lengths=[4] * 3, num_best=31, processors=processors,
             has_coverage=scoring.coverage_penalty > 0,
         )  # fmt: skip
         for number, (table, hypotheses) in enumerate(zip(tables, results, strict=True)):
@@ -265,8 +263,8 @@ def test_n_best_lists_are_exact() -> None:
 
 
 def test_a_stop_that_thinks_of_the_best_alone_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = search_module.is_decided
-    monkeypatch.setattr(search_module, "is_decided", lambda state, *, num_best, **rest: real(state, **rest))
+    real = loop.is_done
+    monkeypatch.setattr(loop, "is_done", lambda state, *, num_best, **rest: real(state, **rest))
     assert count_wrong_lists(60) > 5
 
 
@@ -288,22 +286,22 @@ def tables_of_all_lengths() -> list[Table]:
     return [random_table(200 + number, max_length=length) for number, length in enumerate(MAX_LENGTHS)]
 
 
-PLANS: dict[str, dict[str, Any]] = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "coverage": {"has_coverage": True, "scoring": Scoring("gnmt", 0.6, 0.3)},
     "n_best": {"num_best": 4},
-    "minimum": {"rules": (MinimumLength(torch.tensor([number % 4 for number in range(11)]), end_id=END),)},
-    "penalty": {"rules": (RepetitionPenalty(1.7),)},
-    "groups": {"num_groups": 2, "choose": DiverseGroups(2, strength=0.8)},
-    "sampling": {"num_open": 4, "num_best": 4, "choose": TokenSampler(seed=5, lines=torch.arange(11) + 70)},
+    "minimum": {"processors": (MinimumLength(torch.tensor([number % 4 for number in range(11)]), end_id=END),)},
+    "penalty": {"processors": (RepetitionPenalty(1.7),)},
+    "groups": {"num_groups": 2, "select_candidates": DiverseGroups(2, strength=0.8)},
+    "sampling": {"num_open": 4, "num_best": 4, "select_candidates": TokenSampler(seed=5, lines=torch.arange(11) + 70)},
 }
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_sentences_that_come_and_go_are_each_sentence_alone(name: str) -> None:
-    """At every size of the pool and in any order: exactly the same numbers."""
+    """At every size of the batch and in any order: exactly the same numbers."""
     tables = tables_of_all_lengths()
-    options = {"max_lengths": MAX_LENGTHS, **PLANS[name]}
+    options = {"max_lengths": MAX_LENGTHS, **SETTINGS[name]}
     alone = [run(tables, 4, order=[number], **options)[number] for number in range(len(tables))]
     shuffled = list(range(len(tables)))
     random.Random(6).shuffle(shuffled)
@@ -331,14 +329,15 @@ def test_a_row_that_was_left_outlives_the_capacity(beam_size: int) -> None:
     lengths = [1, 7, 11, 11, 11]
     tables = [words_then_end(length, max_length=12) for length in lengths]
     model = TableModel(tables, beam_size=beam_size)
-    sentences = Sentences([1] * 5, [12] * 5)
-    plan = Plan(beam_size, Scoring("none"), start_id=START, end_id=END, vocab_size=4)
-    found = dict(search(model, sentences, plan, order=range(5), max_tokens=3 * beam_size))
+    settings = SearchSettings(beam_size, Scoring("none"), START, END, vocab_size=4)
+    found = dict(
+        search(model, settings, source_lengths=[1] * 5, max_lengths=[12] * 5, order=range(5), max_tokens=3 * beam_size)
+    )
     assert [found[number][0].ids for number in range(5)] == [[A] * length for length in lengths]
     assert len(model.num_rows) == 20  # so the case is the one that it is meant to be
 
 
-def test_the_pool_keeps_to_its_tokens_and_is_refilled() -> None:
+def test_the_batch_keeps_to_its_tokens_and_is_refilled() -> None:
     """Longest sources first: rows times the beam times the longest source are never more than was allowed."""
     tables = [random_table(number, max_length=5) for number in range(14)]
     order = sorted(range(14), key=lambda number: -(number % LONGEST_SOURCE))  # source lengths 7 7 6 6 5 5 …
@@ -365,24 +364,24 @@ def test_rows_are_taken_away_when_nobody_waits() -> None:
 
 
 def test_columns_are_tokens_by_name() -> None:
-    """The same tables, their columns in another order: the same hypotheses; with rules, or sampled, too."""
+    """The same tables, their columns in another order: the same hypotheses; with processors, or sampled, too."""
     tables = tables_of_all_lengths()
-    for name, options in PLANS.items():
+    for name, options in SETTINGS.items():
         options = {"max_lengths": MAX_LENGTHS, "max_tokens": 61, **options}
         has_coverage = name == "coverage"
         model = TableModel(tables, beam_size=4, columns=[3, 0, 4, 2], with_attention=has_coverage)
         assert run(tables, 4, model=model, **options) == run(tables, 4, **options), name
 
 
-# Groups, sampling, rules
+# Groups, sampling, processors
 
 
 def test_groups_are_merged_sorted_and_distinct() -> None:
     num_more = 0
     for seed in range(12):
         table = random_table(seed)
-        (found,) = run([table], 6, num_groups=3, num_best=2, choose=DiverseGroups(3, strength=1.0))
-        (same,) = run([table], 6, num_groups=3, num_best=2, choose=DiverseGroups(3, strength=0.0))
+        (found,) = run([table], 6, num_groups=3, num_best=2, select_candidates=DiverseGroups(3, strength=1.0))
+        (same,) = run([table], 6, num_groups=3, num_best=2, select_candidates=DiverseGroups(3, strength=0.0))
         (narrow,) = run([table], 2, num_best=2)
         for hypotheses in (found, same):
             assert [each.score for each in hypotheses] == sorted((each.score for each in hypotheses), reverse=True)
@@ -401,7 +400,7 @@ def test_samples_are_as_many_as_asked_for() -> None:
     sampler = TokenSampler(seed=3, lines=torch.arange(num_lines))
     results = run(
         [table] * num_lines, num_samples, scoring=Scoring("none"), max_lengths=[3] * num_lines, num_open=num_samples,
-        num_best=num_samples, choose=sampler,
+        num_best=num_samples, select_candidates=sampler,
     )  # fmt: skip
     assert {len(hypotheses) for hypotheses in results} == {num_samples}
     firsts = [(each.ids or [END])[0] for hypotheses in results for each in hypotheses]
@@ -415,7 +414,7 @@ def test_a_penalty_ranks_and_the_log_probabilities_stay_the_models() -> None:
     theta, num_penalized = 1.7, 0
     tables = tables_of_all_lengths()
     for number, hypotheses in enumerate(
-        run(tables, 5, scoring=Scoring("gnmt", 0.6), max_lengths=MAX_LENGTHS, rules=(RepetitionPenalty(theta),))
+        run(tables, 5, scoring=Scoring("gnmt", 0.6), max_lengths=MAX_LENGTHS, processors=(RepetitionPenalty(theta),))
     ):
         for each in hypotheses:
             tokens = each.ids if each.truncated else [*each.ids, END]
@@ -448,10 +447,10 @@ def test_no_hypothesis_where_the_model_leaves_none() -> None:
 
 @pytest.mark.parametrize("num_best", [1, 3])
 def test_what_is_not_a_number_leaves_no_hypothesis(num_best: int) -> None:
-    """Wherever it turns up: at once, or in one token after some hypothesis has been banked; others are untouched."""
+    """Wherever it turns up: at once, or in one token after some hypothesis has finished; others are untouched."""
     at_once: Table = {(): [math.nan] * 4}
     one_token: Table = {(): [*logs(0.5, 0.0, 0.5), math.nan]}
-    # END 0.4 is banked at the first step; A B has no probability that is a number, and A A END would score well.
+    # END 0.4 finishes at the first step; A B has no probability that is a number, and A A END would score well.
     later: Table = {
         (): logs(0.4, 0.0, 0.6, 0.0),
         (A,): logs(0.0, 0.0, 0.9, 0.1),
@@ -468,4 +467,4 @@ def test_what_is_not_a_number_leaves_no_hypothesis(num_best: int) -> None:
 def test_what_is_not_a_number_in_one_group_is_not_hidden_by_another() -> None:
     # The first group goes on from A alone, the second from B, which is broken.
     table: Table = {(): logs(0.0, 0.0, 0.6, 0.4), (A,): logs(1.0, 0, 0, 0), (B,): [math.nan] * 4}
-    assert run([table], 2, num_groups=2, choose=DiverseGroups(2, strength=5.0)) == [[]]
+    assert run([table], 2, num_groups=2, select_candidates=DiverseGroups(2, strength=5.0)) == [[]]

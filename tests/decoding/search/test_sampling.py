@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.decoding.search.beam import advance_beam, finished_hypotheses, start_beam
-from translate.decoding.search.sampling import TokenSampler, draw, splitmix64, uniform_numbers
+from translate.decoding.search.beam import finished_hypotheses, start_beam, update_state
+from translate.decoding.search.sampling import TokenSampler, sample_tokens, splitmix64, uniform_numbers
 from translate.decoding.search.scoring import Scoring
 
 END, START = 3, 2
@@ -170,22 +170,23 @@ def test_draw_by_hand() -> None:
     weights = torch.tensor([0.25, 0.0, 0.5, 0.25]).expand(7, 1, 4)
     uniforms = torch.tensor([0.0, 0.24, 0.25, 0.74, 0.75, 0.99, 1 - 2**-53], dtype=torch.float64)
     for scale in (1.0, 3.0):  # weights need not add up to 1
-        assert draw(weights * scale, uniforms[:, None])[:, 0].tolist() == [0, 0, 2, 2, 3, 3, 3]
+        assert sample_tokens(weights * scale, uniforms[:, None])[:, 0].tolist() == [0, 0, 2, 2, 3, 3, 3]
 
 
-def test_impossible_tokens_are_never_drawn() -> None:
+def test_impossible_tokens_are_never_sampled() -> None:
     uniforms = torch.tensor([[0.0, 1 - 2**-53, 0.5]], dtype=torch.float64)
     weights = torch.tensor([0.0, 0.3, 0.0, 0.1, 0.0, 0.0]).expand(1, 3, 6)
-    assert draw(weights, uniforms).tolist() == [[1, 3, 1]]
-    assert draw(weights, torch.ones(1, 3)).tolist() == [[1, 1, 1]]  # rounded up to 1: the most probable
-    assert draw(torch.zeros(1, 3, 6), uniforms).max() < 6
+    assert sample_tokens(weights, uniforms).tolist() == [[1, 3, 1]]
+    assert sample_tokens(weights, torch.ones(1, 3)).tolist() == [[1, 1, 1]]  # rounded up to 1: the most probable
+    assert sample_tokens(torch.zeros(1, 3, 6), uniforms).max() < 6
 
 
 def chosen(settings: TokenSampler, log_probs: Tensor, *, length: int = 0, sentences: Tensor | None = None) -> Tensor:
     batch, beam, _ = log_probs.shape
-    state = start_beam(batch, beam_size=beam, capacity=7, start_id=START, num_open=beam)
+    max_lengths = torch.full((batch,), 7)
+    state = start_beam(max_lengths, beam_size=beam, capacity=7, start_id=START, sentences=sentences, num_open=beam)
     state.lengths.fill_(length)
-    return settings(state, log_probs, torch.arange(batch) if sentences is None else sentences).tokens
+    return settings(state, log_probs).tokens
 
 
 def test_samples_follow_the_distribution() -> None:
@@ -219,30 +220,30 @@ def test_a_draw_depends_on_nothing_else() -> None:
     assert torch.equal(chosen(renumbered, log_probs[[2, 19], :7], length=3), tokens[[2, 19], :7])
 
 
-def test_totals_are_the_models() -> None:
-    """Whatever reshapes the distribution, each sample's total is the sum of the log-probabilities it was given."""
+def test_cumulative_scores_are_the_models() -> None:
+    """Whatever reshapes the distribution, each sample's score is the sum of the log-probabilities it was given."""
     settings = sampler(temperature=0.3, top_k=5, top_p=0.9, epsilon=0.01)
-    state = start_beam(5, beam_size=7, capacity=3, start_id=START, num_open=7)
-    state.totals.copy_(-torch.rand(5, 7))
-    state.totals[2, 3] = NEVER  # no hypothesis in this slot
+    state = start_beam(torch.full((5,), 3), beam_size=7, capacity=3, start_id=START, num_open=7)
+    state.cumulative_scores.copy_(-torch.rand(5, 7))
+    state.cumulative_scores[2, 3] = NEVER  # no hypothesis in this slot
     log_probs = torch.randn(5, 7, 13).log_softmax(dim=2)
-    totals, parents, tokens = settings(state, log_probs, torch.arange(5))
-    assert parents.tolist() == [list(range(7))] * 5
-    assert totals[2, 3] == NEVER
+    scores, beam_indices, tokens = settings(state, log_probs)
+    assert beam_indices.tolist() == [list(range(7))] * 5
+    assert scores[2, 3] == NEVER
     for sentence in range(5):
         for slot in range(7):
-            expected = state.totals[sentence, slot] + log_probs[sentence, slot, tokens[sentence, slot]]
-            assert float(totals[sentence, slot]) == float(expected)
+            expected = state.cumulative_scores[sentence, slot] + log_probs[sentence, slot, tokens[sentence, slot]]
+            assert float(scores[sentence, slot]) == float(expected)
 
 
 @pytest.mark.parametrize("settings", [{}, {"top_k": 2}, {"top_p": 0.5}, {"epsilon": 0.1}, {"temperature": 0.1}])
 def test_a_hypothesis_without_tokens_ends_in_nothing(settings: dict[str, Any]) -> None:
     log_probs = torch.randn(2, 3, 5).log_softmax(dim=2)
     log_probs[1, 1] = NEVER
-    state = start_beam(2, beam_size=3, capacity=3, start_id=START, num_open=3)
-    choice = sampler(**settings)(state, log_probs, torch.arange(2))
-    assert not choice.totals.isnan().any()
-    assert (choice.totals == NEVER).nonzero().tolist() == [[1, 1]]
+    state = start_beam(torch.full((2,), 3), beam_size=3, capacity=3, start_id=START, num_open=3)
+    candidates = sampler(**settings)(state, log_probs)
+    assert not candidates.cumulative_scores.isnan().any()
+    assert (candidates.cumulative_scores == NEVER).nonzero().tolist() == [[1, 1]]
     assert sampler(**settings).probabilities(log_probs).sum(dim=2).tolist() == [
         pytest.approx([1.0, 1.0, 1.0]),
         pytest.approx([1.0, 0.0, 1.0]),
@@ -253,17 +254,11 @@ def sample_to_the_end(lines: list[int], *, beam: int) -> list[list[list[int]]]:
     """Samples of a Markov chain: what comes next depends on the last token alone."""
     generator = torch.Generator().manual_seed(3)
     chain = torch.randn(13, 13, generator=generator).log_softmax(dim=1)
-    state = start_beam(len(lines), beam_size=beam, capacity=17, start_id=START, num_open=beam)
-    choose = sampler(lines=torch.tensor(lines), top_p=0.95)
+    state = start_beam(torch.full((len(lines),), 17), beam_size=beam, capacity=17, start_id=START, num_open=beam)
+    select = sampler(lines=torch.tensor(lines), top_p=0.95)
     for _ in range(17):
-        state, _ = advance_beam(
-            state,
-            chain[state.last_ids],
-            max_lengths=torch.full((len(lines),), 17),
-            end_id=END,
-            scoring=Scoring("none"),
-            choose=choose,
-        )
+        log_probs = chain[state.last_ids]
+        state = update_state(state, select(state, log_probs), log_probs, end_id=END, scoring=Scoring("none"))
     found = finished_hypotheses(state)
     for hypotheses in found:
         for hypothesis in hypotheses:
@@ -277,17 +272,3 @@ def test_whole_samples_do_not_depend_on_the_batch() -> None:
     assert len({len(ids) for samples in together for ids in samples}) > 5
     for line, samples in zip([4, 0, 17, 5], together, strict=True):
         assert sample_to_the_end([line], beam=5) == [samples]
-
-
-def test_wrong_arguments_are_refused() -> None:
-    for settings, message in [
-        ({"temperature": 0.0}, "temperature = 0.0: must be finite and more than 0"),
-        ({"temperature": math.inf}, "temperature = inf: must be finite and more than 0"),
-        ({"top_k": -1}, "top_k = -1: must be a number of tokens, or 0 for all"),
-        ({"top_p": 0.0}, "top_p = 0.0: must be more than 0 and at most 1"),
-        ({"top_p": 1.01}, "top_p = 1.01: must be more than 0 and at most 1"),
-        ({"epsilon": 1.0}, "epsilon = 1.0: must be at least 0 and less than 1"),
-        ({"seed": -1}, "seed = -1: must be at least 0 and less than 2"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            sampler(**settings)

@@ -11,29 +11,19 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 from translate.decoding.constraints.phrases import PhraseTable, Progress, build_table, find_progress
 from translate.decoding.output.words import SPACE
-from translate.decoding.search.beam import BeamState, Choice, Hypothesis, choose_best
+from translate.decoding.search.beam import BeamState, Candidates, Hypothesis, NextTokenScores, select_best
 from translate.decoding.search.topk import largest
 from translate.errors import InputError
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
-
-
-class _Continuations(NamedTuple):
-    """What may be chosen, the greatest total first."""
-
-    totals: Float[Tensor, "batch candidates"]  # -inf: none
-    parents: Int[Tensor, "batch candidates"]
-    tokens: Int[Tensor, "batch candidates"]
-    banks: Int[Tensor, "batch candidates"]  # required tokens met
 
 
 class RequiredPhrases:
@@ -52,15 +42,12 @@ class RequiredPhrases:
     candidates leave their share to the others. The end symbol is no candidate while a phrase is missing. With fewer
     slots than banks the fullest win, so that a narrow beam, and greedy search above all, puts phrases in early.
 
-    A hypothesis that gets to its maximum length is banked as it is, and may lack phrases: see `unmet_phrases` and
-    `met_first`. A sentence without phrases gets what `choose_best` gives.
+    A hypothesis that gets to its maximum length is banked as it is, and may lack phrases: see `unsatisfied_phrases` and
+    `most_satisfied_first`. A sentence without phrases gets what `select_best` gives.
 
     Args:
         phrases: Of each sentence; one that is there twice is required twice.
         begins_word: See `begins_word_table`.
-
-    Raises:
-        ValueError: A phrase is empty, or has the end symbol.
     """
 
     def __init__(
@@ -71,10 +58,6 @@ class RequiredPhrases:
         end_id: int,
         device: torch.device | None = None,
     ) -> None:
-        for sentence in phrases:
-            for phrase in sentence:
-                if not phrase or end_id in phrase:
-                    raise ValueError(f"a required phrase must be ids without the end symbol {end_id}, not {phrase}")
         self._end_id = end_id
         self._begins_word = begins_word.index_fill(0, torch.tensor([end_id], device=begins_word.device), True).to(
             device
@@ -83,65 +66,64 @@ class RequiredPhrases:
         self._most_phrases = max((len(sentence) for sentence in phrases), default=0)
         self._most_met = max((sum(len(phrase) + 1 for phrase in sentence) for sentence in phrases), default=0)
 
-    def __call__(
-        self, state: BeamState, added: Float[Tensor, "batch beam vocab"], sentences: Int[Tensor, " batch"]
-    ) -> Choice:
-        """See `beam.Choose`; `sentences` are places in `phrases`."""
-        choice = choose_best(state, added, sentences)
-        is_constrained = (self._table.counts[sentences] > 0).any(dim=1) & (state.totals > -math.inf).any(dim=1)
-        rows = is_constrained.nonzero()[:, 0]
+    def __call__(self, state: BeamState, scores: NextTokenScores) -> Candidates:
+        """See `beam.SelectCandidates`."""
+        candidates = select_best(state, scores)
+        is_open = (state.cumulative_scores > -math.inf).any(dim=1)
+        rows = ((self._table.counts[state.sentences] > 0).any(dim=1) & is_open).nonzero()[:, 0]
         if not len(rows):
-            return choice
-        table = PhraseTable(*(part[sentences[rows]] for part in self._table))
-        constrained = self._choose(BeamState(*(part[rows] for part in state)), added.index_select(0, rows), table)
-        return Choice(*(both.index_copy(0, rows, part) for both, part in zip(choice, constrained, strict=True)))
+            return candidates
+        constrained = self._select(state.select_rows(rows), scores.index_select(0, rows))
+        return Candidates(*(old.index_copy(0, rows, new) for old, new in zip(candidates, constrained, strict=True)))
 
-    def _choose(self, state: BeamState, added: Float[Tensor, "batch beam vocab"], table: PhraseTable) -> Choice:
-        """Deal the open slots out to the banks. `added` is changed."""
-        beam = added.shape[1]
+    def _select(self, state: BeamState, scores: NextTokenScores) -> Candidates:
+        """Deal the open slots out to the banks. `scores` is changed."""
+        beam = scores.shape[1]
+        table = PhraseTable(*(part[state.sentences] for part in self._table))
         progress = self._find_progress(state.ids, state.lengths, table)
         is_missing = (progress.missing > 0).any(dim=2)
-        added[:, :, self._end_id] = added[:, :, self._end_id].masked_fill(is_missing, -math.inf)
-        totals, parents, tokens, banks = self._continuations(state, added, table, progress)
+        scores[:, :, self._end_id] = scores[:, :, self._end_id].masked_fill(is_missing, -math.inf)
+        candidates, banks = self._continuations(state, scores, table, progress)
 
         num_banks = self._most_met + 1
         rounds = torch.nn.functional.one_hot(banks, num_banks).cumsum(dim=1).gather(2, banks[:, :, None])[:, :, 0]
         turns = rounds * num_banks - banks
-        order = turns.masked_fill(totals == -math.inf, torch.iinfo(turns.dtype).max).argsort(dim=1)[:, :beam]
+        is_none = candidates.cumulative_scores == -math.inf
+        order = turns.masked_fill(is_none, torch.iinfo(turns.dtype).max).argsort(dim=1)[:, :beam]
         is_open = torch.arange(beam, device=order.device) < (beam - state.num_finished)[:, None]
-        chosen, places = (
-            totals.gather(1, order).masked_fill(~is_open, -math.inf).sort(dim=1, descending=True, stable=True)
-        )
+        selected = candidates.cumulative_scores.gather(1, order).masked_fill(~is_open, -math.inf)
+        selected, places = selected.sort(dim=1, descending=True, stable=True)
         order = order.gather(1, places)
-        return Choice(chosen, parents.gather(1, order), tokens.gather(1, order))
+        return Candidates(selected, candidates.beam_indices.gather(1, order), candidates.tokens.gather(1, order))
 
     def _continuations(
-        self, state: BeamState, added: Float[Tensor, "batch beam vocab"], table: PhraseTable, progress: Progress
-    ) -> _Continuations:
-        """The distinct candidates, and the bank that each would come to."""
-        _, beam, vocab = added.shape
-        best_of_all = largest(added, beam, offsets=state.totals).indices
-        barred = torch.zeros(vocab, dtype=added.dtype, device=added.device).masked_fill(~self._begins_word, -math.inf)
-        best, best_words = _best_of_each(added), _best_of_each(added + barred)
+        self, state: BeamState, scores: NextTokenScores, table: PhraseTable, progress: Progress
+    ) -> tuple[Candidates, Int[Tensor, "batch candidates"]]:
+        """All distinct candidates, the greatest cumulative score first, and the bank that each would come to."""
+        _, beam, vocab = scores.shape
+        best_of_all = largest(scores, beam, offsets=state.cumulative_scores).indices
+        barred = torch.zeros(vocab, dtype=scores.dtype, device=scores.device).masked_fill(~self._begins_word, -math.inf)
+        best, best_words = _best_of_each(scores), _best_of_each(scores + barred)
         first = table.ids[:, None, :, 0].expand_as(progress.begun)
         next_ = table.ids[:, None].expand(-1, beam, -1, -1).gather(3, progress.begun[:, :, :, None])[:, :, :, 0]
         # A phrase that is not missing gives a candidate that is there already.
         wanted = torch.where((progress.missing > 0).repeat(1, 1, 2), torch.cat((first, next_), dim=2), best_words)
         of_each = torch.cat((best, best_words, wanted), dim=2)
-        of_each = of_each + vocab * torch.arange(beam, device=added.device)[:, None]
+        of_each = of_each + vocab * torch.arange(beam, device=scores.device)[:, None]
         flat = torch.cat((best_of_all, of_each.flatten(1)), dim=1).sort(dim=1).values
         is_again = torch.nn.functional.pad(flat[:, 1:] == flat[:, :-1], (1, 0))
-        totals = added.flatten(1).gather(1, flat) + state.totals.gather(1, flat // vocab)
+        totals = scores.flatten(1).gather(1, flat) + state.cumulative_scores.gather(1, flat // vocab)
         totals = totals.masked_fill(is_again, -math.inf)
         totals, order = totals.sort(dim=1, descending=True, stable=True)
         width = max(beam, int((totals > -math.inf).sum(dim=1).max()))  # what lies behind is no candidate anywhere
         totals, flat = totals[:, :width], flat.gather(1, order[:, :width])
-        parents, tokens = flat // vocab, flat % vocab
+        candidates = Candidates(totals, flat // vocab, flat % vocab)
 
-        ids = state.ids.gather(1, parents[:, :, None].expand(-1, -1, state.ids.shape[2]))
+        ids = state.ids.gather(1, candidates.beam_indices[:, :, None].expand(-1, -1, state.ids.shape[2]))
         lengths = state.lengths + 1
-        ids = ids.scatter(2, lengths[:, None, None].expand(-1, ids.shape[1], 1), tokens[:, :, None])
-        return _Continuations(totals, parents, tokens, self._find_progress(ids, lengths, table).met)
+        position = lengths[:, None, None].expand(-1, ids.shape[1], 1)
+        ids = ids.scatter(2, position, candidates.tokens[:, :, None])
+        return candidates, self._find_progress(ids, lengths, table).met
 
     def _find_progress(
         self, ids: Int[Tensor, "batch beam capacity"], lengths: Int[Tensor, " batch"], table: PhraseTable
@@ -149,13 +131,13 @@ class RequiredPhrases:
         return find_progress(ids, lengths, table, begins_word=self._begins_word, num_rounds=self._most_phrases)
 
 
-def _best_of_each(added: Float[Tensor, "batch beam vocab"]) -> Int[Tensor, "batch beam 1"]:
+def _best_of_each(scores: NextTokenScores) -> Int[Tensor, "batch beam 1"]:
     """The best token after each hypothesis."""
-    rows = added.flatten(0, 1)[:, None]
-    return largest(rows, 1, offsets=rows.new_zeros(len(rows), 1)).indices.unflatten(0, added.shape[:2])
+    rows = scores.flatten(0, 1)[:, None]
+    return largest(rows, 1, offsets=rows.new_zeros(len(rows), 1)).indices.unflatten(0, scores.shape[:2])
 
 
-def unmet_phrases(
+def unsatisfied_phrases(
     ids: Sequence[int], phrases: Sequence[Sequence[int]], *, begins_word: Bool[Tensor, " vocab"]
 ) -> list[int]:
     """Which of the required phrases a translation lacks, by their places in `phrases`; read as `phrases.py` says.
@@ -180,14 +162,14 @@ def unmet_phrases(
     return sorted(missing)
 
 
-def met_first(
+def most_satisfied_first(
     hypotheses: Sequence[Hypothesis], phrases: Sequence[Sequence[int]], *, begins_word: Bool[Tensor, " vocab"]
 ) -> list[Hypothesis]:
     """The hypotheses with the fewest phrases lacking first, those with equally many in their order.
 
     One that was cut at its maximum length never paid for what it lacks, and so may have the best score.
     """
-    return sorted(hypotheses, key=lambda each: len(unmet_phrases(each.ids, phrases, begins_word=begins_word)))
+    return sorted(hypotheses, key=lambda each: len(unsatisfied_phrases(each.ids, phrases, begins_word=begins_word)))
 
 
 def phrase_ids(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -221,6 +203,16 @@ def begins_word_table(tokenizer: Tokenizer) -> Bool[Tensor, " vocab"]:
         is_part = is_word_character(character) or (byte is not None and not character.isascii())
         table.append(token in (PAD_ID, UNK_ID, BOS_ID, EOS_ID) or piece.startswith(SPACE) or not is_part)
     return torch.tensor(table)
+
+
+def leaves_word_open_table(tokenizer: Tokenizer) -> Bool[Tensor, " vocab"]:
+    """Tokens that end with a letter, mark or digit, so that the next one may continue the word: `▁dog`, not `.`.
+
+    A byte of a character that the vocabulary lacks counts as a letter; the special symbols end no word.
+    """
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    is_open = torch.tensor([is_word_character("x" if _BYTE.fullmatch(piece) else piece[-1]) for piece in pieces])
+    return is_open.index_fill(0, torch.tensor([PAD_ID, UNK_ID, BOS_ID, EOS_ID]), False)
 
 
 def is_word_character(character: str) -> bool:

@@ -1,1 +1,1 @@
-"""Logits processors: what changes the scores of next tokens before the search chooses among them."""
+"""Logits processors lower the scores of next tokens before the search selects among them; see `LogitsProcessor`."""

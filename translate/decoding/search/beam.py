@@ -1,10 +1,10 @@
-"""Beam search as a pure step `(state, log_probs) -> state`; `search.py` has the loop. Beam size 1 is greedy search.
+"""Beam search as a pure step `(state, log_probs) -> state`; `loop.py` calls it. Beam size 1 is greedy search.
 
-A sentence has `beam` slots. At each step its open slots take the best continuations; one that ends with the end
-symbol is banked, never to change again, and keeps its slot; the others go on. So a beam of 1 stops where greedy search
-stops, and the search ends when every slot holds a finished hypothesis, or when no open one can still win.
-
-Which continuations are taken is a function, `choose`: the best ones, here; others sample or keep constraints.
+A sentence has `beam` slots. At each step its open slots take the best continuations: `select_best`, or a selection
+that samples, diversifies or keeps to constraints. `update_state` then extends the hypotheses. One that ends with the
+end symbol becomes a finished hypothesis, which never changes and keeps its slot; the others go on. So a beam of 1 stops
+where greedy search stops, and the search ends when every slot holds a finished hypothesis, or when no open one can
+still win.
 
 Shapes: batch sentences, beam slots each; each sentence has its own length, so that new ones can join at any step.
 """
@@ -20,12 +20,15 @@ from torch import Tensor
 from translate.decoding.search.scoring import Scoring
 from translate.decoding.search.topk import largest
 
+NextTokenScores = Float[Tensor, "batch beam vocab"]
+"""What each next token adds to the score of its hypothesis: a log-probability, or less; -inf: it is forbidden."""
+
 
 class Hypothesis(NamedTuple):
     """A finished translation, as ids."""
 
     ids: list[int]  # without start and end symbol
-    token_log_probs: list[float]  # nats, of each id and of the end symbol, if the search came to it
+    token_log_probs: list[float]  # nats, of each id and of the end symbol, if there is one
     score: float  # what it was ranked by: see `Scoring`
     truncated: bool  # it reached its maximum length without an end symbol
 
@@ -38,11 +41,13 @@ class Hypothesis(NamedTuple):
 class BeamState(NamedTuple):
     """All hypotheses of a batch. Capacity is the longest maximum length and the start symbol."""
 
+    sentences: Int[Tensor, " batch"]  # the number of the sentence in each row
+    max_lengths: Int[Tensor, " batch"]  # the most tokens to generate, the end symbol included
     ids: Int[Tensor, "batch beam capacity"]  # of open hypotheses: the start symbol, then what was generated
     token_log_probs: Float[Tensor, "batch beam capacity"]  # the model's, of each id; 0 for the start symbol
-    totals: Float[Tensor, "batch beam"]  # what open hypotheses are ranked by; -inf: none in this slot
+    cumulative_scores: Float[Tensor, "batch beam"]  # what ranks open hypotheses; -inf: none in this slot
     lengths: Int[Tensor, " batch"]  # generated tokens of the open hypotheses
-    coverage: Float[Tensor, "batch beam source"]  # attention summed over the target; no source if not asked for
+    coverage: Float[Tensor, "batch beam source"]  # attention summed over the target; no source if it is not needed
     finished_ids: Int[Tensor, "batch beam capacity"]
     finished_token_log_probs: Float[Tensor, "batch beam capacity"]
     finished_scores: Float[Tensor, "batch beam"]  # -inf: none in this slot
@@ -51,7 +56,7 @@ class BeamState(NamedTuple):
 
     @property
     def num_finished(self) -> Int[Tensor, " batch"]:
-        """Slots that hold a finished hypothesis."""
+        """The number of slots that hold a finished hypothesis."""
         return (self.finished_scores > -math.inf).sum(dim=1)
 
     @property
@@ -60,130 +65,134 @@ class BeamState(NamedTuple):
         index = self.lengths[:, None, None].expand(-1, self.ids.shape[1], 1)
         return self.ids.gather(2, index)[:, :, 0]
 
+    def select_rows(self, rows: Int[Tensor, " new_batch"] | slice) -> "BeamState":
+        """The state of these rows alone."""
+        return BeamState(*(part[rows] for part in self))
 
-class Choice(NamedTuple):
-    """Continuations of open hypotheses, at most as many for a sentence as it has open slots."""
+    def insert(self, rows: Int[Tensor, " new_batch"], new: "BeamState") -> "BeamState":
+        """Put new sentences into these rows, in place; rows behind the last one are added."""
+        num_added = max(0, int(rows.max()) + 1 - len(self.lengths))
+        state = self
+        if num_added:
+            state = BeamState(*(torch.cat((old, fresh[-num_added:])) for old, fresh in zip(self, new, strict=True)))
+        for old, fresh in zip(state, new, strict=True):
+            old[rows] = fresh
+        return state
 
-    totals: Float[Tensor, "batch beam"]  # -inf: no continuation in this slot
-    parents: Int[Tensor, "batch beam"]  # the slot that each one continues
+
+class Candidates(NamedTuple):
+    """Selected continuations of open hypotheses, at most as many for a sentence as it has open slots."""
+
+    cumulative_scores: Float[Tensor, "batch beam"]  # -inf: no continuation in this slot
+    beam_indices: Int[Tensor, "batch beam"]  # the slot of the hypothesis that is continued
     tokens: Int[Tensor, "batch beam"]
 
 
-Choose = Callable[[BeamState, Float[Tensor, "batch beam vocab"], Int[Tensor, " batch"]], Choice]
-"""Picks continuations, given what each next token adds to the total of its hypothesis (-inf: not allowed), and which
-sentence each one of the batch is, for those that know more about a sentence."""
-
-
-class Step(NamedTuple):
-    """A step's result."""
-
-    state: BeamState
-    parents: Int[Tensor, "batch beam"]  # the slot that each open hypothesis continues
+SelectCandidates = Callable[[BeamState, NextTokenScores], Candidates]
+"""Selects the continuations that take the open slots."""
 
 
 def start_beam(
-    batch: int,
+    max_lengths: Int[Tensor, " batch"],
     *,
     beam_size: int,
     capacity: int,
     start_id: int,
+    sentences: Int[Tensor, " batch"] | None = None,
     num_open: int = 1,
     source_length: int = 0,
-    device: torch.device | None = None,
 ) -> BeamState:
     """Hypotheses of the start symbol alone.
 
     Args:
-        capacity: The longest maximum length.
-        num_open: Slots that are open at first: one, or all where each goes its own way.
+        max_lengths: The most tokens to generate for each sentence, the end symbol included.
+        capacity: The longest maximum length of all.
+        sentences: The numbers of the sentences; None: 0, 1, ….
+        num_open: Slots that hold a hypothesis at first: one, or all where each goes its own way.
         source_length: Positions of the coverage; 0: none is kept.
     """
-    totals = torch.full((batch, beam_size), -math.inf, device=device)
-    totals[:, :num_open] = 0.0
+    batch, device = len(max_lengths), max_lengths.device
+    scores = torch.full((batch, beam_size), -math.inf, device=device)
     ids = torch.full((batch, beam_size, capacity + 1), start_id, device=device)
     token_log_probs = torch.zeros((batch, beam_size, capacity + 1), device=device)
     return BeamState(
+        sentences=torch.arange(batch, device=device) if sentences is None else sentences,
+        max_lengths=max_lengths,
         ids=ids,
         token_log_probs=token_log_probs,
-        totals=totals,
+        cumulative_scores=scores.index_fill(1, torch.arange(num_open, device=device), 0.0),
         lengths=torch.zeros(batch, dtype=torch.long, device=device),
         coverage=torch.zeros((batch, beam_size, source_length), device=device),
         finished_ids=ids.clone(),
         finished_token_log_probs=token_log_probs.clone(),
-        finished_scores=torch.full((batch, beam_size), -math.inf, device=device),
+        finished_scores=scores,
         finished_lengths=torch.zeros((batch, beam_size), dtype=torch.long, device=device),
         finished_truncated=torch.zeros((batch, beam_size), dtype=torch.bool, device=device),
     )
 
 
-def choose_best(state: BeamState, added: Float[Tensor, "batch beam vocab"], sentences: Int[Tensor, " batch"]) -> Choice:
-    """The continuations with the greatest totals, the best first."""
-    beam, vocab = added.shape[1:]
-    totals, flat = largest(added, beam, offsets=state.totals)
+def select_best(state: BeamState, scores: NextTokenScores) -> Candidates:
+    """The continuations with the greatest cumulative scores, the best first."""
+    beam, vocab = scores.shape[1:]
+    best, flat = largest(scores, beam, offsets=state.cumulative_scores)
     # Finished hypotheses keep their slots: only as many go on as are open.
-    is_free = torch.arange(beam, device=totals.device) < (beam - state.num_finished)[:, None]
-    return Choice(totals.masked_fill(~is_free, -math.inf), flat // vocab, flat % vocab)
+    is_open = torch.arange(beam, device=best.device) < (beam - state.num_finished)[:, None]
+    return Candidates(best.masked_fill(~is_open, -math.inf), flat // vocab, flat % vocab)
 
 
-def advance_beam(
+def update_state(
     state: BeamState,
+    candidates: Candidates,
     log_probs: Float[Tensor, "batch beam vocab"],
     *,
-    max_lengths: Int[Tensor, " batch"],
     end_id: int,
     scoring: Scoring,
-    sentences: Int[Tensor, " batch"] | None = None,
-    choose: Choose = choose_best,
-    added: Float[Tensor, "batch beam vocab"] | None = None,
-    ids: Int[Tensor, " vocab"] | None = None,
+    column_ids: Int[Tensor, " vocab"] | None = None,
     attention: Float[Tensor, "batch beam source"] | None = None,
-) -> Step:
-    """Let each sentence's open slots take continuations, and bank those that end.
+) -> BeamState:
+    """Extend hypotheses by the selected tokens, and move those that end to the finished ones.
+
+    A hypothesis ends with the end symbol, or, as it is, at the maximum length of its sentence.
 
     Args:
         log_probs: The model's, of the next token after each open hypothesis.
-        max_lengths: Generated tokens at most, the end symbol included; a hypothesis that gets there is banked as it is.
-        sentences: What `choose` is told; None: their places in the batch.
-        added: What a token adds to the total, where that is not its log-probability.
-        ids: The token that each column of `log_probs` is, where it is not the column's number.
-        attention: Of the next token to each source position; needed for a coverage penalty alone.
+        column_ids: The token of each column of `log_probs`, to which `candidates.tokens` refers; None: column i is
+            token i.
+        attention: Attention of the next token to each source position; needed for a coverage penalty alone.
     """
     beam, capacity = state.ids.shape[1:]
-    if sentences is None:
-        sentences = torch.arange(len(state.ids), device=state.ids.device)
-    totals, parents, tokens = choose(state, log_probs if added is None else added, sentences)
-    new_log_probs = log_probs.flatten(1).gather(1, parents * log_probs.shape[2] + tokens)
-    tokens = tokens if ids is None else ids[tokens]
+    scores, beam_indices, tokens = candidates
+    new_log_probs = log_probs.flatten(1).gather(1, beam_indices * log_probs.shape[2] + tokens)
+    tokens = tokens if column_ids is None else column_ids[tokens]
 
     # A row that its sentence has left goes on until another takes it: it must only stay within the capacity.
     lengths = (state.lengths + 1).clamp(max=capacity - 1)
 
-    def follow(history: Tensor, new: Tensor) -> Tensor:
-        followed = history if beam == 1 else history.gather(1, parents[:, :, None].expand(-1, -1, capacity))
+    def extend(history: Tensor, new: Tensor) -> Tensor:
+        continued = history if beam == 1 else history.gather(1, beam_indices[:, :, None].expand(-1, -1, capacity))
         position = lengths[:, None, None].expand(-1, beam, 1)
-        return followed.scatter(2, position, new[:, :, None])
+        return continued.scatter(2, position, new[:, :, None])
 
     coverage = state.coverage
     if attention is not None:
-        coverage = (coverage + attention).gather(1, parents[:, :, None].expand_as(coverage))
+        padded = torch.nn.functional.pad(attention, (0, coverage.shape[2] - attention.shape[2]))
+        coverage = (coverage + padded).gather(1, beam_indices[:, :, None].expand_as(coverage))
     ends = tokens == end_id
-    finishes = (totals > -math.inf) & (ends | (lengths >= max_lengths)[:, None])
-    new = state._replace(
-        ids=follow(state.ids, tokens),
-        token_log_probs=follow(state.token_log_probs, new_log_probs),
-        totals=totals,
+    finishes = (scores > -math.inf) & (ends | (lengths >= state.max_lengths)[:, None])
+    state = state._replace(
+        ids=extend(state.ids, tokens),
+        token_log_probs=extend(state.token_log_probs, new_log_probs),
+        cumulative_scores=scores,
         lengths=lengths,
         coverage=coverage,
     )
-    if finishes.any():
-        new = _bank(new, finishes, truncated=~ends, scoring=scoring)
-    return Step(new, parents)
+    return _finish(state, finishes, truncated=~ends, scoring=scoring) if finishes.any() else state
 
 
-def _bank(
+def _finish(
     state: BeamState, finishes: Bool[Tensor, "batch beam"], *, truncated: Bool[Tensor, "batch beam"], scoring: Scoring
 ) -> BeamState:
-    """Move hypotheses to the finished ones of their sentence, into its next free slots."""
+    """Move hypotheses to the next free slots of their sentence's finished ones."""
     beam = finishes.shape[1]
     # Anything that does not finish goes to an extra slot, which is cut off.
     slots = torch.where(finishes, state.num_finished[:, None] + finishes.cumsum(dim=1) - 1, beam)
@@ -194,9 +203,9 @@ def _bank(
         index = slots if new.dim() == 2 else slots[:, :, None].expand_as(new)
         return extended.scatter(1, index, new)[:, :beam]
 
-    scores = scoring.score(state.totals, lengths, state.coverage if state.coverage.shape[2] else None)
+    scores = scoring.score(state.cumulative_scores, lengths, state.coverage if state.coverage.shape[2] else None)
     return state._replace(
-        totals=state.totals.masked_fill(finishes, -math.inf),
+        cumulative_scores=state.cumulative_scores.masked_fill(finishes, -math.inf),
         finished_ids=put(state.finished_ids, state.ids),
         finished_token_log_probs=put(state.finished_token_log_probs, state.token_log_probs),
         finished_scores=put(state.finished_scores, scores),
@@ -205,18 +214,16 @@ def _bank(
     )
 
 
-def is_decided(
-    state: BeamState, *, max_lengths: Int[Tensor, " batch"], scoring: Scoring, num_best: int = 1
-) -> Bool[Tensor, " batch"]:
+def is_done(state: BeamState, *, scoring: Scoring, num_best: int = 1) -> Bool[Tensor, " batch"]:
     """Whether no open hypothesis can still come among the `num_best` best; safe by `Scoring.upper_bound`.
 
-    A total that is not a number decides too: nothing that comes after it can be compared.
+    A sentence with a score that is not a number is done too: nothing that follows can be compared.
     """
     if num_best == 1:
         worst_kept = state.finished_scores.amax(dim=1)
     else:
-        worst_kept = state.finished_scores.topk(min(num_best, state.totals.shape[1]), dim=1).values[:, -1]
-    return ~(worst_kept < scoring.upper_bound(state.totals.amax(dim=1), max_lengths))
+        worst_kept = state.finished_scores.topk(min(num_best, state.finished_scores.shape[1]), dim=1).values[:, -1]
+    return ~(worst_kept < scoring.upper_bound(state.cumulative_scores.amax(dim=1), state.max_lengths))
 
 
 def finished_hypotheses(state: BeamState) -> list[list[Hypothesis]]:

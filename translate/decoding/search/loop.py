@@ -1,7 +1,8 @@
-"""The loop around the pure step: sentences are searched together, and whoever is decided makes place for the next.
+"""The search: sentences are decoded together, token by token, and a finished one makes room for the next.
 
-So that a batch stays full, a sentence that is decided leaves its row, and new ones are put into the rows that have
-become free, without moving those that go on: each sentence has its own length, in the state and in the model's cache.
+`_Batch.step` shows one step of beam search, in order. To keep the batch full, a finished sentence leaves its row, and
+new ones are put into the free rows without moving the others: each sentence has its own length, in the state and in
+the model's cache.
 """
 
 import math
@@ -13,62 +14,81 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from translate.decoding.processors.rules import Rule
 from translate.decoding.search.beam import (
     BeamState,
-    Choose,
     Hypothesis,
-    advance_beam,
-    choose_best,
+    NextTokenScores,
+    SelectCandidates,
     finished_hypotheses,
-    is_decided,
+    is_done,
+    select_best,
     start_beam,
+    update_state,
 )
 from translate.decoding.search.scoring import Scoring
 
-Carry = TypeVar("Carry")
+Cache = TypeVar("Cache")
 
 JOINING_SHARE = 8  # new sentences join as soon as one row in so many is free: each joining costs an encoder call
 
 
 class NextTokens(NamedTuple):
-    """What a model says about the next token of each hypothesis."""
+    """A model's prediction of the token that follows each hypothesis."""
 
     log_probs: Float[Tensor, "batch beam columns"]
     ids: Int[Tensor, " columns"] | None = None  # the token of each column; None: column i is token i
-    attention: Float[Tensor, "batch beam source"] | None = None  # to the source; only if it was asked for
+    attention: Float[Tensor, "batch beam source"] | None = None  # to the source; only for a coverage penalty
 
 
 @runtime_checkable  # so that the test run can check that a model is one
-class NextTokenModel(Protocol[Carry]):
-    """What search asks of a model. A carry is used up by the call that returns the next one."""
+class NextTokenModel(Protocol[Cache]):
+    """What the search asks of a model. Every call uses up the cache that it is given and returns the next one."""
 
-    def start(self, sentences: Sequence[int]) -> Carry:
-        """What to carry for these sentences, with no token yet."""
+    def start(self, sentences: Sequence[int], rows: Int[Tensor, " new_batch"], cache: Cache | None) -> Cache:
+        """Encodes sentences and puts them, with no token yet, into rows of the cache.
+
+        Args:
+            sentences: Their numbers, one for each row.
+            rows: Free rows of the cache, or rows behind its last one, by which it grows.
+            cache: None: these sentences make a new one.
+        """
         ...
 
-    def advance(self, last_ids: Int[Tensor, "batch beam"], carry: Carry) -> tuple[NextTokens, Carry]:
-        """Log-probabilities of the token after `last_ids`, and what to carry to the next step."""
+    def step(self, last_ids: Int[Tensor, "batch beam"], cache: Cache) -> tuple[NextTokens, Cache]:
+        """Predicts the token that follows `last_ids`."""
         ...
 
-    def follow(self, carry: Carry, parents: Int[Tensor, "batch beam"]) -> Carry:
-        """The carry when each hypothesis continues the one in the named slot of its sentence."""
+    def reorder(self, cache: Cache, beam_indices: Int[Tensor, "batch beam"]) -> Cache:
+        """Lets each hypothesis continue the one in the slot of its sentence that its index names."""
         ...
 
-    def extend(self, carry: Carry, num_rows: int) -> Carry:
-        """The carry with more rows, for new sentences to be placed in."""
-        ...
-
-    def place(self, carry: Carry, rows: Int[Tensor, " new_batch"], new: Carry) -> Carry:
-        """The carry with newly started sentences in rows that others have left."""
-        ...
-
-    def select(self, carry: Carry, rows: Int[Tensor, " new_batch"]) -> Carry:
-        """The carry of these rows alone."""
+    def select_rows(self, cache: Cache, rows: Int[Tensor, " new_batch"]) -> Cache:
+        """Keeps these rows alone."""
         ...
 
 
-class Plan(NamedTuple):
+@runtime_checkable
+class LogitsProcessor(Protocol):
+    """Lowers the scores of some next tokens, down to -inf for a forbidden one.
+
+    A processor never raises a score, since `Scoring.upper_bound` relies on that. It sees all open hypotheses of a
+    batch at once and knows nothing of other processors. What lies in `state.ids` behind a hypothesis's length is left
+    over from earlier steps and must not be read; a slot without a hypothesis may get any scores. A hypothesis whose
+    tokens are all forbidden cannot go on.
+    """
+
+    def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
+        """Returns the processed scores.
+
+        Args:
+            scores: What each token adds to the score of its hypothesis: its log-probability, unless an earlier
+                processor lowered it. Tokens may be forbidden in place; any other change is made in a copy, because
+                the search also reports the model's own log-probabilities.
+        """
+        ...
+
+
+class SearchSettings(NamedTuple):
     """How to search; the same for all sentences."""
 
     beam_size: int
@@ -76,207 +96,195 @@ class Plan(NamedTuple):
     start_id: int
     end_id: int
     vocab_size: int
-    num_best: int = 1  # so many hypotheses are surely the best of all that the beam would ever finish
+    num_best: int = 1  # how many of a sentence's hypotheses are guaranteed to be the beam's best
     num_groups: int = 1  # the beam is divided among them; see `diverse.py`
-    num_open: int = 1  # slots of a group that are open at first
-    choose: Choose = choose_best
-    rules: tuple[Rule, ...] = ()
+    num_open: int = 1  # slots of each group that hold a hypothesis at first
+    select_candidates: SelectCandidates = select_best
+    processors: tuple[LogitsProcessor, ...] = ()
     has_coverage: bool = False
 
 
-class Sentences(NamedTuple):
-    """What is to be searched, by sentence number."""
-
-    source_lengths: Sequence[int]  # tokens, the end symbol included
-    max_lengths: Sequence[int]  # generated tokens at most, the end symbol included
-
-
-class Found(NamedTuple):
-    """One sentence's result."""
-
-    sentence: int
-    hypotheses: list[Hypothesis]  # the best score first; none if the model leaves none, or says what is no number
-
-
 def search(
-    model: NextTokenModel[Carry],
-    sentences: Sentences,
-    plan: Plan,
+    model: NextTokenModel[Cache],
+    settings: SearchSettings,
     *,
+    source_lengths: Sequence[int],
+    max_lengths: Sequence[int],
     order: Sequence[int],
     max_tokens: int,
     device: torch.device | None = None,
-) -> Iterator[Found]:
-    """The finished hypotheses of each sentence, as soon as they are decided.
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Searches translations of sentences, which are known by their numbers.
 
     Args:
-        order: The sentences to search. Neighbours of like source lengths, the longest first, waste least.
-        max_tokens: Source tokens at once, padding counted, times the beam size; one sentence is always searched.
+        source_lengths: Source tokens of each sentence, the end symbol included.
+        max_lengths: The most tokens that each translation may have, the end symbol included.
+        order: The sentences to search. Neighbours of similar source lengths, the longest first, waste least.
+        max_tokens: Source tokens at once, padding included, times the beam size; one sentence is always searched.
+
+    Yields:
+        The number of a sentence and its hypotheses, the best score first, as soon as they are certain. A sentence has
+        no hypotheses if every token is forbidden, or if the model's log-probabilities are not numbers.
     """
-    pool = _Pool(model, sentences, plan, max_tokens=max_tokens, device=device)
+    batch = _Batch(
+        model, settings, source_lengths=source_lengths, max_lengths=max_lengths, max_tokens=max_tokens, device=device
+    )
     waiting = deque(order)
-    while waiting or pool.live:
-        if waiting and len(pool.live) * JOINING_SHARE <= pool.num_rows * (JOINING_SHARE - 1):
-            pool.admit(waiting)
-        elif not waiting and len(pool.live) * 2 <= pool.num_rows:
-            pool.shrink()
-        yield from pool.step()
+    while waiting or batch.sentences:
+        if waiting and len(batch.sentences) * JOINING_SHARE <= batch.num_rows * (JOINING_SHARE - 1):
+            batch.admit(waiting)
+        elif not waiting and len(batch.sentences) * 2 <= batch.num_rows:
+            batch.shrink()
+        yield from batch.step()
 
 
-class _Pool(Generic[Carry]):
-    """The sentences being searched together. A row is a sentence's place; those not in `live` are free."""
+class _Batch(Generic[Cache]):
+    """The sentences that are searched together: in the model's cache a row each, in the state a row for each group."""
 
     def __init__(
         self,
-        model: NextTokenModel[Carry],
-        sentences: Sentences,
-        plan: Plan,
+        model: NextTokenModel[Cache],
+        settings: SearchSettings,
         *,
+        source_lengths: Sequence[int],
+        max_lengths: Sequence[int],
         max_tokens: int,
         device: torch.device | None,
     ) -> None:
-        self.model, self.sentences, self.plan = model, sentences, plan
+        self.model, self.settings = model, settings
+        self.source_lengths, self.max_lengths = source_lengths, max_lengths
         self.max_tokens = max_tokens
         self.device = device
-        self.live: dict[int, int] = {}  # row: sentence
-        self.numbers = torch.zeros(0, dtype=torch.long, device=device)  # the sentence of each row and group
-        self.max_lengths = torch.zeros(0, dtype=torch.long, device=device)  # likewise
-        self.state: BeamState
-        self.carry: Carry
+        self.sentences: dict[int, int] = {}  # by row; the other rows are free
+        self.state = self._start_state([])
+        self.cache: Cache
 
     @property
     def num_rows(self) -> int:
-        return len(self.numbers) // self.plan.num_groups
+        return len(self.state.lengths) // self.settings.num_groups
 
     def admit(self, waiting: deque[int]) -> None:
-        """Let as many of the waiting sentences in as there is room for."""
-        lengths = self.sentences.source_lengths
-        longest = max((lengths[sentence] for sentence in self.live.values()), default=1)
-        room = self.max_tokens // (max(longest, lengths[waiting[0]]) * self.plan.beam_size) - len(self.live)
-        new = [waiting.popleft() for _ in range(min(len(waiting), max(room, 0 if self.live else 1)))]
+        """Start as many of the waiting sentences as there is room for."""
+        longest = max(self.source_lengths[sentence] for sentence in (waiting[0], *self.sentences.values()))
+        room = self.max_tokens // (longest * self.settings.beam_size) - len(self.sentences)
+        new = [waiting.popleft() for _ in range(min(len(waiting), max(room, 0 if self.sentences else 1)))]
         if not new:
             return
-        carry, state = self.model.start(new), self._start_state(new)
-        if not self.live:
-            self.carry, self.state = carry, state
-            rows = list(range(len(new)))
-            self.numbers, self.max_lengths = (self.state.lengths.new_zeros(len(state.ids)) for _ in range(2))
-        else:
-            rows = [row for row in range(self.num_rows) if row not in self.live][: len(new)]
-            if len(rows) < len(new):
-                rows += self._extend(len(new) - len(rows))
-            places = torch.tensor(rows, device=self.device)
-            self.carry = self.model.place(self.carry, places, carry)
-            grouped = self._grouped(places)
-            for old, fresh in zip(self.state, state, strict=True):
-                old[grouped] = fresh
-        grouped = self._grouped(torch.tensor(rows, device=self.device))
-        numbers = torch.tensor(new, device=self.device).repeat_interleave(self.plan.num_groups)
-        limits = torch.tensor([self.sentences.max_lengths[sentence] for sentence in new], device=self.device)
-        self.numbers[grouped] = numbers
-        self.max_lengths[grouped] = limits.repeat_interleave(self.plan.num_groups)
-        self.live |= dict(zip(rows, new, strict=True))
+        if not self.sentences:
+            self.state = self._start_state([])
+        free = [row for row in range(self.num_rows) if row not in self.sentences][: len(new)]
+        rows = [*free, *range(self.num_rows, self.num_rows + len(new) - len(free))]
+        places = torch.tensor(rows, device=self.device)
+        self.cache = self.model.start(new, places, self.cache if self.sentences else None)
+        self.state = self.state.insert(self._state_rows(places), self._start_state(new))
+        self.sentences |= dict(zip(rows, new, strict=True))
 
     def shrink(self) -> None:
-        """Take the free rows away."""
-        rows = torch.tensor(list(self.live), device=self.device)
-        self.carry = self.model.select(self.carry, rows)
-        grouped = self._grouped(rows)
-        self.state = BeamState(*(part[grouped] for part in self.state))
-        self.numbers, self.max_lengths = self.numbers[grouped], self.max_lengths[grouped]
-        self.live = dict(enumerate(self.live.values()))
+        """Drop the free rows."""
+        rows = torch.tensor(list(self.sentences), device=self.device)
+        self.cache = self.model.select_rows(self.cache, rows)
+        self.state = self.state.select_rows(self._state_rows(rows))
+        self.sentences = dict(enumerate(self.sentences.values()))
 
-    def step(self) -> list[Found]:
-        """One more token for every hypothesis; and the sentences that this decides."""
-        plan, state = self.plan, self.state
-        tokens, self.carry = self.model.advance(state.last_ids.view(self.num_rows, plan.beam_size), self.carry)
-        log_probs, ids = tokens.log_probs, tokens.ids
-        if ids is not None and (plan.rules or plan.choose is not choose_best):  # these know tokens, not columns
-            log_probs = log_probs.new_full((*log_probs.shape[:2], plan.vocab_size), -math.inf)
-            log_probs, ids = log_probs.index_copy_(2, ids, tokens.log_probs), None
-        log_probs = log_probs.view(*state.totals.shape, -1)
-        added = log_probs.clone() if any(rule.penalizes for rule in plan.rules) else log_probs
-        for rule in plan.rules:
-            added = rule.apply(added, state, self.numbers)
-        self.state, parents = advance_beam(
+    def step(self) -> list[tuple[int, list[Hypothesis]]]:
+        """Extend every hypothesis by one token; return the sentences that are now finished, with their hypotheses."""
+        settings, state = self.settings, self.state
+
+        # Model step: the log-probability of each token after each hypothesis.
+        last_ids = state.last_ids.view(self.num_rows, settings.beam_size)
+        next_tokens, self.cache = self.model.step(last_ids, self.cache)
+        if settings.processors or settings.select_candidates is not select_best:  # these know tokens, not columns
+            next_tokens = _with_all_columns(next_tokens, vocab_size=settings.vocab_size)
+        log_probs, column_ids, attention = next_tokens
+        log_probs = log_probs.view(*state.cumulative_scores.shape, -1)
+        if attention is not None:
+            attention = attention.view(*state.cumulative_scores.shape, -1)
+
+        # Logits processors: what each token adds to the score of its hypothesis, -inf where it is forbidden.
+        scores = log_probs
+        for processor in settings.processors:
+            scores = processor(scores, state)
+
+        # Candidate selection: the continuations that take the open slots of each sentence.
+        candidates = settings.select_candidates(state, scores)
+
+        # State update: hypotheses grow by a token, and those that end are moved to the finished ones.
+        self.state = update_state(
             state,
+            candidates,
             log_probs,
-            max_lengths=self.max_lengths,
-            end_id=plan.end_id,
-            scoring=plan.scoring,
-            sentences=self.numbers,
-            choose=plan.choose,
-            added=added,
-            ids=ids,
-            attention=self._coverage(tokens.attention),
+            end_id=settings.end_id,
+            scoring=settings.scoring,
+            column_ids=column_ids,
+            attention=attention,
         )
-        if plan.beam_size > 1:
-            width = plan.beam_size // plan.num_groups
-            first_slots = torch.arange(plan.num_groups, device=self.device)[:, None] * width
-            slots = parents.view(self.num_rows, plan.num_groups, width) + first_slots
-            self.carry = self.model.follow(self.carry, slots.flatten(1))
-        return self._leave()
 
-    def _leave(self) -> list[Found]:
-        """Free the rows of the sentences that are decided."""
-        plan = self.plan
-        decided = is_decided(self.state, max_lengths=self.max_lengths, scoring=plan.scoring, num_best=plan.num_best)
-        decided = decided.view(-1, plan.num_groups).all(dim=1)
-        rows = [row for row in decided.nonzero()[:, 0].tolist() if row in self.live]
+        # Cache: each hypothesis goes on with the keys and values of the one that it continues.
+        if settings.beam_size > 1:
+            self.cache = self.model.reorder(self.cache, self._slots(candidates.beam_indices))
+
+        # Finished hypotheses: sentences whose best ones are certain leave the batch.
+        return self._remove_finished()
+
+    def _remove_finished(self) -> list[tuple[int, list[Hypothesis]]]:
+        settings = self.settings
+        done = is_done(self.state, scoring=settings.scoring, num_best=settings.num_best)
+        done = done.view(-1, settings.num_groups).all(dim=1)
+        rows = [row for row in done.nonzero()[:, 0].tolist() if row in self.sentences]
         if not rows:
             return []
-        grouped = self._grouped(torch.tensor(rows, device=self.device))
-        groups = iter(finished_hypotheses(BeamState(*(part[grouped] for part in self.state))))
-        is_broken = self.state.totals[grouped].isnan().view(len(rows), -1).any(dim=1).tolist()
-        self.state.totals[grouped] = -math.inf
+        state_rows = self._state_rows(torch.tensor(rows, device=self.device))
+        finished = self.state.select_rows(state_rows)
+        groups = iter(finished_hypotheses(finished))
+        is_broken = finished.cumulative_scores.isnan().view(len(rows), -1).any(dim=1).tolist()
+        self.state.cumulative_scores[state_rows] = -math.inf
         found = []
         for row, broken in zip(rows, is_broken, strict=True):
-            hypotheses = _merged([next(groups) for _ in range(plan.num_groups)])
-            found.append(Found(self.live.pop(row), [] if broken else hypotheses))
+            hypotheses = _merge_groups([next(groups) for _ in range(settings.num_groups)])
+            found.append((self.sentences.pop(row), [] if broken else hypotheses))
         return found
 
     def _start_state(self, sentences: Sequence[int]) -> BeamState:
-        plan = self.plan
+        settings = self.settings
+        numbers = torch.tensor(sentences, dtype=torch.long, device=self.device)
+        max_lengths = numbers.new_tensor([self.max_lengths[sentence] for sentence in sentences])
         state = start_beam(
-            len(sentences) * plan.num_groups,
-            beam_size=plan.beam_size // plan.num_groups,
-            capacity=max(self.sentences.max_lengths),
-            start_id=plan.start_id,
-            num_open=plan.num_open,
-            source_length=max(self.sentences.source_lengths) if plan.has_coverage else 0,
-            device=self.device,
+            max_lengths.repeat_interleave(settings.num_groups),
+            beam_size=settings.beam_size // settings.num_groups,
+            capacity=max(self.max_lengths),
+            start_id=settings.start_id,
+            sentences=numbers.repeat_interleave(settings.num_groups),
+            num_open=settings.num_open,
+            source_length=max(self.source_lengths) if settings.has_coverage else 0,
         )
-        if plan.has_coverage:
-            lengths = torch.tensor([self.sentences.source_lengths[sentence] for sentence in sentences])
-            is_padding = torch.arange(state.coverage.shape[2]) >= lengths.repeat_interleave(plan.num_groups)[:, None]
-            state.coverage.masked_fill_(is_padding[:, None].to(state.coverage.device), 1.0)
+        if settings.has_coverage:  # padding counts as covered
+            lengths = numbers.new_tensor([self.source_lengths[sentence] for sentence in sentences])
+            positions = torch.arange(state.coverage.shape[2], device=self.device)
+            is_padding = positions >= lengths.repeat_interleave(settings.num_groups)[:, None]
+            state.coverage.masked_fill_(is_padding[:, None], 1.0)
         return state
 
-    def _extend(self, num_rows: int) -> list[int]:
-        """Add rows, and name them."""
-        first = self.num_rows
-        self.carry = self.model.extend(self.carry, num_rows)
-        more = self._start_state([0] * num_rows)  # until sentences are placed there
-        self.state = BeamState(*(torch.cat(parts) for parts in zip(self.state, more, strict=True)))
-        zeros = self.numbers.new_zeros(num_rows * self.plan.num_groups)
-        self.numbers, self.max_lengths = torch.cat((self.numbers, zeros)), torch.cat((self.max_lengths, zeros))
-        return list(range(first, first + num_rows))
-
-    def _grouped(self, rows: Tensor) -> Tensor:
-        """The state's rows of sentences' rows: one for each group."""
-        groups = self.plan.num_groups
+    def _state_rows(self, rows: Int[Tensor, " rows"]) -> Int[Tensor, " state_rows"]:
+        """The state's rows of these sentences: one for each group."""
+        groups = self.settings.num_groups
         return (rows[:, None] * groups + torch.arange(groups, device=self.device)).flatten()
 
-    def _coverage(self, attention: Tensor | None) -> Tensor | None:
-        """Attention as wide as the state's coverage; padding counts as covered."""
-        if attention is None:
-            return None
-        missing = self.state.coverage.shape[2] - attention.shape[2]
-        return torch.nn.functional.pad(attention, (0, missing)).view(*self.state.totals.shape, -1)
+    def _slots(self, beam_indices: Int[Tensor, "state_rows width"]) -> Int[Tensor, "batch beam"]:
+        """Slots of a sentence's whole beam, given those of its groups."""
+        first_slots = torch.arange(self.settings.num_groups, device=self.device)[:, None] * beam_indices.shape[1]
+        return (beam_indices.view(self.num_rows, *first_slots.shape[:1], -1) + first_slots).flatten(1)
 
 
-def _merged(groups: list[list[Hypothesis]]) -> list[Hypothesis]:
-    """The hypotheses of a sentence's groups, the best score first; found by several groups, it counts once."""
+def _with_all_columns(tokens: NextTokens, *, vocab_size: int) -> NextTokens:
+    """The same prediction with a column for every token of the vocabulary."""
+    if tokens.ids is None:
+        return tokens
+    log_probs = tokens.log_probs.new_full((*tokens.log_probs.shape[:2], vocab_size), -math.inf)
+    return tokens._replace(log_probs=log_probs.index_copy_(2, tokens.ids, tokens.log_probs), ids=None)
+
+
+def _merge_groups(groups: list[list[Hypothesis]]) -> list[Hypothesis]:
+    """The hypotheses of a sentence's groups, the best score first; one that several groups found counts once."""
     if len(groups) == 1:
         return groups[0]
     distinct = {(tuple(each.ids), each.truncated): each for group in groups for each in group}

@@ -1,4 +1,4 @@
-"""The model as search sees it: sentences go in by number, log-probabilities of the next token come out."""
+"""A Transformer as the search sees it: sentences go in by number, log-probabilities of the next token come out."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,32 +17,32 @@ from translate.model.kv_cache import DecoderCache
 from translate.model.quantization import Int8Projection, Projection
 
 
-class Columns(NamedTuple):
-    """The words that some sentence of a batch may have, and which may have which."""
+class ShortlistColumns(NamedTuple):
+    """The words that the shortlist allows any sentence of a batch, and which sentence may have which."""
 
     ids: Int[Tensor, " columns"]
-    bias: Float[Tensor, "batch 1 columns"]  # 0: allowed, -inf: not
+    bias: Float[Tensor, "batch 1 columns"]  # 0: allowed; -inf: forbidden
     output: nn.Module  # the output layer of these words alone
 
 
-class Decoded(NamedTuple):
-    """What a model carries from step to step."""
+class CachedBatch(NamedTuple):
+    """What a model keeps from step to step."""
 
-    cache: DecoderCache
+    decoder: DecoderCache
     allowed: Bool[Tensor, "batch vocab"] | None = None  # by the shortlist
-    columns: Columns | None = None  # made from `allowed` when it has changed
+    columns: ShortlistColumns | None = None  # made from `allowed` in the step after it has changed
 
 
 class CachedDecoder:
-    """A Transformer with a cache of keys and values; see `search.NextTokenModel`.
+    """A Transformer with a cache of keys and values; a `NextTokenModel`.
 
     Args:
         source_ids: The sentences, without special symbols.
-        max_length: Target positions that a search may come to.
+        max_length: The most target positions of any sentence.
         shortlist: Leaves each sentence the words that may translate it; the others have no probability.
-        also_allowed: For each sentence, tokens that the shortlist allows although it lacks them: those that a user
-            wants. Empty: none, for any.
-        attention_layer: Also give the mean attention, over heads, of this decoder layer; None: of none.
+        also_allowed: For each sentence, tokens that are allowed beside the shortlist because a user wants them. Empty:
+            none for any sentence.
+        attention_layer: The decoder layer whose mean attention over heads is given too; None: no layer's.
     """
 
     def __init__(
@@ -64,62 +64,54 @@ class CachedDecoder:
         self.also_allowed = also_allowed
         self.attention_layer = attention_layer
 
-    def start(self, sentences: Sequence[int]) -> Decoded:
-        """Encodes sentences."""
-        ids = collate_sources([self.source_ids[sentence] for sentence in sentences]).to(self.model.device)
-        cache = self.model.decoder.start(self.model.encoder(ids), beam_size=self.beam_size, max_length=self.max_length)
-        return Decoded(cache, None if self.shortlist is None else self._allowed(self.shortlist, ids, sentences))
+    def start(
+        self, sentences: Sequence[int], rows: Int[Tensor, " new_batch"], cache: CachedBatch | None
+    ) -> CachedBatch:
+        """See `NextTokenModel.start`."""
+        source_ids = collate_sources([self.source_ids[sentence] for sentence in sentences]).to(self.model.device)
+        memory = self.model.encoder(source_ids)
+        new = self.model.decoder.start(memory, beam_size=self.beam_size, max_length=self.max_length)
+        decoder = new if cache is None else cache.decoder.insert(rows, new)
+        if self.shortlist is None:
+            return CachedBatch(decoder)
+        allowed = self.shortlist.allowed(source_ids)
+        for row, sentence in enumerate(sentences if self.also_allowed else ()):
+            allowed[row, torch.tensor(self.also_allowed[sentence], dtype=torch.long, device=source_ids.device)] = True
+        if cache is None or cache.allowed is None:
+            return CachedBatch(decoder, allowed)
+        all_rows = cache.allowed.new_zeros(decoder.batch, allowed.shape[1])
+        all_rows[: len(cache.allowed)] = cache.allowed
+        all_rows[rows] = allowed
+        return CachedBatch(decoder, all_rows)
 
-    def _allowed(
-        self, shortlist: Shortlist, ids: Int[Tensor, "batch source"], sentences: Sequence[int]
-    ) -> Bool[Tensor, "batch vocab"]:
-        allowed = shortlist.allowed(ids)
-        if self.also_allowed:
-            for row, sentence in enumerate(sentences):
-                allowed[row, torch.tensor(self.also_allowed[sentence], dtype=torch.long, device=ids.device)] = True
-        return allowed
-
-    def advance(self, last_ids: Int[Tensor, "batch beam"], carry: Decoded) -> tuple[NextTokens, Decoded]:
-        """Decodes one more position. Padding and the start symbol are never generated."""
+    def step(self, last_ids: Int[Tensor, "batch beam"], cache: CachedBatch) -> tuple[NextTokens, CachedBatch]:
+        """See `NextTokenModel.step`. Padding and the start symbol are never generated."""
         attention = None
         if self.attention_layer is None:
-            hidden, cache = self.model.decoder.step(last_ids, carry.cache)
+            hidden, decoder = self.model.decoder.step(last_ids, cache.decoder)
         else:
             with watched_attention(self.model, layer=self.attention_layer) as watched:
-                hidden, cache = self.model.decoder.step(last_ids, carry.cache)
+                hidden, decoder = self.model.decoder.step(last_ids, cache.decoder)
             attention = watched[0].float().mean(dim=1)
-        if carry.allowed is None:
+        if cache.allowed is None:
             log_probs = log_probabilities(self.model.output(hidden))
             log_probs[..., PAD_ID] = log_probs[..., BOS_ID] = -torch.inf
-            return NextTokens(log_probs, attention=attention), carry._replace(cache=cache)
-        columns = carry.columns or _build_columns(carry.allowed, self.model.output)
+            return NextTokens(log_probs, attention=attention), cache._replace(decoder=decoder)
+        columns = cache.columns or _build_columns(cache.allowed, self.model.output)
         logits = columns.bias + columns.output(hidden)  # in fp32, as the bias is
-        tokens = NextTokens(log_probabilities(logits), ids=columns.ids, attention=attention)
-        return tokens, carry._replace(cache=cache, columns=columns)
+        next_tokens = NextTokens(log_probabilities(logits), ids=columns.ids, attention=attention)
+        return next_tokens, cache._replace(decoder=decoder, columns=columns)
 
-    def follow(self, carry: Decoded, parents: Int[Tensor, "batch beam"]) -> Decoded:
-        """Only the mask of who sees what changes."""
-        return carry._replace(cache=carry.cache.follow(parents))
+    def reorder(self, cache: CachedBatch, beam_indices: Int[Tensor, "batch beam"]) -> CachedBatch:
+        """See `NextTokenModel.reorder`."""
+        return cache._replace(decoder=cache.decoder.reorder(beam_indices))
 
-    def extend(self, carry: Decoded, num_rows: int) -> Decoded:
-        """More rows, which allow nothing until sentences are placed there."""
-        allowed = carry.allowed
-        if allowed is not None:
-            allowed = torch.cat((allowed, allowed.new_zeros(num_rows, allowed.shape[1])))
-        return Decoded(carry.cache.extended(num_rows), allowed)
-
-    def place(self, carry: Decoded, rows: Int[Tensor, " new_batch"], new: Decoded) -> Decoded:
-        """New sentences where others have left."""
-        if carry.allowed is not None and new.allowed is not None:
-            carry.allowed[rows] = new.allowed
-        return Decoded(carry.cache.place(rows, new.cache), carry.allowed)
-
-    def select(self, carry: Decoded, rows: Int[Tensor, " new_batch"]) -> Decoded:
-        """Fewer rows."""
-        return Decoded(carry.cache.select(rows), None if carry.allowed is None else carry.allowed[rows])
+    def select_rows(self, cache: CachedBatch, rows: Int[Tensor, " new_batch"]) -> CachedBatch:
+        """See `NextTokenModel.select_rows`."""
+        return CachedBatch(cache.decoder.select_rows(rows), None if cache.allowed is None else cache.allowed[rows])
 
 
-def _build_columns(allowed: Bool[Tensor, "batch vocab"], output: Projection | Int8Projection) -> Columns:
+def _build_columns(allowed: Bool[Tensor, "batch vocab"], output: Projection | Int8Projection) -> ShortlistColumns:
     ids = allowed.any(dim=0).nonzero()[:, 0]
     bias = torch.zeros(len(allowed), 1, len(ids), device=allowed.device)
-    return Columns(ids, bias.masked_fill_(~allowed[:, None, ids], -torch.inf), output.chosen(ids))
+    return ShortlistColumns(ids, bias.masked_fill_(~allowed[:, None, ids], -torch.inf), output.chosen(ids))
