@@ -144,7 +144,7 @@ def test_what_cannot_be_in_parts(translate: Translate, learnt: Path, folder: Pat
         (["in.de"], "under torchrun and with --resume, decode needs FILE and --output FILE: several processes"),
         (["pipe", "-o", "out.en"], "pipe: is a pipe, which can be read only once, and a file is needed"),
         (["in.de", "-o", "out.en", "--prefix", "pipe"], "pipe: is a pipe, which can be read only once"),
-        (["in.de", "-o", "/dev/null"], "--output /dev/null: is no file, and parts are joined into one; name a file"),
+        (["in.de", "-o", "/dev/null"], "--output /dev/null: is not a file, and parts are joined into one; name a file"),
         (["in.de", "-o", "in.de"], "--output in.de: is read by this very command"),
         (["--interactive"], "--interactive answers standard input on standard output, without FILE, --output"),
         (

@@ -1,21 +1,24 @@
-"""Blocks that are translated once, whoever does it and however often it begins anew, and joined as if by one."""
+"""Blocks that are translated once, by whichever rank and start, and joined as if one process had translated all."""
 
-import copy
 import os
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.distributed import HashStore
 
 from translate.config import DecodingConfig
 from translate.decoding import ConditionCounts, Request, Translator
-from translate.decoding.parts import Part, PartsFolder, Ticket
-from translate.decoding.processes import Processes, find_processes
-from translate.decoding.sharded import Joined, Sharding, cut_blocks, find_circumstances
+from translate.decoding.sharded import (
+    Part,
+    Progress,
+    ShardedDecoder,
+    collect_dependencies,
+    cut_blocks,
+    read_part,
+    share_machine,
+    write_part,
+)
 from translate.distributed.environment import DistributedEnvironment
 from translate.errors import InputError, RunError
 
@@ -23,33 +26,34 @@ LINES_PER_BLOCK = 7
 NUM_BLOCKS = 6  # of the toy's 37 sentences, the last with two
 
 
-def make_sharding(toy: Any, folder: PartsFolder, **settings: Any) -> Sharding:
+def make_decoder(toy: Any, folder: Path, **settings: Any) -> ShardedDecoder:
     config = DecodingConfig(
         **{"beam_size": 2, "workers": 1, "look_ahead_lines": LINES_PER_BLOCK, "device": "cpu"} | settings
     )
-    # Processes have a model each; a hook on a shared one would see the attention of all.
-    translator = Translator(copy.deepcopy(toy.model), toy.tokenizers, config)
-    circumstances = find_circumstances(translator, {}, checkpoint="best", files={})
-    return Sharding(translator, folder, circumstances, output_format="jsonl", has_alignments=True)
+    translator = Translator(toy.model, toy.tokenizers, config)
+    dependencies = collect_dependencies(translator, {}, checkpoint="best", files={})
+    return ShardedDecoder(translator, folder, dependencies, output_format="jsonl", has_alignments=True)
 
 
 def requests_of(sources: list[str]) -> list[Request]:
     return [Request(source) for source in sources]
 
 
-def complete(sharding: Sharding, folder: PartsFolder, sources: list[str]) -> tuple[Joined, list[str], list[str]]:
+def decode(decoder: ShardedDecoder, sources: list[str]) -> tuple[Progress, list[Part]]:
     """A whole job by one process, which leaves its parts."""
-    output: list[str] = []
-    alignments: list[str] = []
-    with folder.hold("job"):
-        num_blocks = sharding.complete(requests_of(sources), open_again=lambda: requests_of(sources))
-        joined = sharding.join(num_blocks, write=output.append, write_alignment=alignments.append)
-    return joined, output, alignments
+    with decoder.hold_folder():
+        progress = decoder.translate_blocks(requests_of(sources))
+        return progress, list(decoder.read_parts(progress.fingerprints))
+
+
+def states(folder: Path) -> dict[str, tuple[int, int]]:
+    """By part file, what changes when it is written again."""
+    return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in sorted(folder.glob("[0-9]*/*.part"))}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> PartsFolder:
-    return PartsFolder(tmp_path / "out.parts")
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "out.parts"
 
 
 def test_blocks_are_what_is_read_ahead() -> None:
@@ -57,7 +61,7 @@ def test_blocks_are_what_is_read_ahead() -> None:
     long = Request("x" * 600_000)
     requests = [*requests_of(["a"] * 9), long, long, *requests_of(["b"] * 3)]
     blocks = list(cut_blocks(requests, look_ahead_lines=7))
-    assert [(block.number, block.first_number, len(block.requests)) for block in blocks] == [
+    assert [(block.number, block.first_line, len(block.requests)) for block in blocks] == [
         (0, 0, 7),
         (1, 7, 4),
         (2, 11, 3),
@@ -65,44 +69,44 @@ def test_blocks_are_what_is_read_ahead() -> None:
     assert [request for block in blocks for request in block.requests] == requests
 
 
-def test_several_at_once_do_each_block_once(toy: Any, folder: PartsFolder) -> None:
+def test_ranks_translate_every_nth_block(toy: Any, folder: Path) -> None:
     """The lines are those of one process, to the last digit of their numbers, and so are the counts."""
-    alone = PartsFolder(folder.path.with_name("alone"))
-    expected = complete(make_sharding(toy, alone), alone, toy.sources)
-    assert len(expected[1]) == len(toy.sources) and expected[0].counts.lines == 37
+    _, expected = decode(make_decoder(toy, folder.with_name("alone")), toy.sources)
+    assert [part.counts.lines for part in expected] == [7, 7, 7, 7, 7, 2]
+    assert all(len(part.output) == len(part.alignments) == part.counts.lines for part in expected)
 
-    workers = [make_sharding(toy, folder) for _ in range(3)]
-    progress: list[Any] = []
-    with folder.hold("job"):
-        threads = [
-            threading.Thread(target=lambda one=one: progress.append(one.work_through(requests_of(toy.sources))))
-            for one in workers
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        made = folder.states()
-        assert len(made) == NUM_BLOCKS and all(each.num_blocks == NUM_BLOCKS for each in progress)
-    assert complete(workers[0], folder, toy.sources) == expected
-    assert folder.states() == made  # none was written again
+    folder.mkdir()
+    progresses, num_passed = [], 0
+    for rank in (2, 0, 1):
+        before = set(states(folder))
+
+        def advance(lines: int) -> None:
+            nonlocal num_passed
+            num_passed += lines
+
+        decoder = make_decoder(toy, folder)
+        progresses.append(decoder.translate_blocks(requests_of(toy.sources), rank=rank, world_size=3, advance=advance))
+        assert [Path(path).stem for path in states(folder) if path not in before] == [f"{rank:03}", f"{rank + 3:03}"]
+    assert progresses == [progresses[0]] * 3 and len(progresses[0].fingerprints) == NUM_BLOCKS
+    assert num_passed == 3 * 37 and progresses[0].lines_kept == 0
+    assert list(make_decoder(toy, folder).read_parts(progresses[0].fingerprints)) == expected
+
+    made = states(folder)
+    progress, parts = decode(make_decoder(toy, folder), toy.sources)  # a later start by one process
+    assert (progress.lines_kept, parts, states(folder)) == (37, expected, made)
 
 
-def test_only_what_changed_is_done_again(toy: Any, folder: PartsFolder) -> None:
-    complete(make_sharding(toy, folder), folder, toy.sources)
+def test_only_what_changed_is_done_again(toy: Any, folder: Path) -> None:
+    decode(make_decoder(toy, folder), toy.sources)
 
     def redone(sources: list[str], **settings: Any) -> set[str]:
-        before = folder.states()
-        joined, *_ = complete(make_sharding(toy, folder, **settings), folder, sources)
-        changed = {path.stem for path, state in folder.states().items() if before.get(path) != state}
-        assert joined.counts.lines == len(sources)
-        kept = sum(
-            len(block.requests)
-            for block in cut_blocks(requests_of(sources), look_ahead_lines=LINES_PER_BLOCK)
-            if f"{block.number:03}" not in changed
-        )
-        assert joined.lines_from_before == kept
-        return changed
+        before = states(folder)
+        progress, parts = decode(make_decoder(toy, folder, **settings), sources)
+        assert sum(part.counts.lines for part in parts) == len(sources)
+        changed = {path for path, state in states(folder).items() if before.get(path) != state}
+        kept = [part for number, part in enumerate(parts) if str(folder / "0000" / f"{number:03}.part") not in changed]
+        assert progress.lines_kept == sum(part.counts.lines for part in kept)
+        return {Path(path).stem for path in changed}
 
     assert redone(toy.sources) == set()
     assert redone(toy.sources, batch_tokens=300, workers=2) == set()  # after memory was refused, for example
@@ -114,155 +118,103 @@ def test_only_what_changed_is_done_again(toy: Any, folder: PartsFolder) -> None:
     assert redone(changed, beam_size=3) == {f"{number:03}" for number in range(NUM_BLOCKS)}
 
 
-def test_other_weights_are_another_job(toy: Any, folder: PartsFolder, tmp_path: Path) -> None:
-    """Any file of a run that its translations follow from; not the log of its training."""
+def test_other_weights_are_another_job(toy: Any, tmp_path: Path) -> None:
+    """Any file of a run that its translations depend on; not the log of its training."""
     run = tmp_path / "run"
     for name in ("config.yaml", "tokenizer/joint.model", "checkpoints/best.safetensors", "metrics.jsonl"):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text(name)
     translator = Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu"))
 
-    def circumstances() -> dict[str, str]:
-        return find_circumstances(
-            translator, {"RUN": [run]}, checkpoint="best", files={"--forbid": run / "config.yaml"}
-        )
+    def collect() -> dict[str, str]:
+        files = {"--forbid": run / "config.yaml"}
+        return collect_dependencies(translator, {"RUN": [run]}, checkpoint="best", files=files)
 
-    first = circumstances()
+    first = collect()
     assert "torch" in first["version"] and first["device"] == "cpu"
     (run / "metrics.jsonl").write_text("more")
-    assert circumstances() == first
+    assert collect() == first
     (run / "checkpoints" / "best.safetensors").write_text("trained on")
-    assert {name for name, value in circumstances().items() if first[name] != value} == {"RUN"}
+    assert {name for name, value in collect().items() if first[name] != value} == {"RUN"}
     (run / "config.yaml").write_text("edited")
-    assert {name for name, value in circumstances().items() if first[name] != value} == {"RUN", "--forbid"}
+    assert {name for name, value in collect().items() if first[name] != value} == {"RUN", "--forbid"}
 
 
-def test_a_damaged_part_is_made_anew(toy: Any, folder: PartsFolder) -> None:
-    expected = complete(make_sharding(toy, folder), folder, toy.sources)
-    first, second, third, *_ = sorted(folder.states())
+def test_a_damaged_part_is_made_anew(toy: Any, folder: Path) -> None:
+    _, expected = decode(make_decoder(toy, folder), toy.sources)
+    first, second, third, *_ = map(Path, states(folder))
     content = bytearray(first.read_bytes())
     content[len(content) // 2] ^= 1
     first.write_bytes(content)
     second.write_bytes(second.read_bytes()[:-1])
     third.write_bytes(b"")
-    joined, output, alignments = complete(make_sharding(toy, folder), folder, toy.sources)
-    assert (output, alignments, joined.counts) == (expected[1], expected[2], expected[0].counts)
-    assert joined.lines_from_before == 37 - 3 * LINES_PER_BLOCK
+    progress, parts = decode(make_decoder(toy, folder), toy.sources)
+    assert parts == expected and progress.lines_kept == 37 - 3 * LINES_PER_BLOCK
 
 
-def test_every_byte_of_a_part_is_guarded(folder: PartsFolder) -> None:
+def test_every_byte_of_a_part_is_guarded(folder: Path) -> None:
     part = Part("f" * 8, ConditionCounts(lines=2, empty=1), ["größer\u2028", ""], ["0-0", ""])
-    ticket = Ticket(1042, part.fingerprint)
-    with folder.hold("job"), folder.claim(ticket.number):
-        folder.write(ticket.number, part)
-    path = folder.part(ticket.number)
-    assert path.relative_to(folder.path) == Path("0001/042.part") and folder.find(ticket) == part
-    assert folder.find(ticket._replace(fingerprint="e" * 8)) is None
-    content = path.read_bytes()
+    file = folder / "0001" / "042.part"
+    folder.mkdir()
+    write_part(file, part)
+    assert read_part(file) == part
+    content = file.read_bytes()
     for place in range(len(content)):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        assert folder.find(ticket) is None
-    with pytest.raises(RunError, match="042.part: damaged since it was written; the same command makes it anew"):
-        folder.read(ticket.number)
+        file.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        assert read_part(file) is None
 
 
-def test_what_another_process_left_is_done(toy: Any, folder: PartsFolder) -> None:
-    """It held a block while the others were done, and went without finishing it."""
-    sharding = make_sharding(toy, folder)
-    found: list[Any] = []
-    worker = threading.Thread(target=lambda: found.append(complete(sharding, folder, toy.sources)))
-    folder.path.mkdir()
-    (folder.path / "open").write_text("job\n")
-    with folder.claim(2) as is_free:
-        assert is_free
-        worker.start()
-        while len(folder.states()) < NUM_BLOCKS - 1:
-            assert worker.is_alive()
-        assert worker.is_alive() and not folder.part(2).exists()
-    worker.join()
-    assert found[0][0].counts.lines == 37
+def test_parts_that_are_not_all_there_are_not_joined(toy: Any, folder: Path) -> None:
+    """Another rank wrote them to a disk of its own machine, or somebody removed them."""
+    decoder = make_decoder(toy, folder)
+    assert decoder.part_file(1042) == folder / "0001" / "042.part"
+    with pytest.raises(RunError, match="out.parts: rank 0 has created it, but this process does not see it"):
+        decoder.check_folder()
+    with decoder.hold_folder():
+        decoder.check_folder()
+        progress = decoder.translate_blocks(requests_of(toy.sources), rank=0, world_size=2)
+        with pytest.raises(RunError, match="001.part: is missing, damaged or changed since it was written; run the"):
+            list(decoder.read_parts(progress.fingerprints))
+        with pytest.raises(RunError, match="000.part: is missing, damaged or changed"):
+            list(decoder.read_parts(["another"]))
 
 
-def test_a_process_that_comes_late_leaves_nothing(toy: Any, folder: PartsFolder) -> None:
-    """All is joined while it still reads: parts that are gone are not missing."""
-    sharding = make_sharding(toy, folder)
-    requests = requests_of(toy.sources)
-
-    def read_slowly() -> Iterator[Request]:
-        yield from requests[:20]
-        folder.remove()
-        yield from requests[20:]
-
-    with folder.hold("job"):
-        make_sharding(toy, folder).complete(requests, open_again=lambda: requests)
-        sharding.work_through(read_slowly())
-    assert not folder.path.exists()
-
-
-def test_parts_that_are_taken_away_are_not_left_out(toy: Any, folder: PartsFolder) -> None:
-    requests = requests_of(toy.sources)
-
-    def read() -> Iterator[Request]:
-        yield from requests[:20]
-        folder.remove()
-        yield from requests[20:]
-
-    with folder.hold("job"), pytest.raises(RunError, match="was removed while its parts were being made"):
-        make_sharding(toy, folder).complete(read(), open_again=lambda: requests)
-
-
-def test_one_command_at_a_time(folder: PartsFolder) -> None:
-    with folder.hold("first"):
-        told = rf"out.parts: process {os.getpid()} on .* is at work there: wait for it"
-        with pytest.raises(InputError, match=told), folder.hold("second"):
+def test_one_command_at_a_time(toy: Any, folder: Path) -> None:
+    first, second = make_decoder(toy, folder), make_decoder(toy, folder)
+    with first.hold_folder():
+        busy = rf"out.parts: process {os.getpid()} on .* is at work there: wait for it"
+        with pytest.raises(InputError, match=busy), second.hold_folder():
             pass
-        assert folder.wait_until_open("first", is_joined=lambda: False)
-        with pytest.raises(RunError, match="all processes must see the same --output"):
-            folder.wait_until_open("second", is_joined=lambda: False, seconds=0.0)
-        assert not folder.wait_until_open("second", is_joined=lambda: True)
-    assert not folder.path.exists()  # nothing was finished
+    assert not folder.exists()  # nothing was finished
+    folder.write_text("")
+    with pytest.raises(InputError, match="finished parts go into a folder of this name, but it is a file"):
+        decode(first, [])
 
 
-def test_files_of_others_stay(folder: PartsFolder) -> None:
-    with folder.hold("job"):
-        with folder.claim(0):
-            folder.write(0, Part("f", ConditionCounts(), [], []))
-        (folder.path / "notes.txt").write_text("mine")
-        folder.remove()
-    assert [path.name for path in folder.path.iterdir()] == ["notes.txt"]
-
-
-def test_processes_agree_or_say_on_what_they_do_not() -> None:
-    store = HashStore()
-    first, second = (Processes(DistributedEnvironment(rank, 2, rank, 2), store) for rank in (0, 1))
-    first.agree({"version": "torch 2", "FILE": "sha256:aa"})
-    first.agree({"version": "torch 2", "FILE": "sha256:aa"})  # torchrun has started it again
-    with pytest.raises(InputError) as raised:
-        second.agree({"version": "torch 2", "FILE": "sha256:bb"})
-    assert str(raised.value) == (
-        "process 1 has another FILE than the first process: sha256:bb, and not sha256:aa; all need the same command,"
-        " files and versions"
-    )
-    assert first.name() == second.name() != Processes().name()
-    assert not second.is_joined() and not Processes().is_joined()
-    first.say_joined()
-    assert second.is_joined()
-    assert [each.is_told_elsewhere("no such file") for each in (second, first, second)] == [False, True, False]
-    assert not first.is_told_elsewhere("another thing")
-
-
-def test_what_torchrun_sets() -> None:
-    assert find_processes({}) == find_processes({"RANK": "0", "WORLD_SIZE": "1"}) == Processes()
-    with pytest.raises(InputError, match="the environment has WORLD_SIZE=two, which is not a number"):
-        find_processes({"RANK": "1", "WORLD_SIZE": "two"})
+def test_files_of_others_stay(toy: Any, folder: Path) -> None:
+    decoder = make_decoder(toy, folder)
+    decode(decoder, toy.sources[:2])
+    (folder / "notes.txt").write_text("mine")
+    decoder.remove_folder()
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_cuda_device_for_each_process() -> None:
     last = torch.cuda.device_count() - 1
-    Processes(DistributedEnvironment(last, last + 2, last, last + 2)).share_machine()
+    share_machine(DistributedEnvironment(last, last + 2, last, last + 2))
     assert torch.zeros(1, device="cuda").device.index == last
-    Processes(
-        DistributedEnvironment(last + 1, last + 2, last + 1, last + 2)
-    ).share_machine()  # one more process than devices
+    share_machine(DistributedEnvironment(last + 1, last + 2, last + 1, last + 2))  # more processes than devices
     assert torch.zeros(1, device="cuda").device.index == 0
+
+
+def test_an_equal_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("translate.decoding.sharded.threads_per_process", lambda processes: 12 // processes)
+    for threads in ("1", "5"):  # torchrun's own, and a user's
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        share_machine(DistributedEnvironment(rank=3, world_size=8, local_rank=0, local_world_size=4))
+        share_machine(DistributedEnvironment())
+    assert chosen == [3]

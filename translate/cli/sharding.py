@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from translate.cli.console import fail, is_terminal
-from translate.cli.lines import open_lines, refuse_overwriting, whole_file
+from translate.cli.lines import TextLines, open_lines, refuse_overwriting, whole_file
 from translate.cli.wishes import WishFiles, read_phrases, read_requests
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.decoding import Translator
-    from translate.decoding.processes import Processes
-    from translate.decoding.sharded import Joined
+    from translate.decoding import ConditionCounts, Request, Translator
+    from translate.decoding.sharded import ShardedDecoder
+    from translate.distributed.process_group import World
 
 logger = logging.getLogger(__name__)
 
@@ -69,124 +69,136 @@ def is_in_parts(*, resume: bool) -> bool:
 
 
 def decode_in_parts(command: DecodeCommand) -> None:
-    """Translate a file together with the other processes, if there are any, and join what all have done.
+    """Translate a file in parts, together with the other processes if there are any, and join the parts.
 
     Raises:
-        InputError: Something that cannot be read twice, or processes that do not have the same before them.
-        RunError: Something cannot be written.
+        InputError: An input cannot be read twice, or the processes do not have the same input.
+        RunError: A file cannot be written, or another process has failed.
     """
+    from translate.distributed.process_group import join_world
+
+    with join_world() as world:
+        try:
+            _decode_with_all_ranks(command, world)
+        except KeyboardInterrupt:
+            if not world.is_main_process:
+                raise typer.Exit(130) from None
+            fail("interrupted; finished parts are kept, and the same command continues from them", 130)
+
+
+def _decode_with_all_ranks(command: DecodeCommand, world: "World") -> None:
     from tqdm import tqdm
 
-    from translate.decoding.parts import PartsFolder
-    from translate.decoding.processes import find_processes
-    from translate.decoding.sharded import Sharding
+    from translate.decoding.sharded import ShardedDecoder, share_machine
 
-    processes = find_processes()
-    with _told_once(processes):
+    def prepare() -> tuple["ShardedDecoder", dict[str, str], TextLines, Iterator["Request"]]:
         command.refuse_conflicts()
-        file, output = _require_files(command)
-        source = open_lines(file)
-        requests = read_requests(source, command.wishes)  # a wrong file is told before the model is loaded
-        processes.share_machine()
-        translator, circumstances = _load(command, processes)
-        folder = PartsFolder(output.with_name(f"{output.name}.parts"))
-        sharding = Sharding(
+        _check_files(command)
+        source = open_lines(command.file)
+        requests = read_requests(source, command.wishes)  # reports a wrong file before the model is loaded
+        share_machine(world.environment)
+        translator, dependencies = _load(command)
+        output = command.output
+        assert output is not None
+        decoder = ShardedDecoder(
             translator,
-            folder,
-            circumstances,
+            output.with_name(f"{output.name}.parts"),
+            dependencies,
             output_format=command.output_format,
             has_alignments=command.alignments is not None,
         )
-        if processes.place.rank > 0:
-            if folder.wait_until_open(processes.name(), is_joined=processes.is_joined):
-                sharding.work_through(requests)
-            return
-        with folder.hold(processes.name()):
-            started = time.perf_counter()
-            with tqdm(total=source.total, unit="line", dynamic_ncols=True, disable=not is_terminal(sys.stderr)) as bar:
-                num_blocks = sharding.complete(
-                    requests,
-                    open_again=lambda: read_requests(open_lines(file), command.wishes),
-                    advance=bar.update,
-                )
-            with contextlib.ExitStack() as files:
-                alignments = command.alignments
-                write_alignment = None if alignments is None else files.enter_context(whole_file(alignments))
-                write = files.enter_context(whole_file(output))
-                joined = sharding.join(num_blocks, write=write, write_alignment=write_alignment)
-            _say_summary(joined, seconds=time.perf_counter() - started, num_processes=processes.place.world_size)
-            processes.say_joined()
-            folder.remove()
+        return decoder, dependencies | _input_fingerprints(command), source, requests
+
+    decoder, facts, source, requests = world.run_on_all_ranks(prepare)
+    world.check_same_on_all_ranks(facts)
+    started = time.perf_counter()
+    with contextlib.ExitStack() as stack:
+        world.run_on_rank_0(lambda: stack.enter_context(decoder.hold_folder()))
+        world.run_on_all_ranks(decoder.check_folder)
+        is_hidden = not (world.is_main_process and is_terminal(sys.stderr))
+        with tqdm(total=source.total, unit="line", dynamic_ncols=True, disable=is_hidden) as bar:
+            progress = world.run_on_all_ranks(
+                lambda: decoder.translate_blocks(requests, rank=world.rank, world_size=world.size, advance=bar.update)
+            )
+        lines_kept = sum(world.all_gather(progress.lines_kept))
+        counts = world.run_on_rank_0(lambda: _join_parts(command, decoder, progress.fingerprints))
+        if world.is_main_process:
+            decoder.remove_folder()
+    seconds = time.perf_counter() - started
+    rate = (counts.lines - lines_kept) / max(seconds, 1e-9)
+    by = f" by {world.size} processes" if world.size > 1 else ""
+    before = f"; {lines_kept} of the lines were finished before" if lines_kept else ""
+    if world.is_main_process:
+        logger.info(f"{counts} in {seconds:.1f} s ({rate:.1f} lines/s){by}{before}")
 
 
-def _require_files(command: DecodeCommand) -> tuple[Path, Path]:
-    """The input and the output.
+def _join_parts(command: DecodeCommand, decoder: "ShardedDecoder", fingerprints: list[str]) -> "ConditionCounts":
+    """Write the output and the alignments from all parts."""
+    from translate.decoding import ConditionCounts
+
+    counts = ConditionCounts()
+    with contextlib.ExitStack() as files:
+        alignments = command.alignments
+        write_alignment = None if alignments is None else files.enter_context(whole_file(alignments))
+        assert command.output is not None
+        write = files.enter_context(whole_file(command.output))
+        for part in decoder.read_parts(fingerprints):
+            for line in part.output:
+                write(line)
+            for alignment in part.alignments:
+                if write_alignment is not None:
+                    write_alignment(alignment)
+            counts.add(part.counts)
+    return counts
+
+
+def _check_files(command: DecodeCommand) -> None:
+    """Check that the input and the output are files.
 
     Raises:
-        InputError: One is not named, or is no file; or another input is none.
+        InputError: One is not named or not a file, or another input is not a file.
     """
     from translate.data.text import require_file
 
     if command.file is None or str(command.file) == "-" or command.output is None:
         raise InputError(
             "under torchrun and with --resume, decode needs FILE and --output FILE: several processes cannot share"
-            " standard input and output, and what has gone through them is not there for a second start"
+            " standard input and output, and a later start could not read them again"
         )
     for path in (command.file, *command.wishes, command.forbid):
         if path is not None:
             require_file(path)
     if command.output.exists() and not command.output.is_file():
-        raise InputError(f"--output {command.output}: is no file, and parts are joined into one; name a file")
-    return command.file, command.output
+        raise InputError(f"--output {command.output}: is not a file, and parts are joined into one; name a file")
 
 
-def _load(command: DecodeCommand, processes: "Processes") -> tuple["Translator", dict[str, str]]:
-    """The translator, and all that its translations follow from, on which all processes agree."""
+def _load(command: DecodeCommand) -> tuple["Translator", dict[str, str]]:
+    """Load the translator, and collect everything that its translations depend on."""
     from translate.data.text import require_unchanged
-    from translate.decoding.sharded import find_circumstances
+    from translate.decoding.sharded import collect_dependencies
     from translate.runs import RunDirectory
-    from translate.runs.seal import file_digest
 
-    runs = {"RUN": [command.run], "--ensemble": command.ensemble, "--contrast": _given(command.contrast)}
+    contrast = [] if command.contrast is None else [command.contrast]
+    runs = {"RUN": [command.run], "--ensemble": command.ensemble, "--contrast": contrast}
     files = {"--terminology": command.wishes.terminology, "--forbid": command.forbid}
-    lines = {"FILE": command.file, "--prefix": command.wishes.prefix, "--require": command.wishes.require}
     with contextlib.ExitStack() as unchanged:
         for run in [run for named in runs.values() for run in named]:
             checkpoint = RunDirectory(run).checkpoint(command.checkpoint)
-            if checkpoint.is_file():  # else it is told when it is loaded
+            if checkpoint.is_file():  # else loading reports it
                 unchanged.enter_context(require_unchanged(checkpoint))
         translator = command.load()
-        circumstances = find_circumstances(
+        dependencies = collect_dependencies(
             translator,
             {name: named for name, named in runs.items() if named},
             checkpoint=command.checkpoint,
             files={name: file for name, file in files.items() if file is not None},
         )
-    processes.agree({**circumstances, **{name: file_digest(file) for name, file in lines.items() if file is not None}})
-    return translator, circumstances
+    return translator, dependencies
 
 
-def _given(path: Path | None) -> list[Path]:
-    return [] if path is None else [path]
+def _input_fingerprints(command: DecodeCommand) -> dict[str, str]:
+    """The fingerprints of the files that are read line by line."""
+    from translate.fingerprint import fingerprint
 
-
-def _say_summary(joined: "Joined", *, seconds: float, num_processes: int) -> None:
-    rate = (joined.counts.lines - joined.lines_from_before) / max(seconds, 1e-9)
-    by = f" by {num_processes} processes" if num_processes > 1 else ""
-    before = f"; {joined.lines_from_before} of the lines were finished before" if joined.lines_from_before else ""
-    logger.info(f"{joined.counts} in {seconds:.1f} s ({rate:.1f} lines/s){by}{before}")
-
-
-@contextlib.contextmanager
-def _told_once(processes: "Processes") -> Iterator[None]:
-    """What all processes fail with, one of them says."""
-    try:
-        yield
-    except (InputError, RunError) as error:
-        if processes.is_told_elsewhere(str(error)):
-            raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
-        raise
-    except KeyboardInterrupt:
-        if processes.is_told_elsewhere("interrupted"):
-            raise typer.Exit(130) from None
-        fail("interrupted; the parts that are finished are kept, and the same command goes on from them", 130)
+    files = {"FILE": command.file, "--prefix": command.wishes.prefix, "--require": command.wishes.require}
+    return {name: fingerprint(file) for name, file in files.items() if file is not None}

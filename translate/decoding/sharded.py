@@ -1,209 +1,265 @@
-"""A large file translated by several processes, or in several starts: in blocks, each of which is done once.
+"""A large file translated by several processes, or in several starts: in blocks, each of which is translated once.
 
-A block is what a translator reads ahead. It follows from the input and the settings alone, so any number of processes
-can go on with the parts that others have finished; and its batches are those of one process with as many workers, so
-its translations are too, to the last digit of their scores.
+Rank r of n translates the blocks r, r + n, r + 2n, …, and writes each into a part file, whole or not at all; rank 0
+joins the parts. A block is the buffer of lines that a translator would read ahead, so its translations are those of one
+process, to the last digit of their scores. Blocks depend on the input and the settings alone, so a later start by any
+number of processes can use the finished parts: a part carries the fingerprint of everything that it depends on.
 """
 
-import dataclasses
-import hashlib
+import contextlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
+from translate.atomic import atomic_write, write_error
 from translate.decoding.output.formats import OutputFormat, format_translations
-from translate.decoding.parts import Part, PartsFolder, Ticket
 from translate.decoding.request import ConditionCounts, Request
 from translate.decoding.translator import Translator, read_buffers
-from translate.errors import RunError
+from translate.distributed.environment import DistributedEnvironment
+from translate.errors import InputError, RunError
+from translate.fingerprint import fingerprint
+from translate.model.device import threads_per_process
 from translate.runs import Checkpoint, RunDirectory
-from translate.runs.safety import entries
-from translate.runs.seal import file_digest
+from translate.runs.lock import hold_lock
 from translate.versions import package_versions
 
-_CHANGES_NO_TRANSLATION = {"batch_tokens", "workers", "device"}  # so they may be others after an interruption
+_PARTS_PER_FOLDER = 1000
+_CHANGES_NO_TRANSLATION = {"batch_tokens", "workers", "device"}  # a later start may change these settings
 
 
 class Block(NamedTuple):
-    """Some lines in a row."""
+    """Consecutive lines that are translated together."""
 
     number: int
-    first_number: int  # of its first line among all, from 0
+    first_line: int  # number of its first line in the whole input, from 0
     requests: list[Request]
 
 
-def cut_blocks(requests: Iterable[Request], *, look_ahead_lines: int) -> Iterator[Block]:
-    """The blocks of an input, read as they are asked for."""
-    windows = read_buffers(requests, max_items=look_ahead_lines, count_characters=lambda request: len(request.source))
-    first_number = 0
-    for number, window in enumerate(windows):
-        yield Block(number, first_number, window)
-        first_number += len(window)
+class Part(NamedTuple):
+    """The output of one block, as its file holds it."""
+
+    fingerprint: str  # of everything that the output depends on
+    counts: ConditionCounts
+    output: list[str]  # lines without line ends
+    alignments: list[str]
 
 
 class Progress(NamedTuple):
-    """What a process has gone through."""
+    """The result of one rank's pass through the input."""
 
-    num_blocks: int
-    elsewhere: list[Ticket]  # blocks that others were at work on
-
-
-class Joined(NamedTuple):
-    """What was put together."""
-
-    counts: ConditionCounts
-    lines_from_before: int  # of parts that were finished before this start
+    fingerprints: list[str]  # of all blocks, also of those that other ranks translate
+    lines_kept: int  # lines of this rank's parts that an earlier start had finished
 
 
-class Sharding:
-    """One process's work on the blocks of an input.
+class ShardedDecoder:
+    """Translates an input in blocks, and keeps their parts in a folder until they are joined.
 
     Args:
-        circumstances: All that the translations follow from, but for the lines and what is wished of each.
-        has_alignments: They are wanted too.
+        dependencies: Everything that the translations depend on, except the requests; see `collect_dependencies`.
+        has_alignments: Whether word alignments are wanted too.
     """
 
     def __init__(
         self,
         translator: Translator,
-        folder: PartsFolder,
-        circumstances: Mapping[str, str],
+        folder: Path,
+        dependencies: Mapping[str, str],
         *,
         output_format: OutputFormat,
         has_alignments: bool,
     ) -> None:
-        self._translator = translator
-        self._folder = folder
-        self._circumstances = json.dumps([circumstances, output_format, has_alignments], sort_keys=True)
-        self._output_format: OutputFormat = output_format
-        self._has_alignments = has_alignments
-        self._from_before = folder.states()
+        self.translator = translator
+        self.folder = folder
+        self.output_format: OutputFormat = output_format
+        self.has_alignments = has_alignments
+        self._dependencies = [dict(dependencies), output_format, has_alignments]
+        self._lock = folder / "lock"
 
-    def work_through(
-        self, requests: Iterable[Request], *, advance: Callable[[int], object] = lambda lines: None
-    ) -> Progress:
-        """Translate all blocks that are not finished and that nobody else works on.
+    @contextlib.contextmanager
+    def hold_folder(self) -> Iterator[None]:
+        """Creates the folder, keeps other commands out of it, and removes it in the end if it has no part.
 
-        Args:
-            requests: The whole input.
-            advance: Told the number of lines of each block that is behind.
+        Raises:
+            InputError: Another command holds the folder.
+            RunError: The folder cannot be created.
         """
-        num_blocks = 0
-        elsewhere: list[Ticket] = []
-        for block in cut_blocks(requests, look_ahead_lines=self._translator.config.look_ahead_lines):
-            ticket = Ticket(block.number, self._fingerprint(block))
-            if self._folder.find(ticket) is None and not self._finish(block, ticket):
-                elsewhere.append(ticket)
-            if not self._folder.is_open():  # all were finished, and are joined
-                break
-            num_blocks += 1
-            advance(len(block.requests))
-        return Progress(num_blocks, elsewhere)
+        try:
+            self.folder.mkdir(exist_ok=True)
+        except FileExistsError:
+            raise InputError(f"{self.folder}: finished parts go into a folder of this name, but it is a file") from None
+        except OSError as error:
+            raise write_error(self.folder, error) from error
+        with hold_lock(self._lock, busy="is at work there: wait for it, stop it, or choose another --output"):
+            try:
+                yield
+            finally:
+                if not any(self.folder.glob("[0-9]*/*")):
+                    self.remove_folder()
 
-    def complete(
+    def check_folder(self) -> None:
+        """Checks that this process sees the folder that rank 0 has created.
+
+        Raises:
+            RunError: The folder is not there.
+        """
+        if not self.folder.is_dir():
+            raise RunError(
+                f"{self.folder}: rank 0 has created it, but this process does not see it; all processes must see the"
+                " same --output, on a disk that their machines share"
+            )
+
+    def translate_blocks(
         self,
         requests: Iterable[Request],
         *,
-        open_again: Callable[[], Iterable[Request]],
+        rank: int = 0,
+        world_size: int = 1,
         advance: Callable[[int], object] = lambda lines: None,
-    ) -> int:
-        """Work until all blocks are finished, also those that another process has left; gives their number.
+    ) -> Progress:
+        """Translates those blocks of this rank that have no finished part.
 
         Args:
-            open_again: Gives the same requests.
-            advance: See `work_through`.
+            requests: The whole input.
+            advance: Called with the number of lines of each block that has been passed.
 
         Raises:
-            RunError: The folder was taken away meanwhile.
+            RunError: A part cannot be written.
         """
-        progress = self.work_through(requests, advance=advance)
-        while not self._folder.wait_for(progress.elsewhere):
-            progress = self.work_through(open_again())
-        if not self._folder.is_open():
-            raise RunError(f"{self._folder.path}: was removed while its parts were being made; start again")
-        return progress.num_blocks
+        fingerprints: list[str] = []
+        lines_kept = 0
+        for block in cut_blocks(requests, look_ahead_lines=self.translator.config.look_ahead_lines):
+            lines = [[request.source, request.prefix, request.required] for request in block.requests]
+            fingerprints.append(fingerprint([self._dependencies, block.first_line, lines]))
+            if block.number % world_size == rank:
+                part = read_part(self.part_file(block.number))
+                if part is not None and part.fingerprint == fingerprints[-1]:
+                    lines_kept += len(block.requests)
+                else:
+                    write_part(self.part_file(block.number), self._translate(block, fingerprints[-1]))
+            advance(len(block.requests))
+        return Progress(fingerprints, lines_kept)
 
-    def join(
-        self, num_blocks: int, *, write: Callable[[str], None], write_alignment: Callable[[str], None] | None
-    ) -> Joined:
-        """Give the lines of all parts in order.
+    def read_parts(self, fingerprints: Sequence[str]) -> Iterator[Part]:
+        """Yields the parts of all blocks in order.
+
+        Args:
+            fingerprints: The fingerprint of each block's part.
 
         Raises:
-            RunError: A part is damaged.
+            RunError: A part is missing, damaged, or has another fingerprint.
         """
-        total, lines_from_before = ConditionCounts(), 0
-        states = self._folder.states()
-        for number in range(num_blocks):
-            part = self._folder.read(number)
-            for line in part.output:
-                write(line)
-            for alignment in part.alignments:
-                if write_alignment is not None:
-                    write_alignment(alignment)
-            total = _added(total, part.counts)
-            path = self._folder.part(number)
-            if path in self._from_before and self._from_before[path] == states[path]:
-                lines_from_before += part.counts.lines
-        return Joined(total, lines_from_before)
+        for number, expected in enumerate(fingerprints):
+            part = read_part(self.part_file(number))
+            if part is None or part.fingerprint != expected:
+                raise RunError(
+                    f"{self.part_file(number)}: is missing, damaged or changed since it was written; run the same"
+                    " command again to translate it again. All processes must write to a disk that their machines share"
+                )
+            yield part
 
-    def _finish(self, block: Block, ticket: Ticket) -> bool:
-        """Translate a block; False: somebody else is at work on it."""
-        with self._folder.claim(block.number) as is_free:
-            if is_free and self._folder.find(ticket) is None and self._folder.is_open():
-                self._folder.write(block.number, self._translated(block, ticket))
-        return is_free
+    def remove_folder(self) -> None:
+        """Removes the parts and the folder, unless it has files of others."""
+        for part in list(self.folder.glob("[0-9]*/*.part")):
+            part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for folder in list(self.folder.glob("[0-9]*")):
+                folder.rmdir()
+            self._lock.unlink(missing_ok=True)
+            self.folder.rmdir()
 
-    def _translated(self, block: Block, ticket: Ticket) -> Part:
+    def part_file(self, number: int) -> Path:
+        """The path of a block's part."""
+        folder, place = divmod(number, _PARTS_PER_FOLDER)
+        return self.folder / f"{folder:04}" / f"{place:03}.part"
+
+    def _translate(self, block: Block, block_fingerprint: str) -> Part:
         counts = ConditionCounts()
         alignments: list[str] = []
-        stream = self._translator.translate_stream(block.requests, first_number=block.first_number)
+        stream = self.translator.translate_stream(block.requests, first_number=block.first_line)
         output = format_translations(
             counts.watch(stream),
-            self._translator,
-            output_format=self._output_format,
-            write_alignment=alignments.append if self._has_alignments else None,
-            first_number=block.first_number,
+            self.translator,
+            output_format=self.output_format,
+            write_alignment=alignments.append if self.has_alignments else None,
+            first_number=block.first_line,
         )
-        return Part(ticket.fingerprint, counts, list(output), alignments)
-
-    def _fingerprint(self, block: Block) -> str:
-        digest = hashlib.sha256(f"{self._circumstances}\n{block.first_number}\n".encode())
-        for request in block.requests:
-            digest.update(json.dumps([request.source, request.prefix, request.required]).encode())
-        return digest.hexdigest()
+        return Part(block_fingerprint, counts, list(output), alignments)
 
 
-def find_circumstances(
+def cut_blocks(requests: Iterable[Request], *, look_ahead_lines: int) -> Iterator[Block]:
+    """Yields the blocks of an input, and reads it as they are asked for."""
+    buffers = read_buffers(requests, max_items=look_ahead_lines, count_characters=lambda request: len(request.source))
+    first_line = 0
+    for number, buffer in enumerate(buffers):
+        yield Block(number, first_line, buffer)
+        first_line += len(buffer)
+
+
+def write_part(file: Path, part: Part) -> None:
+    """Writes a part, with the fingerprint of its content before it.
+
+    Raises:
+        RunError: The file cannot be written.
+    """
+    content = json.dumps([part.fingerprint, vars(part.counts), part.output, part.alignments]).encode()
+    try:
+        file.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise write_error(file, error) from error
+    with atomic_write(file) as opened:
+        opened.write(f"{fingerprint(content)}\n".encode())
+        opened.write(content)
+
+
+def read_part(file: Path) -> Part | None:
+    """Reads a part; None if there is none, if it is damaged, or if another version wrote it."""
+    try:
+        digest, _, content = file.read_bytes().partition(b"\n")
+        if fingerprint(content).encode() != digest:
+            return None
+        block_fingerprint, counts, output, alignments = json.loads(content)
+        return Part(block_fingerprint, ConditionCounts(**counts), output, alignments)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def collect_dependencies(
     translator: Translator, runs: Mapping[str, Sequence[Path]], *, checkpoint: Checkpoint, files: Mapping[str, Path]
 ) -> dict[str, str]:
-    """By name, all that translations follow from but the lines and what is wished of each; of what is long, digests.
+    """Everything that the translations depend on, by name, except the lines and their constraints; files as digests.
 
     Args:
-        runs: By what they are for.
-        files: The same, of others.
+        runs: The run directories, by what they are for.
+        files: Other files, by what they are for.
     """
-    settings = translator.config.model_dump_json(exclude=_CHANGES_NO_TRANSLATION)
+    settings = translator.config.model_dump(mode="json", exclude=_CHANGES_NO_TRANSLATION)
     versions = {package: version for package, version in package_versions().items() if package != "python"}
     return {
         "version": ", ".join(f"{package} {version}" for package, version in versions.items()),
         "device": translator.model.device.type,
-        "settings": hashlib.sha256(settings.encode()).hexdigest(),
-        **{name: ", ".join(_run_digest(run, checkpoint) for run in named) for name, named in runs.items()},
-        **{name: file_digest(file) for name, file in files.items()},
+        "settings": fingerprint(settings),
+        **{name: ", ".join(_run_fingerprint(run, checkpoint) for run in named) for name, named in runs.items()},
+        **{name: fingerprint(file) for name, file in files.items()},
     }
 
 
-def _run_digest(path: Path, checkpoint: Checkpoint) -> str:
-    """Of all in a run that its translations follow from."""
+def _run_fingerprint(path: Path, checkpoint: Checkpoint) -> str:
+    """The fingerprint of those files of a run that its translations depend on."""
     run = RunDirectory(path)
-    digest = hashlib.sha256()
-    for file in (run.config, *entries(run.tokenizer), run.checkpoint(checkpoint), run.shortlist):
-        if file.is_file():
-            digest.update(f"{file.relative_to(path)} {file_digest(file)}\n".encode())
-    return digest.hexdigest()
+    files = [run.config, *sorted(run.tokenizer.iterdir()), run.checkpoint(checkpoint), run.shortlist]
+    return fingerprint({str(file.relative_to(path)): fingerprint(file) for file in files if file.is_file()})
 
 
-def _added(first: ConditionCounts, second: ConditionCounts) -> ConditionCounts:
-    names = [field.name for field in dataclasses.fields(ConditionCounts)]
-    return ConditionCounts(**{name: getattr(first, name) + getattr(second, name) for name in names})
+def share_machine(environment: DistributedEnvironment) -> None:
+    """Gives this process a CUDA device, shared if there are too few, and an equal share of the cores."""
+    if environment.world_size == 1:
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(environment.local_rank % torch.cuda.device_count())
+    # torchrun sets OMP_NUM_THREADS to 1 if it was not set; any other value is the user's.
+    if os.environ.get("OMP_NUM_THREADS", "1") == "1":
+        torch.set_num_threads(threads_per_process(environment.local_world_size))
