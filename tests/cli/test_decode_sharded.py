@@ -1,15 +1,13 @@
-"""`translate decode` by several processes under torchrun, and by one with --resume: the bytes of one in one go."""
+"""`translate decode --resume`: the bytes of a start without it, whatever was finished before.
+
+Several processes under torchrun are in tests/system/test_decode_sharded.py.
+"""
 
 import os
 import re
 import resource
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import Result
@@ -37,16 +35,6 @@ def folder(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return tmp_path
 
 
-def torchrun(num_processes: int, *arguments: Any, **settings: Any) -> "subprocess.Popen[str]":
-    """The real one; its standard error is read with `communicate`."""
-    package = Path(sys.modules["translate"].__file__ or "").parents[1]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(package)}
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_processes), "-m", "translate"]
-    return subprocess.Popen(
-        [*command, *map(str, arguments)], stderr=subprocess.PIPE, text=True, env=environment, **settings
-    )
-
-
 def summary(text: str) -> str:
     """What is counted, without the time that it took."""
     (line,) = re.findall(r"^\d+ lines, .* in [\d.]+ s", text, flags=re.MULTILINE)
@@ -72,69 +60,30 @@ def test_an_empty_file(translate: Translate, learnt: Path, folder: Path) -> None
     assert (result.exit_code, Path("out.en").read_bytes()) == (0, b"") and "0 lines" in result.stderr
 
 
-@pytest.mark.timeout(300)  # other tests may keep the cores busy
-def test_a_killed_process_and_a_second_start(translate: Translate, learnt: Path, folder: Path) -> None:
-    """What was finished is not done again, by another number of processes either; the output is the same."""
-    arguments = ["decode", learnt, "in.de", "--look-ahead-lines", "5", "--workers", "1", "--format", "jsonl"]
-    plain = translate(*arguments, "-o", "plain.en")
-    parts = folder / "out.en.parts"
-
-    def finished() -> list[Path]:
-        return sorted(parts.glob("*/*.part"))
-
-    job = torchrun(2, *arguments, "-o", "out.en")
-    while len(finished()) < 4:
-        assert job.poll() is None, job.communicate()
-        time.sleep(0.005)
-    first_process = int((parts / "lock").read_text().split()[1])
-    os.kill(first_process, signal.SIGKILL)
-    job.communicate(timeout=200)
-    assert job.returncode != 0 and not (folder / "out.en").exists()
-    num_finished = len(finished())
-    assert 4 <= num_finished < 14  # blocks of five lines
-
-    again = translate(*arguments, "-o", "out.en", "--resume")
-    assert again.exit_code == 0, again.stderr
-    assert (folder / "out.en").read_bytes() == (folder / "plain.en").read_bytes()
-    assert summary(again.stderr) == summary(plain.stderr) and not parts.exists()
-    assert f"; {5 * num_finished} of the lines were finished before\n" in again.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_several_processes(translate: Translate, learnt: Path, folder: Path) -> None:
-    """A start by two goes on with what one has left, when its disk was full."""
+def test_a_second_start_after_a_full_disk(translate: Translate, learnt: Path, folder: Path) -> None:
+    """Finished parts are kept, and only those that are missing are translated."""
     arguments = ["decode", learnt, "in.de", "--look-ahead-lines", "5", "--workers", "1", "--n-best", "2"]
     plain = translate(*arguments, "--alignments", "plain.links", "-o", "plain.en")
-    arguments += ["--alignments", "out.links", "-o", "out.en"]
+    arguments += ["--alignments", "out.links", "-o", "out.en", "--resume"]
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))  # enough for parts, but not for the whole
-        full = translate(*arguments, "--resume")
+        full = translate(*arguments)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert full.exit_code == 1 and full.stderr == "translate: out.en: cannot be written: File too large\n"
+    assert full.exit_code == 1 and full.stderr.startswith("translate: out.en: cannot be written: File too large")
+    assert not (folder / "out.en").exists()
     parts = folder / "out.en.parts"
     assert len(list(parts.glob("*/*.part"))) == 14
     for part in list(parts.glob("*/*.part"))[::2]:
         part.unlink()
 
-    job = torchrun(2, *arguments)
-    said = job.communicate(timeout=200)[1]
-    assert job.returncode == 0, said
+    again = translate(*arguments)
+    assert again.exit_code == 0, again.stderr
     for name in ("en", "links"):
         assert (folder / f"out.{name}").read_bytes() == (folder / f"plain.{name}").read_bytes()
-    assert summary(said) == summary(plain.stderr) and not parts.exists()
-    assert said.count(" by 2 processes; 35 of the lines were finished before\n") == 1
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_what_all_processes_fail_with_is_told_once(learnt: Path, folder: Path) -> None:
-    job = torchrun(2, "decode", learnt, stdin=subprocess.DEVNULL)
-    said = job.communicate(timeout=200)[1]
-    assert job.returncode != 0
-    assert said.count("translate: under torchrun and with --resume, decode needs FILE and --output FILE: ") == 1
+    assert summary(again.stderr) == summary(plain.stderr) and not parts.exists()
+    assert again.stderr.endswith("; 35 of the lines were finished before\n")
 
 
 def test_what_cannot_be_in_parts(translate: Translate, learnt: Path, folder: Path) -> None:

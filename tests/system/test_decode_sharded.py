@@ -1,0 +1,119 @@
+"""`translate decode` by several processes under torchrun: the bytes of one process, whatever happens meanwhile."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import translate
+
+Trainings = Any  # conftest.py's: test modules cannot import each other
+
+NUM_LINES = 301
+LINES_PER_BLOCK = 5
+NUM_BLOCKS = 61
+OPTIONS = ["--look-ahead-lines", str(LINES_PER_BLOCK), "--workers", "1", "--format", "jsonl", "--alignments"]
+
+# Runs a command with a rank 0 that takes longer to load its model than processes wait for each other's first word.
+LATE_RANK_0 = """
+import datetime, os, time
+from translate import cli
+from translate.decoding import loading
+from translate.distributed import process_group
+
+load, join_world = loading.load_translator, process_group.join_world
+
+def load_late(*args, **options):
+    if os.environ["RANK"] == "0":
+        time.sleep(10)
+    return load(*args, **options)
+
+loading.load_translator = load_late
+process_group.join_world = lambda: join_world(timeout=datetime.timedelta(seconds=8))
+cli.main()
+"""
+
+
+@pytest.fixture
+def folder(trainings: Trainings, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the commands: a run, the lines in.txt, and their translations plain.txt by one process."""
+    folder = Path(trainings.directory)
+    monkeypatch.chdir(folder)
+    trainings.run(folder / "run", "training.max_steps=3", "training.validate_every=3")
+    lines = Path("validation.in").read_text(encoding="utf-8").splitlines()
+    text = "".join(f"{lines[number % len(lines)] if number % 9 else ''}\n" for number in range(NUM_LINES))
+    Path("in.txt").write_text(text, encoding="utf-8")
+    run, source, links, output = (str(folder / name) for name in ("run", "in.txt", "plain.links", "plain.txt"))
+    trainings.command("decode", run, source, *OPTIONS, links, "-o", output)
+    return folder
+
+
+def torchrun(*arguments: str, num_processes: int = 2, script: str | None = None) -> "subprocess.Popen[str]":
+    """The real one; its standard error is read with `communicate`."""
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(Path(translate.__file__).parents[1]),
+    }
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_processes)]
+    command += [script] if script else ["-m", "translate"]
+    return subprocess.Popen(
+        [*command, *arguments], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def summary(text: str) -> str:
+    """The counts that a command reports at its end, without the time that it took."""
+    (line,) = re.findall(rf"^{NUM_LINES} lines, .* in [\d.]+ s", text, flags=re.MULTILINE)
+    return str(re.sub(r" in [\d.]+ s$", "", line))
+
+
+@pytest.mark.timeout(300)  # other tests may keep the cores busy
+def test_a_killed_process_and_a_second_start(trainings: Trainings, folder: Path) -> None:
+    """Another number of processes continues with what is finished, and the output is that of one process."""
+    expected = summary(trainings.log.read_text(encoding="utf-8"))
+    parts = folder / "out.txt.parts"
+    command = ["decode", "run", "in.txt", *OPTIONS, "out.links", "-o", "out.txt"]
+
+    def finished() -> list[Path]:
+        return list(parts.glob("*/*.part"))
+
+    job = torchrun(*command)
+    while len(finished()) < 4:
+        assert job.poll() is None, job.communicate()
+    os.kill(int((parts / "lock").read_text().split()[1]), signal.SIGKILL)
+    job.communicate(timeout=200)
+    assert job.returncode != 0 and not (folder / "out.txt").exists()
+    num_finished = len(finished())
+    assert 4 <= num_finished < NUM_BLOCKS
+
+    again = torchrun(*command, num_processes=3)
+    reported = again.communicate(timeout=200)[1]
+    assert again.returncode == 0, reported
+    for suffix in ("txt", "links"):
+        assert (folder / f"out.{suffix}").read_bytes() == (folder / f"plain.{suffix}").read_bytes() != b""
+    assert summary(reported) == expected and not parts.exists()
+    assert reported.count(f" by 3 processes; {LINES_PER_BLOCK * num_finished} of the lines were finished before\n") == 1
+
+
+@pytest.mark.timeout(300)
+def test_ranks_wait_for_a_rank_0_that_loads_late(folder: Path) -> None:
+    """However late it is: no time limit ends the wait, which a rank 0 that dies would end at once."""
+    (folder / "late.py").write_text(LATE_RANK_0)
+    job = torchrun("decode", "run", "in.txt", *OPTIONS, "out.links", "-o", "out.txt", script="late.py")
+    reported = job.communicate(timeout=200)[1]
+    assert job.returncode == 0, reported
+    assert (folder / "out.txt").read_bytes() == (folder / "plain.txt").read_bytes()
+
+
+@pytest.mark.timeout(300)
+def test_an_error_of_all_processes_is_reported_once(folder: Path) -> None:
+    job = torchrun("decode", "run")
+    reported = job.communicate(timeout=200)[1]
+    assert job.returncode != 0
+    assert reported.count("translate: under torchrun and with --resume, decode needs FILE and --output FILE: ") == 1
