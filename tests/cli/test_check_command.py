@@ -43,12 +43,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No rehearsal, but what one might give."""
-    from translate.lint.dry_run import BatchShape, Rehearsal
-    from translate.training import check
+    """No dry run, but what one might measure."""
+    from translate.lint import check
+    from translate.lint.dry_run import BatchShape, DryRun
 
-    seen = Rehearsal("cpu", "fp32", 1, 10_000, BatchShape(7, 11, 13), 2**20, 30, 5000.0, 3.0, 2.0)
-    monkeypatch.setattr(check, "rehearse", lambda *arguments, **options: seen)
+    seen = DryRun("cpu", "fp32", 1, 10_000, BatchShape(7, 11, 13), 2**20, 30, 5000.0, 3.0, 2.0)
+    monkeypatch.setattr(check, "dry_run", lambda *arguments, **options: seen)
 
 
 def spoil(path: Path, line: int, text: str) -> None:
@@ -68,7 +68,7 @@ def test_clean(translate: Translate, folder: Path) -> None:
     lines = result.stdout.splitlines()
     assert lines[0] == "data        data.train.0     1,200 pairs, 1,200 kept (train.de, train.en)"
     assert lines[1] == "            data.validation    250 pairs (valid.de, valid.en)"
-    assert lines[-3:] == ["findings    none", "", "ready to start"]
+    assert lines[-3:] == ["findings    none", "", "Ready to start"]
     for name in ("tokens", "vocabulary", "model", "memory", "speed", "training", "time"):
         assert any(line.startswith(f"{name:<11} ") for line in lines), result.stdout
     assert re.search(r"\n {12} +6–10  █+[▏▎▍▌▋▊▉]? +\d+ +█+", result.stdout)
@@ -89,7 +89,7 @@ def test_notes_and_warnings(translate: Translate, folder: Path, quick: None) -> 
     assert "The lazy dog <U+001B>[31mplayed with &amp; fo" in unwrapped(result)
     assert "\x1b" not in result.stdout  # a corpus does not write to the terminal
     assert "findings    1 warning, 2 notes\n" in result.stdout
-    assert result.stdout.endswith("ready to start, if the warnings are meant\n")
+    assert result.stdout.endswith("Ready to start, if the warnings are intended\n")
     strict = translate("check", "mine.yaml", "training.warmup_steps=100", "--strict")
     assert strict.exit_code == 1
     # Notes alone are no failure.
@@ -115,7 +115,7 @@ def test_errors(translate: Translate, folder: Path, quick: None) -> None:
     assert "\n  error    data.train.0: 1,200 of 1,200 pairs belong to a neighbour" in result.stdout
     assert "lines 1 to 1,200 (the target stands 1 line later): " in unwrapped(result)
     assert max(map(len, result.stdout.splitlines())) <= 120
-    assert result.stdout.endswith("\nnot ready: 1 error to mend first\n")
+    assert result.stdout.endswith("\nNot ready: fix 1 error first\n")
 
 
 @pytest.mark.parametrize("is_dirty", [False, True])

@@ -1,6 +1,7 @@
 """`check`: look before a long run."""
 
 import json
+import logging
 import shutil
 import sys
 import textwrap
@@ -14,8 +15,9 @@ from translate.cli.lines import write_lines
 from translate.cli.options import Overrides
 
 if TYPE_CHECKING:
-    from translate.lint.report import Lengths, Report
-    from translate.lint.settings import Finding
+    from translate.lint.check import Report
+    from translate.lint.findings import Finding
+    from translate.lint.lengths import Lengths
 
 _BAR_COLUMNS = 20
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -41,6 +43,7 @@ def check(
     """
     from translate.config import load_config
 
+    logging.getLogger("translate").setLevel(logging.WARNING)  # what a training logs about its data is in the report
     loaded = load_config(config, overrides or [], require_files=True).config
     from translate.lint.check import check as check_training
 
@@ -79,9 +82,9 @@ def _lines(report: "Report") -> Iterator[str]:
         yield from _finding_lines(finding)
     yield ""
     if number := report.count("error"):
-        yield f"not ready: {number} error{'s' * (number > 1)} to mend first"
+        yield f"Not ready: fix {number} error{'s' * (number > 1)} first"
     else:
-        yield "ready to start" + (", if the warnings are meant" if report.count("warning") else "")
+        yield "Ready to start" + (", if the warnings are intended" if report.count("warning") else "")
 
 
 def _data_lines(report: "Report") -> Iterator[str]:
@@ -128,20 +131,18 @@ def _training_lines(report: "Report") -> Iterator[str]:
     for vocabulary in report.vocabularies:
         unused = f"{vocabulary.num_unused:,} of {vocabulary.num_entries:,} subwords never used"
         yield _row("vocabulary", f"{vocabulary.name}, {vocabulary.size:,} entries: {unused}")
-    plan, rehearsal = report.plan, report.rehearsal
-    if rehearsal is not None:
+    plan, measured = report.plan, report.dry_run
+    if measured is not None:
         threads = ""
-        if rehearsal.device == "cpu":
-            threads = f", {rehearsal.num_threads} thread{'s' * (rehearsal.num_threads > 1)}"
-        yield _row(
-            "model", f"{rehearsal.num_parameters:,} parameters; {rehearsal.device}, {rehearsal.precision}{threads}"
-        )
+        if measured.device == "cpu":
+            threads = f", {measured.num_threads} thread{'s' * (measured.num_threads > 1)}"
+        yield _row("model", f"{measured.num_parameters:,} parameters; {measured.device}, {measured.precision}{threads}")
         peak = "its peak cannot be measured here"
-        if rehearsal.peak_bytes is not None:
-            peak = f"{_size(rehearsal.peak_bytes)} at its peak"
-        pairs, source, target = rehearsal.largest_batch
+        if measured.peak_bytes is not None:
+            peak = f"{_size(measured.peak_bytes)} at its peak"
+        pairs, source, target = measured.largest_batch
         yield _row("memory", f"{peak}, on the largest batch: {pairs:,} × {source} source, {target} target tokens")
-        speed = f"{rehearsal.target_tokens_per_second:,.0f} target tokens/s over {rehearsal.num_timed_steps} steps"
+        speed = f"{measured.target_tokens_per_second:,.0f} target tokens/s over {measured.num_timed_steps} steps"
         yield _row("speed", f"{speed}; {plan.padding_share:.1%} of what is computed is padding")
     yield _row("training", f"{plan.num_steps:,} steps, {plan.steps_per_epoch:,} an epoch: {plan.num_epochs:.1f} epochs")
     if plan.seconds is not None:
@@ -157,7 +158,7 @@ def _finding_lines(finding: "Finding") -> Iterator[str]:
     first, *others = _wrapped(finding.message, indent=11)
     yield f"  {severity}{first.lstrip()}"
     yield from others
-    yield from _wrapped(f"→ {finding.mend}", indent=11)
+    yield from _wrapped(f"→ {finding.hint}", indent=11)
     shown = 1 if finding.severity == "note" else len(finding.examples)
     for example in finding.examples[:shown]:
         yield from _wrapped(example, indent=13)

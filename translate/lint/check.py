@@ -1,12 +1,14 @@
-"""Looking before a long run: what `translate check` finds out, and the cheap part of it for `translate train`."""
+"""Looking before a long run: what `translate check` reports, and the cheap part of it for `translate train`."""
 
 import logging
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
-from translate.config import Config, Corpus
+from translate.config import Config
 from translate.data.corpora import ParallelCorpus
 from translate.data.filtering import FilterReport
 from translate.data.streaming import Batches
@@ -14,27 +16,27 @@ from translate.data.tokenizer import Tokenizers
 from translate.distributed.devices import choose_own_device, settle_threads
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import RunError
-from translate.lint.advice_on_data import DataFacts, advise_on_data
 from translate.lint.corpora import (
     Survey,
     cheap_suspects,
     find_leaks,
     shifted_blocks,
-    survey_corpus,
+    survey_held_out,
+    survey_training,
+    take_sample,
     thorough_suspects,
 )
-from translate.lint.dry_run import Rehearsal, rehearse
+from translate.lint.dry_run import DryRun, dry_run
+from translate.lint.findings import Finding, Leak, Suspects, Unit, by_severity, leak_finding, suspects_finding
 from translate.lint.languages import learn_languages
-from translate.lint.report import CorpusReport, Lengths, Plan, Report
-from translate.lint.sample import take_sample
-from translate.lint.settings import Finding, advise, by_severity
-from translate.lint.suspicions import Leak, Unit, leak_finding, suspicion
+from translate.lint.lengths import Lengths, count_items, measure_lengths
+from translate.lint.settings import DataFacts, data_findings, settings_findings
 from translate.lint.vocabulary import (
-    EncodedPairs,
-    encode_sample,
-    report_spelling,
-    report_vocabularies,
-    short_limits,
+    SideSpelling,
+    VocabularyReport,
+    examine_spelling,
+    examine_vocabulary,
+    long_references,
     spelling_findings,
     vocabulary_findings,
 )
@@ -52,21 +54,77 @@ from translate.training.preparation import (
 logger = logging.getLogger(__name__)
 
 MAX_INSPECTED_PAIRS = 50_000
-"""Of a larger corpus the slow inspections look at so many, evenly spaced."""
-_ESTIMATED_PAIRS = 300  # whose lengths stand for the corpus where nothing is to be encoded for the check alone
+"""Of a larger corpus the slow inspections look at so many pairs, evenly spaced."""
+_ESTIMATED_PAIRS = 300  # whose lengths stand for the corpus where nothing is to be encoded for the findings alone
 _LONG_SAVE_SECONDS = 2 * 3600.0
+_JSON_NAMES = {"hint": "mend", "dry_run": "rehearsal"}  # keys of the document that are not the fields' names
+
+
+class CorpusReport(NamedTuple):
+    """What was found out about one corpus."""
+
+    key: str  # where the corpus stands in the config
+    unit: Unit  # what its pairs are counted in
+    name: str
+    num_pairs: int
+    num_kept: int | None  # by the filter of training; None: not filtered
+    left_out: dict[str, int]  # the number of pairs for each reason
+    num_inspected: int  # by the slow inspections
+    suspects: tuple[Suspects, ...]
+    spelling: tuple[SideSpelling, SideSpelling]
+
+
+class TrainingPlan(NamedTuple):
+    """What the training will do, and how long it will take."""
+
+    steps_per_epoch: int
+    num_steps: int
+    num_epochs: float
+    num_validations: int
+    padding_share: float  # of all tokens computed in an epoch
+    seconds: float | None  # with validations; None: nothing was measured
+    validation_seconds: float | None  # the part of `seconds` that validations take
+
+
+class Report(NamedTuple):
+    """All that `translate check` found."""
+
+    name: str
+    findings: tuple[Finding, ...]  # errors first
+    corpora: tuple[CorpusReport, ...]
+    leakage: tuple[Leak, ...]
+    lengths: Lengths
+    vocabularies: tuple[VocabularyReport, ...]
+    plan: TrainingPlan
+    dry_run: DryRun | None  # None: it failed, and a finding says why
+
+    def count(self, severity: str) -> int:
+        """The number of findings of one severity."""
+        return sum(finding.severity == severity for finding in self.findings)
+
+    def to_document(self) -> dict[str, Any]:
+        """The report for JSON; its keys stay the same in every version."""
+        return {"format": 1, **_plain(self)}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        value = {_JSON_NAMES.get(name, name): item for name, item in value._asdict().items()}
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -> Report:
-    """Everything that a training does before its first step, a few steps of it, and a look at the text.
+    """Do all that a training does before its first step, try some steps of it, and inspect the text.
 
     Nothing is written.
 
     Args:
-        watch: Is told what is being done.
+        watch: Receives what is being done.
 
     Raises:
-        InputError: What the training would refuse: the message says what and the mend.
+        InputError: The training would refuse the config or the data; the message is the training's.
     """
     configure_memory()
     device = choose_own_device(config.training.device, SINGLE_PROCESS.environment)
@@ -83,52 +141,51 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     epoch = batches.epoch(0)
 
     watch("inspecting the text")
-    training, held_out = _survey_training(config, corpora), _survey_held_out(config, corpora)
-    reports, encoded = _inspect(training, held_out, batches, tokenizers)
+    training, held_out = survey_training(config, corpora), survey_held_out(config, corpora)
+    reports, lengths, vocabularies = _inspect(training, held_out, batches, tokenizers)
     leaks = find_leaks(training, held_out)
-    vocabularies = report_vocabularies(encoded, tokenizers, share=_inspected_share(reports))
-    findings = _remarks(config, corpora, batch_size=batch_size) + _text_findings(reports, leaks)
+    findings = _remarks(config, corpora, batch_size=batch_size)
+    findings += [suspects_finding(report.key, suspects) for report in reports for suspects in report.suspects]
+    findings += [leak_finding(leak) for leak in leaks]
+    for report in reports:
+        findings += spelling_findings(report.key, report.spelling, unit=report.unit)
     findings += vocabulary_findings(vocabularies, config)
     for survey in held_out:
-        findings += short_limits(config, survey, tokenizers)
+        findings += long_references(config, survey.key, survey.corpus, tokenizers, unit=survey.unit)
 
     watch("trying the longest batch, and the speed")
-    rehearsal = None
+    measured = None
     try:
-        rehearsal = rehearse(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=device)
+        measured = dry_run(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=device)
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "do as it says, and check again"))
-    padding = epoch.padding
     facts = _facts(
         batches,
         tokenizers,
-        num_target_tokens=padding.num_target_tokens,
+        num_target_tokens=epoch.padding.num_target_tokens,
         num_batches=len(epoch),
-        num_parameters=(rehearsal or build_model(config, tokenizers)).num_parameters,
+        num_parameters=(measured or build_model(config, tokenizers)).num_parameters,
     )
-    plan = _plan(config, facts, padding.share, rehearsal)
-    findings += advise(config) + advise_on_data(config, facts) + _time_findings(config, plan)
+    plan = _plan(config, facts, epoch.padding.share, measured)
+    findings += settings_findings(config) + data_findings(config, facts) + _time_findings(config, plan)
     return Report(
         name=config.name,
         findings=tuple(by_severity(findings)),
         corpora=tuple(reports),
         leakage=tuple(leaks),
-        lengths=Lengths.of(encoded),
-        vocabularies=vocabularies,
+        lengths=lengths,
+        vocabularies=tuple(vocabularies),
         plan=plan,
-        rehearsal=rehearsal,
+        dry_run=measured,
     )
 
 
 def cheap_findings(
     config: Config, corpora: Corpora, batches: Batches, tokenizers: Tokenizers, *, num_parameters: int
 ) -> list[Finding]:
-    """What can be told for next to nothing, for every training: settings, repetitions, leaks, broken text.
+    """Findings that cost next to nothing, for every training: settings, repetitions, leaks, broken text.
 
-    The corpora are gone through once more, a few microseconds a line; nothing is encoded but some hundred pairs.
-
-    Args:
-        num_parameters: Of the model.
+    The corpora are read once more, a few microseconds a line; only some hundred pairs are encoded.
 
     Returns:
         The findings, errors first.
@@ -141,11 +198,11 @@ def cheap_findings(
         num_batches=num_batches,
         num_parameters=num_parameters,
     )
-    findings = advise(config) + advise_on_data(config, facts)
-    training, held_out = _survey_training(config, corpora), _survey_held_out(config, corpora)
+    findings = settings_findings(config) + data_findings(config, facts)
+    training, held_out = survey_training(config, corpora), survey_held_out(config, corpora)
     for survey in (*training, *held_out):
         suspects = cheap_suspects(survey) + shifted_blocks(survey)
-        findings += [suspicion(survey.key, each) for each in suspects]
+        findings += [suspects_finding(survey.key, each) for each in suspects]
     findings += [leak_finding(leak) for leak in find_leaks(training, held_out)]
     return by_severity(findings)
 
@@ -165,69 +222,53 @@ def log_findings(
 
 
 def _remarks(config: Config, corpora: Corpora, *, batch_size: str | None) -> list[Finding]:
-    """What was looked at, where the config alone does not say it.
+    """What the check looked at, where the config alone does not say it.
 
     Args:
         batch_size: A message about the number that `batch_tokens: auto` became.
     """
     findings = []
     if batch_size is not None:
-        mend = f"training.batch_tokens={config.training.batch_tokens} gives the same on another machine"
-        findings.append(Finding("note", "batch_size_found", batch_size, mend))
+        hint = f"training.batch_tokens={config.training.batch_tokens} gives the same on another machine"
+        findings.append(Finding("note", "batch_size_found", batch_size, hint))
     if corpora.streams is not None:
         size = config.data.stream_segment_pairs
-        message = f"of the streamed corpora only the first segment was looked at (data.stream_segment_pairs = {size})"
+        message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
         findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to look at more"))
     return findings
 
 
-def _text_findings(reports: Sequence[CorpusReport], leaks: Sequence[Leak]) -> list[Finding]:
-    findings = [suspicion(report.key, suspects) for report in reports for suspects in report.suspects]
-    findings += [leak_finding(leak) for leak in leaks]
-    for report in reports:
-        findings += spelling_findings(report.key, report.spelling, unit=report.unit)
-    return findings
-
-
-def _survey_training(config: Config, corpora: Corpora) -> list[Survey]:
-    return [
-        survey_corpus(f"data.train.{index}", corpus, unit=_unit(settings))
-        for index, (corpus, settings) in enumerate(zip(corpora.train, config.data.train, strict=True))
-    ]
-
-
-def _survey_held_out(config: Config, corpora: Corpora) -> list[Survey]:
-    surveys = []
-    if corpora.validation is not None and config.data.validation is not None:
-        surveys = [survey_corpus("data.validation", corpora.validation, unit=_unit(config.data.validation))]
-    for name, corpus in corpora.test.items():
-        surveys.append(survey_corpus(f"data.test.{name}", corpus, unit=_unit(config.data.test[name])))
-    return surveys
-
-
-def _unit(corpus: Corpus) -> Unit:
-    return "line" if corpus.kind in {"text", "tsv"} else "row"
-
-
 def _inspect(
     training: list[Survey], held_out: list[Survey], batches: Batches, tokenizers: Tokenizers
-) -> tuple[list[CorpusReport], list[EncodedPairs]]:
-    """A report on each corpus, and what was inspected of the training corpora as tokens."""
-    filters = [*batches.filter_reports, *([None] * len(held_out))]
+) -> tuple[list[CorpusReport], Lengths, list[VocabularyReport]]:
+    """A report on each corpus; and of training, the lengths in tokens and the use of each vocabulary."""
+    surveys, num_threads = [*training, *held_out], torch.get_num_threads()
+    filters: list[FilterReport | None] = [*batches.filter_reports, *([None] * len(held_out))]
     samples = [
-        take_sample(survey.corpus.sources, survey.corpus.targets, max_pairs=MAX_INSPECTED_PAIRS)
-        for survey in (*training, *held_out)
+        take_sample(survey.corpus.sources, survey.corpus.targets, max_pairs=MAX_INSPECTED_PAIRS) for survey in surveys
     ]
-    # Which language is which, the largest training corpus says for all.
-    largest = max(samples[: len(training)], key=lambda sample: sample.num_pairs)
+    # The largest training corpus shows for all which language is which.
+    largest = max(samples[: len(training)], key=lambda sample: len(sample.numbers))
     languages = learn_languages(largest.sources, largest.targets)
     vocab_size = max(tokenizers.source.vocab_size, tokenizers.target.vocab_size)
-    reports, encoded = [], []
-    for survey, sample, filtered in zip((*training, *held_out), samples, filters, strict=True):
-        ids = encode_sample(sample, tokenizers)
-        suspects = cheap_suspects(survey)
-        suspects += thorough_suspects(
-            survey, sample, *ids, vocab_size=vocab_size, languages=languages, is_own=sample is largest
+    reports: list[CorpusReport] = []
+    source_ids: list[list[int]] = []  # of training
+    target_ids: list[list[int]] = []
+    for survey, sample, filtered in zip(surveys, samples, filters, strict=True):
+        sources = tokenizers.source.encode_lines(sample.sources, num_threads=num_threads)
+        targets = tokenizers.target.encode_lines(sample.targets, num_threads=num_threads)
+        suspects = cheap_suspects(survey) + thorough_suspects(
+            survey,
+            sample,
+            sources,
+            targets,
+            vocab_size=vocab_size,
+            languages=languages,
+            is_own=sample is largest,
+        )
+        spelling = (
+            examine_spelling("source", sample.sources, sources, tokenizers.source, numbers=sample.numbers),
+            examine_spelling("target", sample.targets, targets, tokenizers.target, numbers=sample.numbers),
         )
         reports.append(
             CorpusReport(
@@ -239,26 +280,24 @@ def _inspect(
                 left_out={} if filtered is None else _left_out(filtered),
                 num_inspected=len(sample.sources),
                 suspects=tuple(suspects),
-                spelling=report_spelling(sample, ids, tokenizers),
+                spelling=spelling,
             )
         )
         if filtered is not None:
-            encoded.append(ids)
-    return reports, encoded
+            source_ids += sources
+            target_ids += targets
+    share = len(source_ids) / sum(report.num_pairs for report in reports[: len(training)])
+    parts = [("source", tokenizers.source, [source_ids]), ("target", tokenizers.target, [target_ids])]
+    if tokenizers.vocabulary == "joint":
+        parts = [("joint", tokenizers.source, [source_ids, target_ids])]
+    vocabularies = [examine_vocabulary(name, tokenizer, sides, share=share) for name, tokenizer, sides in parts]
+    return reports, measure_lengths(count_items(source_ids), count_items(target_ids)), vocabularies
 
 
 def _left_out(report: FilterReport) -> dict[str, int]:
-    """Pairs by the reason for which training leaves them out."""
-    return {
-        name.removeprefix("num_"): count
-        for name, count in report._asdict().items()
-        if name.startswith("num_") and name != "num_pairs" and count
-    }
-
-
-def _inspected_share(reports: Sequence[CorpusReport]) -> float:
-    training = [report for report in reports if report.num_kept is not None]
-    return sum(report.num_inspected for report in training) / sum(report.num_pairs for report in training)
+    """The number of pairs that training leaves out for each reason."""
+    counts = {name.removeprefix("num_"): count for name, count in report._asdict().items() if name.startswith("num_")}
+    return {name: count for name, count in counts.items() if name != "pairs" and count}
 
 
 def _facts(
@@ -291,22 +330,24 @@ def _estimate_epoch(
     return math.ceil(num_target_tokens), math.ceil(num_computed / config.training.num_batch_tokens)
 
 
-def _plan(config: Config, facts: DataFacts, padding_share: float, rehearsal: Rehearsal | None) -> Plan:
+def _plan(config: Config, facts: DataFacts, padding_share: float, measured: DryRun | None) -> TrainingPlan:
     training = config.training
     steps_per_epoch = facts.num_steps(config)
     num_steps = training.max_steps
     if training.max_epochs is not None:
         num_steps = min(num_steps, training.max_epochs * steps_per_epoch)
+    num_epochs = num_steps / steps_per_epoch
     num_validations = math.ceil(num_steps / training.validate_every) if config.data.validation is not None else 0
     seconds = validation_seconds = None
-    if rehearsal is not None:
-        validation_seconds = num_validations * (rehearsal.seconds_per_validation or 0.0)
-        seconds = num_steps / steps_per_epoch * rehearsal.seconds_per_epoch + validation_seconds
-    num_epochs = num_steps / steps_per_epoch
-    return Plan(steps_per_epoch, num_steps, num_epochs, num_validations, padding_share, seconds, validation_seconds)
+    if measured is not None:
+        validation_seconds = num_validations * (measured.seconds_per_validation or 0.0)
+        seconds = num_epochs * measured.seconds_per_epoch + validation_seconds
+    return TrainingPlan(
+        steps_per_epoch, num_steps, num_epochs, num_validations, padding_share, seconds, validation_seconds
+    )
 
 
-def _time_findings(config: Config, plan: Plan) -> list[Finding]:
+def _time_findings(config: Config, plan: TrainingPlan) -> list[Finding]:
     if plan.seconds is None:
         return []
     training = config.training

@@ -1,14 +1,15 @@
-"""Suspicious pairs of a corpus, and held-out text that training has seen, each with the lines where it is."""
+"""Suspicious pairs of a corpus, and held-out text that also occurs in training, each with the lines where it is."""
 
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from translate.config import Config, Corpus
 from translate.data.corpora import ParallelCorpus
-from translate.lint.characters import KINDS as ODD_CHARACTERS
-from translate.lint.characters import find_odd_characters, lines_by_kind
+from translate.lint.characters import ODD_KINDS, find_odd_characters
 from translate.lint.duplicates import (
     PairHashes,
     concatenate,
@@ -19,19 +20,20 @@ from translate.lint.duplicates import (
     find_repeated,
     hash_pairs,
 )
+from translate.lint.findings import Leak, Location, Suspects, Unit
 from translate.lint.languages import Languages, find_wrong_languages
-from translate.lint.lengths import count_characters, find_unlikely_lengths
+from translate.lint.lengths import count_items, find_unlikely_lengths
 from translate.lint.misalignment import ShiftedLines, find_shifted_blocks, find_shifted_lines
-from translate.lint.sample import Sample
-from translate.lint.suspicions import Leak, Place, Suspects, Unit
+from translate.training.preparation import Corpora
 
 _NUM_EXAMPLES = 3
+_RUN_PAIRS = 500  # of a sample's runs; a run shows by itself whether its lines are shifted
 
 
 class Survey(NamedTuple):
     """A corpus, and what is kept of one reading of it: some bytes a pair."""
 
-    key: str  # where it stands in the config
+    key: str  # where the corpus stands in the config
     unit: Unit  # what its pairs are counted in
     corpus: ParallelCorpus
     hashes: PairHashes
@@ -39,16 +41,56 @@ class Survey(NamedTuple):
     target_characters: NDArray[np.int64]
 
 
-def survey_corpus(key: str, corpus: ParallelCorpus, *, unit: Unit) -> Survey:
-    """Read a corpus once."""
+class Sample(NamedTuple):
+    """Pairs of a corpus for the slow inspections, in its order: all, or runs of neighbours."""
+
+    numbers: NDArray[np.int64]  # positions of the pairs in the corpus
+    sources: list[str]
+    targets: list[str]
+
+
+def survey_training(config: Config, corpora: Corpora) -> list[Survey]:
+    """The training corpora, each read once."""
+    return [
+        _survey(f"data.train.{index}", corpus, settings)
+        for index, (corpus, settings) in enumerate(zip(corpora.train, config.data.train, strict=True))
+    ]
+
+
+def survey_held_out(config: Config, corpora: Corpora) -> list[Survey]:
+    """The validation corpus and the test corpora, each read once."""
+    surveys = []
+    if corpora.validation is not None and config.data.validation is not None:
+        surveys = [_survey("data.validation", corpora.validation, config.data.validation)]
+    return surveys + [
+        _survey(f"data.test.{name}", corpus, config.data.test[name]) for name, corpus in corpora.test.items()
+    ]
+
+
+def _survey(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
     hashes = hash_pairs(corpus.sources, corpus.targets)
-    characters = (count_characters(side, count=len(side)) for side in (corpus.sources, corpus.targets))
-    return Survey(key, unit, corpus, hashes, *characters)
+    characters = count_items(corpus.sources), count_items(corpus.targets)
+    return Survey(key, "line" if settings.kind in {"text", "tsv"} else "row", corpus, hashes, *characters)
+
+
+def take_sample(sources: Sequence[str], targets: Sequence[str], *, max_pairs: int) -> Sample:
+    """At most so many pairs: all, or runs of 500 neighbours, the first at the beginning and the last at the end.
+
+    The corpus is read once in its order, because it may lie on a disk.
+    """
+    is_taken = np.ones(len(sources), dtype=np.bool_)
+    if len(sources) > max_pairs:
+        run = min(_RUN_PAIRS, max_pairs)
+        is_taken[:] = False
+        for start in np.linspace(0, len(sources) - run, max_pairs // run).astype(np.int64):
+            is_taken[start : start + run] = True
+    chosen = is_taken.tolist()
+    return Sample(np.flatnonzero(is_taken), list(compress(sources, chosen)), list(compress(targets, chosen)))
 
 
 def cheap_suspects(survey: Survey) -> list[Suspects]:
-    """What one reading of a corpus tells, without understanding a word."""
-    empty = find_empty(survey.hashes)
+    """What one reading of a corpus shows, without understanding a word."""
+    corpus, empty = survey.corpus, find_empty(survey.hashes)
     unlikely = find_unlikely_lengths(survey.source_characters, survey.target_characters)
     found = {
         "empty": empty,
@@ -57,13 +99,10 @@ def cheap_suspects(survey: Survey) -> list[Suspects]:
         "repeated": find_repeated(survey.hashes),
         "ambiguous": find_ambiguous(survey.hashes),
     }
-    corpus = survey.corpus
-    sides = [lines_by_kind(find_odd_characters(side)) for side in (corpus.sources, corpus.targets)]
-    nothing = np.empty(0, dtype=np.int64)
-    for kind in ODD_CHARACTERS:
-        found[kind] = np.union1d(*(side.get(kind, nothing) for side in sides))
-    num_pairs = len(corpus.sources)
-    return [_suspects(kind, numbers, survey, num_pairs) for kind, numbers in found.items() if len(numbers)]
+    sides = find_odd_characters(corpus.sources), find_odd_characters(corpus.targets)
+    for kind in ODD_KINDS:
+        found[kind] = np.union1d(*(side.get(kind, np.empty(0, dtype=np.int64)) for side in sides))
+    return _suspects(found, survey, num_inspected=len(corpus.sources))
 
 
 def shifted_blocks(survey: Survey) -> list[Suspects]:
@@ -82,64 +121,52 @@ def thorough_suspects(
     languages: Languages | None,
     is_own: bool,
 ) -> list[Suspects]:
-    """What a sample of the corpus tells when it is understood a little: languages, and which line translates which.
+    """What a sample of the corpus shows: the language of each line, and which line translates which.
 
     Args:
-        languages: What its sides should be; None: not known.
-        is_own: The languages were learnt from this sample.
+        languages: The languages that the sides should be in; None: not known.
+        is_own: Whether the languages were learnt from this sample.
     """
-    suspects = [] if languages is None else _wrong_languages(survey, sample, languages, is_own=is_own)
+    suspects = []
+    if languages is not None:
+        wrong = find_wrong_languages(sample.sources, sample.targets, languages, is_own=is_own)
+        equal = np.array([s == t for s, t in zip(sample.sources, sample.targets, strict=True)], dtype=np.bool_)
+        # A copy is reported as such.
+        found = {kind: sample.numbers[lines[~equal[lines]]] for kind, lines in wrong._asdict().items()}
+        suspects = _suspects(found, survey, num_inspected=len(sample.numbers))
     shifted = find_shifted_lines(source_ids, target_ids, numbers=sample.numbers, vocab_size=vocab_size)
     return suspects + _shifts(shifted, survey, sample.numbers)
 
 
-def _wrong_languages(survey: Survey, sample: Sample, languages: Languages, *, is_own: bool) -> list[Suspects]:
-    wrong = find_wrong_languages(sample.sources, sample.targets, languages, is_own=is_own)
-    equal = np.array([s == t for s, t in zip(sample.sources, sample.targets, strict=True)], dtype=np.bool_)
-    found = {
-        "source_like_target": wrong.sources_like_targets,
-        "target_like_source": wrong.targets_like_sources,
-        "source_like_neither": wrong.sources_like_neither,
-        "target_like_neither": wrong.targets_like_neither,
-    }
-    suspects = []
-    for kind, positions in found.items():
-        positions = positions[~equal[positions]]  # a copy is told as such
-        if len(positions):
-            suspects.append(_suspects(kind, sample.numbers[positions], survey, len(sample.numbers)))
-    return suspects
-
-
 def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[Leak]:
-    """Held-out corpora of which pairs, or sources alone, occur in training too; spaces and case do not count."""
-    every = concatenate([survey.hashes for survey in training])
+    """Held-out corpora of which pairs, or sources alone, also occur in training; spaces and case do not count."""
+    every = concatenate(survey.hashes for survey in training)
     starts = np.cumsum([0, *(len(survey.corpus.sources) for survey in training)])
 
-    def place(seen: int) -> str:
-        index = int(np.searchsorted(starts, seen, side="right")) - 1
-        return f"{training[index].unit} {seen - int(starts[index]) + 1:,} of {training[index].key}"
+    def describe(number: int) -> str:
+        index = int(np.searchsorted(starts, number, side="right")) - 1
+        return f"{training[index].unit} {number - int(starts[index]) + 1:,} of {training[index].key}"
 
     leaks = []
     for survey in held_out:
         leakage = find_leakage(survey.hashes, every)
         if not len(leakage.pairs) and not len(leakage.sources):
             continue
-        examples = [
-            _place(number, survey, remark=f"{what} is {place(seen)}")
-            for what, numbers, places in (
-                ("the pair", leakage.pairs, leakage.pairs_in_training),
-                ("the source", leakage.sources, leakage.sources_in_training),
-            )
-            for number, seen in zip(numbers[:_NUM_EXAMPLES].tolist(), places[:_NUM_EXAMPLES].tolist(), strict=True)
-        ]
+        pairs = zip(leakage.pairs[:_NUM_EXAMPLES].tolist(), leakage.pairs_in_training.tolist(), strict=False)
+        sources = zip(leakage.sources[:_NUM_EXAMPLES].tolist(), leakage.sources_in_training.tolist(), strict=False)
+        examples = [_locate(number, survey, remark=f"the pair is {describe(seen)}") for number, seen in pairs]
+        examples += [_locate(number, survey, remark=f"the source is {describe(seen)}") for number, seen in sources]
         sizes = len(survey.corpus.sources), len(leakage.pairs), len(leakage.sources)
         leaks.append(Leak(survey.key, *sizes, tuple(examples[:_NUM_EXAMPLES])))
     return leaks
 
 
-def _suspects(kind: str, numbers: NDArray[np.int64], survey: Survey, num_inspected: int) -> Suspects:
-    examples = tuple(_place(int(number), survey) for number in numbers[:_NUM_EXAMPLES])
-    return Suspects(kind, len(numbers), num_inspected, examples)
+def _suspects(found: dict[str, NDArray[np.int64]], survey: Survey, *, num_inspected: int) -> list[Suspects]:
+    return [
+        Suspects(kind, len(lines), num_inspected, tuple(_locate(int(line), survey) for line in lines[:_NUM_EXAMPLES]))
+        for kind, lines in found.items()
+        if len(lines)
+    ]
 
 
 def _shifts(runs: Sequence[ShiftedLines], survey: Survey, numbers: NDArray[np.int64]) -> list[Suspects]:
@@ -155,12 +182,12 @@ def _shifts(runs: Sequence[ShiftedLines], survey: Survey, numbers: NDArray[np.in
             if run.offset is not None:
                 lines = f"{abs(run.offset)} {survey.unit}{'s' * (abs(run.offset) > 1)}"
                 remark = f"the target stands {lines} {'later' if run.offset > 0 else 'earlier'}"
-            examples.append(_place(run.first, survey, last=run.last, remark=remark))
+            examples.append(_locate(run.first, survey, last=run.last, remark=remark))
         suspects.append(Suspects(kind, inside, len(numbers), tuple(examples)))
     return suspects
 
 
-def _place(number: int, survey: Survey, *, last: int | None = None, remark: str = "") -> Place:
+def _locate(number: int, survey: Survey, *, last: int | None = None, remark: str = "") -> Location:
     last = number if last is None else last
     source, target = survey.corpus.sources[number], survey.corpus.targets[number]
-    return Place(survey.unit, number + 1, last + 1, source, target, remark)
+    return Location(survey.unit, number + 1, last + 1, source, target, remark)

@@ -1,9 +1,13 @@
 """A training tried out on a throw-away model: does its longest batch fit, how fast is it, how long will it take?"""
 
+import contextlib
+import gc
 import itertools
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,39 +20,42 @@ from translate.data.epochs import Epoch
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.errors import RunError
-from translate.lint.memory_watch import MemoryWatch
+from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.training.assembly import assembled
 from translate.training.schedule import learning_rate
 
 _MAX_TIMED_STEPS = 30
 _FEW_LINES, _SOME_LINES = 16, 200  # of validation
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+_CLEAR_PEAK = "5"  # makes Linux forget the peak of the resident memory: man 5 proc
 
 
 class BatchShape(NamedTuple):
-    """The sizes of one batch, special symbols and padding counted."""
+    """The sizes of one batch, with special symbols and padding."""
 
     pairs: int
     source_tokens: int  # of the longest source
     target_tokens: int
 
 
-class Rehearsal(NamedTuple):
-    """What was seen and measured."""
+class DryRun(NamedTuple):
+    """What a dry run has measured."""
 
     device: str
     precision: str
     num_threads: int  # of the CPU
     num_parameters: int
-    largest_batch: BatchShape  # of those tried, the one that needed the most memory
-    peak_bytes: int | None  # weights, gradients, optimizer and activations together; None: not to be known here
+    largest_batch: BatchShape  # of the batches tried, the one that needed the most memory
+    peak_bytes: int | None  # weights, gradients, optimizer and activations together; None: cannot be measured here
     num_timed_steps: int
     target_tokens_per_second: float
     seconds_per_epoch: float
     seconds_per_validation: float | None  # None: no validation corpus
 
 
-def rehearse(
+def dry_run(
     config: Config,
     epoch: Epoch,
     *,
@@ -56,39 +63,36 @@ def rehearse(
     validation: ParallelCorpus | None,
     device: torch.device,
     max_seconds: float = 10.0,
-) -> Rehearsal:
-    """Real steps of the training on real batches, the longest first; the weights are thrown away.
-
-    The longest batch is the one with the longest sentence, and then the one with the most tokens: attention makes the
-    first the largest, the output layer the second, and which needs more memory depends on the model.
+) -> DryRun:
+    """Make real training steps on real batches, the longest first; the weights are thrown away.
 
     Args:
-        epoch: Whose batches are tried.
-        validation: Of which some lines are translated, for the time of a validation.
-        max_seconds: For the measurement of the speed; a step is never broken off.
+        epoch: The batches to try.
+        validation: Some of its lines are translated, for the time of a validation.
+        max_seconds: The time for measuring the speed; a step is never broken off.
 
     Raises:
         InputError: The settings ask for what this machine lacks.
         RunError: The training would fail: memory is short, or the loss is not finite.
     """
-    memory = MemoryWatch(device)
+    memory = PeakMemory(device)
     numbers = itertools.count(1)
 
     def step(group: Sequence[Batch]) -> int:
         number = next(numbers)
         rate = learning_rate(number, config.training, d_model=config.model.d_model)
-        result = assembly.stepper.step(group, number=number, rate=rate)
-        assembly.stepper.settle()
+        result = training.stepper.step(group, number=number, rate=rate)
+        training.stepper.settle()
         return result.tokens
 
-    with assembled(config, tokenizers, device=device) as assembly:
-        step([epoch[0]])  # so that the optimizer has its state
+    with assembled(config, tokenizers, device=device) as training:
+        step([epoch[0]])  # creates the optimizer's state
         largest, peak_bytes = _try_longest(epoch, step, memory)
         num_timed, tokens, seconds = _time_steps(epoch, step, config=config, max_seconds=max_seconds)
-    model, speed = assembly.model, tokens / seconds
-    return Rehearsal(
+    model, speed = training.model, tokens / seconds
+    return DryRun(
         device=str(device),
-        precision=assembly.computation.arithmetic.precision,
+        precision=training.computation.arithmetic.precision,
         num_threads=torch.get_num_threads(),
         num_parameters=model.num_parameters,
         largest_batch=largest,
@@ -101,7 +105,11 @@ def rehearse(
 
 
 def longest_batches(epoch: Epoch) -> list[int]:
-    """The numbers of the batch with the longest sentence and of the one with the most tokens; often they are one."""
+    """The numbers of the batch with the longest sentence and of the one with the most tokens; often they are one.
+
+    Attention needs the most memory for the first, the output layer for the second, and which of them needs more
+    depends on the model.
+    """
     pairs, sources, targets = epoch.shapes.T
     longest = int(np.lexsort((pairs, np.maximum(sources, targets)))[-1])
     fullest = int((pairs * (sources + targets)).argmax())
@@ -109,7 +117,7 @@ def longest_batches(epoch: Epoch) -> list[int]:
 
 
 def _try_longest(
-    epoch: Epoch, step: Callable[[Sequence[Batch]], int], memory: MemoryWatch
+    epoch: Epoch, step: Callable[[Sequence[Batch]], int], memory: "PeakMemory"
 ) -> tuple[BatchShape, int | None]:
     tried: list[tuple[int, BatchShape]] = []
     for number in longest_batches(epoch):
@@ -148,9 +156,9 @@ def _time_steps(
 
 
 def _time_validation(model: Transformer, tokenizers: Tokenizers, validation: ParallelCorpus, config: Config) -> float:
-    """About how long all of the validation corpus takes, from some of its lines.
+    """About how long the whole validation corpus takes, from some of its lines.
 
-    A new model does not know when to end, so its translations are held to the references' mean length.
+    A new model does not know when to end, so its translations are limited to the references' mean length.
     """
     model.eval()
     seconds, num_lines = 0.0, 0
@@ -172,3 +180,53 @@ def _time_validation(model: Transformer, tokenizers: Tokenizers, validation: Par
             break
     model.train()
     return seconds * len(validation.sources) / num_lines
+
+
+class PeakMemory:
+    """Measures the memory that work needs above what is in use when this object is made.
+
+    On CUDA it is what PyTorch has allocated on the device, elsewhere the resident memory of the process. Linux can
+    forget a peak; where that is not possible, a peak is only known if it is higher than any before.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.restart()
+        self._before = torch.cuda.memory_allocated(device) if device.type == "cuda" else _read_memory("VmRSS")
+
+    def restart(self) -> None:
+        """Forget the peak so far."""
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+            return
+        gc.collect()
+        release_free_memory()  # else it would be used again and not be seen
+        self._is_reset = False
+        with contextlib.suppress(OSError):
+            _CLEAR.write_text(_CLEAR_PEAK)
+            self._is_reset = True
+        self._highest_before = _read_memory("VmHWM")
+
+    def peak_bytes(self) -> int | None:
+        """The most that was in use at once since the last restart, above what was in use at first; None: not known."""
+        if self._device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self._device)) - self._before
+        if self._device.type != "cpu":  # Apple's GPU shares the memory, and its peak cannot be measured
+            return None
+        peak = _read_memory("VmHWM")
+        is_known = peak > 0 and self._before > 0 and (self._is_reset or peak > self._highest_before)
+        return max(0, peak - self._before) if is_known else None
+
+
+def _read_memory(field: str) -> int:
+    """Bytes by a line such as `VmHWM:  1024 kB` of Linux's status of this process; elsewhere the peak; 0: not known."""
+    with contextlib.suppress(OSError):
+        for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) * 1024
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,7 +1,7 @@
 """Sentences that occur again: twice in a corpus, as their own translation, or in both training and held-out text.
 
-Sentences are compared by 64-bit hashes of their words in lower case, 8 bytes each: that two different ones of ten
-million share a hash has a chance of one in 300,000.
+Sentences are compared by 64-bit hashes of their words in lower case, 8 bytes each: the chance that two different ones
+of ten million share a hash is one in 300,000.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ _ODD = np.int64(-7046029254386353131)  # 2^64 divided by the golden ratio: sprea
 
 
 class PairHashes(NamedTuple):
-    """What stands for the sentences of a corpus in this process: equal if they differ in spaces and case alone."""
+    """A number for each sentence of a corpus, valid in this process; spaces and case make no difference."""
 
     sources: NDArray[np.int64]
     targets: NDArray[np.int64]
@@ -27,7 +27,7 @@ class PairHashes(NamedTuple):
 
 
 class Leakage(NamedTuple):
-    """Held-out pairs that training has seen; positions in the held-out corpus and of one such training pair."""
+    """Positions of held-out pairs that also occur in training, and of one such training pair for each."""
 
     pairs: NDArray[np.int64]  # source and target both
     pairs_in_training: NDArray[np.int64]
@@ -35,21 +35,14 @@ class Leakage(NamedTuple):
     sources_in_training: NDArray[np.int64]
 
 
-def hash_lines(lines: Iterable[str], *, count: int) -> NDArray[np.int64]:
-    """A number for each sentence, the same for those that differ only in spaces and case."""
-    return np.fromiter(map(_hash, lines), dtype=np.int64, count=count)
-
-
 def hash_pairs(sources: Sequence[str], targets: Sequence[str]) -> PairHashes:
-    """The numbers of both sides of a corpus."""
-    return PairHashes(hash_lines(sources, count=len(sources)), hash_lines(targets, count=len(targets)))
+    """The hashes of both sides of a corpus."""
+    return PairHashes(*(np.fromiter(map(_hash, side), dtype=np.int64, count=len(side)) for side in (sources, targets)))
 
 
-def concatenate(hashes: Sequence[PairHashes]) -> PairHashes:
+def concatenate(hashes: Iterable[PairHashes]) -> PairHashes:
     """Several corpora as one."""
-    return PairHashes(
-        np.concatenate([each.sources for each in hashes]), np.concatenate([each.targets for each in hashes])
-    )
+    return PairHashes(*map(np.concatenate, zip(*hashes, strict=True)))
 
 
 def find_empty(hashes: PairHashes) -> NDArray[np.int64]:
@@ -58,18 +51,18 @@ def find_empty(hashes: PairHashes) -> NDArray[np.int64]:
 
 
 def find_equal(hashes: PairHashes) -> NDArray[np.int64]:
-    """Pairs whose source is its own translation; empty ones not."""
+    """Pairs whose source is its own translation, without the empty ones."""
     return np.flatnonzero((hashes.sources == hashes.targets) & (hashes.sources != _EMPTY))
 
 
 def find_repeated(hashes: PairHashes) -> NDArray[np.int64]:
-    """Pairs that occurred before, both sides; the first of each is not among them, nor are pairs of nothing."""
+    """Pairs of which both sides occurred before together; pairs with two empty sides do not count."""
     again = _after_first(hashes.pairs)
     return again[(hashes.sources[again] != _EMPTY) | (hashes.targets[again] != _EMPTY)]
 
 
 def find_ambiguous(hashes: PairHashes) -> NDArray[np.int64]:
-    """Pairs whose source occurred before with another target; not pairs repeated whole, nor empty sources."""
+    """Pairs whose source occurred before with another target, without empty sources."""
     _, firsts = np.unique(hashes.pairs, return_index=True)
     firsts = np.sort(firsts)
     again = firsts[_after_first(hashes.sources[firsts])]
@@ -77,7 +70,7 @@ def find_ambiguous(hashes: PairHashes) -> NDArray[np.int64]:
 
 
 def find_leakage(held_out: PairHashes, training: PairHashes) -> Leakage:
-    """Which held-out pairs, or their sources alone, also stand in the training corpus."""
+    """Held-out pairs that also occur in the training corpus, whole or by their source alone."""
     pairs, pairs_in_training = _find_in(held_out.pairs, training.pairs)
     sources, sources_in_training = _find_in(held_out.sources, training.sources)
     alone = ~np.isin(sources, pairs) & (held_out.sources[sources] != _EMPTY)
@@ -90,6 +83,7 @@ def _hash(line: str) -> int:
 
 
 def _after_first(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions of values that occurred before."""
     _, firsts = np.unique(values, return_index=True)
     is_again = np.ones(len(values), dtype=np.bool_)
     is_again[firsts] = False
@@ -97,12 +91,11 @@ def _after_first(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _find_in(values: NDArray[np.int64], where: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions of values that are there, and for each the position of one that is equal.
+    """Positions of the values that occur in `where`, and for each the position of one that is equal.
 
-    The few held-out values are sorted, and the many of training looked up among them.
+    The few held-out values are sorted, and the many of training are looked up among them.
     """
-    order = np.argsort(values, kind="stable")
-    ranked = values[order]
+    ranked = np.sort(values)
     places = np.minimum(np.searchsorted(ranked, where), len(ranked) - 1)
     hits = np.flatnonzero(ranked[places] == where)
     unique, firsts = np.unique(where[hits], return_index=True)

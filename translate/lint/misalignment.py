@@ -1,8 +1,8 @@
 """Runs of lines that pair with a neighbour: somewhere a line was lost or doubled on one side alone.
 
-Two witnesses. The lengths of lines and translations go together, which shows a shift of hundreds of lines without a
-dictionary. A dictionary learnt from the pairs themselves (IBM model 1) then tells line by line, and so finds where a
-shift begins and ends, by the cheapest path through the offsets.
+There are two kinds of evidence. The lengths of lines and their translations are correlated, which shows a shift of
+hundreds of lines without a dictionary. A dictionary learnt from the pairs themselves (IBM model 1) then judges line by
+line, and so finds where a shift begins and ends, by the cheapest path through the offsets.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, learn_lexicon
-from translate.lint.spelling import flatten, token_lengths
+from translate.lint.lengths import count_items, flatten
 
 _OFFSETS = (-2, -1, 0, 1, 2)
 _STRAIGHT = _OFFSETS.index(0)
@@ -25,16 +25,16 @@ _DICTIONARY_PAIRS = 10_000
 _MIN_PROBABILITY = 0.1  # of a translation that counts as one
 _MAX_TRANSLATIONS = 3  # of each subword
 _MAX_NATS = 6.0  # that one match may weigh: a rare word may stand in neighbouring lines
-# What a change of offset costs; a run within the corpus pays twice. Measured: in 39 clean parts of 1,000 lines of
-# Multi30k and the embedded corpus no line is called shifted; runs of 20 shifted lines are found in 28 of these parts,
-# and in the whole corpora, whose dictionary is better, those of 5 lines too. Borders are right to a line or so.
+# The cost of a change of offset; a run within the corpus pays twice. Measured: in 39 clean parts of 1,000 lines of
+# Multi30k and the embedded corpus no line is reported as shifted; runs of 20 shifted lines are found in 28 of these
+# parts, and in the whole corpora, whose dictionary is better, those of 5 lines too. Borders are right to a line or so.
 _CHANGE_NATS = 60.0
-_FEW_PAIRS = 500  # of fewer no dictionary can be learnt
+_FEW_PAIRS = 500  # from so few pairs no dictionary can be learnt
 _MAX_TOKENS = 200  # of a line; a pair's cells in the dictionary grow with the product of its lengths
 
 
 class ShiftedLines(NamedTuple):
-    """Sources `first` to `last`, positions, are translated by the targets `offset` lines further on."""
+    """The sources at positions `first` to `last` are translated by the targets `offset` lines further on."""
 
     first: int
     last: int
@@ -42,7 +42,7 @@ class ShiftedLines(NamedTuple):
 
 
 def find_shifted_blocks(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64]) -> list[ShiftedLines]:
-    """What the lengths alone tell: shifts of many hundred lines, to the nearest block of 500. Takes no time."""
+    """Shifts of many hundred lines, to the nearest block of 500, by the lengths alone; this takes no time."""
     return _runs(_block_offsets(source_lengths, target_lengths), np.arange(len(source_lengths)))
 
 
@@ -57,18 +57,18 @@ def find_shifted_lines(
 
     Args:
         source_ids: Subwords of sources, in the corpus's order, in runs of neighbours.
-        target_ids: Of the targets on the same lines.
-        numbers: The position of each in the corpus.
-        vocab_size: Of the larger vocabulary.
+        target_ids: Subwords of the targets on the same lines.
+        numbers: The position of each line in the corpus.
+        vocab_size: The size of the larger vocabulary.
 
     Returns:
-        The runs; a border is about right, give or take a few lines, or a gap between the given lines.
+        The runs; a border is right within a few lines, or a gap between the given lines.
     """
     if len(source_ids) < _FEW_PAIRS:
         return []
-    usual = _block_offsets(token_lengths(source_ids), token_lengths(target_ids))
+    block_offsets = _block_offsets(count_items(source_ids), count_items(target_ids))
     source_ids, target_ids = ([ids[:_MAX_TOKENS] for ids in side] for side in (source_ids, target_ids))
-    nats = _evidence(source_ids, target_ids, usual=usual, vocab_size=vocab_size)
+    nats = _evidence(source_ids, target_ids, block_offsets=block_offsets, vocab_size=vocab_size)
     # At a gap between the given lines neighbours are missing; such a line says nothing.
     for offset in _OFFSETS:
         neighbours = np.clip(np.arange(len(numbers)) + offset, 0, len(numbers) - 1)
@@ -81,7 +81,7 @@ def find_shifted_lines(
 
 
 def _block_offsets(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each line the offset at which the lengths of its block go together best; 0 unless it is clear."""
+    """For each line the offset at which the lengths of its block are correlated best; 0 unless it is clear."""
     sources, targets = np.log1p(source_lengths), np.log1p(target_lengths)
     offsets = np.zeros(len(sources), dtype=np.int64)
     for start in range(0, len(sources), _BLOCK_LINES):
@@ -105,70 +105,68 @@ def _evidence(
     source_ids: Sequence[Sequence[int]],
     target_ids: Sequence[Sequence[int]],
     *,
-    usual: NDArray[np.int64],
+    block_offsets: NDArray[np.int64],
     vocab_size: int,
 ) -> NDArray[np.float64]:
-    """For each line and offset, how many nats its translations speak for the target there.
+    """For each line and offset, the evidence in nats that the target there translates the line.
 
     Only the best translations of each subword count, each by how much likelier it is beside its source than anywhere.
     """
     num_lines = len(source_ids)
     learnt = np.linspace(0, num_lines - 1, min(num_lines, _DICTIONARY_PAIRS)).astype(np.int64)
-    partners = np.clip(learnt + usual[learnt], 0, num_lines - 1)
+    partners = np.clip(learnt + block_offsets[learnt], 0, num_lines - 1)
     pairs = [
         EncodedPair(list(source_ids[line]), list(target_ids[partner]))
         for line, partner in zip(learnt.tolist(), partners.tolist(), strict=True)
     ]
-    sources, source_lines = _flat(source_ids)
-    targets, target_lines = _flat(target_ids)
-    table = _translations(pairs, np.bincount(targets, minlength=vocab_size) / max(1, len(targets)), vocab_size)
-    lines, words, nats = [], [], []
-    for rank in range(_MAX_TRANSLATIONS):
-        has_one = table.nats[rank, sources] > 0.0
-        lines.append(source_lines[has_one])
-        words.append(table.target_ids[rank, sources[has_one]])
-        nats.append(table.nats[rank, sources[has_one]])
+    sources, source_lines = _flatten_with_lines(source_ids)
+    targets, target_lines = _flatten_with_lines(target_ids)
+    shares = np.bincount(targets, minlength=vocab_size) / max(1, len(targets))
+    translations, weights = _best_translations(pairs, shares, vocab_size)
+    nats = weights[:, sources]  # (rank, source token)
+    has_one = nats > 0.0
+    lines = np.broadcast_to(source_lines, has_one.shape)[has_one]
     # Of several subwords with the same translation in a line, one counts.
-    keys, firsts = np.unique(np.concatenate(lines) * vocab_size + np.concatenate(words), return_index=True)
-    weights = np.concatenate(nats)[firsts]
+    keys, firsts = np.unique(lines * vocab_size + translations[:, sources][has_one], return_index=True)
+    nats = nats[has_one][firsts]
     there = np.unique(target_lines * vocab_size + targets)
     found = np.zeros((num_lines, len(_OFFSETS)))
     for column, offset in enumerate(_OFFSETS):
         matches = np.isin(keys + offset * vocab_size, there, assume_unique=True)
-        found[:, column] = np.bincount(keys[matches] // vocab_size, weights[matches], minlength=num_lines)
+        found[:, column] = np.bincount(keys[matches] // vocab_size, nats[matches], minlength=num_lines)
     return found
 
 
-class _Translations(NamedTuple):
-    """The best translations of each source subword, best first."""
+def _best_translations(
+    pairs: list[EncodedPair], shares: NDArray[np.float64], vocab_size: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The best translations of each source subword, as (rank, source id), and the nats that each weighs.
 
-    target_ids: NDArray[np.int64]  # (rank, source id)
-    nats: NDArray[np.float64]  # how much likelier beside the source than anywhere; 0: there is none
-
-
-def _translations(pairs: list[EncodedPair], shares: NDArray[np.float64], vocab_size: int) -> _Translations:
+    Args:
+        shares: The share of each target subword in the corpus. A translation weighs the logarithm of how much likelier
+            it is beside its source; 0 where there is none.
+    """
     lexicon = learn_lexicon(pairs, source_vocab_size=vocab_size, target_vocab_size=vocab_size, num_iterations=3)
-    table = _Translations(
-        np.zeros((_MAX_TRANSLATIONS, vocab_size), dtype=np.int64), np.zeros((_MAX_TRANSLATIONS, vocab_size))
-    )
     likely = np.flatnonzero((lexicon.probabilities >= _MIN_PROBABILITY) & (lexicon.source_ids != NULL_ID))
     order = likely[np.lexsort((-lexicon.probabilities[likely], lexicon.source_ids[likely]))]
     sources, targets = lexicon.source_ids[order], lexicon.target_ids[order]
     ranks = np.arange(len(order)) - np.searchsorted(sources, sources)
     first = ranks < _MAX_TRANSLATIONS
     nats = np.log(lexicon.probabilities[order] / np.maximum(shares[targets], 1e-12))
-    table.target_ids[ranks[first], sources[first]] = targets[first]
-    table.nats[ranks[first], sources[first]] = np.clip(nats[first], 0.0, _MAX_NATS)
-    return table
+    translations = np.zeros((_MAX_TRANSLATIONS, vocab_size), dtype=np.int64)
+    weights = np.zeros((_MAX_TRANSLATIONS, vocab_size))
+    translations[ranks[first], sources[first]] = targets[first]
+    weights[ranks[first], sources[first]] = np.clip(nats[first], 0.0, _MAX_NATS)
+    return translations, weights
 
 
-def _flat(sentences: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _flatten_with_lines(sentences: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """All ids one after the other, and the line of each."""
-    return flatten(sentences), np.repeat(np.arange(len(sentences)), token_lengths(sentences))
+    return flatten(sentences), np.repeat(np.arange(len(sentences)), count_items(sentences))
 
 
 def _best_path(nats: NDArray[np.float64]) -> NDArray[np.int64]:
-    """For each line the offset on the path with the most evidence; each change has its price, the first line's too."""
+    """For each line the offset on the path with the most evidence; each change has its cost, the first line's too."""
     num_offsets = len(_OFFSETS)
     change = np.where(np.eye(num_offsets, dtype=np.bool_), 0.0, _CHANGE_NATS)
     score = -change[_STRAIGHT]
@@ -178,7 +176,7 @@ def _best_path(nats: NDArray[np.float64]) -> NDArray[np.int64]:
         reached = score[:, None] - change
         came_from[line] = reached.argmax(axis=0)
         score = reached[came_from[line], every] + here
-        score[_STRAIGHT] += 1e-6  # of equal evidence, such as none, a line is not called shifted
+        score[_STRAIGHT] += 1e-6  # with equal evidence, such as none, a line is not shifted
     state = int(score.argmax())
     path = np.empty(len(nats), dtype=np.int64)
     for line in range(len(nats) - 1, -1, -1):
@@ -190,8 +188,8 @@ def _best_path(nats: NDArray[np.float64]) -> NDArray[np.int64]:
 def _unrelated(nats: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Lines of blocks in which the targets on the path are no better translations than those beside them.
 
-    By how much they are better is a mean over the block's lines; pairs that translate each other have it 20 or more
-    standard errors above 0, unrelated ones within a few.
+    The advantage of the path is a mean over the block's lines. For pairs that translate each other it is 20 or more
+    standard errors above 0, for unrelated ones it is within a few.
     """
     columns = offsets - _OFFSETS[0]
     on_path = nats[np.arange(len(nats)), columns]
@@ -205,7 +203,7 @@ def _unrelated(nats: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray
 
 
 def _runs(offsets: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[ShiftedLines]:
-    """Where the offset is the same and not 0, as ranges of positions."""
+    """Ranges of positions where the offset is the same and not 0."""
     borders = [0, *(np.flatnonzero(np.diff(offsets)) + 1).tolist(), len(offsets)]
     return [
         ShiftedLines(int(numbers[start]), int(numbers[stop - 1]), int(offsets[start]))

@@ -1,47 +1,52 @@
-"""Settings that usually fail, told before the run: each by arithmetic, or by a paper that measured it.
+"""Settings that usually fail, by themselves or with the data at hand: each by arithmetic, or by a paper.
 
-A config that is wrong is refused when it is read. What stands here is allowed, and now and then even meant.
+A config that is wrong is refused when it is read. What is found here is allowed, and sometimes even meant.
 """
 
 import math
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from translate.config.schema import Config
+from translate.config import Config
+from translate.lint.findings import Finding
 
-Severity = Literal["error", "warning", "note"]
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-
-# The paper's peak rate is d_model^-0.5 · 4000^-0.5. Rates in use with Adam stand within a factor of five above it
-# (fairseq's and Marian's examples, and our presets: 0.4 to 1.8 times); below a twentieth a training does not get far.
+# The paper's peak rate is d_model^-0.5 · 4000^-0.5. Rates in use with Adam are at most five times as high (fairseq's
+# and Marian's examples, and our presets: 0.4 to 1.8 times); below a twentieth a training does not get far.
 _PAPER_WARMUP = 4000
 _MAX_RATE_FACTOR = 5.0
 _MIN_RATE_FACTOR = 0.05
 
 
-class Finding(NamedTuple):
-    """Something that a person should know before a long run."""
+class DataFacts(NamedTuple):
+    """The sizes of data and model that settings are judged by."""
 
-    severity: Severity  # error: the training would fail or be worth nothing; warning: usually a mistake; note: know it
-    name: str  # for machines; the same in every version
-    message: str  # what is so, with its numbers
-    mend: str  # what to do about it
-    examples: tuple[str, ...] = ()  # where, a line each
+    num_pairs: int  # before filtering
+    num_left_out: int  # by the filter
+    num_target_tokens: int  # of one epoch, with end symbols
+    num_batches: int  # of one epoch
+    num_parameters: int  # of the model
+    target_vocab_size: int
 
-    @property
-    def summary(self) -> str:
-        """The finding in one line, for a log."""
-        return f"{self.severity}: {self.message}; {self.mend}"
-
-
-def by_severity(findings: list[Finding]) -> list[Finding]:
-    """Errors first, then warnings, then notes; within each in the order given."""
-    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    def num_steps(self, config: Config) -> int:
+        """Optimizer steps of one epoch."""
+        return math.ceil(self.num_batches / config.training.accumulate_batches)
 
 
-def advise(config: Config) -> list[Finding]:
-    """What the settings alone tell."""
-    return [finding for rule in _CONFIG_RULES if (finding := rule(config)) is not None]
+def settings_findings(config: Config) -> list[Finding]:
+    """Findings about the settings alone."""
+    rules = (_learning_rate, _post_norm, _regularization, _validation, _beam)
+    return [finding for rule in rules for finding in rule(config)]
+
+
+def data_findings(config: Config, facts: DataFacts) -> list[Finding]:
+    """Findings about the settings together with the size of the data.
+
+    Of streamed corpora only a segment is known, so nothing is said about their whole size.
+    """
+    rules = [_filtered, _first_step_of_search, _small_steps]
+    if not config.data.is_streamed:
+        rules += [_no_dropout, _large_model, _epochs]
+    return [finding for rule in rules for finding in rule(config, facts)]
 
 
 def peak_learning_rate(config: Config) -> float:
@@ -52,163 +57,216 @@ def peak_learning_rate(config: Config) -> float:
     return training.learning_rate / math.sqrt(config.model.d_model * training.warmup_steps)
 
 
-def _warmup(config: Config) -> Finding | None:
+def _learning_rate(config: Config) -> Iterator[Finding]:
+    """Too high a rate diverges, too low a rate gets nowhere. Source: Popel and Bojar 2018, arXiv 1804.00247."""
     training = config.training
-    if training.warmup_steps < training.max_steps:
-        return None
-    return Finding(
-        "warning",
-        "warmup_longer_than_training",
-        f"training.warmup_steps = {training.warmup_steps} is not less than training.max_steps = {training.max_steps}:"
-        " the learning rate never reaches its peak and never falls",
-        f"set training.warmup_steps to about {max(1, training.max_steps // 10)}, or train longer",
-    )
-
-
-def _learning_rate(config: Config) -> Finding | None:
-    """Too high diverges, too low does not get anywhere. Source: Popel and Bojar 2018, arXiv 1804.00247."""
-    peak = peak_learning_rate(config)
-    usual = 1.0 / math.sqrt(config.model.d_model * _PAPER_WARMUP)
+    if training.warmup_steps >= training.max_steps:
+        yield Finding(
+            "warning",
+            "warmup_longer_than_training",
+            f"training.warmup_steps = {training.warmup_steps} is not less than training.max_steps ="
+            f" {training.max_steps}: the learning rate never reaches its peak and never falls",
+            f"set training.warmup_steps to about {max(1, training.max_steps // 10)}, or train longer",
+        )
+    peak, usual = peak_learning_rate(config), 1.0 / math.sqrt(config.model.d_model * _PAPER_WARMUP)
     if usual * _MIN_RATE_FACTOR <= peak <= usual * _MAX_RATE_FACTOR:
-        return None
+        return
     what = "high" if peak > usual else "low"
-    is_noam = config.training.schedule == "noam"
-    given = f"training.learning_rate = {config.training.learning_rate:g}"
-    given += f" is a factor for noam and gives a peak of {peak:.1e}, which is" if is_noam else " is"
-    mend = (
-        "training.learning_rate=1 and training.warmup_steps=4000" if is_noam else f"training.learning_rate={usual:.0e}"
-    )
-    return Finding(
-        "warning",
-        f"learning_rate_{what}",
-        f"{given} {what} for model.d_model = {config.model.d_model}: the paper's schedule peaks at {usual:.1e}",
-        f"try {mend}",
-    )
+    given = f"training.learning_rate = {training.learning_rate:g} is"
+    hint = f"try training.learning_rate={usual:.0e}"
+    if training.schedule == "noam":
+        given += f" a factor for noam and gives a peak of {peak:.1e}, which is"
+        hint = "try training.learning_rate=1 and training.warmup_steps=4000"
+    message = f"{given} {what} for model.d_model = {config.model.d_model}: the paper's schedule peaks at {usual:.1e}"
+    yield Finding("warning", f"learning_rate_{what}", message, hint)
 
 
-def _post_norm(config: Config) -> Finding | None:
-    """Post-norm needs a warm-up, and does not bear depth.
+def _post_norm(config: Config) -> Iterator[Finding]:
+    """Post-norm needs a warm-up, and fails in deep models.
 
     Sources: Xiong et al. 2020, arXiv 2002.04745 (warm-up); Bapna et al. 2018, arXiv 1808.07561 (depth).
     """
     model, training = config.model, config.training
     depth = max(model.num_encoder_layers, model.num_decoder_layers)
-    if model.norm != "post":
-        return None
-    if depth >= 16:
-        return Finding(
+    if model.norm == "post" and depth >= 16:
+        yield Finding(
             "warning",
             "post_norm_deep",
             f"model.norm = 'post' with {depth} layers: from about 16 on such models do not learn (Bapna et al. 2018)",
             "set model.norm=pre",
         )
-    if depth >= 6 and training.warmup_steps <= 500:
-        return Finding(
+    elif model.norm == "post" and depth >= 6 and training.warmup_steps <= 500:
+        yield Finding(
             "warning",
             "post_norm_without_warmup",
             f"model.norm = 'post' with {depth} layers and training.warmup_steps = {training.warmup_steps}:"
             " without a long warm-up such models diverge or stay bad (Xiong et al. 2020)",
             "set training.warmup_steps=4000, or model.norm=pre",
         )
-    return None
 
 
-def _weight_decay(config: Config) -> Finding | None:
-    """Source: Loshchilov and Hutter 2019, arXiv 1711.05101: Adam scales L2's gradient up like every other."""
-    training = config.training
-    if training.optimizer != "adam" or training.weight_decay < 1e-3:
-        return None
-    return Finding(
-        "warning",
-        "weight_decay_with_adam",
-        f"training.weight_decay = {training.weight_decay:g} with training.optimizer = 'adam' is L2 regularisation,"
-        " which Adam turns into a far stronger pull than decay",
-        "set training.optimizer=adamw",
-    )
+def _regularization(config: Config) -> Iterator[Finding]:
+    """Too much of it, or of the wrong kind.
+
+    Sources: Loshchilov and Hutter 2019, arXiv 1711.05101: Adam scales L2's gradient up like every other. Araabi and
+    Monz 2020, arXiv 2011.02266: a dropout of 0.3 is best for the smallest corpora; more hurts.
+    """
+    training, dropout = config.training, config.model.dropout
+    if training.optimizer == "adam" and training.weight_decay >= 1e-3:
+        yield Finding(
+            "warning",
+            "weight_decay_with_adam",
+            f"training.weight_decay = {training.weight_decay:g} with training.optimizer = 'adam' is L2 regularisation,"
+            " which Adam turns into a far stronger pull than decay",
+            "set training.optimizer=adamw",
+        )
+    if training.label_smoothing > 0.3:
+        yield Finding(
+            "warning",
+            "label_smoothing_high",
+            f"training.label_smoothing = {training.label_smoothing:g}: that share of the probability goes to wrong"
+            " words; 0.1 is usual",
+            "set training.label_smoothing=0.1",
+        )
+    if dropout > 0.5:
+        yield Finding(
+            "warning",
+            "dropout_high",
+            f"model.dropout = {dropout:g}: more than half of each layer's output is thrown away; even for the smallest"
+            " corpora 0.3 is best",
+            "set model.dropout=0.3",
+        )
 
 
-def _smoothing(config: Config) -> Finding | None:
-    smoothing = config.training.label_smoothing
-    if smoothing <= 0.3:
-        return None
-    return Finding(
-        "warning",
-        "label_smoothing_high",
-        f"training.label_smoothing = {smoothing:g}: that share of the probability goes to wrong words; 0.1 is usual",
-        "set training.label_smoothing=0.1",
-    )
-
-
-def _dropout_high(config: Config) -> Finding | None:
-    """Source: Araabi and Monz 2020, arXiv 2011.02266: at best 0.3 for the smallest corpora; more hurts."""
-    if config.model.dropout <= 0.5:
-        return None
-    return Finding(
-        "warning",
-        "dropout_high",
-        f"model.dropout = {config.model.dropout:g}: more than half of each layer's output is thrown away; even the"
-        " smallest corpora are served best by 0.3",
-        "set model.dropout=0.3",
-    )
-
-
-def _validation(config: Config) -> Finding | None:
-    training = config.training
-    if config.data.validation is None:
-        if training.patience is not None:
-            return Finding(
-                "warning",
-                "patience_without_validation",
-                f"training.patience = {training.patience} counts validations, and data.validation names no corpus",
-                "give data.validation, or set training.patience=null",
-            )
-        return Finding(
+def _validation(config: Config) -> Iterator[Finding]:
+    training, patience = config.training, config.training.patience
+    if config.data.validation is None and patience is not None:
+        yield Finding(
+            "warning",
+            "patience_without_validation",
+            f"training.patience = {patience} counts validations, and data.validation names no corpus",
+            "give data.validation, or set training.patience=null",
+        )
+    elif config.data.validation is None:
+        yield Finding(
             "warning",
             "no_validation",
-            "data.validation names no corpus: nothing tells how good the model is, and the last checkpoint counts as"
+            "data.validation names no corpus: nothing shows how good the model is, and the last checkpoint counts as"
             " the best",
             "keep a thousand or so pairs out of training and name them as data.validation",
         )
-    if training.validate_every > training.max_steps:
-        return Finding(
+    elif training.validate_every > training.max_steps:
+        yield Finding(
             "warning",
             "validation_once",
             f"training.validate_every = {training.validate_every} is more than training.max_steps ="
             f" {training.max_steps}: the only validation is at the end, and no better checkpoint can be chosen",
             f"set training.validate_every to about {max(1, training.max_steps // 10)}",
         )
-    if training.patience is not None and training.patience * training.validate_every >= training.max_steps:
-        return Finding(
+    elif patience is not None and patience * training.validate_every >= training.max_steps:
+        yield Finding(
             "note",
             "patience_too_long",
-            f"training.patience = {training.patience} validations of {training.validate_every} steps are all of the"
-            f" training's {training.max_steps} steps: it cannot stop early",
+            f"training.patience = {patience} validations of {training.validate_every} steps are all of the training's"
+            f" {training.max_steps} steps: it cannot stop early",
             "lower training.patience or training.validate_every if it should",
         )
-    return None
 
 
-def _beam(config: Config) -> Finding | None:
-    """Source: Koehn and Knowles 2017, https://aclanthology.org/W17-3204, section 3.6: quality falls beyond 30 or so."""
+def _beam(config: Config) -> Iterator[Finding]:
+    """Beams over 30 or so translate worse. Source: Koehn and Knowles 2017, aclanthology.org/W17-3204, section 3.6."""
     decoding = config.decoding
-    if decoding.search != "beam" or decoding.mbr != "none" or decoding.beam_size <= 30:
-        return None
-    return Finding(
-        "note",
-        "beam_wide",
-        f"decoding.beam_size = {decoding.beam_size}: each validation takes as many times the work of greedy search, and"
-        " beams over 30 or so translate worse (Koehn and Knowles 2017)",
-        "set decoding.beam_size=5",
-    )
+    if decoding.search == "beam" and decoding.mbr == "none" and decoding.beam_size > 30:
+        yield Finding(
+            "note",
+            "beam_wide",
+            f"decoding.beam_size = {decoding.beam_size}: each validation takes as many times the work of greedy search,"
+            " and beams over 30 or so translate worse (Koehn and Knowles 2017)",
+            "set decoding.beam_size=5",
+        )
 
 
-_CONFIG_RULES: tuple[Callable[[Config], Finding | None], ...] = (
-    _warmup,
-    _learning_rate,
-    _post_norm,
-    _weight_decay,
-    _smoothing,
-    _dropout_high,
-    _validation,
-    _beam,
-)
+def _filtered(config: Config, facts: DataFacts) -> Iterator[Finding]:
+    share = facts.num_left_out / facts.num_pairs
+    if share >= 0.01:
+        yield Finding(
+            "warning" if share > 0.1 else "note",
+            "many_left_out",
+            f"{facts.num_left_out:,} of {facts.num_pairs:,} training pairs ({share:.1%}) are left out: they are empty,"
+            " or over data.max_source_tokens, data.max_target_tokens or data.max_length_ratio",
+            "look at the reasons; raise the limit if these are good pairs",
+        )
+
+
+def _first_step_of_search(config: Config, facts: DataFacts) -> Iterator[Finding]:
+    if config.decoding.beam_size > facts.target_vocab_size:
+        yield Finding(
+            "warning",
+            "beam_larger_than_vocabulary",
+            f"decoding.beam_size = {config.decoding.beam_size} is more than the {facts.target_vocab_size} entries of"
+            " the target vocabulary: the first step cannot fill the beam",
+            "set decoding.beam_size=5",
+        )
+
+
+def _small_steps(config: Config, facts: DataFacts) -> Iterator[Finding]:
+    """On the smallest corpora 1,000 tokens a step are best. Source: Sennrich and Zhang 2019, arXiv 1905.11901."""
+    tokens = facts.num_target_tokens / facts.num_steps(config)
+    if tokens < 500 and facts.num_batches > 1:
+        yield Finding(
+            "warning",
+            "small_steps",
+            f"an optimizer step sees {tokens:.0f} target tokens (training.batch_tokens ="
+            f" {config.training.batch_tokens}, training.accumulate_batches = {config.training.accumulate_batches}): its"
+            " gradient is mostly noise; 1,000 is the least that papers report to work",
+            "raise training.step_tokens, and training.batch_tokens as far as memory allows",
+        )
+
+
+def _no_dropout(config: Config, facts: DataFacts) -> Iterator[Finding]:
+    """Source: Sennrich and Zhang 2019, https://arxiv.org/abs/1905.11901."""
+    num_pairs = facts.num_pairs - facts.num_left_out
+    epochs = config.training.max_steps / facts.num_steps(config)
+    if config.model.dropout == 0.0 and num_pairs < 1_000_000 and epochs >= 5:
+        yield Finding(
+            "warning",
+            "no_dropout",
+            f"model.dropout = 0 with {num_pairs:,} pairs seen {epochs:.0f} times: the model will learn them by heart",
+            "set model.dropout=0.3 for tens of thousands of pairs, 0.1 for a million",
+        )
+
+
+def _large_model(config: Config, facts: DataFacts) -> Iterator[Finding]:
+    """On Multi30k transformer-base, over 100 parameters a target token, is clearly worse than a model of 3 million.
+
+    Source: Wu et al. 2021, https://aclanthology.org/2021.acl-long.480.
+    """
+    ratio = facts.num_parameters / facts.num_target_tokens
+    if ratio > 50:
+        yield Finding(
+            "warning",
+            "model_large_for_corpus",
+            f"{facts.num_parameters:,} parameters for {facts.num_target_tokens:,} target tokens, {ratio:.0f} a token:"
+            " a smaller model usually translates better (Wu et al. 2021) and trains faster",
+            "halve model.d_model and the numbers of layers, or find more text",
+        )
+
+
+def _epochs(config: Config, facts: DataFacts) -> Iterator[Finding]:
+    training, num_steps = config.training, facts.num_steps(config)
+    epochs = min(training.max_steps / num_steps, training.max_epochs or math.inf)
+    if epochs < 1.0:
+        yield Finding(
+            "note",
+            "less_than_an_epoch",
+            f"training.max_steps = {training.max_steps} of {num_steps} steps an epoch: {1 - epochs:.0%} of the data"
+            " are never seen",
+            f"set training.max_steps to at least {num_steps}, if that is not meant",
+        )
+    elif epochs > 300 and training.patience is None:
+        yield Finding(
+            "warning",
+            "very_many_epochs",
+            f"training.max_steps = {training.max_steps} is {epochs:.0f} times through the data, {num_steps} steps each",
+            "lower training.max_steps, or set training.patience=10 to stop when validation does not improve",
+        )

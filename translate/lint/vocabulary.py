@@ -1,168 +1,160 @@
-"""What the vocabulary makes of the text, and whether the search may write sentences as long as the references."""
+"""How the vocabulary spells the text: characters without an entry, entries that nobody uses, references too long."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from translate.config import Config
-from translate.data.tokenizer import Tokenizers
+from translate.data.corpora import ParallelCorpus
+from translate.data.tokenizer import UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.search.scoring import maximum_lengths
-from translate.lint.corpora import Survey
-from translate.lint.sample import Sample
-from translate.lint.settings import Finding
-from translate.lint.spelling import examine_spelling, examine_vocabulary
-from translate.lint.suspicions import Unit
+from translate.lint.findings import Finding, Unit
+from translate.lint.lengths import count_items, flatten
 
+_NUM_SPECIAL = 4  # PAD, UNK, BOS, EOS
+_MAX_EXAMINED_LINES = 1000  # for the characters' names; the counts of tokens are of all lines
 _NUM_CHARACTERS = 10
+_RARE_COUNT = 10  # an entry that occurs less often is rare
 _RARE_SHARE = 0.5
 _UNUSED_SHARE = 0.25
-_FEW_ENTRIES = 100  # of which nothing can be spared
-
-
-class EncodedPairs(NamedTuple):
-    """The inspected part of a corpus as tokens."""
-
-    source_ids: list[list[int]]
-    target_ids: list[list[int]]
+_FEW_ENTRIES = 100  # of so few nothing can be spared
 
 
 class SideSpelling(NamedTuple):
-    """One side of a corpus, as far as it was inspected."""
+    """How one side of a corpus is spelt."""
 
     side: str  # source or target
     num_tokens: int
-    num_byte_tokens: int
-    num_unknown_tokens: int
+    num_byte_tokens: int  # spent on characters without an entry, one for each byte
+    num_unknown_tokens: int  # stand for characters that are lost
     num_lines: int  # with a character that the vocabulary has no entry for
     first_line: int | None  # counted from 1
-    characters: dict[str, int]  # the most frequent ones: in how many lines
-
-
-SpellingReport = tuple[SideSpelling, SideSpelling]
+    characters: dict[str, int]  # the most frequent of these characters, and their numbers of lines
 
 
 class VocabularyReport(NamedTuple):
-    """How much of a vocabulary training uses; special symbols and bytes are not counted."""
+    """How much of a vocabulary training uses; special symbols and bytes are not counted as entries."""
 
     name: str  # joint, source or target
-    size: int  # these counted
+    size: int  # with special symbols and bytes
     num_entries: int
     num_unused: int
     num_rare: int  # fewer than 10 times in training, unused ones too
 
 
-def encode_sample(sample: Sample, tokenizers: Tokenizers) -> EncodedPairs:
-    """The tokens of both sides."""
-    num_threads = torch.get_num_threads()
-    return EncodedPairs(
-        tokenizers.source.encode_lines(sample.sources, num_threads=num_threads),
-        tokenizers.target.encode_lines(sample.targets, num_threads=num_threads),
+def examine_spelling(
+    side: str,
+    lines: Sequence[str],
+    ids: Sequence[Sequence[int]],
+    tokenizer: Tokenizer,
+    *,
+    numbers: NDArray[np.int64],
+) -> SideSpelling:
+    """Count the tokens that stand for characters without an entry, and name the characters.
+
+    Args:
+        ids: The tokens of each line.
+        numbers: The position of each line in the corpus.
+    """
+    is_byte = _byte_ids(tokenizer)
+    tokens = flatten(ids)
+    is_odd = is_byte[tokens] | (tokens == UNK_ID)
+    odd_lines = np.unique(np.repeat(np.arange(len(lines)), count_items(ids))[is_odd])
+    has_entry: dict[str, bool] = {}
+    characters: Counter[str] = Counter()
+    for line in odd_lines[:_MAX_EXAMINED_LINES].tolist():
+        for character in set(lines[line]):
+            if character not in has_entry:
+                has_entry[character] = not any(is_byte[id] or id == UNK_ID for id in tokenizer.encode(character))
+            if not has_entry[character]:
+                characters[character] += 1
+    ordered = sorted(characters.items(), key=lambda item: (-item[1], item[0]))
+    return SideSpelling(
+        side,
+        len(tokens),
+        int(is_byte[tokens].sum()),
+        int((tokens == UNK_ID).sum()),
+        len(odd_lines),
+        int(numbers[odd_lines[0]]) + 1 if len(odd_lines) else None,
+        dict(ordered[:_NUM_CHARACTERS]),
     )
 
 
-def report_spelling(sample: Sample, encoded: EncodedPairs, tokenizers: Tokenizers) -> SpellingReport:
-    """How both sides of a corpus are spelt."""
-    source, target = (
-        SideSpelling(
-            side,
-            spelling.num_tokens,
-            spelling.num_byte_tokens,
-            spelling.num_unknown_tokens,
-            len(spelling.lines),
-            int(sample.numbers[spelling.lines[0]]) + 1 if len(spelling.lines) else None,
-            dict(spelling.characters[:_NUM_CHARACTERS]),
-        )
-        for side, spelling in (
-            ("source", examine_spelling(sample.sources, encoded.source_ids, tokenizers.source)),
-            ("target", examine_spelling(sample.targets, encoded.target_ids, tokenizers.target)),
-        )
-    )
-    return source, target
-
-
-def spelling_findings(key: str, report: SpellingReport, *, unit: Unit) -> list[Finding]:
+def spelling_findings(key: str, spelling: Sequence[SideSpelling], *, unit: Unit) -> list[Finding]:
     """Characters without an entry: lost ones are a warning from one token of a thousand on, bytes from one of fifty."""
     findings = []
-    for side in report:
+    for side in spelling:
         num_odd = side.num_unknown_tokens + side.num_byte_tokens
         if not num_odd:
             continue
-        is_lost = side.num_unknown_tokens > 0
         share = num_odd / side.num_tokens
+        if side.num_unknown_tokens:
+            name, threshold, what = "unknown_characters", 0.001, "stand for characters that the vocabulary cannot spell"
+            hint = "set tokenizer.byte_fallback=true or tokenizer.character_coverage=1"
+        else:
+            name, threshold, what = "characters_in_bytes", 0.02, "are bytes"
+            hint = "nothing is lost, but a byte tells a model little; text for the tokenizer should have them"
         shown = " ".join(_shown_character(character) for character in side.characters)
-        findings.append(
-            Finding(
-                "warning" if share >= (0.001 if is_lost else 0.02) else "note",
-                "unknown_characters" if is_lost else "characters_in_bytes",
-                f"{key}: {num_odd:,} of {side.num_tokens:,} {side.side} tokens ({share:.2%}), in {side.num_lines:,}"
-                f" {unit}{'s' * (side.num_lines > 1)}, the first {side.first_line:,}, "
-                + ("stand for characters that the vocabulary cannot spell" if is_lost else "are bytes")
-                + f": {shown}",
-                "set tokenizer.byte_fallback=true or tokenizer.character_coverage=1"
-                if is_lost
-                else "nothing is lost, but a byte tells a model little; text for the tokenizer should have them",
-            )
+        message = (
+            f"{key}: {num_odd:,} of {side.num_tokens:,} {side.side} tokens ({share:.2%}), in {side.num_lines:,}"
+            f" {unit}{'s' * (side.num_lines > 1)}, the first {side.first_line:,}, {what}: {shown}"
         )
+        findings.append(Finding("warning" if share >= threshold else "note", name, message, hint))
     return findings
 
 
-def report_vocabularies(
-    encoded: Sequence[EncodedPairs], tokenizers: Tokenizers, *, share: float
-) -> tuple[VocabularyReport, ...]:
-    """How much of each vocabulary the training text uses.
+def examine_vocabulary(
+    name: str, tokenizer: Tokenizer, sides: Sequence[Sequence[Sequence[int]]], *, share: float
+) -> VocabularyReport:
+    """How much of a vocabulary the training text uses.
 
     Args:
-        share: Of the training corpora that was encoded, 0 to 1.
+        name: joint, source or target.
+        sides: Token ids of all text that the vocabulary is for: of both languages, if it is joint.
+        share: The part of the training corpora that these are, 0 to 1; what is rare is estimated for the whole.
     """
-    sources, targets = [each.source_ids for each in encoded], [each.target_ids for each in encoded]
-    if tokenizers.vocabulary == "joint":
-        parts = [("joint", tokenizers.source, sources + targets)]
-    else:
-        parts = [("source", tokenizers.source, sources), ("target", tokenizers.target, targets)]
-    return tuple(
-        VocabularyReport(name, tokenizer.vocab_size, *examine_vocabulary(*sides, tokenizer=tokenizer, share=share))
-        for name, tokenizer, sides in parts
-    )
+    counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
+    for ids in sides:
+        counts += np.bincount(flatten(ids), minlength=tokenizer.vocab_size)
+    counts = counts[_NUM_SPECIAL:][~_byte_ids(tokenizer)[_NUM_SPECIAL:]]
+    num_unused, num_rare = int((counts == 0).sum()), int((counts < _RARE_COUNT * share).sum())
+    return VocabularyReport(name, tokenizer.vocab_size, len(counts), num_unused, num_rare)
 
 
 def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config) -> list[Finding]:
     """Vocabularies of other text, or too large for it: entries that hardly occur are not learnt.
 
-    That a few entries never occur is usual: BPE keeps the halves of what it merges.
+    A few entries that never occur are usual: BPE keeps the halves of what it merges.
 
     Gowda and May 2020 (https://aclanthology.org/2020.findings-emnlp.352) want 100 occurrences of 95 % of the entries;
-    corpora of Multi30k's size do well with less, so what is told here is ten times as bad.
+    corpora of Multi30k's size do well with less, so a finding here is ten times as bad.
     """
     findings = []
     for vocabulary in vocabularies:
-        is_ready_made = config.tokenizer.source_model is not None
-        if is_ready_made and vocabulary.num_unused > _UNUSED_SHARE * vocabulary.num_entries:
-            findings.append(
-                Finding(
-                    "warning",
-                    "vocabulary_unused",
-                    f"{vocabulary.num_unused:,} of {vocabulary.num_entries:,} entries of the {vocabulary.name}"
-                    " vocabulary never occur in training",
-                    "train a tokenizer on this corpus: set tokenizer.source_model=null",
-                )
-            )
-        elif vocabulary.num_entries >= _FEW_ENTRIES and vocabulary.num_rare > _RARE_SHARE * vocabulary.num_entries:
-            findings.append(
-                Finding(
-                    "warning",
-                    "vocabulary_large_for_corpus",
-                    f"{vocabulary.num_rare:,} of {vocabulary.num_entries:,} entries of the {vocabulary.name} vocabulary"
-                    " occur fewer than 10 times in training, too seldom to be learnt",
-                    f"halve tokenizer.vocab_size = {config.tokenizer.vocab_size}",
-                )
-            )
+        num_entries = vocabulary.num_entries
+        if config.tokenizer.source_model is not None and vocabulary.num_unused > _UNUSED_SHARE * num_entries:
+            name, hint = "vocabulary_unused", "train a tokenizer on this corpus: set tokenizer.source_model=null"
+            what = f"{vocabulary.num_unused:,} of {num_entries:,} entries of the {vocabulary.name} vocabulary never"
+            message = f"{what} occur in training"
+        elif num_entries >= _FEW_ENTRIES and vocabulary.num_rare > _RARE_SHARE * num_entries:
+            name, hint = "vocabulary_large_for_corpus", f"halve tokenizer.vocab_size = {config.tokenizer.vocab_size}"
+            what = f"{vocabulary.num_rare:,} of {num_entries:,} entries of the {vocabulary.name} vocabulary"
+            message = f"{what} occur fewer than {_RARE_COUNT} times in training, too seldom to be learnt"
+        else:
+            continue
+        findings.append(Finding("warning", name, message, hint))
     return findings
 
 
-def short_limits(config: Config, survey: Survey, tokenizers: Tokenizers) -> list[Finding]:
-    """References of a held-out corpus that the search is not allowed to reach in length."""
-    corpus, decoding = survey.corpus, config.decoding
+def long_references(
+    config: Config, key: str, corpus: ParallelCorpus, tokenizers: Tokenizers, *, unit: Unit
+) -> list[Finding]:
+    """References of a held-out corpus with more tokens than the search may write."""
+    decoding = config.decoding
     source_lengths = [len(tokenizers.source.encode(line)) + 1 for line in corpus.sources]
     limits = maximum_lengths(torch.tensor(source_lengths), decoding, max_positions=None).tolist()
     over = [
@@ -172,16 +164,20 @@ def short_limits(config: Config, survey: Survey, tokenizers: Tokenizers) -> list
     ]
     if not over:
         return []
-    return [
-        Finding(
-            "warning" if len(over) >= 0.01 * len(limits) else "note",
-            "decoding_too_short",
-            f"{survey.key}: {len(over):,} of {len(limits):,} references, the first on {survey.unit} {over[0]:,}, have"
-            f" more tokens than decoding.max_length_factor = {decoding.max_length_factor:g} and"
-            f" decoding.max_length_constant = {decoding.max_length_constant} allow",
-            "raise decoding.max_length_constant, or look whether these are translations",
-        )
-    ]
+    message = (
+        f"{key}: {len(over):,} of {len(limits):,} references, the first on {unit} {over[0]:,}, have more tokens than"
+        f" decoding.max_length_factor = {decoding.max_length_factor:g} and decoding.max_length_constant ="
+        f" {decoding.max_length_constant} allow"
+    )
+    severity = "warning" if len(over) >= 0.01 * len(limits) else "note"
+    hint = "raise decoding.max_length_constant, or look whether these are translations"
+    return [Finding(severity, "decoding_too_short", message, hint)]
+
+
+def _byte_ids(tokenizer: Tokenizer) -> NDArray[np.bool_]:
+    """Which ids are bytes: entries such as `<0x41>`."""
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    return np.array([len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">") for piece in pieces])
 
 
 def _shown_character(character: str) -> str:

@@ -1,10 +1,9 @@
-"""Each piece of advice is given on a config that deserves it, and none on those that do not."""
+"""Each finding is made on a config that deserves it, and none on those that do not."""
 
 import pytest
 
 from translate.config import Config, load_config, override_config, preset_names
-from translate.lint.advice_on_data import DataFacts, advise_on_data
-from translate.lint.settings import Finding, advise, by_severity, peak_learning_rate
+from translate.lint.settings import DataFacts, data_findings, peak_learning_rate, settings_findings
 from translate.training.auto_batch import resolve_step_tokens
 
 # As of Multi30k with its preset: 29,000 pairs in 389 batches, two a step, and 7.6 million parameters.
@@ -19,32 +18,28 @@ MULTI30K = DataFacts(
 
 
 def configured(**overrides: object) -> Config:
-    """The Multi30k preset as a training settles it, with dots as double underscores."""
+    """The Multi30k preset as a training resolves it, with dots as double underscores."""
     config = resolve_step_tokens(load_config("multi30k", []).config)
     return override_config(config, {key.replace("__", "."): value for key, value in overrides.items()})
 
 
-def names(findings: list[Finding]) -> list[str]:
-    return [finding.name for finding in findings]
-
-
 @pytest.mark.parametrize("preset", preset_names())
 def test_our_presets_are_above_reproach(preset: str) -> None:
-    assert advise(load_config(preset, []).config) == []
+    assert settings_findings(load_config(preset, []).config) == []
 
 
 def test_the_paper_itself_is_above_reproach() -> None:
     # 4.5 million pairs, some 130 million target tokens, 65 million parameters: Vaswani et al. 2017, section 5.
     facts = DataFacts(4_500_000, 0, 130_000_000, 33_000, 63_000_000, 37_000)
-    assert advise_on_data(load_config("transformer-base", []).config, facts) == []
+    assert data_findings(load_config("transformer-base", []).config, facts) == []
 
 
 def test_multi30k_is_above_reproach() -> None:
-    assert advise_on_data(configured(), MULTI30K) == []
+    assert data_findings(configured(), MULTI30K) == []
 
 
 @pytest.mark.parametrize(
-    "overrides, name, message, mend",
+    "overrides, name, message, hint",
     [
         (
             {"training__warmup_steps": 4000},
@@ -87,10 +82,10 @@ def test_multi30k_is_above_reproach() -> None:
         ({"decoding__beam_size": 31}, "beam_wide", "decoding.beam_size = 31", "decoding.beam_size=5"),
     ],
 )
-def test_settings_alone(overrides: dict[str, object], name: str, message: str, mend: str) -> None:
-    (finding,) = advise(configured(**overrides))
+def test_settings_alone(overrides: dict[str, object], name: str, message: str, hint: str) -> None:
+    (finding,) = settings_findings(configured(**overrides))
     assert finding.name == name
-    assert message in finding.message and mend in finding.mend
+    assert message in finding.message and hint in finding.hint
 
 
 @pytest.mark.parametrize(
@@ -112,22 +107,22 @@ def test_settings_alone(overrides: dict[str, object], name: str, message: str, m
     ],
 )
 def test_silent_up_to_the_border(overrides: dict[str, object]) -> None:
-    assert advise(configured(**overrides)) == []
+    assert settings_findings(configured(**overrides)) == []
 
 
 @pytest.mark.parametrize(
-    "patience, name, message, mend",
+    "patience, name, message, hint",
     [
         (None, "no_validation", "data.validation names no corpus", "a thousand or so pairs"),
         (3, "patience_without_validation", "training.patience = 3 counts validations", "training.patience=null"),
     ],
 )
-def test_without_validation(patience: int | None, name: str, message: str, mend: str) -> None:
+def test_without_validation(patience: int | None, name: str, message: str, hint: str) -> None:
     config = configured(training__patience=patience)
     config = config.model_copy(update={"data": config.data.model_copy(update={"validation": None})})
-    (finding,) = advise(config)
+    (finding,) = settings_findings(config)
     assert finding.name == name
-    assert message in finding.message and mend in finding.mend
+    assert message in finding.message and hint in finding.hint
 
 
 def test_peak_of_noam_is_the_papers() -> None:
@@ -158,7 +153,7 @@ def test_peak_of_noam_is_the_papers() -> None:
     ],
 )
 def test_settings_and_data(overrides: dict[str, object], facts: dict[str, int], name: str, message: str) -> None:
-    (finding,) = advise_on_data(configured(**overrides), MULTI30K._replace(**facts))
+    (finding,) = data_findings(configured(**overrides), MULTI30K._replace(**facts))
     assert finding.name == name
     assert message in finding.message
 
@@ -180,19 +175,10 @@ def test_settings_and_data(overrides: dict[str, object], facts: dict[str, int], 
     ],
 )
 def test_data_silent_up_to_the_border(overrides: dict[str, object], facts: dict[str, int]) -> None:
-    assert advise_on_data(configured(**overrides), MULTI30K._replace(**facts)) == []
+    assert data_findings(configured(**overrides), MULTI30K._replace(**facts)) == []
 
 
 def test_more_than_a_tenth_left_out_is_a_warning() -> None:
-    (few,) = advise_on_data(configured(), MULTI30K._replace(num_left_out=2_900))
-    (many,) = advise_on_data(configured(), MULTI30K._replace(num_left_out=2_901))
+    (few,) = data_findings(configured(), MULTI30K._replace(num_left_out=2_900))
+    (many,) = data_findings(configured(), MULTI30K._replace(num_left_out=2_901))
     assert (few.severity, many.severity) == ("note", "warning")
-
-
-def test_errors_come_first() -> None:
-    findings = [Finding("note", "a", "", ""), Finding("error", "b", "", ""), Finding("note", "c", "", "")]
-    assert names(by_severity(findings)) == ["b", "a", "c"]
-
-
-def test_a_finding_in_one_line() -> None:
-    assert Finding("note", "name", "it is so", "do this").summary == "note: it is so; do this"

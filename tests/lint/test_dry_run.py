@@ -1,5 +1,6 @@
-"""A rehearsal: the longest batch for real, its memory, the speed; and how it tells that a training would fail."""
+"""A dry run: the longest batch for real, its memory, the speed; and how it shows that a training would fail."""
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,18 +8,38 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import Config
+from translate.config import Config, load_config
 from translate.data.epochs import Epoch
 from translate.errors import RunError
-from translate.lint.dry_run import BatchShape, Rehearsal, longest_batches, rehearse
-from translate.lint.memory_watch import MemoryWatch
+from translate.lint import dry_run as module
+from translate.lint.dry_run import BatchShape, DryRun, PeakMemory, dry_run, longest_batches
 from translate.training.preparation import Corpora, encode_corpora, make_tokenizers, read_corpora
 from translate.training.progress import StepResult
 from translate.training.step import Stepper
 
 Digits = Callable[..., Config]
+DIGITS = """
+data:
+  train: [{kind: text, source: train.in, target: train.out}]
+  validation: {kind: text, source: validation.in, target: validation.out}
+tokenizer: {vocab_size: 40, byte_fallback: false}
+model: {d_model: 16, num_heads: 2, d_ff: 32, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.1, norm: pre}
+training:
+  {max_steps: 12, batch_tokens: 300, schedule: constant, learning_rate: 0.005, warmup_steps: 3, precision: fp32,
+   device: cpu, validate_every: 6, save_every: 4}
+decoding: {beam_size: 2, max_length_factor: 1.0, max_length_constant: 3, device: cpu}
+"""
 LINUX = Path("/proc/self/status").exists()
 CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def digits(write_reversed_digits: Callable[..., None], tmp_path: Path) -> Digits:
+    """A function that gives the config of a tiny task, with overrides."""
+    write_reversed_digits(tmp_path, "train", num_pairs=211, draw=random.Random(1))
+    write_reversed_digits(tmp_path, "validation", num_pairs=23, draw=random.Random(2))
+    (tmp_path / "digits.yaml").write_text(DIGITS, encoding="utf-8")
+    return lambda *overrides: load_config(str(tmp_path / "digits.yaml"), overrides, require_files=True).config
 
 
 def silent(text: str) -> None:
@@ -31,9 +52,9 @@ def prepared(config: Config) -> tuple[Corpora, Any, Epoch]:
     return corpora, tokenizers, encode_corpora(config, corpora.train, tokenizers, silent).epoch(0)
 
 
-def rehearsed(config: Config, *, device: torch.device = CPU, **options: float) -> Rehearsal:
+def tried(config: Config, *, device: torch.device = CPU, **options: float) -> DryRun:
     corpora, tokenizers, epoch = prepared(config)
-    return rehearse(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=device, **options)
+    return dry_run(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=device, **options)
 
 
 def test_shapes_are_those_of_the_batches(digits: Digits) -> None:
@@ -60,7 +81,7 @@ def test_the_longest_batches(digits: Digits) -> None:
 
 
 def test_what_is_measured(digits: Digits) -> None:
-    result = rehearsed(digits("training.accumulate_batches=2"))
+    result = tried(digits("training.accumulate_batches=2"))
     assert (result.device, result.precision) == ("cpu", "fp32")
     assert result.num_timed_steps >= 1
     assert result.target_tokens_per_second > 0 and result.seconds_per_epoch > 0
@@ -81,7 +102,7 @@ def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatc
         return original(self, group, **options)
 
     monkeypatch.setattr(Stepper, "step", watched)
-    rehearse(config, epoch, tokenizers=tokenizers, validation=None, device=CPU, max_seconds=60.0)
+    dry_run(config, epoch, tokenizers=tokenizers, validation=None, device=CPU, max_seconds=60.0)
     batches = [batch.indices for batch in epoch.batches()]
     num_longest = len(longest_batches(epoch))
     assert seen[0] == [batches[0]]
@@ -92,7 +113,7 @@ def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_time_for_measuring_is_bounded(digits: Digits) -> None:
-    assert rehearsed(digits("training.batch_tokens=60"), max_seconds=0.0).num_timed_steps == 1
+    assert tried(digits("training.batch_tokens=60"), max_seconds=0.0).num_timed_steps == 1
 
 
 def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +131,7 @@ def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) 
     corpora, tokenizers, epoch = prepared(config)
     shape = BatchShape(*epoch.shapes[longest_batches(epoch)[0]].tolist())
     with pytest.raises(RunError) as error:
-        rehearse(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=CPU)
+        dry_run(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=CPU)
     assert str(error.value) == (
         f"a training step on the longest batch ({shape.pairs} pairs of up to {shape.source_tokens} source and"
         f" {shape.target_tokens} target tokens) fails: no memory is left"
@@ -120,7 +141,7 @@ def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.skipif(not LINUX, reason="only Linux tells and forgets the peak of a process")
 def test_peak_memory_is_what_was_allocated() -> None:
     size = 200 * 2**20
-    watch = MemoryWatch(CPU)
+    watch = PeakMemory(CPU)
     before = watch.peak_bytes()
     assert before is not None and before < 0.2 * size
     kept = torch.ones(size // 4)
@@ -133,16 +154,14 @@ def test_peak_memory_is_what_was_allocated() -> None:
 
 
 def test_peak_that_cannot_be_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a way to reset the peak, one that is not higher than any before is not told."""
-    from translate.training import rehearsal_memory
-
-    monkeypatch.setattr(rehearsal_memory, "_CLEAR", tmp_path / "nothing" / "here")
-    monkeypatch.setattr(rehearsal_memory, "_peak_resident_bytes", lambda: 7 * 2**30)
-    assert MemoryWatch(CPU).peak_bytes() is None
+    """Without a way to reset the peak, one that is not higher than any before is not reported."""
+    monkeypatch.setattr(module, "_CLEAR", tmp_path / "nothing" / "here")
+    monkeypatch.setattr(module, "_read_memory", lambda field: 7 * 2**30)
+    assert PeakMemory(CPU).peak_bytes() is None
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu(digits: Digits) -> None:
-    result = rehearsed(digits("training.device=cuda", "decoding.device=cuda"), device=torch.device("cuda"))
+    result = tried(digits("training.device=cuda", "decoding.device=cuda"), device=torch.device("cuda"))
     assert result.device == "cuda" and result.peak_bytes is not None
     assert result.peak_bytes >= 4 * 4 * result.num_parameters  # weights, gradients and Adam's two, 4 bytes each

@@ -1,4 +1,4 @@
-"""A check of whole configs: silent on clean text and sound settings, and each fault told with its line."""
+"""A check of whole configs: silent on clean text and sound settings, and each fault reported with its line."""
 
 import json
 import random
@@ -11,9 +11,8 @@ from translate.config import Config, load_config
 from translate.errors import InputError, RunError
 from translate.lint import check as module
 from translate.lint.check import Report, cheap_findings, check
-from translate.lint.dry_run import BatchShape, Rehearsal
-from translate.lint.settings import Finding
-from translate.lint.suspicions import KINDS
+from translate.lint.dry_run import BatchShape, DryRun
+from translate.lint.findings import KINDS, Finding
 from translate.training.preparation import encode_corpora, make_tokenizers, read_corpora
 
 CORPUS = Path(__file__).resolve().parents[2] / "data"
@@ -61,9 +60,9 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No rehearsal, but what one might give."""
-    seen = Rehearsal("cpu", "fp32", 1, 10_000, BatchShape(7, 11, 13), 2**20, 30, 5000.0, 3.0, 2.0)
-    monkeypatch.setattr(module, "rehearse", lambda *arguments, **options: seen)
+    """No dry run, but what one might measure."""
+    seen = DryRun("cpu", "fp32", 1, 10_000, BatchShape(7, 11, 13), 2**20, 30, 5000.0, 3.0, 2.0)
+    monkeypatch.setattr(module, "dry_run", lambda *arguments, **options: seen)
 
 
 def cheap(config: Config, *, num_parameters: int = 10_000) -> list[Finding]:
@@ -73,7 +72,7 @@ def cheap(config: Config, *, num_parameters: int = 10_000) -> list[Finding]:
     return cheap_findings(config, corpora, batches, tokenizers, num_parameters=num_parameters)
 
 
-def told(findings: list[Finding] | tuple[Finding, ...], name: str) -> Finding:
+def only(findings: list[Finding] | tuple[Finding, ...], name: str) -> Finding:
     (finding,) = [finding for finding in findings if finding.name == name]
     return finding
 
@@ -92,7 +91,7 @@ def test_clean_text_is_silent(text: dict[str, Lines], write: Write, tmp_path: Pa
     assert (training.key, training.num_pairs, training.num_kept) == ("data.train.0", NUM_TRAIN, NUM_TRAIN)
     assert (validation.key, validation.num_pairs, validation.num_kept) == ("data.validation", NUM_VALIDATION, None)
     assert sum(report.lengths.source_histogram) == sum(report.lengths.target_histogram) == NUM_TRAIN
-    assert report.rehearsal is not None and report.plan.seconds is not None
+    assert report.dry_run is not None and report.plan.seconds is not None
     assert report.plan.num_steps == 100 and report.plan.num_validations == 4
     assert report.plan.num_epochs == pytest.approx(100 / report.plan.steps_per_epoch)
     # Padding, and so the steps of an epoch, are those that the training's log tells.
@@ -106,7 +105,8 @@ def test_document_is_json_with_every_field(text: dict[str, Lines], write: Write,
     text["train.en"][6] = text["train.de"][6]
     report = check(write(text))
     document = json.loads(json.dumps(report.to_document()))
-    assert set(document) == {"format", *Report._fields}
+    assert set(document) == {"format", "rehearsal", *Report._fields} - {"dry_run"}
+    assert set(document["findings"][0]) == {"severity", "name", "message", "mend", "examples"}
     assert document["findings"][0]["name"] == "equal"
     (suspects,) = document["corpora"][0]["suspects"]
     assert (suspects["kind"], suspects["num_pairs"], suspects["num_inspected"]) == ("equal", 1, NUM_TRAIN)
@@ -180,9 +180,9 @@ def test_each_suspicion_at_its_line(text: dict[str, Lines], write: Write, quick:
     assert {kind: (each.examples[0].line, each.num_pairs) for kind, each in found.items()} == put_in
     assert {finding.name for finding in report.findings} == kinds  # and nothing else
     for kind, (line, count) in put_in.items():
-        finding = told(report.findings, kind)
+        finding = only(report.findings, kind)
         assert finding.message == f"data.train.0: {count} of {NUM_TRAIN:,} pairs {KINDS[kind].what}"
-        assert finding.mend == KINDS[kind].mend
+        assert finding.hint == KINDS[kind].hint
         assert finding.examples[0].startswith(f"line {line}: ") and len(finding.examples) == count
 
 
@@ -194,7 +194,7 @@ def test_lines_that_do_not_belong_together(text: dict[str, Lines], write: Write,
     (place,) = suspects.examples
     assert abs(place.line - line) <= 2 and abs(place.last_line - (line + count - 1)) <= 2
     assert suspects.num_pairs == place.last_line - place.line + 1
-    finding = told(report.findings, kind)
+    finding = only(report.findings, kind)
     assert finding.severity == ("warning" if kind == "shifted" else "error")
     assert finding.examples[0].startswith(f"lines {place.line:,} to {place.last_line:,}")
 
@@ -203,23 +203,23 @@ def test_what_training_does_not_see_is_also_inspected(text: dict[str, Lines], wr
     text["valid.de"], text["valid.en"] = text["valid.en"], text["valid.de"]
     report = check(write(text))
     for name in ("source_like_target", "target_like_source"):
-        finding = told(report.findings, name)
+        finding = only(report.findings, name)
         assert finding.severity == "error"
         assert finding.message.startswith("data.validation: 2") and f"of {NUM_VALIDATION}" in finding.message
 
 
-def test_a_shift_of_many_lines_is_an_error_and_told_to_the_training_too(
+def test_a_shift_of_many_lines_is_an_error_and_found_cheaply_too(
     text: dict[str, Lines], write: Write, quick: None
 ) -> None:
     del text["train.en"][200]
     text["train.en"].append("The end.")
     config = write(text)
-    finding = told(check(config).findings, "shifted")
+    finding = only(check(config).findings, "shifted")
     assert finding.severity == "error"
     assert finding.examples[0].startswith("lines 202 to 1,200 (the target stands 1 line earlier): ")
     # By lengths alone, in blocks of 500 lines.
     assert (
-        told(cheap(config), "shifted").examples[0].startswith("lines 501 to 1,200 (the target stands 1 line earlier)")
+        only(cheap(config), "shifted").examples[0].startswith("lines 501 to 1,200 (the target stands 1 line earlier)")
     )
 
 
@@ -228,17 +228,17 @@ def test_leakage(text: dict[str, Lines], write: Write, quick: None) -> None:
     text["valid.de"][29] = f"{text['train.de'][39]} "
     config = write(text)
     report = check(config)
-    finding = told(report.findings, "leakage")
+    finding = only(report.findings, "leakage")
     assert finding.severity == "note"
     assert finding.message.startswith("data.validation: 1 of 250 pairs and the sources of 1 more occur in training too")
     assert finding.examples[0].startswith("line 10 (the pair is line 20 of data.train.0): ")
     assert finding.examples[1].startswith("line 30 (the source is line 40 of data.train.0): ")
     assert report.leakage[0][:4] == ("data.validation", 250, 1, 1)
-    assert told(cheap(config), "leakage") == finding
+    assert only(cheap(config), "leakage") == finding
     # 3 of 250 pairs are more than one in a hundred.
     for line in (50, 51):
         text["valid.de"][line], text["valid.en"][line] = text["train.de"][line], text["train.en"][line]
-    assert told(cheap(write(text)), "leakage").severity == "warning"
+    assert only(cheap(write(text)), "leakage").severity == "warning"
 
 
 def test_leakage_names_the_right_corpus(text: dict[str, Lines], write: Write, tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_leakage_names_the_right_corpus(text: dict[str, Lines], write: Write, tm
         "data.train=[{kind: text, source: train.de, target: train.en}, {kind: text, source: more.de, target: more.en}]"
     )
     findings = cheap(write(text, more, f"data.root={tmp_path}"))
-    assert told(findings, "leakage").examples[0].startswith("line 1 (the pair is line 5 of data.train.1): ")
+    assert only(findings, "leakage").examples[0].startswith("line 1 (the pair is line 5 of data.train.1): ")
 
 
 @pytest.mark.parametrize("byte_fallback", [True, False])
@@ -259,7 +259,7 @@ def test_characters_that_the_vocabulary_lacks(
 ) -> None:
     text["valid.en"][14] += " ☃☃"
     report = check(write(text, f"tokenizer.byte_fallback={byte_fallback}"))
-    finding = told(report.findings, "characters_in_bytes" if byte_fallback else "unknown_characters")
+    finding = only(report.findings, "characters_in_bytes" if byte_fallback else "unknown_characters")
     assert finding.message.startswith("data.validation: 6 of" if byte_fallback else "data.validation: 1 of")
     assert "in 1 line, the first 15, " in finding.message and finding.message.endswith(": ☃ (U+2603)")
     assert report.corpora[1].spelling[1].characters == {"☃": 1}
@@ -269,7 +269,7 @@ def test_characters_that_the_vocabulary_lacks(
 def test_references_longer_than_decoding_allows(text: dict[str, Lines], write: Write, quick: None) -> None:
     limits = ("decoding.max_length_factor=0.0", "decoding.max_length_constant=60")
     text["valid.en"][77] = " ".join(text["valid.en"][77:87])
-    finding = told(check(write(text, *limits)).findings, "decoding_too_short")
+    finding = only(check(write(text, *limits)).findings, "decoding_too_short")
     assert finding.severity == "note"
     assert finding.message.startswith(
         "data.validation: 1 of 250 references, the first on line 78, have more tokens than"
@@ -287,20 +287,20 @@ def test_a_vocabulary_of_other_text(text: dict[str, Lines], write: Write, quick:
     (tmp_path / "other.model").write_bytes(tokenizer.model_bytes)
     text["train.de"] = text["train.en"] = few
     report = check(write(text, f"tokenizer.source_model={tmp_path / 'other.model'}"))
-    finding = told(report.findings, "vocabulary_unused")
+    finding = only(report.findings, "vocabulary_unused")
     assert finding.severity == "warning" and "of 540 entries of the joint vocabulary never occur" in finding.message
-    assert "tokenizer.source_model=null" in finding.mend
+    assert "tokenizer.source_model=null" in finding.hint
 
 
 def test_a_vocabulary_too_large_for_the_text(text: dict[str, Lines], write: Write, quick: None) -> None:
     """400 merges for 40 pairs: most of the subwords are of single words, and occur a few times."""
     text["train.de"], text["train.en"] = text["train.de"][:40], text["train.en"][:40]
-    finding = told(check(write(text, "tokenizer.vocab_size=700")).findings, "vocabulary_large_for_corpus")
+    finding = only(check(write(text, "tokenizer.vocab_size=700")).findings, "vocabulary_large_for_corpus")
     assert (
         finding.severity == "warning"
         and "of 440 entries of the joint vocabulary occur fewer than 10" in finding.message
     )
-    assert finding.mend == "halve tokenizer.vocab_size = 700"
+    assert finding.hint == "halve tokenizer.vocab_size = 700"
 
 
 def test_settings_are_judged_too(text: dict[str, Lines], write: Write, quick: None) -> None:
@@ -318,11 +318,11 @@ def test_a_training_that_would_fail(text: dict[str, Lines], write: Write, monkey
     def fails(*arguments: object, **options: object) -> None:
         raise RunError("out of memory. Lower training.batch_tokens")
 
-    monkeypatch.setattr(module, "rehearse", fails)
+    monkeypatch.setattr(module, "dry_run", fails)
     report = check(write(text))
-    finding = told(report.findings, "training_fails")
+    finding = only(report.findings, "training_fails")
     assert finding.severity == "error" and finding.message == "out of memory. Lower training.batch_tokens"
-    assert report.rehearsal is None and report.plan.seconds is None
+    assert report.dry_run is None and report.plan.seconds is None
     assert json.dumps(report.to_document())
 
 
@@ -342,7 +342,7 @@ def test_a_large_corpus_is_sampled(
     report = check(write(text))
     assert report.corpora[0].num_inspected == 1000 and report.corpora[1].num_inspected == NUM_VALIDATION
     # What is cheap is still looked for everywhere, here in a line of the sample.
-    assert told(report.findings, "equal").message.startswith(f"data.train.0: 1 of {NUM_TRAIN:,} pairs")
+    assert only(report.findings, "equal").message.startswith(f"data.train.0: 1 of {NUM_TRAIN:,} pairs")
 
 
 def test_checkpoints_that_are_hours_apart(text: dict[str, Lines], write: Write, quick: None) -> None:
@@ -360,4 +360,4 @@ def test_rows_of_a_table(text: dict[str, Lines], write: Write, quick: None, tmp_
     (tmp_path / "train.jsonl").write_text(rows, encoding="utf-8")
     table = "{kind: json, path: train.jsonl, source_column: de, target_column: en}"
     report = check(write(text, f"data.train=[{table}]", f"data.root={tmp_path}"))
-    assert told(report.findings, "equal").examples[0].startswith("row 51: ")
+    assert only(report.findings, "equal").examples[0].startswith("row 51: ")

@@ -1,0 +1,76 @@
+"""Lines in the wrong language are found where they are put in, and none in clean text."""
+
+import random
+
+import pytest
+
+from translate.lint.languages import Languages, find_wrong_languages, learn_languages
+
+Text = tuple[list[str], list[str]]
+
+
+@pytest.fixture(scope="module")
+def languages(some: Text) -> Languages:
+    learnt = learn_languages(*some)
+    assert learnt is not None
+    return learnt
+
+
+def test_clean_text_is_in_its_languages(some: Text, held_out: Text, languages: Languages) -> None:
+    assert [side.tolist() for side in find_wrong_languages(*some, languages, is_own=True)] == [[]] * 4
+    assert [side.tolist() for side in find_wrong_languages(*held_out, languages, is_own=False)] == [[]] * 4
+
+
+def test_lines_on_the_wrong_side(some: Text) -> None:
+    sources, targets = list(some[0]), list(some[1])
+    draw = random.Random(1)
+    chosen = draw.sample(range(3000), 300)
+    for line in chosen[:150]:
+        sources[line] = some[1][(line + 100) % 3000]
+    for line in chosen[150:]:
+        targets[line] = some[0][(line + 100) % 3000]
+    learnt = learn_languages(sources, targets)
+    assert learnt is not None
+    found = find_wrong_languages(sources, targets, learnt, is_own=True)
+    for positions, put_in in ((found[0], chosen[:150]), (found[1], chosen[150:])):
+        assert set(positions.tolist()) <= set(put_in)
+        assert len(positions) >= 0.95 * len(put_in)
+
+
+def test_sides_that_are_swapped_whole(held_out: Text, languages: Languages) -> None:
+    sources, targets = held_out
+    found = find_wrong_languages(targets, sources, languages, is_own=False)
+    assert len(found.source_like_target) >= 0.99 * len(sources)
+    assert len(found.target_like_source) >= 0.99 * len(sources)
+
+
+def test_a_third_language(some: Text) -> None:
+    foreign = [
+        "Un homme assis sur un banc lit son journal dans le parc.",
+        "El perro corre por la calle con una pelota en la boca.",
+        "Dwóch mężczyzn stoi przed sklepem i rozmawia.",
+    ]
+    sources, targets = [*some[0], *foreign], [*some[1], *("The dog is hungry.",) * 3]
+    learnt = learn_languages(sources, targets)
+    assert learnt is not None
+    found = find_wrong_languages(sources, targets, learnt, is_own=True)
+    # Spanish may also pass for English, beside German.
+    assert sorted([*found.source_like_neither, *found.source_like_target]) == [3000, 3001, 3002]
+    assert {3000, 3002} <= set(found.source_like_neither.tolist())
+    assert len(found.target_like_source) == len(found.target_like_neither) == 0
+
+
+def test_one_language_on_both_sides_and_too_few_lines(some: Text) -> None:
+    learnt = learn_languages(some[1], some[1][::-1])
+    assert learnt is not None
+    found = find_wrong_languages(some[1], some[1][::-1], learnt, is_own=True)
+    assert [side.tolist() for side in found] == [[]] * 4
+    assert learn_languages(some[0][:199], some[1][:199]) is None
+
+
+def test_a_line_of_100000_characters(some: Text) -> None:
+    sources, targets = list(some[0]), list(some[1])
+    sources[5], targets[5] = "Der faule Hund. " * 6250, "The lazy dog. " * 7143
+    learnt = learn_languages(sources, targets)
+    assert learnt is not None
+    assert [len(side) for side in find_wrong_languages(sources, targets, learnt, is_own=True)] == [0, 0, 0, 0]

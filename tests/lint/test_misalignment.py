@@ -1,0 +1,86 @@
+"""Shifted lines are found where a line is put in or lost, and none in clean text."""
+
+import random
+
+import numpy as np
+import pytest
+
+from translate.data.tokenizer import Tokenizer
+from translate.lint.corpora import take_sample
+from translate.lint.lengths import count_items
+from translate.lint.misalignment import ShiftedLines, find_shifted_blocks, find_shifted_lines
+
+Text = tuple[list[str], list[str]]
+
+
+def shifted(sources: list[str], targets: list[str], tokenizer: Tokenizer) -> list[ShiftedLines]:
+    return find_shifted_lines(
+        tokenizer.encode_lines(sources, num_threads=1),
+        tokenizer.encode_lines(targets, num_threads=1),
+        numbers=np.arange(len(sources)),
+        vocab_size=tokenizer.vocab_size,
+    )
+
+
+def test_straight_lines(some: Text, tokenizer: Tokenizer) -> None:
+    assert shifted(*some, tokenizer) == []
+    assert find_shifted_blocks(count_items(some[0]), count_items(some[1])) == []
+
+
+@pytest.mark.parametrize("size", [12, 700])
+def test_a_shift_in_the_middle(some: Text, tokenizer: Tokenizer, size: int) -> None:
+    """A line too many among the targets at 1500, and one too few `size` lines later."""
+    sources, targets = some
+    targets = [*targets[:1500], "This is new.", *targets[1500 : 1500 + size], *targets[1501 + size :]]
+    (run,) = shifted(sources, targets, tokenizer)
+    assert run.offset == 1
+    assert abs(run.first - 1500) <= 1 and abs(run.last - (1500 + size - 1)) <= 2
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_shift_until_the_end(some: Text, tokenizer: Tokenizer, lost: int) -> None:
+    sources, targets = some
+    targets = [*targets[:1000], *targets[1000 + lost :], *("",) * lost]
+    (run,) = shifted(sources, targets, tokenizer)
+    assert run.offset == -lost
+    assert abs(run.first - (1000 + lost)) <= 3 and run.last == 2999
+    (block,) = find_shifted_blocks(count_items(sources), count_items(targets))
+    assert block == ShiftedLines(1000, 2999, -lost)
+
+
+def test_all_lines_shifted(some: Text, tokenizer: Tokenizer) -> None:
+    sources, targets = some
+    assert shifted(sources, ["Title", *targets[:-1]], tokenizer) == [ShiftedLines(0, 2999, 1)]
+
+
+def test_lines_that_are_no_translations_at_all(some: Text, tokenizer: Tokenizer) -> None:
+    sources, targets = some[0], list(some[1])
+    middle = targets[1000:2000]
+    random.Random(3).shuffle(middle)
+    targets[1000:2000] = middle
+    (run,) = shifted(sources, targets, tokenizer)
+    assert run == ShiftedLines(1000, 1999, None)
+
+
+def test_a_shift_in_runs_of_a_sample(embedded: Text, tokenizer: Tokenizer) -> None:
+    sources, targets = embedded
+    sample = take_sample(sources, [*targets[:5000], *targets[5001:], "End."], max_pairs=4000)
+    (run,) = find_shifted_lines(
+        tokenizer.encode_lines(sample.sources, num_threads=1),
+        tokenizer.encode_lines(sample.targets, num_threads=1),
+        numbers=sample.numbers,
+        vocab_size=tokenizer.vocab_size,
+    )
+    # The sample has no line between 3,786 and 4,928; then one is found in which 5,000 lies.
+    assert run.offset == -1 and abs(run.first - 5001) <= 1 and run.last >= 11_990
+
+
+def test_few_lines_are_not_judged(some: Text, tokenizer: Tokenizer) -> None:
+    assert shifted(some[0][:499], some[1][1:500], tokenizer) == []
+
+
+def test_a_line_of_100000_characters(some: Text, tokenizer: Tokenizer) -> None:
+    """Its 30,000 by 30,000 tokens would be 900 million cells."""
+    sources, targets = list(some[0]), list(some[1])
+    sources[5], targets[5] = "Der faule Hund. " * 6250, "The lazy dog. " * 7143
+    assert shifted(sources, targets, tokenizer) == []
