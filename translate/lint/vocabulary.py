@@ -12,7 +12,7 @@ from translate.config import Config
 from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.search.scoring import maximum_lengths
-from translate.lint.findings import Finding, Unit
+from translate.lint.findings import Finding, Severity, Unit
 from translate.lint.lengths import count_items, flatten
 
 _NUM_SPECIAL = 4  # PAD, UNK, BOS, EOS
@@ -169,7 +169,7 @@ def long_references(
         f" decoding.max_length_factor = {decoding.max_length_factor:g} and decoding.max_length_constant ="
         f" {decoding.max_length_constant} allow"
     )
-    severity = "warning" if len(over) >= 0.01 * len(limits) else "note"
+    severity: Severity = "warning" if len(over) >= 0.01 * len(limits) else "note"
     hint = "raise decoding.max_length_constant, or look whether these are translations"
     return [Finding(severity, "decoding_too_short", message, hint)]
 
