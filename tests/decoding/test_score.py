@@ -1,4 +1,4 @@
-"""Forced decoding against the full forward pass of each pair alone, and the attention that is watched on the way."""
+"""Forced decoding against the full forward pass of each pair alone, and the attention that is recorded on the way."""
 
 import threading
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, EOS_ID
-from translate.decoding.score import force_decode, watched_attention
+from translate.decoding.score import force_decode, record_attention
 
 Toy = Any  # conftest.py's: test modules cannot import each other
 
@@ -58,19 +58,19 @@ def test_attention_is_the_mean_over_the_heads_of_the_layer(toy: Toy, pairs: list
     torch.testing.assert_close(forced.attention, weights[0].mean(dim=0).cpu(), rtol=0, atol=1e-5)
 
 
-def test_nothing_is_watched_afterwards_even_after_an_error(toy: Toy) -> None:
-    watched_module = toy.model.decoder.layers[-1].cross_attention.weights_dropout
-    with pytest.raises(RuntimeError, match="in the middle"), watched_attention(toy.model, layer=-1):
-        assert watched_module._forward_hooks
+def test_nothing_is_recorded_afterwards_even_after_an_error(toy: Toy) -> None:
+    recorded_module = toy.model.decoder.layers[-1].cross_attention.weights_dropout
+    with pytest.raises(RuntimeError, match="in the middle"), record_attention(toy.model, layer=-1):
+        assert recorded_module._forward_hooks
         raise RuntimeError("in the middle")
-    assert not watched_module._forward_hooks
+    assert not recorded_module._forward_hooks
 
 
 def test_a_thread_sees_its_own_calls_alone(toy: Toy, pairs: list[EncodedPair]) -> None:
-    with watched_attention(toy.model, layer=0) as watched:
+    with record_attention(toy.model, layer=0) as recorded:
         thread = threading.Thread(target=force_decode, args=(toy.model, pairs[:2]), kwargs={"max_tokens": 1})
         thread.start()
         thread.join()
-        assert watched == []
+        assert recorded == []
         force_decode(toy.model, pairs[:2], max_tokens=1)
-    assert len(watched) == 2
+    assert len(recorded) == 2

@@ -1,4 +1,4 @@
-"""Forced decoding: what the model thinks of given translations, by its full forward pass, and where it looks."""
+"""Forced decoding: the probabilities and the attention of given translations, by the full forward pass."""
 
 import contextlib
 import threading
@@ -13,34 +13,34 @@ from translate.data.batching import EncodedPair, batch_by_tokens, collate
 from translate.model import Transformer, log_probabilities
 from translate.model.layers import DecoderLayer
 
-_POSITIONS = 512  # whose logits are in memory at once
+_POSITIONS = 512  # positions whose logits are in memory at once
 
 
 @contextlib.contextmanager
-def watched_attention(model: Transformer, *, layer: int) -> Iterator[list[Float[Tensor, "batch heads query source"]]]:
-    """Within the context, each of this thread's calls adds the cross-attention weights of a decoder layer to the list.
+def record_attention(model: Transformer, *, layer: int) -> Iterator[list[Float[Tensor, "batch heads query source"]]]:
+    """Record the cross-attention weights of a decoder layer: each call in this thread appends them to the list.
 
     Args:
-        layer: Counted as Python does.
+        layer: The index of the layer; negative ones count from the end.
     """
     decoder_layer = model.decoder.layers[layer]
     assert isinstance(decoder_layer, DecoderLayer)
     thread = threading.get_ident()
-    seen: list[Tensor] = []
+    recorded: list[Tensor] = []
 
-    def watch(module: nn.Module, inputs: object, weights: Tensor) -> None:
+    def record(module: nn.Module, inputs: object, weights: Tensor) -> None:
         if threading.get_ident() == thread:
-            seen.append(weights)
+            recorded.append(weights)
 
-    handle = decoder_layer.cross_attention.weights_dropout.register_forward_hook(watch)
+    handle = decoder_layer.cross_attention.weights_dropout.register_forward_hook(record)
     try:
-        yield seen
+        yield recorded
     finally:
         handle.remove()
 
 
-class Forced(NamedTuple):
-    """One pair under the model; the last row, and the last column of the attention, are those of the end symbols."""
+class ForcedDecoding(NamedTuple):
+    """The model's view of one pair. The last row, and the last column of the attention, belong to the end symbols."""
 
     token_log_probs: list[float]  # nats
     attention: Float[Tensor, "target source"]  # cross-attention of one layer, the mean over its heads
@@ -48,33 +48,33 @@ class Forced(NamedTuple):
 
 def force_decode(
     model: Transformer, pairs: Sequence[EncodedPair], *, max_tokens: int, attention_layer: int = -1
-) -> list[Forced]:
+) -> list[ForcedDecoding]:
     """The log-probability of each token of given translations, and the attention that each was predicted with.
 
     Args:
         pairs: Token ids without special symbols.
-        max_tokens: In a batch, padding counted, on each side.
-        attention_layer: The decoder layer to watch, counted as Python does.
+        max_tokens: The most tokens in a batch on each side, padding included.
+        attention_layer: The index of the decoder layer whose attention is recorded; negative ones count from the end.
     """
     lengths = [max(len(pair.source), len(pair.target)) + 1 for pair in pairs]
     order = sorted(range(len(pairs)), key=lambda index: -lengths[index])
-    forced: dict[int, Forced] = {}
+    forced: dict[int, ForcedDecoding] = {}
     for indices in batch_by_tokens(lengths, order=order, max_tokens=max_tokens):
         batch = collate([pairs[index] for index in indices], indices).to(model.device)
-        with torch.inference_mode(), watched_attention(model, layer=attention_layer) as watched:
+        with torch.inference_mode(), record_attention(model, layer=attention_layer) as recorded:
             hidden = model.decoder(batch.target_input_ids, model.encoder(batch.source_ids))
-            chosen = _log_probabilities_of(batch.target_output_ids, model=model, hidden=hidden).cpu()
-        attention = watched[0].float().mean(dim=1).cpu()
+            log_probs = _log_probs_of(batch.target_output_ids, model=model, hidden=hidden).cpu()
+        attention = recorded[0].float().mean(dim=1).cpu()
         for row, index in enumerate(indices):
             rows, columns = len(pairs[index].target) + 1, len(pairs[index].source) + 1
-            forced[index] = Forced(chosen[row, :rows].tolist(), attention[row, :rows, :columns])
+            forced[index] = ForcedDecoding(log_probs[row, :rows].tolist(), attention[row, :rows, :columns])
     return [forced[index] for index in range(len(pairs))]
 
 
-def _log_probabilities_of(
+def _log_probs_of(
     ids: Int[Tensor, "batch target"], *, model: Transformer, hidden: Float[Tensor, "batch target d_model"]
 ) -> Float[Tensor, "batch target"]:
-    """Of these tokens alone; those of the whole vocabulary never stand in memory for the whole batch."""
+    """The log-probabilities of these tokens, without holding those of the whole vocabulary for the whole batch."""
     parts = zip(hidden.flatten(0, 1).split(_POSITIONS), ids.flatten().split(_POSITIONS), strict=True)
-    found = [log_probabilities(model.output(rows)).gather(1, these[:, None])[:, 0] for rows, these in parts]
+    found = [log_probabilities(model.output(rows)).gather(1, tokens[:, None])[:, 0] for rows, tokens in parts]
     return torch.cat(found).view_as(ids)

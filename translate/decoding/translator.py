@@ -11,15 +11,20 @@ import torch
 from translate.config import Config, DecodingConfig, override_config
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizers
-from translate.decoding.constraints.allocation import most_satisfied_first, phrase_ids, unsatisfied_phrases
+from translate.decoding.constraints.phrases import (
+    build_word_tables,
+    encode_phrase,
+    most_satisfied_first,
+    unsatisfied_phrases,
+)
 from translate.decoding.request import Request, Score, SearchInput, Translation, one_line
-from translate.decoding.score import Forced, force_decode
+from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.ensemble import SINGLE_MODEL, Combination, build_next_token_model
 from translate.decoding.search.loop import search
-from translate.decoding.search.mbr import choose_minimum_risk
+from translate.decoding.search.mbr import expected_utilities
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
-from translate.decoding.search.settings import build_search_settings, build_word_tables
+from translate.decoding.search.settings import build_search_settings
 from translate.decoding.shortlist import Shortlist
 from translate.decoding.splitting import find_limit, fit_sources, join_translations, truncate_pair
 from translate.errors import InputError, RunError
@@ -163,8 +168,8 @@ class Translator:
             scores.append(Score(total, score, forced.token_log_probs, pair.target, pair_flags))
         return scores
 
-    def force(self, pairs: Sequence[EncodedPair]) -> list[Forced]:
-        """Forced decoding: token log-probabilities, and the attention that alignments are made from.
+    def force(self, pairs: Sequence[EncodedPair]) -> list[ForcedDecoding]:
+        """ForcedDecoding decoding: token log-probabilities, and the attention that alignments are made from.
 
         Raises:
             OutOfMemory: The device has not enough memory.
@@ -208,7 +213,7 @@ class Translator:
         return given._replace(
             prefix_ids=self.tokenizers.target.encode(request.prefix) if given.piece == 0 else [],
             phrases=phrases,
-            phrase_ids=[phrase_ids(self.tokenizers.target, phrase) for phrase in phrases],
+            phrase_ids=[encode_phrase(self.tokenizers.target, phrase) for phrase in phrases],
         )
 
     def _search(self, inputs: list[SearchInput]) -> dict[int, list[Hypothesis]]:
@@ -270,7 +275,7 @@ class Translator:
         settings = build_search_settings(
             self.config,
             inputs,
-            forbidden=[phrase_ids(self.tokenizers.target, phrase) for phrase in self.forbidden],
+            forbidden=[encode_phrase(self.tokenizers.target, phrase) for phrase in self.forbidden],
             words=self.words,
             device=device,
         )
@@ -316,7 +321,8 @@ class Translator:
             num_unmet = [len(self._unmet(each.ids, given.phrases, given.phrase_ids)) for each in hypotheses]
             hypotheses = hypotheses[: num_unmet.count(num_unmet[0])]
         texts = [one_line(self.tokenizers.target.decode(hypothesis.ids)) for hypothesis in hypotheses]
-        return [hypotheses[choose_minimum_risk(texts, utility=self.config.mbr).chosen]]
+        utilities = expected_utilities(texts, utility=self.config.mbr)
+        return [hypotheses[utilities.index(max(utilities))]]
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
         """The best hypothesis as a translation, with the others as its alternatives."""
@@ -341,7 +347,7 @@ class Translator:
         """A joined translation with the required phrases that it lacks; its pieces were searched without them."""
         if not translation.pieces or not request.required:
             return translation
-        required = [phrase_ids(self.tokenizers.target, phrase) for phrase in request.required]
+        required = [encode_phrase(self.tokenizers.target, phrase) for phrase in request.required]
         best, *others = (
             each._replace(unmet=(*each.unmet, *self._unmet(each.ids, request.required, required)))
             for each in (translation, *translation.alternatives)

@@ -88,11 +88,11 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("\tdog\n", "line 1: '\\tdog' has no source; source, tab, target are needed"),
         (
             "Bank\tbank\n\nBank\tbench\n",
-            "line 3: 'Bank' is to be 'bench', but line 1 says 'bank'; keep one of them",
+            "line 3: 'Bank' is translated as 'bench', but in line 1 as 'bank'; keep one of them",
         ),
         (
             "U\u0308bung  A\tone\nÜbung A\ttwo\n",
-            "line 2: 'Übung A' is to be 'two', but line 1 says 'one'; keep one of them",
+            "line 2: 'Übung A' is translated as 'two', but in line 1 as 'one'; keep one of them",
         ),
     ],
 )

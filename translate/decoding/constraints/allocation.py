@@ -1,70 +1,56 @@
 """Required words and phrases: a beam search whose translations contain them, by sharing the beam out.
 
-Hypotheses that have met few required tokens look better than those that have paid for them, and would crowd them out.
-So they do not compete: the beam is divided over banks, each of the hypotheses that have met equally many.
+Hypotheses that have satisfied few required tokens look better than those that have paid for them, and would crowd them
+out. So they do not compete: the beam is divided over banks, each of the hypotheses that have satisfied equally many.
 
 Source: dynamic beam allocation, Post and Vilar 2018, https://arxiv.org/abs/1804.06609; for whole batches at once, Hu et
 al. 2019, https://aclanthology.org/N19-1090.
 """
 
 import math
-import re
-import unicodedata
 from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 from translate.decoding.constraints.phrases import PhraseTable, Progress, build_table, find_progress
-from translate.decoding.output.words import SPACE
-from translate.decoding.search.beam import BeamState, Candidates, Hypothesis, NextTokenScores, select_best
+from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores, select_best
 from translate.decoding.search.topk import largest
-from translate.errors import InputError
-
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
 
 
 class RequiredPhrases:
-    """Chooses continuations so that each translation contains its sentence's phrases, as often as they are required.
+    """Selects candidates so that each translation contains its sentence's phrases, as often as they are required.
 
-    What counts is settled in `phrases.py`: a translation is read from left to right, the longest missing phrase is
-    taken, no token serves two, and a phrase stands only as whole words: `▁dog` before `s` spells "dogs". The search
-    forbids no such continuation, since the word may be wanted beside the phrase, or belong to another phrase
-    ("doghouse"). If the next token ends the word, it counts as one more required token; if it continues the word, the
-    phrase is missing again, and the hypothesis falls back into a bank of those that have met less. Each hypothesis's
-    best token that begins a word is always a candidate, so that a model in love with "dogs" cannot prevent the "dog".
+    `phrases.py` defines what it means to contain a phrase. A phrase stands only as whole words: `▁dog` before `s`
+    spells "dogs". The search forbids no such continuation, since the word may be wanted beside the phrase, or belong to
+    another phrase ("doghouse"). If the next token ends the word, it counts as one more required token. If it continues
+    the word, the phrase is missing again, and the hypothesis falls back into a bank of those that have satisfied less.
+    Each hypothesis's best token that begins a word is always a candidate, so that a model that prefers "dogs" cannot
+    prevent the "dog".
 
-    Candidates are the best continuations of all hypotheses together, each one's best token and its best token that
-    begins a word, and each one's next tokens of missing phrases, begun or not. Slots are dealt out in rounds: in
-    each, every bank gives its best candidate, the fullest bank first, until no slot is open; so banks with few
+    Candidates are the best continuations of all hypotheses together, each hypothesis's best token and its best token
+    that begins a word, and its next tokens of missing phrases, begun or not. Slots are dealt out in rounds: in each
+    round, every bank gives its best candidate, the fullest bank first, until no slot is open. So banks with few
     candidates leave their share to the others. The end symbol is no candidate while a phrase is missing. With fewer
-    slots than banks the fullest win, so that a narrow beam, and greedy search above all, puts phrases in early.
+    slots than banks the fullest banks win, so that a narrow beam, above all greedy search, puts phrases in early.
 
-    A hypothesis that gets to its maximum length is banked as it is, and may lack phrases: see `unsatisfied_phrases` and
+    A hypothesis that reaches its maximum length finishes as it is, and may lack phrases: see `unsatisfied_phrases` and
     `most_satisfied_first`. A sentence without phrases gets what `select_best` gives.
 
     Args:
-        phrases: Of each sentence; one that is there twice is required twice.
-        begins_word: See `begins_word_table`.
+        phrases: The phrases of each sentence, without the end symbol; one that is listed twice is required twice.
+        begins_word: See `WordTables`; True for the end symbol.
     """
 
     def __init__(
-        self,
-        phrases: Sequence[Sequence[Sequence[int]]],
-        *,
-        begins_word: Bool[Tensor, " vocab"],
-        end_id: int,
-        device: torch.device | None = None,
+        self, phrases: Sequence[Sequence[Sequence[int]]], *, begins_word: Bool[Tensor, " vocab"], end_id: int
     ) -> None:
         self._end_id = end_id
-        self._begins_word = begins_word.index_fill(0, torch.tensor([end_id], device=begins_word.device), True).to(
-            device
-        )
-        self._table = PhraseTable(*(part.to(device) for part in build_table(phrases)))
+        self._begins_word = begins_word
+        self._table = PhraseTable(*(part.to(begins_word.device) for part in build_table(phrases)))
         self._most_phrases = max((len(sentence) for sentence in phrases), default=0)
-        self._most_met = max((sum(len(phrase) + 1 for phrase in sentence) for sentence in phrases), default=0)
+        self._num_banks = 1 + max((sum(len(phrase) + 1 for phrase in sentence) for sentence in phrases), default=0)
 
     def __call__(self, state: BeamState, scores: NextTokenScores) -> Candidates:
         """See `beam.SelectCandidates`."""
@@ -85,9 +71,8 @@ class RequiredPhrases:
         scores[:, :, self._end_id] = scores[:, :, self._end_id].masked_fill(is_missing, -math.inf)
         candidates, banks = self._continuations(state, scores, table, progress)
 
-        num_banks = self._most_met + 1
-        rounds = torch.nn.functional.one_hot(banks, num_banks).cumsum(dim=1).gather(2, banks[:, :, None])[:, :, 0]
-        turns = rounds * num_banks - banks
+        rounds = torch.nn.functional.one_hot(banks, self._num_banks).cumsum(dim=1).gather(2, banks[:, :, None])
+        turns = rounds[:, :, 0] * self._num_banks - banks
         is_none = candidates.cumulative_scores == -math.inf
         order = turns.masked_fill(is_none, torch.iinfo(turns.dtype).max).argsort(dim=1)[:, :beam]
         is_open = torch.arange(beam, device=order.device) < (beam - state.num_finished)[:, None]
@@ -123,7 +108,7 @@ class RequiredPhrases:
         lengths = state.lengths + 1
         position = lengths[:, None, None].expand(-1, ids.shape[1], 1)
         ids = ids.scatter(2, position, candidates.tokens[:, :, None])
-        return candidates, self._find_progress(ids, lengths, table).met
+        return candidates, self._find_progress(ids, lengths, table).num_satisfied
 
     def _find_progress(
         self, ids: Int[Tensor, "batch beam capacity"], lengths: Int[Tensor, " batch"], table: PhraseTable
@@ -135,86 +120,3 @@ def _best_of_each(scores: NextTokenScores) -> Int[Tensor, "batch beam 1"]:
     """The best token after each hypothesis."""
     rows = scores.flatten(0, 1)[:, None]
     return largest(rows, 1, offsets=rows.new_zeros(len(rows), 1)).indices.unflatten(0, scores.shape[:2])
-
-
-def unsatisfied_phrases(
-    ids: Sequence[int], phrases: Sequence[Sequence[int]], *, begins_word: Bool[Tensor, " vocab"]
-) -> list[int]:
-    """Which of the required phrases a translation lacks, by their places in `phrases`; read as `phrases.py` says.
-
-    Of a phrase that is required several times, the last ones are lacking.
-
-    Args:
-        ids: The translation, without the end symbol; its end is the end of a word.
-        begins_word: See `begins_word_table`.
-    """
-    missing = sorted(range(len(phrases)), key=lambda place: -len(phrases[place]))
-    position = 0
-    while position < len(ids) and missing:
-        for place in missing:
-            end = position + len(phrases[place])
-            if list(ids[position:end]) == list(phrases[place]) and (end == len(ids) or bool(begins_word[ids[end]])):
-                missing.remove(place)
-                position = end
-                break
-        else:
-            position += 1
-    return sorted(missing)
-
-
-def most_satisfied_first(
-    hypotheses: Sequence[Hypothesis], phrases: Sequence[Sequence[int]], *, begins_word: Bool[Tensor, " vocab"]
-) -> list[Hypothesis]:
-    """The hypotheses with the fewest phrases lacking first, those with equally many in their order.
-
-    One that was cut at its maximum length never paid for what it lacks, and so may have the best score.
-    """
-    return sorted(hypotheses, key=lambda each: len(unsatisfied_phrases(each.ids, phrases, begins_word=begins_word)))
-
-
-def phrase_ids(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The ids that spell a phrase in a translation, as words of their own: "dog" begins with the space before it.
-
-    Only this spelling counts; the tokenizer gives it wherever the words stand between spaces.
-
-    Raises:
-        InputError: The phrase has no text, or the vocabulary cannot spell it.
-    """
-    ids = tokenizer.encode(text)
-    if not ids:
-        raise InputError(f"the phrase {text!r} is empty; name a word, or leave it out")
-    if UNK_ID in ids:
-        unknown = [character for character in dict.fromkeys(text) if UNK_ID in tokenizer.encode(character)] or [text]
-        raise InputError(f"the phrase {text!r}: the target vocabulary cannot spell {', '.join(map(repr, unknown))}")
-    return ids
-
-
-def begins_word_table(tokenizer: Tokenizer) -> Bool[Tensor, " vocab"]:
-    """Whether the word before a piece has come to its end, so that the piece does not continue it.
-
-    It has if the piece's first character is no letter, mark or digit: `▁` for a space, or punctuation, as the `'s` in
-    "dog's". The special symbols end a word too. A piece of byte fallback counts as its character if that is ASCII, and
-    otherwise as part of a letter.
-    """
-    table = []
-    for token, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
-        byte = _BYTE.fullmatch(piece)
-        character = chr(int(byte[1], 16)) if byte else piece[:1]
-        is_part = is_word_character(character) or (byte is not None and not character.isascii())
-        table.append(token in (PAD_ID, UNK_ID, BOS_ID, EOS_ID) or piece.startswith(SPACE) or not is_part)
-    return torch.tensor(table)
-
-
-def leaves_word_open_table(tokenizer: Tokenizer) -> Bool[Tensor, " vocab"]:
-    """Tokens that end with a letter, mark or digit, so that the next one may continue the word: `▁dog`, not `.`.
-
-    A byte of a character that the vocabulary lacks counts as a letter; the special symbols end no word.
-    """
-    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-    is_open = torch.tensor([is_word_character("x" if _BYTE.fullmatch(piece) else piece[-1]) for piece in pieces])
-    return is_open.index_fill(0, torch.tensor([PAD_ID, UNK_ID, BOS_ID, EOS_ID]), False)
-
-
-def is_word_character(character: str) -> bool:
-    """Whether it belongs to words: a letter, a mark on one, or a digit, of any script."""
-    return unicodedata.category(character)[0] in "LMN"

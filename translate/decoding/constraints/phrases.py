@@ -1,14 +1,13 @@
-"""How far hypotheses have got with phrases: a pure function of their tokens, by comparing windows with a table.
+"""Phrases that a translation must contain: how they are spelt, and how far a translation has got with them.
 
-Reading: from left to right; where a phrase stands that is still missing, the longest such is taken, and reading goes
-on behind it. So no token serves two phrases, and of "the" and "the dog", "the dog" meets the second alone. A phrase
-stands only where a word ends behind it: the next token begins a word, or there is none yet. Thus a phrase that is met
-by the newest token is unmet again if the token after it continues its last word.
-
-Reading takes one round for each phrase that a sentence requires, not one for each token. Each round looks at all
-hypotheses of all sentences together.
+A translation is read from left to right. Where a phrase stands that is still missing, the longest such phrase is
+taken, and reading goes on behind it. So no token serves two phrases, and of "the" and "the dog", "the dog" satisfies
+the second alone. A phrase stands only where a word ends behind it: the next token begins a word, or there is none yet.
+So a phrase that ends with the newest token is missing again if the token after it continues its last word.
 """
 
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,36 +17,115 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-NO_TOKEN = -1  # stands behind the end of a hypothesis
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
+from translate.decoding.output.words import SPACE
+from translate.decoding.search.beam import Hypothesis
+from translate.errors import InputError
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
+_NO_TOKEN = -1  # stands behind the end of a hypothesis
+
+
+class WordTables(NamedTuple):
+    """Where words begin and end, by target token."""
+
+    begins_word: Bool[Tensor, " vocab"]  # the token does not continue the word before it
+    leaves_word_open: Bool[Tensor, " vocab"]  # the next token may continue the word
+
+
+def build_word_tables(tokenizer: Tokenizer) -> WordTables:
+    """The tables of a target vocabulary.
+
+    A piece begins a word if its first character is no letter, mark or digit: `▁` for a space, or punctuation, as the
+    `'s` in "dog's". A piece leaves a word open if its last character is one: `▁dog`, but not `.`. The special symbols
+    begin a word and leave none open. A piece of byte fallback counts as its character if that is ASCII, and otherwise
+    as a letter; behind it a word is always open.
+    """
+    begins_word, leaves_word_open = [], []
+    for token, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
+        is_special = token in (PAD_ID, UNK_ID, BOS_ID, EOS_ID)
+        byte = _BYTE.fullmatch(piece)
+        first = chr(int(byte[1], 16)) if byte else piece[:1]
+        continues = is_word_character(first) or (byte is not None and not first.isascii())
+        begins_word.append(is_special or piece.startswith(SPACE) or not continues)
+        leaves_word_open.append(not is_special and (byte is not None or is_word_character(piece[-1])))
+    return WordTables(torch.tensor(begins_word), torch.tensor(leaves_word_open))
+
+
+def is_word_character(character: str) -> bool:
+    """Whether a character belongs to words: a letter, a mark on one, or a digit, of any script."""
+    return unicodedata.category(character)[0] in "LMN"
+
+
+def encode_phrase(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The ids that spell a phrase in a translation, as words of their own: "dog" begins with the space before it.
+
+    Only this spelling counts; the tokenizer gives it wherever the words stand between spaces.
+
+    Raises:
+        InputError: The phrase has no text, or the vocabulary cannot spell it.
+    """
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise InputError(f"the phrase {text!r} is empty; name a word, or leave it out")
+    if UNK_ID in ids:
+        unknown = [character for character in dict.fromkeys(text) if UNK_ID in tokenizer.encode(character)] or [text]
+        raise InputError(f"the phrase {text!r}: the target vocabulary cannot spell {', '.join(map(repr, unknown))}")
+    return ids
+
+
+def unsatisfied_phrases(
+    ids: Sequence[int], phrases: Sequence[Sequence[int]], *, begins_word: Bool[Tensor, " vocab"]
+) -> list[int]:
+    """Which of the required phrases a translation lacks, by their places in `phrases`.
+
+    Of a phrase that is required several times, the last ones are lacking.
+
+    Args:
+        ids: The translation, without the end symbol; its end is the end of a word.
+    """
+    missing = sorted(range(len(phrases)), key=lambda place: -len(phrases[place]))
+    position = 0
+    while position < len(ids) and missing:
+        for place in missing:
+            end = position + len(phrases[place])
+            if list(ids[position:end]) == list(phrases[place]) and (end == len(ids) or bool(begins_word[ids[end]])):
+                missing.remove(place)
+                position = end
+                break
+        else:
+            position += 1
+    return sorted(missing)
+
+
+def most_satisfied_first(
+    hypotheses: Sequence[Hypothesis], phrases: Sequence[Sequence[int]], *, begins_word: Bool[Tensor, " vocab"]
+) -> list[Hypothesis]:
+    """The hypotheses that lack the fewest phrases first, those that lack equally many in their order.
+
+    A hypothesis that was cut at its maximum length never paid for what it lacks, and so may have the best score.
+    """
+    return sorted(hypotheses, key=lambda each: len(unsatisfied_phrases(each.ids, phrases, begins_word=begins_word)))
 
 
 class PhraseTable(NamedTuple):
-    """The distinct phrases of each sentence, the longest first, then empty ones that are required no times."""
+    """The distinct phrases of each sentence, the longest first, padded with empty ones that are not required."""
 
     ids: Int[Tensor, "batch phrases longest"]  # longest: at least one more than the longest phrase has
     lengths: Int[Tensor, "batch phrases"]
-    counts: Int[Tensor, "batch phrases"]  # how often each is required
+    counts: Int[Tensor, "batch phrases"]  # how often each phrase is required
 
 
 class Progress(NamedTuple):
     """What a hypothesis has of its sentence's phrases."""
 
-    met: Int[Tensor, "batch beam"]  # required tokens, those of a phrase that is begun and word ends counted
+    num_satisfied: Int[Tensor, "batch beam"]  # required tokens; those of a phrase that is begun and word ends count
     missing: Int[Tensor, "batch beam phrases"]  # how often each phrase is still to come
     begun: Int[Tensor, "batch beam phrases"]  # tokens of a missing phrase that the hypothesis ends with
 
 
-class _Reading(NamedTuple):
-    """Where the phrases were taken."""
-
-    missing: Int[Tensor, "batch beam phrases"]
-    reached: Int[Tensor, "batch beam"]  # the end of the last one; 0: none
-    met_before: Int[Tensor, "batch beam target"]  # tokens and word ends of the phrases before each position
-    is_inside: Bool[Tensor, "batch beam target"]  # in a phrase, and not its first token
-
-
 def build_table(phrases: Sequence[Sequence[Sequence[int]]]) -> PhraseTable:
-    """The table of each sentence's phrases; one that is there twice is required twice."""
+    """The table of each sentence's phrases; a phrase that is listed twice is required twice."""
     counters = [Counter(tuple(phrase) for phrase in sentence) for sentence in phrases]
     num_phrases = max(map(len, counters), default=0)
     longest = max((len(phrase) for counter in counters for phrase in counter), default=0)
@@ -69,33 +147,36 @@ def find_progress(
     begins_word: Bool[Tensor, " vocab"],
     num_rounds: int,
 ) -> Progress:
-    """What each hypothesis has of its sentence's phrases.
+    """What each hypothesis has of its sentence's phrases: a pure function of its tokens.
 
-    A phrase counts with its tokens, and the end of its last word with one more, as soon as the next token settles it:
-    a hypothesis for which that is still to be paid must not crowd out those that have paid. One that is begun counts
-    with its tokens so far, instead of the complete ones that lie in it, if they are more. Abandoned, it counts nothing.
+    A phrase counts with its tokens. The end of its last word counts as one more token as soon as the next token
+    settles it: a hypothesis that has not paid for that yet must not crowd out those that have. A phrase that is begun
+    counts with its tokens so far, instead of the complete phrases that lie in it, if those are fewer. Once abandoned,
+    it counts nothing.
 
     Args:
         ids: The start symbol, then what was generated; anything behind it.
         lengths: Generated tokens.
-        num_rounds: As many as a sentence requires phrases, or more.
+        num_rounds: At least the number of phrases that any sentence requires. Each round of reading takes the next
+            phrase in all hypotheses of all sentences.
     """
     position = torch.arange(max(1, int(lengths.max())), device=ids.device)
-    tokens = ids[:, :, 1 : len(position) + 1].masked_fill(position >= lengths[:, None, None], NO_TOKEN)
+    tokens = ids[:, :, 1 : len(position) + 1].masked_fill(position >= lengths[:, None, None], _NO_TOKEN)
     agrees = _agreement(tokens, table, begins_word)
     ends = position + table.lengths[:, None, :, None]
     is_complete = ends <= lengths[:, None, None, None]
-    reading = _read(agrees & is_complete & (table.lengths > 0)[:, None, :, None], table, num_rounds=num_rounds)
+    stands = agrees & is_complete & (table.lengths > 0)[:, None, :, None]
+    missing, reached, num_before, is_inside = _read(stands, table, num_rounds=num_rounds)
 
-    is_begun = agrees & ~is_complete & (reading.missing > 0)[:, :, :, None] & ~reading.is_inside[:, :, None]
+    is_begun = agrees & ~is_complete & (missing > 0)[:, :, :, None] & ~is_inside[:, :, None]
     is_begun &= position < lengths[:, None, None, None]
     num_tokens = lengths[:, None] - position  # from a position to the end
-    with_begun = (reading.met_before + num_tokens[:, None]) * is_begun.any(dim=2)
-    complete = ((table.counts[:, None] - reading.missing) * (table.lengths[:, None] + 1)).sum(dim=2)
-    is_unsettled = (reading.reached > 0) & (reading.reached == lengths[:, None])
+    with_begun = (num_before + num_tokens[:, None]) * is_begun.any(dim=2)
+    complete = ((table.counts[:, None] - missing) * (table.lengths[:, None] + 1)).sum(dim=2)
+    is_unsettled = (reached > 0) & (reached == lengths[:, None])
     return Progress(
-        met=torch.maximum(complete - is_unsettled.long(), with_begun.amax(dim=2)),
-        missing=reading.missing,
+        num_satisfied=torch.maximum(complete - is_unsettled.long(), with_begun.amax(dim=2)),
+        missing=missing,
         begun=(is_begun * num_tokens[:, None, None]).amax(dim=3),
     )
 
@@ -105,8 +186,8 @@ def _agreement(
 ) -> Bool[Tensor, "batch beam phrases target"]:
     """Whether each phrase may stand at each position, as far as the hypothesis has got, with a word's end behind it."""
     num_offsets, width = table.ids.shape[2], tokens.shape[2]
-    padded = F.pad(tokens, (0, num_offsets), value=NO_TOKEN)
-    is_behind = padded == NO_TOKEN
+    padded = F.pad(tokens, (0, num_offsets), value=_NO_TOKEN)
+    is_behind = padded == _NO_TOKEN
     is_boundary = is_behind | begins_word[padded.clamp(min=0)]
     agrees = torch.ones((), dtype=torch.bool, device=tokens.device)
     for offset in range(num_offsets):
@@ -118,14 +199,26 @@ def _agreement(
     return agrees
 
 
-def _read(stands: Bool[Tensor, "batch beam phrases target"], table: PhraseTable, *, num_rounds: int) -> _Reading:
-    """Take phrases from left to right, the longest where several stand."""
+def _read(
+    stands: Bool[Tensor, "batch beam phrases target"], table: PhraseTable, *, num_rounds: int
+) -> tuple[
+    Int[Tensor, "batch beam phrases"],
+    Int[Tensor, "batch beam"],
+    Int[Tensor, "batch beam target"],
+    Bool[Tensor, "batch beam target"],
+]:
+    """Take phrases from left to right, the longest where several stand.
+
+    Returns:
+        How often each phrase is missing; the end of the last phrase that was taken, or 0; the tokens and word ends of
+        the phrases before each position; and whether a position is inside a phrase, but not its first token.
+    """
     batch, beam, num_phrases, width = stands.shape
     position = torch.arange(width, device=stands.device)
     missing = table.counts[:, None].repeat(1, beam, 1)
     reached = torch.zeros(batch, beam, dtype=torch.long, device=stands.device)
-    met_before = reached[:, :, None].repeat(1, 1, width)
-    is_inside = torch.zeros_like(met_before, dtype=torch.bool)
+    num_before = reached[:, :, None].repeat(1, 1, width)
+    is_inside = torch.zeros_like(num_before, dtype=torch.bool)
     for _ in range(num_rounds):
         is_next = stands & (missing > 0)[:, :, :, None] & (position >= reached[:, :, None])[:, :, None]
         # The first maximum is the leftmost position, and there the longest phrase.
@@ -135,6 +228,6 @@ def _read(stands: Bool[Tensor, "batch beam phrases target"], table: PhraseTable,
         size = table.lengths.gather(1, phrase) * is_found
         reached = torch.where(is_found > 0, start + size, reached)
         missing = missing.scatter_add(2, phrase[:, :, None], -is_found[:, :, None].long())
-        met_before = met_before + (size + is_found)[:, :, None] * (position >= (start + size)[:, :, None])
+        num_before = num_before + (size + is_found)[:, :, None] * (position >= (start + size)[:, :, None])
         is_inside |= (position > start[:, :, None]) & (position < (start + size)[:, :, None])
-    return _Reading(missing, reached, met_before, is_inside)
+    return missing, reached, num_before, is_inside

@@ -1,9 +1,9 @@
-"""Terminology: a file says how terms are to be translated; of each line, which translations it requires.
+"""Terminology: a file says how terms are to be translated, and each line requires the translations of its terms.
 
-A term is found as whole words and exactly as the file writes it, but for its first letter where a sentence begins, at
-the first word of the line and the first after one of . ! ? : …; there "der Hund" is also found as "Der Hund". Inflected
-forms are other terms: the file has a line for each. The line is read from left to right; of several terms at the same
-place the longest is taken, and reading goes on behind it.
+A term is found as whole words, exactly as the file writes it. Its first letter may differ in case where a sentence
+begins, which is at the first word of the line and at the first word after one of . ! ? : …; there "der Hund" is also
+found as "Der Hund". Inflected forms are other terms: the file has a line for each. The line is read from left to right;
+of several terms at the same place the longest is taken, and reading goes on behind it.
 """
 
 import unicodedata
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from translate.data.text import read_lines
-from translate.decoding.constraints.allocation import is_word_character
+from translate.decoding.constraints.phrases import is_word_character
 from translate.errors import InputError
 
 _SENTENCE_ENDS = frozenset(".!?:…")
@@ -33,9 +33,9 @@ class Terminology:
         for source, target in targets.items():
             if not source.strip() or not target.strip():
                 raise ValueError(f"a term and its translation must not be empty, as in {source!r}: {target!r}")
-        self._targets = {_normalized(source): target for source, target in targets.items()}
+        self._targets = {_normalize(source): target for source, target in targets.items()}
         # A term that begins a sentence, by its text with a small first letter.
-        self._at_beginning = {_uncapitalized(source): target for source, target in self._targets.items()}
+        self._at_beginning = {_uncapitalize(source): target for source, target in self._targets.items()}
         self._lengths = sorted({len(source) for source in self._targets}, reverse=True)
 
     def __len__(self) -> int:
@@ -43,7 +43,7 @@ class Terminology:
 
     def matches(self, source_line: str) -> list[str]:
         """The translations of the terms in a line, in the line's order; each as often as its term occurs."""
-        line = _normalized(source_line)
+        line = _normalize(source_line)
         found = []
         begins_sentence = True
         position = 0
@@ -60,7 +60,7 @@ class Terminology:
         return found
 
     def _longest_at(self, line: str, position: int, *, begins_sentence: bool) -> tuple[int, str | None]:
-        """How far to go from a position, and the translation of the longest term there, if there is one."""
+        """The number of characters to go on by, and the translation of the longest term at a position, if any."""
         if not _is_boundary(line, position):
             return 1, None
         for length in self._lengths:
@@ -70,48 +70,43 @@ class Terminology:
             text = line[position:end]
             target = self._targets.get(text)
             if target is None and begins_sentence:
-                target = self._at_beginning.get(_uncapitalized(text))
+                target = self._at_beginning.get(_uncapitalize(text))
             if target is not None:
                 return length, target
         return 1, None
 
 
 def read_terminology(path: Path) -> Terminology:
-    r"""Reads a UTF-8 file with one term a line: source, tab, target. Lines that begin with `#` and empty ones are free.
+    """Read a UTF-8 file with one term a line: source, tab, target. Empty lines and lines with `#` in front are skipped.
 
     Raises:
-        InputError: The file cannot be read; a line is no such pair; or a term has two translations.
+        InputError: The file cannot be read, a line is no such pair, or a term has two translations.
     """
     targets: dict[str, str] = {}
     numbers: dict[str, int] = {}
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip() or line.startswith("#"):
             continue
-        place = f"{path}, line {number}"
         columns = [" ".join(column.split()) for column in line.split("\t")]
-        if len(columns) != 2:
-            raise InputError(
-                f"{place}: {line!r} has {len(columns)} tab-separated column{'s' * (len(columns) > 1)};"
-                " source, tab, target are needed"
-            )
-        if not all(columns):
-            empty = "source" if not columns[0] else "target"
-            raise InputError(f"{place}: {line!r} has no {empty}; source, tab, target are needed")
-        source, target = _normalized(columns[0]), columns[1]
+        if len(columns) != 2 or not all(columns):
+            count = f"{len(columns)} tab-separated column{'s' * (len(columns) > 1)}"
+            problem = count if len(columns) != 2 else f"no {'target' if columns[0] else 'source'}"
+            raise InputError(f"{path}, line {number}: {line!r} has {problem}; source, tab, target are needed")
+        source, target = _normalize(columns[0]), columns[1]
         if targets.setdefault(source, target) != target:
             raise InputError(
-                f"{place}: {source!r} is to be {target!r}, but line {numbers[source]} says {targets[source]!r};"
-                " keep one of them"
+                f"{path}, line {number}: {source!r} is translated as {target!r}, but in line {numbers[source]} as"
+                f" {targets[source]!r}; keep one of them"
             )
         numbers.setdefault(source, number)
     return Terminology(targets)
 
 
-def _normalized(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def _uncapitalized(text: str) -> str:
+def _uncapitalize(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 

@@ -10,7 +10,7 @@ from translate.data.batching import EncodedPair
 from translate.decoding.output.alignment import Link, align_words, format_pharaoh
 from translate.decoding.output.words import group_words, word_confidences
 from translate.decoding.request import Translation
-from translate.decoding.score import Forced
+from translate.decoding.score import ForcedDecoding
 from translate.decoding.translator import Translator, read_buffers
 
 OutputFormat = Literal["text", "jsonl"]
@@ -109,7 +109,7 @@ def align_translations(translator: Translator, translations: Iterable[Translatio
             yield translation._replace(alignment=_align(translator, translation.parts, forced))
 
 
-def _align(translator: Translator, parts: Sequence[Translation], forced: Iterator[Forced]) -> str:
+def _align(translator: Translator, parts: Sequence[Translation], forced: Iterator[ForcedDecoding]) -> str:
     """The alignment of a line, with its words counted on from part to part.
 
     Args:

@@ -25,8 +25,8 @@ class ForbiddenPhrases:
 
     Args:
         phrases: The ids of each phrase; none is empty.
-        begins_word: Tokens that begin a new word or end the sentence, the end symbol among them.
-        leaves_word_open: Tokens whose last word may continue; see `leaves_word_open_table`.
+        begins_word: See `WordTables`; True for the end symbol.
+        leaves_word_open: See `WordTables`.
     """
 
     def __init__(

@@ -1,13 +1,13 @@
 """Minimum Bayes risk: of the candidate translations of one sentence, the one that the others agree with most.
 
-Every candidate is judged against every candidate as if that were the reference. N-grams are counted once a candidate,
-and all pairs are compared by one matrix product an order, so a hundred candidates cost milliseconds.
+Every candidate is judged against every candidate as if that were the reference. The n-grams of each candidate are
+counted once, and one matrix product for each order compares all pairs, so a hundred candidates cost milliseconds.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from math import fsum
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -19,40 +19,26 @@ Utility = Literal["chrf", "bleu"]
 """How good a translation is, given a reference: sacreBLEU's sentence chrF, or its sentence BLEU."""
 
 
-class MinimumRiskChoice(NamedTuple):
-    """The candidate of the greatest expected utility."""
+def expected_utilities(candidates: Sequence[str], *, utility: Utility) -> list[float]:
+    """How good each candidate is on average, in points of 100, if each of the candidates may be the right translation.
 
-    chosen: int  # its index: the first of those that are equally good
-    expected_utility: float  # of that candidate, in points of 100
-    expected_utilities: list[float]  # of each candidate
-
-
-def choose_minimum_risk(candidates: Sequence[str], *, utility: Utility) -> MinimumRiskChoice:
-    """The candidate that is the best translation on average, if each of the candidates may be the right one.
-
-    All weigh the same, so what was sampled twice weighs twice. A candidate is compared with itself too, as in the
-    papers; that gives 100 to each one with text, and so decides nothing but against those without.
+    The candidate with the greatest expected utility has minimum Bayes risk. All candidates weigh the same, so a
+    translation that was sampled twice weighs twice. A candidate is compared with itself too, as in the papers; that
+    gives 100 to each candidate with text, and so only puts those without behind.
 
     Args:
         candidates: Samples, or an n-best list, of one sentence.
 
-    Raises:
-        ValueError: There is no candidate.
-
     Source: Kumar and Byrne 2004, https://aclanthology.org/N04-1022; Eikema and Aziz 2020,
         https://arxiv.org/abs/2005.10283.
     """
-    if not candidates:
-        raise ValueError("there is no candidate to choose from")
     copies = Counter(candidates)  # in the order of their first occurrence
     rows = pairwise_utilities(list(copies), utility=utility).tolist()
     means: dict[str, float] = {}
     for text, row in zip(copies, rows, strict=True):
         weighted = (value * number for value, number in zip(row, copies.values(), strict=True))
-        means[text] = fsum(weighted) / len(candidates)  # fsum: equal in whatever order, so that a tie is a tie
-    expected = [means[text] for text in candidates]
-    chosen = max(range(len(expected)), key=lambda index: expected[index])
-    return MinimumRiskChoice(chosen, expected[chosen], expected)
+        means[text] = fsum(weighted) / len(candidates)  # fsum: the same in any order, so that a tie is a tie
+    return [means[text] for text in candidates]
 
 
 def pairwise_utilities(texts: Sequence[str], *, utility: Utility) -> Float[Tensor, "hypotheses references"]:
@@ -68,7 +54,7 @@ def pairwise_utilities(texts: Sequence[str], *, utility: Utility) -> Float[Tenso
 
 
 def _chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
-    """F of the mean precision and the mean recall over those orders that both texts have.
+    """The F-score of the mean precision and the mean recall over the orders that both texts have.
 
     Source: Popović 2015, https://aclanthology.org/W15-3049; sacreBLEU's defaults.
     """
@@ -89,7 +75,7 @@ def _chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
 
 
 def _bleu(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
-    """BLEU over the orders that the hypothesis has; the k-th of those without a match counts as 1 / 2^k matches.
+    """BLEU over the orders that the hypothesis has; the k-th order without a match counts as 1 / 2^k matches.
 
     Source: Chen and Cherry 2014, https://aclanthology.org/W14-3346, smoothing 3; sacreBLEU's `exp` and
         `effective_order`.
@@ -117,9 +103,9 @@ def _lengths(texts: Sequence[str | tuple[str, ...]]) -> Float[Tensor, " texts"]:
 
 
 def _num_matches(texts: Sequence[str | tuple[str, ...]], order: int) -> Float[Tensor, "hypotheses references"]:
-    """How many n-grams each two texts have in common, one that comes twice in both counted twice.
+    """The number of n-grams that each two texts have in common; one that occurs twice in both counts twice.
 
-    The first, second, … occurrence of an n-gram is a column each, so that the smaller of two counts is a product.
+    Each occurrence of an n-gram, the first, the second, …, has its own column, so a product gives the smaller count.
     """
     columns: dict[tuple[str | tuple[str, ...], int], int] = {}
     present: list[tuple[int, int]] = []

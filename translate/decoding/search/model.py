@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from translate.data.batching import collate_sources
 from translate.data.tokenizer import BOS_ID, PAD_ID
-from translate.decoding.score import watched_attention
+from translate.decoding.score import record_attention
 from translate.decoding.search.loop import NextTokens
 from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer, log_probabilities
@@ -90,9 +90,9 @@ class CachedDecoder:
         if self.attention_layer is None:
             hidden, decoder = self.model.decoder.step(last_ids, cache.decoder)
         else:
-            with watched_attention(self.model, layer=self.attention_layer) as watched:
+            with record_attention(self.model, layer=self.attention_layer) as recorded:
                 hidden, decoder = self.model.decoder.step(last_ids, cache.decoder)
-            attention = watched[0].float().mean(dim=1)
+            attention = recorded[0].float().mean(dim=1)
         if cache.allowed is None:
             log_probs = log_probabilities(self.model.output(hidden))
             log_probs[..., PAD_ID] = log_probs[..., BOS_ID] = -torch.inf

@@ -1,4 +1,4 @@
-"""How a hypothesis is ranked: log-probability, length penalty, coverage penalty; and what it can still reach."""
+"""How hypotheses are ranked: log-probability, length penalty, coverage penalty; and the best score still in reach."""
 
 from typing import Literal, NamedTuple
 
@@ -10,14 +10,14 @@ from translate.config import DecodingConfig
 
 
 class Scoring(NamedTuple):
-    """score = total / penalty(length) + coverage_penalty · coverage; all log-probabilities in nats."""
+    """score = cumulative score / penalty(length) + coverage_penalty · coverage; all in nats."""
 
     length_penalty: Literal["gnmt", "average", "none"] = "gnmt"
     alpha: float = 0.6
     coverage_penalty: float = 0.0
 
     def penalty(self, lengths: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-        """What a total is divided by, at least 1; the end symbol counts as a token.
+        """The divisor of a cumulative score, at least 1; the end symbol counts as a token.
 
         Source: gnmt: ((5 + length) / 6)^alpha, Wu et al. 2016, https://arxiv.org/abs/1609.08144, equation 14;
         average: length^alpha, which is the mean log-probability at alpha = 1.
@@ -32,33 +32,33 @@ class Scoring(NamedTuple):
 
     def score(
         self,
-        totals: Float[Tensor, "*batch"],
+        cumulative_scores: Float[Tensor, "*batch"],
         lengths: Int[Tensor, "*batch"],
         coverage: Float[Tensor, "*batch source"] | None = None,
     ) -> Float[Tensor, "*batch"]:
         """Scores of finished hypotheses.
 
         Args:
-            coverage: The attention that each source token got from all target tokens together; 1 for padding.
+            coverage: The attention to each source token, summed over all target tokens; 1 for padding.
 
         Source: the coverage penalty, sum over the source of log(min(coverage, 1)): Wu et al. 2016, equation 15.
         """
-        scores = totals / self.penalty(lengths)
+        scores = cumulative_scores / self.penalty(lengths)
         if coverage is not None and self.coverage_penalty:
             covered = coverage.clamp(min=torch.finfo(coverage.dtype).tiny, max=1.0)
             scores = scores + self.coverage_penalty * covered.log().sum(dim=-1)
         return scores
 
     def upper_bound(
-        self, totals: Float[Tensor, "*batch"], max_lengths: Int[Tensor, "*batch"]
+        self, cumulative_scores: Float[Tensor, "*batch"], max_lengths: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:
         """No continuation of an open hypothesis scores more.
 
-        A total only falls, since each step adds the logarithm of a probability (rules and penalties can only lower
-        it); the penalty never falls with the length, so it is largest at the maximum; coverage only takes away. So
-        stopping by this bound is safe for every length penalty here, not a heuristic.
+        A cumulative score only falls, since each step adds the logarithm of a probability (logits processors can only
+        lower it); the penalty never falls with the length, so it is largest at the maximum; coverage only takes away.
+        So stopping by this bound is safe for every length penalty here, not a heuristic.
         """
-        return totals / self.penalty(max_lengths)
+        return cumulative_scores / self.penalty(max_lengths)
 
 
 def build_scoring(config: DecodingConfig) -> Scoring:
@@ -67,17 +67,17 @@ def build_scoring(config: DecodingConfig) -> Scoring:
 
 
 def minimum_lengths(source_tokens: Int[Tensor, " batch"], config: DecodingConfig) -> Int[Tensor, " batch"]:
-    """Tokens that each translation has at least before its end symbol; the source's end symbol counts."""
+    """The fewest tokens that each translation has before its end symbol; the source's end symbol counts."""
     return (source_tokens * config.min_length_factor).long() + config.min_length_constant
 
 
 def maximum_lengths(
     source_tokens: Int[Tensor, " batch"], config: DecodingConfig, *, max_positions: int | None
 ) -> Int[Tensor, " batch"]:
-    """Tokens that each translation has at most, its end symbol included.
+    """The most tokens that each translation has, its end symbol included.
 
     Args:
-        max_positions: Those that the model has; None: no limit.
+        max_positions: The number of positions that the model has; None: no limit.
     """
     lengths = (source_tokens * config.max_length_factor).long() + config.max_length_constant
     return lengths if max_positions is None else lengths.clamp(max=max_positions)

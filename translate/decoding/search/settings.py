@@ -1,15 +1,13 @@
 """From a config and the constraints on sentences to the settings of a search."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool
-from torch import Tensor
 
 from translate.config import DecodingConfig
-from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
-from translate.decoding.constraints.allocation import RequiredPhrases, begins_word_table, leaves_word_open_table
+from translate.data.tokenizer import BOS_ID, EOS_ID
+from translate.decoding.constraints.allocation import RequiredPhrases
+from translate.decoding.constraints.phrases import WordTables
 from translate.decoding.processors.forbidden import ForbiddenPhrases
 from translate.decoding.processors.prefix_and_length import ForcedPrefix, MinimumLength
 from translate.decoding.processors.repetition import NoRepeatedNgrams, RepetitionPenalty
@@ -20,18 +18,6 @@ from translate.decoding.search.loop import LogitsProcessor, SearchSettings
 from translate.decoding.search.sampling import TokenSampler
 from translate.decoding.search.scoring import build_scoring, minimum_lengths
 from translate.errors import InputError
-
-
-class WordTables(NamedTuple):
-    """Where words begin and end, by target token."""
-
-    begins_word: Bool[Tensor, " vocab"]
-    leaves_word_open: Bool[Tensor, " vocab"]
-
-
-def build_word_tables(tokenizer: Tokenizer) -> WordTables:
-    """The tables of a target vocabulary."""
-    return WordTables(begins_word_table(tokenizer), leaves_word_open_table(tokenizer))
 
 
 def build_search_settings(
@@ -97,7 +83,7 @@ def _build_selection(
         if config.search != "beam" or config.diversity_groups > 1:
             raise InputError("required words need decoding.search = beam and decoding.diversity_groups = 1")
         phrases = [each.phrase_ids for each in inputs]
-        return RequiredPhrases(phrases, begins_word=words.begins_word, end_id=EOS_ID, device=device)
+        return RequiredPhrases(phrases, begins_word=words.begins_word, end_id=EOS_ID)
     if config.search == "sample":
         numbers = [each.line + (each.piece << 32) for each in inputs]
         return TokenSampler(
