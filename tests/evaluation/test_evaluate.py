@@ -11,8 +11,16 @@ from translate.config import Config, DecodingConfig, EvaluationConfig
 from translate.data.tokenizer import PAD_ID, prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.errors import InputError, RunError
-from translate.evaluation import Evaluation, Interval, Metric, evaluate, score_translations, write_report
-from translate.evaluation.testsets import choose_test_sets, evaluate_test_set
+from translate.evaluation import (
+    Evaluation,
+    Interval,
+    Metric,
+    choose_test_sets,
+    evaluate,
+    evaluate_test_set,
+    score_translations,
+    write_report,
+)
 from translate.model import Transformer
 from translate.runs import RunDirectory
 

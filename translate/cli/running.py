@@ -149,8 +149,7 @@ def evaluate(
     from translate.config import read_resolved_config
     from translate.decoding import count_conditions
     from translate.decoding.loading import load_translator
-    from translate.evaluation import spread_samples
-    from translate.evaluation.testsets import choose_test_sets, evaluate_test_set
+    from translate.evaluation import choose_test_sets, evaluate_test_set, spread_samples
     from translate.runs import open_run
 
     directory = open_run(run)

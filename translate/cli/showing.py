@@ -312,7 +312,7 @@ def _validation(loaded: "LoadedTranslator") -> tuple[list[str], list[str]]:
 def _read(
     loaded: "LoadedTranslator", *, source: Path | None, reference: Path | None, name: str | None
 ) -> tuple[list[str], list[str]]:
-    from translate.evaluation.testsets import choose_test_sets
+    from translate.evaluation import choose_test_sets
 
     (pairs,) = choose_test_sets(loaded.run.config, source=source, reference=reference, name=name)
     return list(pairs.sources), list(pairs.references)

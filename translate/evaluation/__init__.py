@@ -1,7 +1,25 @@
-"""Layer 4: scores of translations."""
+"""Layer 5: scores translations, as validation and as `translate eval`."""
 
-from translate.evaluation.evaluate import Evaluation, evaluate
+from translate.evaluation.evaluate import (
+    Evaluation,
+    ReferenceSet,
+    choose_test_sets,
+    evaluate,
+    evaluate_test_set,
+    spread_samples,
+    write_report,
+)
 from translate.evaluation.metrics import Interval, Metric, score_translations
-from translate.evaluation.report import spread_samples, write_report
 
-__all__ = ["Evaluation", "Interval", "Metric", "evaluate", "score_translations", "spread_samples", "write_report"]
+__all__ = [
+    "Evaluation",
+    "Interval",
+    "Metric",
+    "ReferenceSet",
+    "choose_test_sets",
+    "evaluate",
+    "evaluate_test_set",
+    "score_translations",
+    "spread_samples",
+    "write_report",
+]

@@ -1,11 +1,19 @@
-"""Translate and score: the one code path of validation during training and of `translate eval` afterwards."""
+"""Translates and scores test sets: the same code for validation during training and for `translate eval`."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
-from translate.config import EvaluationConfig
-from translate.decoding import Translation, Translator
+from translate.atomic import write_error, write_text
+from translate.config import Config, Corpus, EvaluationConfig, TextCorpus
+from translate.data.corpora import read_corpus
+from translate.decoding import Translation, Translator, count_conditions
+from translate.errors import InputError
 from translate.evaluation.metrics import Metric, score_translations
+from translate.runs import RunDirectory
+from translate.runs.safety import require_kind
+from translate.runs.seal import file_digest, write_sealed_json
+from translate.versions import package_versions
 
 
 class Evaluation(NamedTuple):
@@ -15,8 +23,16 @@ class Evaluation(NamedTuple):
     metrics: tuple[Metric, ...]
 
     def score(self, name: str) -> float:
-        """The score of the metric of that name."""
+        """The score of the metric with this name."""
         return next(metric.score for metric in self.metrics if metric.name == name)
+
+
+class ReferenceSet(NamedTuple):
+    """Sentences and their reference translations."""
+
+    name: str
+    sources: list[str]
+    references: list[str]
 
 
 def evaluate(
@@ -28,15 +44,103 @@ def evaluate(
     effort: Literal["quick", "full"] = "full",
     watch: Callable[[Iterable[Translation]], Iterable[Translation]] = iter,
 ) -> Evaluation:
-    """Translate the sources and score the detokenised translations against the references.
+    """Translates the sources and scores the detokenized translations against the references.
 
     Args:
-        effort: As `score_translations` takes it.
+        effort: See `score_translations`.
         watch: Wraps the stream of translations, to show progress.
 
     Raises:
-        InputError: Different numbers of lines, or none.
+        InputError: The numbers of lines differ, or there are no lines.
     """
     translations = list(watch(translator.translate_stream(sources)))
     metrics = score_translations([translation.text for translation in translations], references, config, effort=effort)
     return Evaluation(translations, metrics)
+
+
+def evaluate_test_set(
+    translator: Translator,
+    test_set: ReferenceSet,
+    config: EvaluationConfig,
+    *,
+    run: RunDirectory,
+    step: int,
+    watch: Callable[[Iterable[Translation]], Iterable[Translation]] = iter,
+) -> Evaluation:
+    """Translates and scores a test set, and writes hypotheses and a report into the run's `evaluation/NAME`.
+
+    Args:
+        step: The step of the translator's checkpoint.
+
+    Raises:
+        RunError: The files cannot be written.
+    """
+    evaluation = evaluate(translator, test_set.sources, test_set.references, config, watch=watch)
+    settings = translator.config.model_dump(mode="json")
+    write_report(run.evaluation / test_set.name, evaluation, name=test_set.name, step=step, settings=settings)
+    return evaluation
+
+
+def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: int, settings: dict[str, object]) -> None:
+    """Writes `hypotheses.txt` and `report.json` into a directory, which is created if need be.
+
+    Args:
+        name: The name of the test set.
+        step: The step of the checkpoint.
+        settings: The settings of the search.
+
+    Raises:
+        RunError: The files cannot be written, or the directory is a link that leaves the run.
+    """
+    require_kind(directory, "folder", within=directory.parent)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(directory, error) from error
+    hypotheses = directory / "hypotheses.txt"
+    write_text(hypotheses, "".join(f"{translation.text}\n" for translation in evaluation.translations))
+    counts = vars(count_conditions(evaluation.translations))
+    report = {
+        "name": name,
+        "step": step,
+        "hypotheses": file_digest(hypotheses),
+        **{f"num_{condition}": count for condition, count in counts.items()},
+        "metrics": [metric._asdict() for metric in evaluation.metrics],
+        "decoding": settings,
+        "versions": package_versions(),
+    }
+    write_sealed_json(directory / "report.json", report)
+
+
+def choose_test_sets(
+    config: Config, *, source: Path | None, reference: Path | None, name: str | None
+) -> list[ReferenceSet]:
+    """The test sets to evaluate: two given files, the set of the config with this name, or all test sets of the config.
+
+    Raises:
+        InputError: There is no such set, or its files cannot be used.
+    """
+    if source is not None and reference is not None:
+        return [_read(source.name, TextCorpus(source=source, target=reference), key="--source and --reference")]
+    corpora = {name: (f"data.test.{name}", corpus) for name, corpus in config.data.test.items()}
+    if name is None:
+        if not corpora:
+            raise InputError("the run's config names no data.test: give --source and --reference, or --set validation")
+        return [_read(each, corpus, key=key) for each, (key, corpus) in corpora.items()]
+    if config.data.validation is not None:
+        corpora.setdefault("validation", ("data.validation", config.data.validation))
+    if name not in corpora:
+        raise InputError(f"--set {name}: the run's sets are {', '.join(corpora) or 'none'}")
+    key, corpus = corpora[name]
+    return [_read(name, corpus, key=key)]
+
+
+def spread_samples(total: int, wanted: int) -> list[int]:
+    """The indices of at most `wanted` lines, evenly spaced over `total`."""
+    wanted = min(wanted, total)
+    return [number * total // wanted for number in range(wanted)]
+
+
+def _read(name: str, corpus: Corpus, *, key: str) -> ReferenceSet:
+    pairs = read_corpus(corpus, key=key)
+    return ReferenceSet(name, list(pairs.sources), list(pairs.targets))

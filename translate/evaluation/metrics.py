@@ -25,7 +25,7 @@ class Metric(NamedTuple):
     name: str  # such as "BLEU"; "BLEU-lc" is BLEU of lowercased text
     score: float  # in points, of 100
     interval: Interval | None
-    signature: str  # sacreBLEU's: what another needs to compute the same number
+    signature: str  # sacreBLEU's signature: what anyone needs to compute the same number
 
     def __str__(self) -> str:
         spread = f" [{self.interval.low:.2f}, {self.interval.high:.2f}]" if self.interval else ""
@@ -42,11 +42,11 @@ def score_translations(
     """BLEU, lowercased BLEU, chrF and TER of translations against one reference each.
 
     Args:
-        effort: quick: without TER, which takes seconds for a thousand lines, and without intervals; the other scores
-            are the same.
+        effort: "quick" omits the intervals, and TER, which takes seconds for a thousand lines; the other scores are
+            the same.
 
     Raises:
-        InputError: Different numbers of lines, or none.
+        InputError: The numbers of lines differ, or there are no lines.
 
     Source: Post 2018, https://arxiv.org/abs/1804.08771; the interval: Koehn 2004, W04-3250.
     """
@@ -71,7 +71,7 @@ def _score(
     name: str, scorer: SacreMetric, hypotheses: Sequence[str], references: Sequence[str], samples: int
 ) -> Metric:
     _give_plain_floats(scorer)
-    # sacreBLEU's own default for "no resampling" is 1.
+    # sacreBLEU takes 1 for "no resampling".
     result = scorer.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples or 1)
     interval = None
     if samples > 1:
@@ -81,7 +81,7 @@ def _score(
 
 
 def _give_plain_floats(scorer: SacreMetric) -> None:
-    """sacreBLEU 2.6 computes some resamples in float and some in numpy's float32, of which it cannot take the mean."""
+    """Makes all resamples floats: sacreBLEU 2.6 mixes float and NumPy's float32, and then cannot take their mean."""
     compute = scorer._compute_score_from_stats
 
     def computed(stats: Any) -> Any:
