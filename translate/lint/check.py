@@ -159,13 +159,8 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
         measured = dry_run(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=device)
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "do as it says, and check again"))
-    facts = _facts(
-        batches,
-        tokenizers,
-        num_target_tokens=epoch.padding.num_target_tokens,
-        num_batches=len(epoch),
-        num_parameters=(measured or build_model(config, tokenizers)).num_parameters,
-    )
+    num_parameters = (measured or build_model(config, tokenizers)).num_parameters
+    facts = _facts(batches, tokenizers, epoch.padding.num_target_tokens, len(epoch), num_parameters)
     plan = _plan(config, facts, epoch.padding.share, measured)
     findings += settings_findings(config) + data_findings(config, facts) + _time_findings(config, plan)
     return Report(
@@ -190,14 +185,7 @@ def cheap_findings(
     Returns:
         The findings, errors first.
     """
-    num_target_tokens, num_batches = _estimate_epoch(config, corpora.train, batches, tokenizers)
-    facts = _facts(
-        batches,
-        tokenizers,
-        num_target_tokens=num_target_tokens,
-        num_batches=num_batches,
-        num_parameters=num_parameters,
-    )
+    facts = _facts(batches, tokenizers, *_estimate_epoch(config, corpora.train, batches, tokenizers), num_parameters)
     findings = settings_findings(config) + data_findings(config, facts)
     training, held_out = survey_training(config, corpora), survey_held_out(config, corpora)
     for survey in (*training, *held_out):
@@ -301,17 +289,12 @@ def _left_out(report: FilterReport) -> dict[str, int]:
 
 
 def _facts(
-    batches: Batches, tokenizers: Tokenizers, *, num_target_tokens: int, num_batches: int, num_parameters: int
+    batches: Batches, tokenizers: Tokenizers, num_target_tokens: int, num_batches: int, num_parameters: int
 ) -> DataFacts:
     num_pairs = sum(report.num_pairs for report in batches.filter_reports)
-    return DataFacts(
-        num_pairs=num_pairs,
-        num_left_out=num_pairs - batches.num_pairs,
-        num_target_tokens=num_target_tokens,
-        num_batches=num_batches,
-        num_parameters=num_parameters,
-        target_vocab_size=tokenizers.target.vocab_size,
-    )
+    num_left_out = num_pairs - batches.num_pairs
+    sizes = num_target_tokens, num_batches, num_parameters, tokenizers.target.vocab_size
+    return DataFacts(num_pairs, num_left_out, *sizes)
 
 
 def _estimate_epoch(

@@ -43,10 +43,7 @@ def data_findings(config: Config, facts: DataFacts) -> list[Finding]:
 
     Of streamed corpora only a segment is known, so nothing is said about their whole size.
     """
-    rules = [_filtered, _first_step_of_search, _small_steps]
-    if not config.data.is_streamed:
-        rules += [_no_dropout, _large_model, _epochs]
-    return [finding for rule in rules for finding in rule(config, facts)]
+    return [*_segment(config, facts), *(() if config.data.is_streamed else _size_of_data(config, facts))]
 
 
 def peak_learning_rate(config: Config) -> float:
@@ -61,13 +58,12 @@ def _learning_rate(config: Config) -> Iterator[Finding]:
     """Too high a rate diverges, too low a rate gets nowhere. Source: Popel and Bojar 2018, arXiv 1804.00247."""
     training = config.training
     if training.warmup_steps >= training.max_steps:
-        yield Finding(
-            "warning",
-            "warmup_longer_than_training",
+        message = (
             f"training.warmup_steps = {training.warmup_steps} is not less than training.max_steps ="
-            f" {training.max_steps}: the learning rate never reaches its peak and never falls",
-            f"set training.warmup_steps to about {max(1, training.max_steps // 10)}, or train longer",
+            f" {training.max_steps}: the learning rate never reaches its peak and never falls"
         )
+        hint = f"set training.warmup_steps to about {max(1, training.max_steps // 10)}, or train longer"
+        yield Finding("warning", "warmup_longer_than_training", message, hint)
     peak, usual = peak_learning_rate(config), 1.0 / math.sqrt(config.model.d_model * _PAPER_WARMUP)
     if usual * _MIN_RATE_FACTOR <= peak <= usual * _MAX_RATE_FACTOR:
         return
@@ -89,20 +85,17 @@ def _post_norm(config: Config) -> Iterator[Finding]:
     model, training = config.model, config.training
     depth = max(model.num_encoder_layers, model.num_decoder_layers)
     if model.norm == "post" and depth >= 16:
-        yield Finding(
-            "warning",
-            "post_norm_deep",
-            f"model.norm = 'post' with {depth} layers: from about 16 on such models do not learn (Bapna et al. 2018)",
-            "set model.norm=pre",
+        message = (
+            f"model.norm = 'post' with {depth} layers: from about 16 on such models do not learn (Bapna et al. 2018)"
         )
+        yield Finding("warning", "post_norm_deep", message, "set model.norm=pre")
     elif model.norm == "post" and depth >= 6 and training.warmup_steps <= 500:
-        yield Finding(
-            "warning",
-            "post_norm_without_warmup",
+        message = (
             f"model.norm = 'post' with {depth} layers and training.warmup_steps = {training.warmup_steps}:"
-            " without a long warm-up such models diverge or stay bad (Xiong et al. 2020)",
-            "set training.warmup_steps=4000, or model.norm=pre",
+            " without a long warm-up such models diverge or stay bad (Xiong et al. 2020)"
         )
+        hint = "set training.warmup_steps=4000, or model.norm=pre"
+        yield Finding("warning", "post_norm_without_warmup", message, hint)
 
 
 def _regularization(config: Config) -> Iterator[Finding]:
@@ -113,160 +106,129 @@ def _regularization(config: Config) -> Iterator[Finding]:
     """
     training, dropout = config.training, config.model.dropout
     if training.optimizer == "adam" and training.weight_decay >= 1e-3:
-        yield Finding(
-            "warning",
-            "weight_decay_with_adam",
+        message = (
             f"training.weight_decay = {training.weight_decay:g} with training.optimizer = 'adam' is L2 regularisation,"
-            " which Adam turns into a far stronger pull than decay",
-            "set training.optimizer=adamw",
+            " which Adam turns into a far stronger pull than decay"
         )
+        yield Finding("warning", "weight_decay_with_adam", message, "set training.optimizer=adamw")
     if training.label_smoothing > 0.3:
-        yield Finding(
-            "warning",
-            "label_smoothing_high",
+        message = (
             f"training.label_smoothing = {training.label_smoothing:g}: that share of the probability goes to wrong"
-            " words; 0.1 is usual",
-            "set training.label_smoothing=0.1",
+            " words; 0.1 is usual"
         )
+        yield Finding("warning", "label_smoothing_high", message, "set training.label_smoothing=0.1")
     if dropout > 0.5:
-        yield Finding(
-            "warning",
-            "dropout_high",
+        message = (
             f"model.dropout = {dropout:g}: more than half of each layer's output is thrown away; even for the smallest"
-            " corpora 0.3 is best",
-            "set model.dropout=0.3",
+            " corpora 0.3 is best"
         )
+        yield Finding("warning", "dropout_high", message, "set model.dropout=0.3")
 
 
 def _validation(config: Config) -> Iterator[Finding]:
     training, patience = config.training, config.training.patience
     if config.data.validation is None and patience is not None:
-        yield Finding(
-            "warning",
-            "patience_without_validation",
-            f"training.patience = {patience} counts validations, and data.validation names no corpus",
-            "give data.validation, or set training.patience=null",
-        )
+        message = f"training.patience = {patience} counts validations, and data.validation names no corpus"
+        hint = "give data.validation, or set training.patience=null"
+        yield Finding("warning", "patience_without_validation", message, hint)
     elif config.data.validation is None:
-        yield Finding(
-            "warning",
-            "no_validation",
+        message = (
             "data.validation names no corpus: nothing shows how good the model is, and the last checkpoint counts as"
-            " the best",
-            "keep a thousand or so pairs out of training and name them as data.validation",
+            " the best"
         )
+        hint = "keep a thousand or so pairs out of training and name them as data.validation"
+        yield Finding("warning", "no_validation", message, hint)
     elif training.validate_every > training.max_steps:
-        yield Finding(
-            "warning",
-            "validation_once",
+        message = (
             f"training.validate_every = {training.validate_every} is more than training.max_steps ="
-            f" {training.max_steps}: the only validation is at the end, and no better checkpoint can be chosen",
-            f"set training.validate_every to about {max(1, training.max_steps // 10)}",
+            f" {training.max_steps}: the only validation is at the end, and no better checkpoint can be chosen"
         )
+        hint = f"set training.validate_every to about {max(1, training.max_steps // 10)}"
+        yield Finding("warning", "validation_once", message, hint)
     elif patience is not None and patience * training.validate_every >= training.max_steps:
-        yield Finding(
-            "note",
-            "patience_too_long",
+        message = (
             f"training.patience = {patience} validations of {training.validate_every} steps are all of the training's"
-            f" {training.max_steps} steps: it cannot stop early",
-            "lower training.patience or training.validate_every if it should",
+            f" {training.max_steps} steps: it cannot stop early"
         )
+        hint = "lower training.patience or training.validate_every if it should"
+        yield Finding("note", "patience_too_long", message, hint)
 
 
 def _beam(config: Config) -> Iterator[Finding]:
     """Beams over 30 or so translate worse. Source: Koehn and Knowles 2017, aclanthology.org/W17-3204, section 3.6."""
     decoding = config.decoding
     if decoding.search == "beam" and decoding.mbr == "none" and decoding.beam_size > 30:
-        yield Finding(
-            "note",
-            "beam_wide",
+        message = (
             f"decoding.beam_size = {decoding.beam_size}: each validation takes as many times the work of greedy search,"
-            " and beams over 30 or so translate worse (Koehn and Knowles 2017)",
-            "set decoding.beam_size=5",
+            " and beams over 30 or so translate worse (Koehn and Knowles 2017)"
         )
+        yield Finding("note", "beam_wide", message, "set decoding.beam_size=5")
 
 
-def _filtered(config: Config, facts: DataFacts) -> Iterator[Finding]:
+def _segment(config: Config, facts: DataFacts) -> Iterator[Finding]:
+    """What also holds for a part of the data.
+
+    Source: Sennrich and Zhang 2019, arXiv 1905.11901: on the smallest corpora 1,000 tokens a step are best.
+    """
+    training, beam_size = config.training, config.decoding.beam_size
     share = facts.num_left_out / facts.num_pairs
     if share >= 0.01:
-        yield Finding(
-            "warning" if share > 0.1 else "note",
-            "many_left_out",
+        message = (
             f"{facts.num_left_out:,} of {facts.num_pairs:,} training pairs ({share:.1%}) are left out: they are empty,"
-            " or over data.max_source_tokens, data.max_target_tokens or data.max_length_ratio",
-            "look at the reasons; raise the limit if these are good pairs",
+            " or over data.max_source_tokens, data.max_target_tokens or data.max_length_ratio"
         )
-
-
-def _first_step_of_search(config: Config, facts: DataFacts) -> Iterator[Finding]:
-    if config.decoding.beam_size > facts.target_vocab_size:
-        yield Finding(
-            "warning",
-            "beam_larger_than_vocabulary",
-            f"decoding.beam_size = {config.decoding.beam_size} is more than the {facts.target_vocab_size} entries of"
-            " the target vocabulary: the first step cannot fill the beam",
-            "set decoding.beam_size=5",
+        hint = "look at the reasons; raise the limit if these are good pairs"
+        yield Finding("warning" if share > 0.1 else "note", "many_left_out", message, hint)
+    if beam_size > facts.target_vocab_size:
+        message = (
+            f"decoding.beam_size = {beam_size} is more than the {facts.target_vocab_size} entries of the target"
+            " vocabulary: the first step cannot fill the beam"
         )
-
-
-def _small_steps(config: Config, facts: DataFacts) -> Iterator[Finding]:
-    """On the smallest corpora 1,000 tokens a step are best. Source: Sennrich and Zhang 2019, arXiv 1905.11901."""
+        yield Finding("warning", "beam_larger_than_vocabulary", message, "set decoding.beam_size=5")
     tokens = facts.num_target_tokens / facts.num_steps(config)
     if tokens < 500 and facts.num_batches > 1:
-        yield Finding(
-            "warning",
-            "small_steps",
-            f"an optimizer step sees {tokens:.0f} target tokens (training.batch_tokens ="
-            f" {config.training.batch_tokens}, training.accumulate_batches = {config.training.accumulate_batches}): its"
-            " gradient is mostly noise; 1,000 is the least that papers report to work",
-            "raise training.step_tokens, and training.batch_tokens as far as memory allows",
+        message = (
+            f"an optimizer step sees {tokens:.0f} target tokens (training.batch_tokens = {training.batch_tokens},"
+            f" training.accumulate_batches = {training.accumulate_batches}): its gradient is mostly noise; 1,000 is the"
+            " least that papers report to work"
         )
+        hint = "raise training.step_tokens, and training.batch_tokens as far as memory allows"
+        yield Finding("warning", "small_steps", message, hint)
 
 
-def _no_dropout(config: Config, facts: DataFacts) -> Iterator[Finding]:
-    """Source: Sennrich and Zhang 2019, https://arxiv.org/abs/1905.11901."""
-    num_pairs = facts.num_pairs - facts.num_left_out
-    epochs = config.training.max_steps / facts.num_steps(config)
-    if config.model.dropout == 0.0 and num_pairs < 1_000_000 and epochs >= 5:
-        yield Finding(
-            "warning",
-            "no_dropout",
-            f"model.dropout = 0 with {num_pairs:,} pairs seen {epochs:.0f} times: the model will learn them by heart",
-            "set model.dropout=0.3 for tens of thousands of pairs, 0.1 for a million",
-        )
+def _size_of_data(config: Config, facts: DataFacts) -> Iterator[Finding]:
+    """Too large a model, and too many or too few steps, for the data.
 
-
-def _large_model(config: Config, facts: DataFacts) -> Iterator[Finding]:
-    """On Multi30k transformer-base, over 100 parameters a target token, is clearly worse than a model of 3 million.
-
-    Source: Wu et al. 2021, https://aclanthology.org/2021.acl-long.480.
+    Sources: Sennrich and Zhang 2019, arXiv 1905.11901 (dropout); Wu et al. 2021, aclanthology.org/2021.acl-long.480:
+    on Multi30k transformer-base, over 100 parameters a target token, is clearly worse than a model of 3 million.
     """
+    training, num_steps = config.training, facts.num_steps(config)
+    num_pairs, epochs = facts.num_pairs - facts.num_left_out, training.max_steps / num_steps
+    if config.model.dropout == 0.0 and num_pairs < 1_000_000 and epochs >= 5:
+        message = (
+            f"model.dropout = 0 with {num_pairs:,} pairs seen {epochs:.0f} times: the model will learn them by heart"
+        )
+        hint = "set model.dropout=0.3 for tens of thousands of pairs, 0.1 for a million"
+        yield Finding("warning", "no_dropout", message, hint)
     ratio = facts.num_parameters / facts.num_target_tokens
     if ratio > 50:
-        yield Finding(
-            "warning",
-            "model_large_for_corpus",
+        message = (
             f"{facts.num_parameters:,} parameters for {facts.num_target_tokens:,} target tokens, {ratio:.0f} a token:"
-            " a smaller model usually translates better (Wu et al. 2021) and trains faster",
-            "halve model.d_model and the numbers of layers, or find more text",
+            " a smaller model usually translates better (Wu et al. 2021) and trains faster"
         )
-
-
-def _epochs(config: Config, facts: DataFacts) -> Iterator[Finding]:
-    training, num_steps = config.training, facts.num_steps(config)
-    epochs = min(training.max_steps / num_steps, training.max_epochs or math.inf)
+        hint = "halve model.d_model and the numbers of layers, or find more text"
+        yield Finding("warning", "model_large_for_corpus", message, hint)
+    epochs = min(epochs, training.max_epochs or math.inf)
     if epochs < 1.0:
-        yield Finding(
-            "note",
-            "less_than_an_epoch",
+        message = (
             f"training.max_steps = {training.max_steps} of {num_steps} steps an epoch: {1 - epochs:.0%} of the data"
-            " are never seen",
-            f"set training.max_steps to at least {num_steps}, if that is not meant",
+            " are never seen"
         )
+        hint = f"set training.max_steps to at least {num_steps}, if that is not meant"
+        yield Finding("note", "less_than_an_epoch", message, hint)
     elif epochs > 300 and training.patience is None:
-        yield Finding(
-            "warning",
-            "very_many_epochs",
-            f"training.max_steps = {training.max_steps} is {epochs:.0f} times through the data, {num_steps} steps each",
-            "lower training.max_steps, or set training.patience=10 to stop when validation does not improve",
+        message = (
+            f"training.max_steps = {training.max_steps} is {epochs:.0f} times through the data, {num_steps} steps each"
         )
+        hint = "lower training.max_steps, or set training.patience=10 to stop when validation does not improve"
+        yield Finding("warning", "very_many_epochs", message, hint)
