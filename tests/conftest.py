@@ -1,4 +1,4 @@
-"""For all tests: shapes in signatures are executed, and parallel test processes share the cores."""
+"""For all tests: shapes in signatures are checked at each call, and parallel test processes share the cores."""
 
 import atexit
 import hashlib
@@ -15,21 +15,21 @@ from typing import Any, NamedTuple
 import pytest
 from jaxtyping import install_import_hook
 
-# Before anything imports translate: every annotated shape and type of these is checked at each call. (The config's
-# sections check themselves.)
+# Must run before anything imports translate: in these packages every annotated shape and type is checked at each call.
+# (The config's sections check themselves.)
 CHECKED = ["data", "model", "runs", "decoding", "evaluation", "training", "export", "visualize", "lint", "distributed"]
 install_import_hook([f"translate.{name}" for name in CHECKED], "beartype.beartype")
 
-# Read by torch when it is imported. Threads that wait would spin, on cores that other tests need.
+# Torch reads these when it is imported. Threads that wait must not spin on cores that other tests need.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Whoever is started in the background ignores it; tests send it to themselves.
+# A process started in the background ignores SIGINT; tests send it to themselves.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What trainings keep for the next start is not the user's, and is nobody's afterwards.
+# Trainings cache encoded data for the next start: here in a temporary folder, not in the user's cache.
 os.environ["HF_DATASETS_CACHE"] = tempfile.mkdtemp(prefix="translate-tests-")
 atexit.register(shutil.rmtree, os.environ["HF_DATASETS_CACHE"], ignore_errors=True)
 
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _same_start() -> Iterator[None]:
-    """Random numbers and threads are those of every other test, whichever came before."""
+    """Each test starts with the same random numbers and threads, whichever tests ran before."""
     import torch
 
     torch.manual_seed(20170612)
@@ -57,7 +57,7 @@ def _same_start() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def write_reversed_digits() -> Callable[..., None]:
-    """A function that writes some pairs of a task that is soon learnt, into NAME.in and NAME.out of a folder."""
+    """A function that writes pairs of digits and reversed digits, into NAME.in and NAME.out of a folder."""
 
     def write(folder: Path, name: str, *, num_pairs: int, draw: random.Random, longest: int = 7) -> None:
         sources = ["".join(draw.choices("0123456789", k=draw.randint(2, longest))) for _ in range(num_pairs)]
@@ -68,7 +68,7 @@ def write_reversed_digits() -> Callable[..., None]:
 
 
 class RunState(NamedTuple):
-    """What two runs of the same training have in common, byte by byte: all but times."""
+    """Everything that must be equal, byte for byte, in two runs of the same training: all but times."""
 
     last: dict[str, str]  # checksums of tensors: weights, average, optimizer
     best: dict[str, str]
@@ -79,7 +79,7 @@ class RunState(NamedTuple):
 
 @pytest.fixture
 def state_of() -> Callable[[Path], RunState]:
-    """A function that reads all of that from a run directory."""
+    """A function that reads the `RunState` of a run directory."""
     import torch
 
     from translate.runs import RunDirectory, read_tensors
@@ -91,7 +91,7 @@ def state_of() -> Callable[[Path], RunState]:
         run = RunDirectory(path)
         last, best = read_tensors(run.checkpoint("last")), read_tensors(run.checkpoint("best"))
         progress = json.loads(last.metadata["progress"])
-        # Of the file of metrics, times and all: they are vouched for here, and compared below.
+        # The checksum of the metrics file covers times; its records are compared below without them.
         assert progress.pop("metrics_bytes") is not None and progress.pop("metrics_sha256") is not None
         records = [json.loads(line) for line in run.metrics.read_text(encoding="utf-8").splitlines()]
         for record in records:

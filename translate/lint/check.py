@@ -236,7 +236,7 @@ def _inspect(
         take_sample(survey.corpus.sources, survey.corpus.targets, max_pairs=MAX_INSPECTED_PAIRS) for survey in surveys
     ]
     # The largest training corpus shows for all which language is which.
-    largest = max(samples[: len(training)], key=lambda sample: len(sample.numbers))
+    largest = samples[int(np.argmax([len(survey.corpus.sources) for survey in training]))]
     languages = learn_languages(largest.sources, largest.targets)
     vocab_size = max(tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     reports: list[CorpusReport] = []
