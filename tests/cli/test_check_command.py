@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from translate.cli.checking import _bar, _duration, _size
+from translate.cli.check import _bar, _duration, _size
 
 Translate = Callable[..., Result]
 DATA = Path(__file__).resolve().parents[2] / "data"

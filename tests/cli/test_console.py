@@ -11,7 +11,7 @@ import typer
 from tqdm import tqdm
 from typer.testing import CliRunner
 
-from translate.cli.console import ConsoleHandler, fail, reports_errors, show_messages
+from translate.cli.console import ConsoleHandler, ReportingGroup, fail
 from translate.errors import InputError, RunError
 
 logger = logging.getLogger("translate.somewhere")
@@ -29,9 +29,8 @@ def console() -> Iterator[None]:
 
 def command(work: Any) -> Any:
     """Runs work as a command does, and returns its result."""
-    app = typer.Typer()
-    app.callback(invoke_without_command=True)(lambda context: (show_messages(context), reports_errors(work)()))
-    app.registered_callback.callback.__annotations__ = {"context": typer.Context}  # type: ignore[union-attr]
+    app = typer.Typer(cls=ReportingGroup)
+    app.callback(invoke_without_command=True)(lambda: work())
     return CliRunner().invoke(app, [], catch_exceptions=False)
 
 

@@ -94,8 +94,8 @@ def test_what_cannot_be_in_parts(translate: Translate, learnt: Path, folder: Pat
         (["pipe", "-o", "out.en"], "pipe: is a pipe, which can be read only once, and a file is needed"),
         (["in.de", "-o", "out.en", "--prefix", "pipe"], "pipe: is a pipe, which can be read only once"),
         (["in.de", "-o", "/dev/null"], "--output /dev/null: is not a file, and parts are joined into one; name a file"),
-        (["in.de", "-o", "in.de"], "--output in.de: is read by this very command"),
-        (["--interactive"], "--interactive answers standard input on standard output, without FILE, --output"),
+        (["in.de", "-o", "in.de"], "--output in.de: this command reads that file"),
+        (["--interactive"], "--interactive reads standard input and writes standard output, without FILE, --output"),
         (
             ["in.de", "-o", "out.en", "--engine", "ctranslate2"],
             "--resume, or torchrun, is not for --engine ctranslate2",

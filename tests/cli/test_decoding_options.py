@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from translate.cli.decoding_options import SETTINGS
+from translate.cli.options import SETTINGS
 from translate.config import DecodingConfig
 from translate.errors import InputError
 
@@ -100,7 +100,9 @@ def plain_type(annotation: object) -> object:
 def test_options_and_section_are_the_same() -> None:
     assert list(SETTINGS) == list(DecodingConfig.model_fields)
     for key, field in DecodingConfig.model_fields.items():
-        assert (SETTINGS[key].type, SETTINGS[key].default) == (plain_type(field.annotation), field.default), key
+        setting = SETTINGS[key]
+        assert (setting.type, setting.default) == (plain_type(field.annotation), field.default), key
+        assert setting.help == " ".join((field.description or "").split())
 
 
 @pytest.mark.parametrize("command", ["decode", "eval", "score"])
@@ -129,7 +131,7 @@ def test_help_states_keys_defaults_and_the_formula(translate: Translate, command
     for key, setting in SETTINGS.items():
         default = "" if setting.default is None else f" = {str(setting.default).lower()}"
         assert f"[decoding.{key}{default}]" in text.replace("- ", "-")
-    assert "score = log-probability / penalty, of gnmt ((5 + length) / 6)^alpha, of average length^alpha." in text
+    assert "score = log-probability / penalty, where gnmt is ((5 + length) / 6)^alpha" in text
     assert "[default: best]" in text
 
 

@@ -113,7 +113,7 @@ def model(translate: Translate, corpus: Path) -> Path:
     path = corpus / "joint.model"
     arguments = [corpus / "train.de", corpus / "train.en", "--output", path, "--vocab-size", "330"]
     result = translate("tokenizer", "train", *arguments)
-    assert (result.exit_code, result.stderr) == (0, f"{path}: 330 subwords from 10 lines\n"), result.output
+    assert (result.exit_code, result.stderr) == (0, f"{path}: 330 subwords learnt from 10 lines\n"), result.output
     return path
 
 

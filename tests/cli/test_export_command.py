@@ -16,7 +16,7 @@ def test_export(translate: Translate, run: Path, tmp_path: Path) -> None:
     output = tmp_path / "new" / "ct2"
     result = translate("export", run, output, "--to", "ctranslate2", "--checkpoint", "last")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == f"{output}: the weights of step 3, checked to give the same numbers\n"
+    assert result.stderr == f"{output}: weights of step 3 exported; they give the same numbers\n"
     assert {"model.bin", "config.json"} <= {file.name for file in output.iterdir()}
 
     again = translate("export", run, output, "--to", "ctranslate2")

@@ -14,5 +14,5 @@ def test_train_tells_where_the_time_goes_and_goes_on(translate: Callable[..., Re
     assert result.exit_code == 0, result.output
     assert "profiling steps 11 to 20, after 10 to warm up" in result.output
     assert f"more in {run / 'profile' / 'time.txt'}; {run / 'profile' / 'trace.json.gz'} is for" in result.output
-    assert "done after 21 steps" in result.output
+    assert "ended after 21 steps" in result.output
     assert {path.name for path in (run / "profile").iterdir()} == {"time.txt", "trace.json.gz"}

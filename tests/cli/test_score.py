@@ -93,12 +93,10 @@ def test_a_side_from_standard_input(translate: Translate, learnt: Path, tmp_path
     target.write_text("dog\nhouse\n")
     result = translate("score", learnt, "-", target, stdin=b"Hund\nHaus\n")
     assert result.exit_code == 0 and [record["source"] for record in records(result.stdout)] == ["Hund", "Haus"]
-    for stdin, message in [
-        (b"Hund\n", f"standard input has only 1 lines, and {target} has more: they must pair line by line"),
-        (b"Hund\n" * 3, f"{target} has only 2 lines, and standard input has more: they must pair line by line"),
-    ]:
+    for stdin in (b"Hund\n", b"Hund\n" * 3):
         result = translate("score", learnt, "-", target, stdin=stdin)
-        assert (result.exit_code, result.stderr) == (2, f"translate: {message}\n")
+        assert result.exit_code == 2
+        assert f"standard input and {target} have different numbers of lines" in result.stderr
 
 
 def test_wrong_input(translate: Translate, learnt: Path, tmp_path: Path) -> None:

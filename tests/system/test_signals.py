@@ -45,7 +45,7 @@ def test_a_signal_saves_and_says_how_to_go_on(trainings: Any, tmp_path: Path, st
         assert trainings.wait() == code
         told = trainings.log.read_text(encoding="utf-8").splitlines()[-1]
         match = re.fullmatch(
-            rf"translate: stopped by {number.name} after step (\d+), and saved\. Go on with: translate (.+)", told
+            rf"translate: stopped by {number.name} after step (\d+), and saved\. Continue with: translate (.+)", told
         )
         assert match, told
         arguments, num_bytes = shlex.split(match[2]), metrics_bytes(run)
@@ -95,7 +95,7 @@ def test_an_interrupt_before_the_first_step(trainings: Any, tmp_path: Path) -> N
     assert trainings.wait() == 130
     command = shlex.join(["translate", *trainings.arguments(run, resume=True)])
     told = trainings.log.read_text(encoding="utf-8").splitlines()[-1]
-    assert told == f"translate: interrupted. Begin again, or go on, with: {command}"
+    assert told == f"translate: interrupted. Begin again or continue with: {command}"
     assert not run.exists()
 
 

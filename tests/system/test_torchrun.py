@@ -82,7 +82,7 @@ def test_it_starts_them_again_and_they_go_on(
     assert job.process.wait() == 0, job.said
     assert "another process of this training has ended, and this one cannot go on without it" in job.said
     assert "going on from step" in job.said
-    assert job.said.count("done after 100 steps") == 1, "the first process alone speaks"
+    assert job.said.count("ended after 100 steps") == 1, "the first process alone speaks"
     straight = start(arguments=trainings.arguments(tmp_path / "straight", *OVERRIDES))
     assert straight.process.wait() == 0, straight.said
     assert state_of(tmp_path / "killed") == state_of(tmp_path / "straight")
@@ -111,4 +111,4 @@ def test_a_signal_to_torchrun_stops_and_saves(start: Callable[..., Job], trainin
     job.wait_until_said("step 6: loss")
     job.process.send_signal(signal.SIGTERM)
     assert job.process.wait(timeout=60) != 0
-    assert job.said.count(", and saved. Go on with: torchrun --nproc-per-node 2 -m -- translate train") == 1
+    assert job.said.count(", and saved. Continue with: torchrun --nproc-per-node 2 -m -- translate train") == 1

@@ -1,27 +1,34 @@
-"""Layer 7: commands, flags, printing. No logic, and nothing heavy imported before a command needs it."""
+"""Layer 7: commands, options and messages. No logic, and nothing heavy is imported before a command needs it."""
 
 from typing import Annotated
 
 import typer
 
-from translate.cli.checking import check
-from translate.cli.configs import config_app
-from translate.cli.console import show_messages
-from translate.cli.decoding import decode, export, score, shortlist
-from translate.cli.running import evaluate, train
-from translate.cli.showing import show_app
-from translate.cli.tokenizers import tokenizer_app
+from translate.cli.check import check as check_command
+from translate.cli.config import config_app
+from translate.cli.console import ReportingGroup
+from translate.cli.decode import decode as decode_command
+from translate.cli.decode import score
+from translate.cli.evaluate import evaluate as evaluate_command
+from translate.cli.export import export as export_command
+from translate.cli.export import shortlist
+from translate.cli.options import GroupedCommand
+from translate.cli.show import show_app
+from translate.cli.tokenizer import tokenizer_app
+from translate.cli.train import train as train_command
 from translate.cli.verifying import verify
 
-app = typer.Typer(name="translate", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command()(check)
-app.command()(train)
-app.command()(decode)
-app.command("eval")(evaluate)
-app.command()(score)
-app.command()(shortlist)
-app.command()(export)
-app.command()(verify)
+app = typer.Typer(
+    name="translate", cls=ReportingGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+app.command("check")(check_command)
+app.command("train")(train_command)
+app.command("decode", cls=GroupedCommand)(decode_command)
+app.command("eval", cls=GroupedCommand)(evaluate_command)
+app.command("score", cls=GroupedCommand)(score)
+app.command("shortlist")(shortlist)
+app.command("export")(export_command)
+app.command("verify")(verify)
 app.add_typer(tokenizer_app, name="tokenizer")
 app.add_typer(config_app, name="config")
 app.add_typer(show_app, name="show")
@@ -38,7 +45,6 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def translate(
-    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print versions and exit.")
     ] = False,
@@ -51,7 +57,6 @@ def translate(
       echo "Der Hund schläft, weil er müde ist." | translate decode runs/demo
       translate eval runs/demo
     """
-    show_messages(context)
 
 
 def main() -> None:

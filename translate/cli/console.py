@@ -1,17 +1,17 @@
 """What a command prints beside its result: messages, progress bars, and failures that end in an exit code."""
 
-import functools
+import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import NoReturn, ParamSpec, TextIO, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 from translate.errors import InputError, RunError
 
-Parameters = ParamSpec("Parameters")
 Item = TypeVar("Item")
 
 
@@ -32,42 +32,47 @@ class ConsoleHandler(logging.Handler):
             typer.echo(text, err=True)
 
 
-def show_messages(context: typer.Context) -> None:
-    """Print what the package logs while a command runs."""
-    logger, handler = logging.getLogger("translate"), ConsoleHandler(logging.INFO)
-    previous_level = logger.level
+@contextlib.contextmanager
+def show_messages() -> Iterator[None]:
+    """Print what the package logs during a block."""
+    logger, handler = logging.getLogger("translate"), ConsoleHandler()
+    level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-
-    def restore() -> None:
+    try:
+        yield
+    finally:
         logger.removeHandler(handler)
-        logger.setLevel(previous_level)
-
-    context.call_on_close(restore)
+        logger.setLevel(level)
 
 
-def reports_errors(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """Make a command report errors in one paragraph and an exit code: 2 for wrong input, 1 for what failed later."""
-
-    @functools.wraps(command)
-    def reporting(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except InputError as error:
-            fail(str(error), 2)
-        except RunError as error:
-            fail(str(error), 1)
-        except KeyboardInterrupt:
-            fail("interrupted", 130)
-        except BrokenPipeError:  # the reader, such as `head`, has what it wanted
+@contextlib.contextmanager
+def reports_errors() -> Iterator[None]:
+    """End a failed block with one paragraph and an exit code: 2 for wrong input, 1 for what failed later."""
+    try:
+        yield
+    except InputError as error:
+        fail(str(error), 2)
+    except RunError as error:
+        fail(str(error), 1)
+    except KeyboardInterrupt:
+        fail("interrupted", 130)
+    except BrokenPipeError:  # the reader, such as `head`, has all that it wanted
+        _abandon_output()
+        raise typer.Exit(141) from None
+    except OSError as error:
+        if error.filename is None:  # such as a full disk behind standard output
             _abandon_output()
-            raise typer.Exit(141) from None
-        except OSError as error:
-            if error.filename is None:  # such as a full disk behind standard output
-                _abandon_output()
-            fail(str(error), 1)
+        fail(str(error), 1)
 
-    return reporting
+
+class ReportingGroup(TyperGroup):
+    """The whole command line: it prints what the package logs, and ends errors of any command as `reports_errors`."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        with show_messages(), reports_errors():
+            return super().invoke(ctx)
 
 
 def _abandon_output() -> None:

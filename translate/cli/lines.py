@@ -1,16 +1,14 @@
-"""Lines in, lines out: UTF-8 split on newlines alone, whatever the locale."""
+"""Lines of text in and out: UTF-8, split at newlines alone, whatever the locale."""
 
 import contextlib
 import dataclasses
-import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from translate.errors import InputError, RunError
-
-_MUST_PAIR = "they must pair line by line"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +16,7 @@ class TextLines:
     """Lines that are read as they are asked for, once."""
 
     lines: Iterator[str]
-    total: int | None  # None: it is not known before the end
+    total: int | None  # None: the number is unknown before the end
     name: str
 
     def __iter__(self) -> Iterator[str]:
@@ -26,13 +24,13 @@ class TextLines:
 
 
 def open_lines(file: Path | None) -> TextLines:
-    """The lines of a file, or of standard input; never more than a line is held.
+    """Open the lines of a file or of standard input, and hold no more than one of them.
 
-    A file is read twice, first to know that all of it is good, and how many lines it has; what can be read only once,
-    standard input or a pipe, as it comes.
+    A file is read twice, first to check all of it and to count its lines. Standard input and pipes, which can be read
+    only once, are checked as they come.
 
     Raises:
-        InputError: A file that cannot be used.
+        InputError: The file cannot be used.
     """
     from translate.data.text import iterate_lines, stream_lines
 
@@ -44,107 +42,79 @@ def open_lines(file: Path | None) -> TextLines:
     return TextLines(stream_lines(file, may_be_pipe=True), total, str(file))
 
 
-def paired_lines(first: TextLines, second: TextLines) -> Iterator[tuple[str, str]]:
-    """Line N of both, read side by side.
+def paired_lines(first: Path, second: Path) -> Iterator[tuple[str, str]]:
+    """Read line N of both files side by side.
 
     Raises:
-        InputError: One has more lines than the other: at once if both numbers are known.
+        InputError: One file has more lines than the other; this is reported at once unless one is a pipe.
     """
     from translate.data.corpora import unequal_message
 
-    if first.total is not None and second.total is not None and first.total != second.total:
-        raise InputError(unequal_message(Path(first.name), Path(second.name)))
-    return _paired(first, second)
-
-
-def _paired(first: TextLines, second: TextLines) -> Iterator[tuple[str, str]]:
-    number = 0
-    for number, line in enumerate(first, start=1):
-        other = next(second.lines, None)
-        if other is None:
-            raise InputError(f"{second.name} has only {number - 1} lines, and {first.name} has more: {_MUST_PAIR}")
-        yield line, other
-    if next(second.lines, None) is not None:
-        raise InputError(f"{first.name} has only {number} lines, and {second.name} has more: {_MUST_PAIR}")
-
-
-def require_pairs(first: Path, first_lines: list[str], second: Path, second_lines: list[str]) -> None:
-    """Raise the InputError that says that two files have different numbers of lines, if they have."""
-    from translate.data.corpora import unequal_message
-
-    if len(first_lines) != len(second_lines):
+    opened, other = open_lines(first), open_lines(second)
+    if opened.total is not None and other.total is not None and opened.total != other.total:
         raise InputError(unequal_message(first, second))
 
+    def pairs() -> Iterator[tuple[str, str]]:
+        try:
+            yield from zip(opened, other, strict=True)
+        except ValueError:
+            message = f"{opened.name} and {other.name} have different numbers of lines: they must pair line by line"
+            raise InputError(message) from None
 
-def refuse_overwriting(outputs: dict[str, Path | None], inputs: Iterable[Path | None]) -> None:
-    """Raise the InputError that says that a file is both read and written, if one is.
+    return pairs()
+
+
+def check_not_overwriting(outputs: dict[str, Path | None], inputs: Iterable[Path | None]) -> None:
+    """Raise an InputError if a file would be both read and written.
 
     Args:
-        outputs: By the option that names them.
+        outputs: Files to write, by the options that name them.
+        inputs: Files that the command reads.
     """
     read = [path for path in inputs if path is not None and path.is_file()]
     for option, output in outputs.items():
         if output is not None and output.is_file() and any(output.samefile(path) for path in read):
-            raise InputError(f"{option} {output}: is read by this very command, and would be lost; name another file")
+            raise InputError(f"{option} {output}: this command reads that file, and it would be lost; name another")
 
 
 def write_lines(lines: Iterable[str], output: Path | None) -> None:
-    """Write lines as UTF-8 with `\\n`, whatever the locale; a file appears only when it is whole."""
-    if output is None:
-        if sys.stdout is None:
-            raise RunError("standard output is closed: nowhere to write to")
-        sys.stdout.flush()
-        for line in lines:
-            sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
-            sys.stdout.buffer.flush()
+    """Write lines to a file, which appears only when it is whole, or to standard output, each at once."""
+    if output is not None:
+        with open_output(output) as write:
+            for line in lines:
+                write(line)
         return
-    with whole_file(output) as write:
-        for line in lines:
-            write(line)
+    if sys.stdout is None:
+        raise RunError("standard output is closed: nowhere to write to")
+    sys.stdout.flush()
+    for line in lines:
+        sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
+        sys.stdout.buffer.flush()
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Callable[[str], None]]:
-    """Within the context, lines are written beside the file's place; it appears when all went well.
+def open_output(path: Path) -> Iterator[Callable[[str], None]]:
+    """Open a file for lines, in the manner of `open_whole`."""
+    with open_whole(path) as file:
+        yield lambda line: file.write(f"{line}\n".encode())
 
-    A device or a pipe is written as it is: a file must not take the place of `/dev/null`.
+
+@contextlib.contextmanager
+def open_whole(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that appears, or replaces an older one, when the block ends without an error.
+
+    A link stays a link. A device or a pipe is written as it is, because a file must not take the place of `/dev/null`.
 
     Raises:
-        RunError: It cannot be written; as early as this is known.
+        RunError: The file cannot be written.
     """
+    from translate.atomic import atomic_write, write_error
+
+    if path.is_dir():
+        raise RunError(f"{path}: cannot be written: Is a directory")
     is_special = path.exists() and not path.is_file()
-    real = path if is_special else Path(os.path.realpath(path))  # a link stays one
-    temporary = real if is_special else real.with_name(real.name + ".part")
-    with contextlib.ExitStack() as stack:
-        if not is_special:
-            stack.callback(_remove, temporary)  # whatever failed, also the reading; after a success there is none
-        with _names(path):
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            file = temporary.open("w", encoding="utf-8", newline="\n")
-
-        def write(line: str) -> None:
-            with _names(path):
-                file.write(f"{line}\n")
-
-        try:
-            yield write
-        finally:
-            with _names(path):
-                file.close()
-        with _names(path):
-            temporary.replace(real)
-
-
-@contextlib.contextmanager
-def _names(path: Path) -> Iterator[None]:
-    """Errors of the operating system name the file."""
     try:
-        yield
+        with path.open("wb") if is_special else atomic_write(Path(os.path.realpath(path))) as file:
+            yield file
     except OSError as error:
-        raise RunError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
+        raise write_error(path, error) from error

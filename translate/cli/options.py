@@ -1,20 +1,147 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands have, and help that groups options.
 
+The options of `decode`, `eval` and `score` are made from the fields of the config section `decoding` and their
+documentation. They are read from that module's text, because importing it would make `--help` slow.
+"""
+
+import ast
+import functools
+import inspect
+import itertools
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
+from typer.core import TyperCommand
 
-RunArgument = Annotated[
-    Path, typer.Argument(help="A run directory, as `translate train` makes it.", show_default=False)
-]
+RunArgument = Annotated[Path, typer.Argument(help="A run directory, as `translate train` makes it.")]
+ConfigArgument = Annotated[str, typer.Argument(help="A config file, or the name of a preset such as demo.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(help="key=value in place of the config's, such as model.d_model=256.", show_default=False),
+    typer.Argument(help="Values that replace the config's, as key=value, such as model.d_model=256."),
 ]
 CheckpointOption = Annotated[
-    Literal["best", "last"], typer.Option("--checkpoint", help="Weights: the best on validation, or the last.")
+    Literal["best", "last"],
+    typer.Option("--checkpoint", help="Take the weights that are best on validation, or the last."),
 ]
 InputFile = Annotated[
-    Path | None, typer.Argument(help="Text, one sentence a line; standard input without it.", show_default=False)
+    Path | None, typer.Argument(help="Text with one sentence a line; without it, standard input is read.")
 ]
+OutputFile = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
+]
+
+_GROUPS = {  # the headings of the help, and the keys of `decoding` under each
+    "Search": "search beam_size n_best max_length_factor max_length_constant min_length_factor min_length_constant"
+    " diversity_groups diversity_strength mbr mbr_candidates",
+    "Scores": "length_penalty length_penalty_kind coverage_penalty no_repeat_ngram repetition_penalty"
+    " contrastive_weight contrastive_plausibility",
+    "Constraints": "",
+    "Sampling": "temperature top_k top_p epsilon seed",
+    "Long lines": "long max_source_tokens max_target_tokens",
+    "Output": "alignment_layer",
+    "Speed": "batch_tokens look_ahead_lines precision shortlist workers device",
+}
+
+
+class Setting(NamedTuple):
+    """A field of `DecodingConfig`."""
+
+    type: Any
+    default: object
+    help: str
+    group: str
+
+
+def _read_settings() -> dict[str, Setting]:
+    """Read the fields of `DecodingConfig`, by name, from its source."""
+    groups = {key: group for group, keys in _GROUPS.items() for key in keys.split()}
+    source = Path(__file__).resolve().parents[1] / "config" / "decoding.py"
+    (section,) = (node for node in ast.parse(source.read_bytes()).body if isinstance(node, ast.ClassDef))
+    settings = {}
+    for field, documentation in itertools.pairwise(section.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(documentation, ast.Expr):
+            assert isinstance(field.target, ast.Name) and field.value is not None
+            text = " ".join(str(ast.literal_eval(documentation.value)).split())
+            name = field.target.id
+            settings[name] = Setting(_type(field.annotation), ast.literal_eval(field.value), text, groups[name])
+    return settings
+
+
+def _type(annotation: ast.expr) -> Any:
+    text = ast.unparse(annotation)
+    if text.startswith("Literal"):
+        return Literal[tuple(ast.literal_eval(text.removeprefix("Literal")))]  # type: ignore[misc]
+    names = {"bool": bool, "PositiveInt": int, "NotNegativeInt": int, "int": int, "Probability": float, "float": float}
+    return next((kind for name, kind in names.items() if name in text), str)
+
+
+SETTINGS = _read_settings()
+
+
+def takes_decoding_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each setting of `decoding`; it receives the given ones as `options`, by key."""
+
+    def gather(**given: Any) -> dict[str, Any]:
+        return {key: value for key, value in given.items() if value is not None}
+
+    parameters = {key: (_annotation(key, setting), None) for key, setting in SETTINGS.items()}
+    return add_options(command, parameters, name="options", gather=gather)
+
+
+def add_options(
+    command: Callable[..., None],
+    options: dict[str, tuple[Any, Any]],
+    *,
+    name: str,
+    gather: Callable[..., Any],
+) -> Callable[..., None]:
+    """Give a command more options, which it receives together in one parameter.
+
+    Args:
+        options: Annotation and default of each option, by its name.
+        name: The command's parameter.
+        gather: Makes the parameter's value from the values of the options.
+    """
+    own = inspect.signature(command, eval_str=True)
+    parameters = [parameter for parameter in own.parameters.values() if parameter.name != name]
+    for option, (annotation, default) in options.items():
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(option, kind, default=default, annotation=annotation))
+
+    @functools.wraps(command)
+    def with_options(**arguments: Any) -> None:
+        given = {option: arguments.pop(option) for option in options}
+        command(**arguments, **{name: gather(**given)})
+
+    with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_options
+
+
+def _annotation(key: str, setting: Setting) -> Any:
+    default = "" if setting.default is None else f" = {str(setting.default).lower()}"
+    metavar = {int: "N", float: "X", str: "NAME"}.get(setting.type)
+    option = typer.Option(
+        help=f"{setting.help} [decoding.{key}{default}]", metavar=metavar, rich_help_panel=setting.group
+    )
+    return Annotated[setting.type | None, option]
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help lists options under the heading of each one's `rich_help_panel`."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, the command's own options, and the groups."""
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", "Options", *_GROUPS)}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                group = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                groups.setdefault(getattr(parameter, "rich_help_panel", None) or group, []).append(record)
+        for group, records in groups.items():
+            if records:
+                with formatter.section(group):
+                    formatter.write_dl(records)

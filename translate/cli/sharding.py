@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from translate.cli.console import fail, is_terminal
-from translate.cli.lines import TextLines, open_lines, refuse_overwriting, whole_file
+from translate.cli.lines import TextLines, open_lines, check_not_overwriting, open_output
 from translate.cli.wishes import WishFiles, read_phrases, read_requests
 from translate.errors import InputError
 
@@ -47,7 +47,7 @@ class DecodeCommand:
         if output is not None and alignments is not None and output.resolve() == alignments.resolve():
             raise InputError(f"--output and --alignments are both {output}: name two files")
         read = [self.file, self.forbid, *self.wishes]
-        refuse_overwriting({"--output": output, "--alignments": alignments}, read)
+        check_not_overwriting({"--output": output, "--alignments": alignments}, read)
 
     def load(self) -> "Translator":
         """The translator that is asked for."""
@@ -139,9 +139,9 @@ def _join_parts(command: DecodeCommand, decoder: "ShardedDecoder", fingerprints:
     counts = ConditionCounts()
     with contextlib.ExitStack() as files:
         alignments = command.alignments
-        write_alignment = None if alignments is None else files.enter_context(whole_file(alignments))
+        write_alignment = None if alignments is None else files.enter_context(open_output(alignments))
         assert command.output is not None
-        write = files.enter_context(whole_file(command.output))
+        write = files.enter_context(open_output(command.output))
         for part in decoder.read_parts(fingerprints):
             for line in part.output:
                 write(line)

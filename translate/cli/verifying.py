@@ -5,11 +5,9 @@ from typing import Annotated
 
 import typer
 
-from translate.cli.console import reports_errors
 from translate.cli.options import RunArgument
 
 
-@reports_errors
 def verify(
     run: RunArgument,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,

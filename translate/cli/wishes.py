@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PrefixFile = Annotated[
     Path | None,
-    typer.Option("--prefix", metavar="FILE", help="Line N: how translation N begins.", show_default=False),
+    typer.Option("--prefix", metavar="FILE", help="Line N: how translation N begins.", rich_help_panel="Constraints"),
 ]
 RequireFile = Annotated[
     Path | None,
@@ -23,7 +23,7 @@ RequireFile = Annotated[
         "--require",
         metavar="FILE",
         help="Line N: words and phrases, between tabs, that translation N contains.",
-        show_default=False,
+        rich_help_panel="Constraints",
     ),
 ]
 TerminologyFile = Annotated[
@@ -32,7 +32,7 @@ TerminologyFile = Annotated[
         "--terminology",
         metavar="FILE",
         help="Lines of source, tab, target: required wherever the source occurs in a line.",
-        show_default=False,
+        rich_help_panel="Constraints",
     ),
 ]
 ForbidFile = Annotated[
@@ -41,7 +41,7 @@ ForbidFile = Annotated[
         "--forbid",
         metavar="FILE",
         help="Words and phrases, one a line, that no translation has, spelt as the tokenizer spells them.",
-        show_default=False,
+        rich_help_panel="Constraints",
     ),
 ]
 

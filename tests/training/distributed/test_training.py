@@ -105,7 +105,7 @@ def test_a_signal_to_one_stops_all_after_the_same_step(
         )
         assert all(each.code in (code, -signal.SIGTERM) for each in ended), ended
         assert (
-            f"stopped by {name} after step {step}, and saved. Go on with: torchrun --nproc-per-node {size} -m --"
+            f"stopped by {name} after step {step}, and saved. Continue with: torchrun --nproc-per-node {size} -m --"
             in (ended[0].said)
         )
         assert [each.said for each in ended[1:]] == [""] * (size - 1)

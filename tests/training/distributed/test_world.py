@@ -25,7 +25,7 @@ from translate.distributed.process_group import join_world
 def fail(error):
     raise error
 
-@reports_errors
+@reports_errors()
 def work():
     with join_world() as world:
 {}
@@ -178,7 +178,7 @@ def test_processes_that_do_not_come(processes: Any) -> None:
 import datetime, os, sys
 from translate.cli.console import reports_errors
 from translate.distributed.process_group import join_world
-@reports_errors
+@reports_errors()
 def work():
     with join_world(timeout={datetime.timedelta(seconds=2)!r}):
         pass

@@ -1,14 +1,12 @@
 """`tokenizer train`, `encode` and `decode`: SentencePiece by itself."""
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from translate.cli.console import reports_errors
-from translate.cli.lines import open_lines, refuse_overwriting, write_lines
+from translate.cli.lines import check_not_overwriting, open_lines, open_whole, write_lines
 from translate.cli.options import InputFile
 from translate.errors import InputError
 
@@ -21,20 +19,22 @@ tokenizer_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Train a tokenizer, or look at what one does."
 )
 
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A SentencePiece model file, or a run directory.")]
+Side = Annotated[
+    Literal["source", "target"], typer.Option(help="The tokenizer to use of a run with separate vocabularies.")
+]
+
 
 @tokenizer_app.command("train")
-@reports_errors
 def train_tokenizer(
-    corpora: Annotated[
-        list[Path], typer.Argument(help="Text files, one sentence a line; also gzipped.", show_default=False)
-    ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.", show_default=False)
-    ],
+    corpora: Annotated[list[Path], typer.Argument(help="Text files with one sentence a line; they may be gzipped.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")],
     kind: Annotated[Literal["bpe", "unigram"], typer.Option("--type", help="Segmentation model.")] = "bpe",
-    vocab_size: Annotated[int, typer.Option(min=8, help="Subwords, special symbols and bytes included.")] = 8000,
+    vocab_size: Annotated[
+        int, typer.Option(min=8, help="Number of subwords, special symbols and bytes included.")
+    ] = 8000,
     character_coverage: Annotated[
-        float, typer.Option(help="Share of characters with a subword of their own, from 0.98 to 1.")
+        float, typer.Option(help="Share of characters that get a subword of their own, from 0.98 to 1.")
     ] = 1.0,
     byte_fallback: Annotated[bool, typer.Option(help="Spell unknown characters in bytes.")] = True,
     normalization: Annotated[
@@ -59,26 +59,17 @@ def train_tokenizer(
         "tokenizer.normalization": normalization,
     }
     config = override_config(Config(), options).tokenizer
-    refuse_overwriting({"--output": output}, corpora)
+    check_not_overwriting({"--output": output}, corpora)
     if not output.resolve().parent.is_dir():
         raise InputError(f"{output}: cannot be written: there is no such folder")
     lines = [line for path in corpora for line in read_lines(path)]
     model = train_model(lines, config)
-    try:
-        output.write_bytes(model.model_bytes)
-    except OSError as error:
-        raise InputError(f"{output}: cannot be written: {error.strerror}") from error
-    logger.info(f"{output}: {model.vocab_size} subwords from {len(lines)} lines")
-
-
-ModelArgument = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A SentencePiece model file, or a run directory.", show_default=False)
-]
-Side = Annotated[Literal["source", "target"], typer.Option(help="Which tokenizer of a run with separate vocabularies.")]
+    with open_whole(output) as file:
+        file.write(model.model_bytes)
+    logger.info(f"{output}: {model.vocab_size} subwords learnt from {len(lines)} lines")
 
 
 @tokenizer_app.command("encode")
-@reports_errors
 def encode_text(
     model: ModelArgument,
     file: InputFile = None,
@@ -92,34 +83,22 @@ def encode_text(
       echo "Ein Hund läuft." | translate tokenizer encode runs/demo
     """
     tokenizer = _load_tokenizer(model, side)
-    source = open_lines(file)
-
-    def encoded() -> Iterator[str]:
-        for line in source:
-            line_ids = tokenizer.encode(line)
-            yield " ".join(map(str, line_ids) if ids else tokenizer.pieces(line_ids))
-
-    write_lines(encoded(), None)
+    encoded = (tokenizer.encode(line) for line in open_lines(file))
+    write_lines((" ".join(map(str, line) if ids else tokenizer.pieces(line)) for line in encoded), None)
 
 
 @tokenizer_app.command("decode")
-@reports_errors
 def decode_ids(model: ModelArgument, file: InputFile = None, side: Side = "source") -> None:
-    """Print the text of each line of subwords or of numbers: what `encode` printed, turned back.
+    """Print the text of each line of subwords or of numbers, as `encode` prints them.
 
     \b
     Example:
       echo "Ein Hund läuft." | translate tokenizer encode runs/demo | translate tokenizer decode runs/demo
     """
     tokenizer = _load_tokenizer(model, side)
-    source = open_lines(file)
-
-    def decoded() -> Iterator[str]:
-        for line in source:
-            # Only the spaces that `encode` put there: other white space can be a subword, or in one.
-            yield tokenizer.decode(tokenizer.parse([token for token in line.split(" ") if token]))
-
-    write_lines(decoded(), None)
+    # Split at the spaces that `encode` put there alone: other white space can be a subword, or in one.
+    tokens = ([token for token in line.split(" ") if token] for line in open_lines(file))
+    write_lines((tokenizer.decode(tokenizer.parse(line)) for line in tokens), None)
 
 
 def _load_tokenizer(model: Path, side: Literal["source", "target"]) -> "Tokenizer":

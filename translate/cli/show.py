@@ -1,19 +1,19 @@
 """`show attention|masks|positions|curves|embeddings|alignments`: what a model does and how it learnt, as pictures."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from translate.cli.console import reports_errors
 from translate.cli.lines import write_lines
-from translate.cli.options import CheckpointOption, RunArgument
+from translate.cli.options import CheckpointOption, RunArgument, add_options
 from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.decoding.loading import LoadedTranslator
-    from translate.visualize.alignments import AlignedPair, LayerScore
+    from translate.visualize.alignments import LayerScore
     from translate.visualize.panels import Picture
     from translate.visualize.saving import Place
 
@@ -21,46 +21,52 @@ logger = logging.getLogger(__name__)
 
 show_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See what a model does, as pictures.")
 
-FormatOption = Annotated[
-    Literal["html", "png", "svg"] | None,
-    typer.Option(
+
+def draws(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a picture; it receives as `place` where the picture goes."""
+    output = typer.Option("--output", "-o", metavar="FILE", help=f"Write to this file. Default: {name}.html.")
+    output_format = typer.Option(
         "--format",
-        help="A page for the browser, or a figure (needs the extra `pictures`). Default: by FILE's ending, or html.",
-        show_default=False,
-    ),
-]
-OutputOption = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Default: the command's name, .html.", show_default=False),
-]
-DpiOption = Annotated[int, typer.Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG.")]
+        help="html is a page for the browser; png and svg are figures and need the extra `pictures`. Default: by"
+        " FILE's ending, or html.",
+    )
+    dpi = typer.Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG.")
+    options: dict[str, tuple[Any, Any]] = {
+        "output": (Annotated[Path | None, output], None),
+        "output_format": (Annotated[Literal["html", "png", "svg"] | None, output_format], None),
+        "dpi": (Annotated[int, dpi], 160),
+    }
+
+    def gather(output: Path | None, output_format: Literal["html", "png", "svg"] | None, dpi: int) -> "Place":
+        from translate.visualize.saving import choose_place
+
+        return choose_place(output, output_format, dots_per_inch=dpi, name=name)
+
+    return lambda command: add_options(command, options, name="place", gather=gather)
 
 
 @show_app.command("attention")
-@reports_errors
+@draws("attention")
 def show_attention(
     run: RunArgument,
-    sentence: Annotated[str, typer.Argument(help="A sentence in the source language.", show_default=False)],
+    sentence: Annotated[str, typer.Argument(help="A sentence in the source language.")],
     target: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Force this translation; else it is decoded.", show_default=False),
+        str | None, typer.Option(metavar="TEXT", help="Force this translation; else it is decoded.")
     ] = None,
     kind: Annotated[
         Literal["encoder", "decoder", "cross"],
-        typer.Option(help="Self-attention of encoder or decoder, or cross-attention: of a figure, or first in a page."),
+        typer.Option(help="Self-attention of encoder or decoder, or cross-attention; a page begins with it."),
     ] = "cross",
     layer: Annotated[
-        int | None, typer.Option(metavar="N", help="Counted from 0. Default: all (page: the last).", show_default=False)
+        int | None, typer.Option(metavar="N", help="Counted from 0. Default: all; a page begins with the last.")
     ] = None,
     head: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Counted from 0. Default: all (page: the first).", show_default=False),
+        int | None, typer.Option(metavar="N", help="Counted from 0. Default: all; a page begins with the first.")
     ] = None,
-    words: Annotated[bool, typer.Option("--words", help="Whole words in place of subwords.")] = False,
-    output: OutputOption = None,
-    output_format: FormatOption = None,
-    dpi: DpiOption = 160,
+    words: Annotated[bool, typer.Option("--words", help="Show whole words instead of subwords.")] = False,
     checkpoint: CheckpointOption = "best",
+    *,
+    place: Any,
 ) -> None:
     """Where each head looks: encoder, decoder and cross-attention of every layer, for one sentence.
 
@@ -72,9 +78,8 @@ def show_attention(
     """
     from translate.decoding.loading import load_translator
     from translate.visualize.attention import AttentionChoice, attention_page, attention_picture, look_at_attention
-    from translate.visualize.saving import choose_place, save_bytes, save_picture
+    from translate.visualize.saving import save_bytes, save_picture
 
-    place = choose_place(output, output_format, dots_per_inch=dpi, name="attention")
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
     loaded = load_translator(run, checkpoint=checkpoint)
     attention = look_at_attention(loaded.translator, sentence, target=target, name=_name(loaded), step=loaded.run.step)
@@ -86,20 +91,19 @@ def show_attention(
 
 
 @show_app.command("masks")
-@reports_errors
+@draws("masks")
 def show_masks(
     run: RunArgument,
-    sentences: Annotated[list[str], typer.Argument(help="Sentences of one batch.", show_default=False)],
+    sentences: Annotated[list[str], typer.Argument(help="Sentences of one batch.")],
     target: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="A translation, once for each sentence; else decoded.", show_default=False),
+        typer.Option(metavar="TEXT", help="A translation, given once for each sentence; else they are decoded."),
     ] = None,
-    output: OutputOption = None,
-    output_format: FormatOption = None,
-    dpi: DpiOption = 160,
     checkpoint: CheckpointOption = "best",
+    *,
+    place: Any,
 ) -> None:
-    """The masks that sentences get in a batch: source padding, target padding, no peeking, and both together.
+    """The masks of a batch of sentences: source padding, target padding, the causal mask, and both together.
 
     \b
     Example:
@@ -107,25 +111,21 @@ def show_masks(
     """
     from translate.decoding.loading import load_translator
     from translate.visualize.masks import masks_picture
-    from translate.visualize.saving import choose_place
 
-    place = choose_place(output, output_format, dots_per_inch=dpi, name="masks")
     translator = load_translator(run, checkpoint=checkpoint).translator
     _save(masks_picture(translator, sentences, target or []), place)
 
 
 @show_app.command("positions")
-@reports_errors
+@draws("positions")
 def show_positions(
     config_or_run: Annotated[
-        str,
-        typer.Argument(metavar="CONFIG|RUN", help="A config, a preset's name, or a run directory.", show_default=False),
+        str, typer.Argument(metavar="CONFIG|RUN", help="A config, a preset's name, or a run directory.")
     ],
-    length: Annotated[int, typer.Option(metavar="N", min=2, max=2000, help="Positions to show.")] = 64,
-    output: OutputOption = None,
-    output_format: FormatOption = None,
-    dpi: DpiOption = 160,
+    length: Annotated[int, typer.Option(metavar="N", min=2, max=2000, help="Number of positions to show.")] = 64,
     checkpoint: CheckpointOption = "best",
+    *,
+    place: Any,
 ) -> None:
     """How the model knows the order of words: the positional table, its similarities and wave lengths, and more.
 
@@ -136,9 +136,7 @@ def show_positions(
     """
     from translate.config import load_config
     from translate.visualize.positions import positions_picture
-    from translate.visualize.saving import choose_place
 
-    place = choose_place(output, output_format, dots_per_inch=dpi, name="positions")
     if Path(config_or_run).is_dir():
         from translate.runs import load_run
 
@@ -151,14 +149,11 @@ def show_positions(
 
 
 @show_app.command("curves")
-@reports_errors
+@draws("curves")
 def show_curves(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Run directories, finished or still training.", show_default=False)
-    ],
-    output: OutputOption = None,
-    output_format: FormatOption = None,
-    dpi: DpiOption = 160,
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, finished or still training.")],
+    *,
+    place: Any,
 ) -> None:
     """How trainings went: loss, perplexity, BLEU, learning rate, speed and gradient norm, over steps and over time.
 
@@ -168,39 +163,31 @@ def show_curves(
       translate show curves runs/wide runs/deep --output curves.png
     """
     from translate.visualize.curves import curves_picture
-    from translate.visualize.saving import choose_place
 
-    place = choose_place(output, output_format, dots_per_inch=dpi, name="curves")
     _save(curves_picture(runs), place)
 
 
 @show_app.command("embeddings")
-@reports_errors
+@draws("embeddings")
 def show_embeddings(
     run: RunArgument,
     words: Annotated[
-        list[str] | None,
-        typer.Argument(help="Words to look at. Default: the most frequent.", show_default=False),
+        list[str] | None, typer.Argument(help="Words to look at. Default: the most frequent words.")
     ] = None,
     source: Annotated[
         Path | None,
         typer.Option(
-            metavar="F",
-            help="Text whose most frequent words are shown. Default: the validation set of the run's config.",
-            show_default=False,
+            metavar="F", help="Show the most frequent words of this text. Default: the run's validation corpus."
         ),
     ] = None,
-    reference: Annotated[
-        Path | None, typer.Option(metavar="F", help="Likewise, in the target language.", show_default=False)
-    ] = None,
+    reference: Annotated[Path | None, typer.Option(metavar="F", help="The same for the target language.")] = None,
     number: Annotated[int, typer.Option(metavar="N", min=3, max=1000, help="Words of each side on the map.")] = 40,
     neighbours: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Neighbours of each word.")] = 6,
-    output: OutputOption = None,
-    output_format: FormatOption = None,
-    dpi: DpiOption = 160,
     checkpoint: CheckpointOption = "best",
+    *,
+    place: Any,
 ) -> None:
-    """Which words the model holds alike: nearest neighbours by cosine, and a map by principal components.
+    """Which words the model represents alike: nearest neighbours by cosine, and a map by principal components.
 
     \b
     Examples:
@@ -209,11 +196,9 @@ def show_embeddings(
     """
     from translate.decoding.loading import load_translator
     from translate.visualize.embeddings import embeddings_picture
-    from translate.visualize.saving import choose_place
 
-    place = choose_place(output, output_format, dots_per_inch=dpi, name="embeddings")
     loaded = load_translator(run, checkpoint=checkpoint)
-    sources, references = _sentences(loaded, source, reference)
+    sources, references = _read_pairs(loaded, source, reference)
     picture = embeddings_picture(
         loaded.translator,
         words or [],
@@ -227,30 +212,31 @@ def show_embeddings(
 
 
 @show_app.command("alignments")
-@reports_errors
+@draws("alignments")
 def show_alignments(
     run: RunArgument,
-    source: Annotated[Path, typer.Option(metavar="F", help="Text in the source language.", show_default=False)],
-    reference: Annotated[Path, typer.Option(metavar="F", help="Its translations.", show_default=False)],
+    source: Annotated[Path, typer.Option(metavar="F", help="Text in the source language.")],
+    reference: Annotated[Path, typer.Option(metavar="F", help="Its translations.")],
     layer: Annotated[
         str,
         typer.Option(
             metavar="N|mean|best",
-            help="Decoder layer from 0, the mean over its heads; mean: over all layers; best: as validation says.",
+            help="Decoder layer, counted from 0, whose heads are averaged; mean averages all layers, and best takes the"
+            " layer that does best on validation.",
         ),
     ] = "mean",
     pharaoh: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Where the links go, 0-0 1-2. Default: the picture's name, .align.", show_default=False
+            metavar="FILE",
+            help="Write the links to this file, such as 0-0 1-2. Default: the picture's name with the ending .align.",
         ),
     ] = None,
     first: Annotated[int, typer.Option(metavar="N", min=1, help="First line in the picture.")] = 1,
-    number: Annotated[int, typer.Option(metavar="N", min=1, max=200, help="Lines in the picture.")] = 8,
-    output: OutputOption = None,
-    output_format: FormatOption = None,
-    dpi: DpiOption = 160,
+    number: Annotated[int, typer.Option(metavar="N", min=1, max=200, help="Number of lines in the picture.")] = 8,
     checkpoint: CheckpointOption = "best",
+    *,
+    place: Any,
 ) -> None:
     """Word alignments of given pairs by cross-attention: a picture of some, and all in Pharaoh's format.
 
@@ -262,18 +248,17 @@ def show_alignments(
     from translate.decoding.loading import load_translator
     from translate.decoding.output.alignment import format_pharaoh
     from translate.visualize.alignments import align_pairs, alignments_picture
-    from translate.visualize.saving import choose_place, save_picture
+    from translate.visualize.saving import save_picture
 
-    place = choose_place(output, output_format, dots_per_inch=dpi, name="alignments")
     links_file = pharaoh or place.path.with_suffix(".align")
     if links_file == place.path:
         raise InputError(f"{links_file}: the picture and the links need a file each; name another by --pharaoh")
     loaded = load_translator(run, checkpoint=checkpoint)
-    sources, references = _sentences(loaded, source, reference)
+    sources, references = _read_pairs(loaded, source, reference)
     if first > len(sources):
         raise InputError(f"--first {first}: {source} has {len(sources)} lines")
     chosen, scores, how = _choose_layer(loaded, layer)
-    aligned: list[AlignedPair] = align_pairs(loaded.translator, sources, references, layer=chosen)
+    aligned = align_pairs(loaded.translator, sources, references, layer=chosen)
     write_lines((format_pharaoh(pair.links) for pair in aligned), links_file)
     shown = aligned[first - 1 : first - 1 + number]
     picture = alignments_picture(shown, first_line=first, how=how, scores=scores, name=_name(loaded))
@@ -288,7 +273,7 @@ def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Litera
     if wanted == "mean":
         return "mean", [], "The mean over the heads of all decoder layers"
     if wanted == "best":
-        scores = choose_layer(loaded.translator, *_validation(loaded))
+        scores = choose_layer(loaded.translator, *_read_pairs(loaded, None, None))
         best = scores[0].layer
         return best, scores, f"The mean over the heads of decoder layer {best}, the best on validation"
     if not wanted.isdecimal():
@@ -296,26 +281,16 @@ def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Litera
     return int(wanted), [], f"The mean over the heads of decoder layer {wanted}"
 
 
-def _sentences(loaded: "LoadedTranslator", source: Path | None, reference: Path | None) -> tuple[list[str], list[str]]:
-    """The texts that were named, or the validation set."""
-    if (source is None) != (reference is None):
-        raise InputError("--source and --reference go together")
-    return _validation(loaded) if source is None else _read(loaded, source=source, reference=reference, name=None)
-
-
-def _validation(loaded: "LoadedTranslator") -> tuple[list[str], list[str]]:
-    if loaded.run.config.data.validation is None:
-        raise InputError(f"{loaded.run.directory}: its config names no data.validation, which is needed here")
-    return _read(loaded, source=None, reference=None, name="validation")
-
-
-def _read(
-    loaded: "LoadedTranslator", *, source: Path | None, reference: Path | None, name: str | None
-) -> tuple[list[str], list[str]]:
+def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path | None) -> tuple[list[str], list[str]]:
+    """Read the texts that were named, or the validation corpus."""
     from translate.evaluation import choose_test_sets
 
-    (pairs,) = choose_test_sets(loaded.run.config, source=source, reference=reference, name=name)
-    return list(pairs.sources), list(pairs.references)
+    if (source is None) != (reference is None):
+        raise InputError("--source and --reference go together")
+    if source is None and loaded.run.config.data.validation is None:
+        raise InputError(f"{loaded.run.directory}: its config has no data.validation, which is needed here")
+    (pairs,) = choose_test_sets(loaded.run.config, source=source, reference=reference, name="validation")
+    return pairs.sources, pairs.references
 
 
 def _name(loaded: "LoadedTranslator") -> str:

@@ -1,19 +1,15 @@
 """`config show`, `schema` and `presets`: configs before they run."""
 
-from typing import Annotated
-
 import typer
 
-from translate.cli.console import reports_errors
-from translate.cli.options import Overrides
+from translate.cli.options import ConfigArgument, Overrides
 
 config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at configs before they run.")
 
 
 @config_app.command("show")
-@reports_errors
 def show_config(
-    config: Annotated[str, typer.Argument(help="A config file, or a preset's name.", show_default=False)],
+    config: ConfigArgument,
     overrides: Overrides = None,
 ) -> None:
     """Print the resolved config with the source of each value.
@@ -29,7 +25,6 @@ def show_config(
 
 
 @config_app.command("schema")
-@reports_errors
 def print_schema() -> None:
     """Print the JSON Schema of configs, so that an editor completes and checks them.
 
@@ -43,7 +38,6 @@ def print_schema() -> None:
 
 
 @config_app.command("presets")
-@reports_errors
 def list_presets() -> None:
     """Print the names of the configs that come with the toolkit.
 

@@ -1,4 +1,4 @@
-"""`decode`, `score` and `shortlist`: translations, and what the model thinks of them."""
+"""`decode` and `score`: translations, and what the model thinks of them."""
 
 import contextlib
 import dataclasses
@@ -11,25 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from translate.cli.console import prompted, reports_errors, with_bar
-from translate.cli.decoding_options import takes_decoding_options
-from translate.cli.lines import (
-    open_lines,
-    paired_lines,
-    refuse_overwriting,
-    whole_file,
-    write_lines,
-)
-from translate.cli.options import CheckpointOption, InputFile, RunArgument
+from translate.cli.console import prompted, with_bar
+from translate.cli.lines import check_not_overwriting, open_lines, open_output, paired_lines, write_lines
+from translate.cli.options import CheckpointOption, InputFile, OutputFile, RunArgument, takes_decoding_options
 from translate.cli.sharding import DecodeCommand, decode_in_parts, is_in_parts
-from translate.cli.wishes import (
-    ForbidFile,
-    PrefixFile,
-    RequireFile,
-    TerminologyFile,
-    WishFiles,
-    read_requests,
-)
+from translate.cli.wishes import ForbidFile, PrefixFile, RequireFile, TerminologyFile, WishFiles, read_requests
 from translate.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,13 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OutputFile = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Where to write; else standard output.", show_default=False),
-]
 
-
-@reports_errors
 @takes_decoding_options
 def decode(
     run: RunArgument,
@@ -53,18 +33,22 @@ def decode(
     checkpoint: CheckpointOption = "best",
     output_format: Annotated[
         Literal["text", "jsonl"],
-        typer.Option("--format", help="text; or a JSON object a line with tokens, scores, alignment and flags."),
+        typer.Option(
+            "--format",
+            help="text, or jsonl: on each line a JSON object with tokens, scores, alignment and flags.",
+            rich_help_panel="Output",
+        ),
     ] = "text",
     alignments: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also write word alignments by cross-attention, as Pharaoh does: 0-0 1-2.",
-            show_default=False,
+            help="Also write word alignments by cross-attention in Pharaoh's format, such as 0-0 1-2.",
+            rich_help_panel="Output",
         ),
     ] = None,
     interactive: Annotated[
-        bool, typer.Option("--interactive", help="Answer each line as soon as it is in; prompts on a terminal.")
+        bool, typer.Option("--interactive", help="Translate each line as soon as it is read; prompt on a terminal.")
     ] = False,
     prefix: PrefixFile = None,
     require: RequireFile = None,
@@ -72,18 +56,23 @@ def decode(
     forbid: ForbidFile = None,
     ensemble: Annotated[
         list[Path] | None,
-        typer.Option(metavar="RUN", help="Another run whose probabilities are averaged in.", show_default=False),
+        typer.Option(
+            metavar="RUN", help="Average the probabilities with those of another run.", rich_help_panel="Scores"
+        ),
     ] = None,
     contrast: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="A weaker run: what it finds probable too counts less.", show_default=False),
+        typer.Option(metavar="RUN", help="Subtract the log-probabilities of a weaker run.", rich_help_panel="Scores"),
     ] = None,
     engine: Annotated[
         Literal["translate", "ctranslate2"],
-        typer.Option(help="ctranslate2: the same search by CTranslate2 (needs the extra `ctranslate2`)."),
+        typer.Option(
+            help="ctranslate2 runs the same search with CTranslate2 and needs the extra `ctranslate2`.",
+            rich_help_panel="Speed",
+        ),
     ] = "translate",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep finished parts in OUTPUT.parts, and go on from those that are there.")
+        bool, typer.Option("--resume", help="Keep finished parts in OUTPUT.parts, and continue from those there.")
     ] = False,
     *,
     options: dict[str, Any],
@@ -110,26 +99,27 @@ def decode(
     )
     in_parts = is_in_parts(resume=resume)
     if interactive:
-        if file is not None or output is not None or wishes.prefix or wishes.require or in_parts:
+        if file is not None or output is not None or prefix or require or in_parts:
             raise InputError(
-                "--interactive answers standard input on standard output, without FILE, --output, --prefix, --require,"
-                " --resume or torchrun"
+                "--interactive reads standard input and writes standard output, without FILE, --output, --prefix,"
+                " --require, --resume or torchrun"
             )
         options["look_ahead_lines"] = 1
     if engine == "ctranslate2":
-        _refuse_for_ctranslate2(
-            {
-                "--format jsonl": output_format != "text",
-                "--alignments": alignments,
-                "--prefix": prefix,
-                "--require": require,
-                "--terminology": terminology,
-                "--forbid": forbid,
-                "--ensemble": ensemble,
-                "--contrast": contrast,
-                "--resume, or torchrun,": in_parts,
-            }
-        )
+        unsupported = {
+            "--format jsonl": output_format != "text",
+            "--alignments": alignments,
+            "--prefix": prefix,
+            "--require": require,
+            "--terminology": terminology,
+            "--forbid": forbid,
+            "--ensemble": ensemble,
+            "--contrast": contrast,
+            "--resume, or torchrun,": in_parts,
+        }
+        for name, value in unsupported.items():
+            if value:
+                raise InputError(f"{name} is not for --engine ctranslate2; leave one of them out")
     if in_parts:
         decode_in_parts(command)
         return
@@ -141,22 +131,21 @@ def decode(
         translator: Any = _load_ctranslate2(run, checkpoint, options)
         requests: Iterable[Any] = source
     else:
-        requests = read_requests(source, wishes)  # a wrong file is told before the model is loaded
+        requests = read_requests(source, wishes)  # a wrong file is reported before the model is loaded
         translator = command.load()
     translations = translator.translate_stream(requests)
-    if not interactive:  # whoever is asked for the next line sees no bar beside the question
+    if not interactive:  # a bar would stand beside the prompt
         translations = with_bar(translations, total=source.total)
-    _decode(translator, translations, command)
+    _write_translations(translator, translations, command)
 
 
-def _decode(translator: Any, translations: Iterable["Translation"], command: DecodeCommand) -> None:
+def _write_translations(translator: Any, translations: Iterable["Translation"], command: DecodeCommand) -> None:
     from translate.decoding import ConditionCounts
     from translate.decoding.output.formats import format_translations
 
     started = time.perf_counter()
     counts = ConditionCounts()
-    alignments = contextlib.nullcontext() if command.alignments is None else whole_file(command.alignments)
-    with alignments as write_alignment:
+    with contextlib.nullcontext() if command.alignments is None else open_output(command.alignments) as write_alignment:
         lines = format_translations(
             counts.watch(translations),
             translator,
@@ -180,18 +169,11 @@ def _load_ctranslate2(
     return CTranslate2Translator(run, config.decoding_settings(), checkpoint=checkpoint)
 
 
-def _refuse_for_ctranslate2(given: dict[str, object]) -> None:
-    for name, value in given.items():
-        if value:
-            raise InputError(f"{name} is not for --engine ctranslate2; leave one of them out")
-
-
-@reports_errors
 @takes_decoding_options
 def score(
     run: RunArgument,
-    source: Annotated[Path, typer.Argument(help="Text, one sentence a line.", show_default=False)],
-    target: Annotated[Path, typer.Argument(help="Its translations, line by line.", show_default=False)],
+    source: Annotated[Path, typer.Argument(help="Text with one sentence a line.")],
+    target: Annotated[Path, typer.Argument(help="Its translations, line by line.")],
     output: OutputFile = None,
     checkpoint: CheckpointOption = "best",
     *,
@@ -199,8 +181,9 @@ def score(
 ) -> None:
     """Score given translations by forced decoding: a JSON object a line, and the perplexity of all.
 
-    log_prob is in nats, the end symbol included; score is log_prob divided by the length penalty. A given translation
-    cannot be split: unless --long is error, a side with more tokens than the model takes is cut, flagged and counted.
+    log_prob is in nats and includes the end symbol; score is log_prob divided by the length penalty. A given
+    translation cannot be split: unless --long is error, a side with more tokens than the limit is cut, flagged and
+    counted.
 
     \b
     Examples:
@@ -210,8 +193,8 @@ def score(
     from translate.decoding.loading import load_translator
     from translate.decoding.output.formats import CorpusScore, describe_scores
 
-    refuse_overwriting({"--output": output}, [source, target])
-    pairs = paired_lines(open_lines(source), open_lines(target))
+    check_not_overwriting({"--output": output}, [source, target])
+    pairs = paired_lines(source, target)
     translator = load_translator(run, checkpoint=checkpoint, options=options).translator
     total = CorpusScore()
     records = describe_scores(translator, pairs, total)
@@ -220,53 +203,3 @@ def score(
     logger.info(
         f"{total.lines} lines, {total.tokens} tokens, {total.log_prob:.2f} nats, perplexity {total.perplexity:.3f}{cut}"
     )
-
-
-@reports_errors
-def shortlist(
-    run: RunArgument,
-    frequent: Annotated[
-        int, typer.Option(metavar="N", min=0, max=1_000_000, help="Most frequent words that are always allowed.")
-    ] = 1000,
-    translations: Annotated[
-        int, typer.Option(metavar="N", min=0, max=1000, help="Translations of each source word.")
-    ] = 10,
-) -> None:
-    """Learn the likely translations of each word from the run's training corpora, for decode --shortlist.
-
-    Decoding is then faster, and its scores are among those words alone.
-
-    \b
-    Example:
-      translate shortlist runs/multi30k && translate decode runs/multi30k input.de --shortlist
-    """
-    from translate.decoding.shortlist import make_shortlist
-
-    made = make_shortlist(run, num_frequent=frequent, num_translations=translations)
-    logger.info(
-        f"{made.file}: from {made.num_pairs} pairs, in {made.seconds:.1f} s. Next: translate decode {run} --shortlist"
-    )
-
-
-@reports_errors
-def export(
-    run: RunArgument,
-    to: Annotated[
-        Literal["ctranslate2", "huggingface"], typer.Option("--to", help="Whose layout.", show_default=False)
-    ],
-    output: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A folder that does not exist yet.", show_default=False)
-    ],
-    checkpoint: CheckpointOption = "best",
-) -> None:
-    """Write a run's model for another toolkit, checked to give the same numbers.
-
-    \b
-    Examples:
-      translate export runs/demo --to ctranslate2 demo-ct2
-      translate export runs/multi30k --to huggingface multi30k-marian
-    """
-    from translate.export import export_run
-
-    step = export_run(run, to=to, output=output, checkpoint=checkpoint)
-    logger.info(f"{output}: the weights of step {step}, checked to give the same numbers")

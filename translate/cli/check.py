@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from translate.cli.console import reports_errors
 from translate.cli.lines import write_lines
-from translate.cli.options import Overrides
+from translate.cli.options import ConfigArgument, Overrides
 
 if TYPE_CHECKING:
     from translate.lint.check import Report
@@ -24,9 +23,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 
-@reports_errors
 def check(
-    config: Annotated[str, typer.Argument(help="A config file, or a preset's name such as demo.", show_default=False)],
+    config: ConfigArgument,
     overrides: Overrides = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings are failures too: exit code 1.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")] = False,

@@ -1,0 +1,108 @@
+"""`eval`: score a run's translations, or given ones."""
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from translate.cli.console import with_bar
+from translate.cli.options import CheckpointOption, takes_decoding_options
+from translate.errors import InputError
+
+if TYPE_CHECKING:
+    from translate.evaluation import Metric
+
+
+@takes_decoding_options
+def evaluate(
+    run: Annotated[Path | None, typer.Argument(help="A run directory; not needed with --hypotheses.")] = None,
+    source: Annotated[
+        Path | None, typer.Option(metavar="F", help="Translate this text instead of the run's test sets.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(metavar="F", help="The reference translations of --source or --hypotheses.")
+    ] = None,
+    hypotheses: Annotated[
+        Path | None, typer.Option(metavar="F", help="Score these translations; no run is needed.")
+    ] = None,
+    set_name: Annotated[
+        str | None,
+        typer.Option(
+            "--set", metavar="NAME", help="One of the run's test sets, or `validation`. Default: all test sets."
+        ),
+    ] = None,
+    checkpoint: CheckpointOption = "best",
+    samples: Annotated[int, typer.Option(metavar="N", min=0, help="Also print N translations.")] = 0,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Translate test sets and print BLEU, chrF and TER with sacreBLEU's signatures and 95 % bootstrap intervals.
+
+    Hypotheses and a JSON report are kept in RUN/evaluation/NAME.
+
+    \b
+    Examples:
+      translate eval runs/demo --samples 10
+      translate eval runs/demo --source news.de --reference news.en
+      translate eval --hypotheses output.en --reference news.en
+    """
+    if hypotheses is not None:
+        if run is not None or source is not None or set_name is not None or reference is None:
+            raise InputError("--hypotheses goes with --reference alone: translate eval --hypotheses F --reference F")
+        _score_files(hypotheses, reference)
+        return
+    if run is None:
+        raise InputError("name a run directory, or --hypotheses F --reference F")
+    if (source is None) != (reference is None) or (source is not None and set_name is not None):
+        raise InputError("--source and --reference go together, and not with --set")
+    from translate.config import read_resolved_config
+    from translate.decoding import count_conditions
+    from translate.decoding.loading import load_translator
+    from translate.evaluation import choose_test_sets, evaluate_test_set, spread_samples
+    from translate.runs import open_run
+
+    directory = open_run(run)
+    config = read_resolved_config(directory.config)
+    test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
+    translator, loaded = load_translator(run, checkpoint=checkpoint, options=options)
+    for test_set in test_sets:
+        evaluation = evaluate_test_set(
+            translator,
+            test_set,
+            config.evaluation,
+            run=directory,
+            step=loaded.step,
+            watch=functools.partial(with_bar, total=len(test_set.sources)),
+        )
+        how = f"beam {translator.config.beam_size}" if translator.config.search == "beam" else "sampled"
+        typer.echo(
+            f"{test_set.name}, {checkpoint} checkpoint (step {loaded.step}), {how}:"
+            f" {count_conditions(evaluation.translations)}"
+        )
+        _print_metrics(evaluation.metrics)
+        for index in spread_samples(len(test_set.sources), samples):
+            translation = evaluation.translations[index]
+            typer.echo(
+                f"\n  source:      {translation.source}\n  reference:   {test_set.references[index]}"
+                f"\n  translation: {translation.text}"
+            )
+
+
+def _score_files(hypotheses: Path, reference: Path) -> None:
+    from translate.config import EvaluationConfig
+    from translate.data.corpora import unequal_message
+    from translate.data.text import read_lines
+    from translate.evaluation import score_translations
+
+    translated, references = read_lines(hypotheses), read_lines(reference)
+    if len(translated) != len(references):
+        raise InputError(unequal_message(hypotheses, reference))
+    _print_metrics(score_translations(translated, references, EvaluationConfig()))
+
+
+def _print_metrics(metrics: Iterable["Metric"]) -> None:
+    for metric in metrics:
+        interval = f"  [{metric.interval.low:5.2f}, {metric.interval.high:5.2f}]" if metric.interval else ""
+        typer.echo(f"  {metric.name:<8}{metric.score:6.2f}{interval}  {metric.signature}")

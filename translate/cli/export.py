@@ -1,0 +1,56 @@
+"""`export` and `shortlist`: what is made from a finished run."""
+
+import logging
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from translate.cli.options import CheckpointOption, RunArgument
+
+logger = logging.getLogger(__name__)
+
+
+def export(
+    run: RunArgument,
+    to: Annotated[Literal["ctranslate2", "huggingface"], typer.Option("--to", help="The toolkit to export for.")],
+    output: Annotated[Path, typer.Argument(metavar="OUT", help="A folder that does not exist yet.")],
+    checkpoint: CheckpointOption = "best",
+) -> None:
+    """Write a run's model for another toolkit, and check that it gives the same numbers.
+
+    \b
+    Examples:
+      translate export runs/demo --to ctranslate2 demo-ct2
+      translate export runs/multi30k --to huggingface multi30k-marian
+    """
+    from translate.export import export_run
+
+    step = export_run(run, to=to, output=output, checkpoint=checkpoint)
+    logger.info(f"{output}: weights of step {step} exported; they give the same numbers")
+
+
+def shortlist(
+    run: RunArgument,
+    frequent: Annotated[
+        int, typer.Option(metavar="N", min=0, max=1_000_000, help="Always allow the N most frequent words.")
+    ] = 1000,
+    translations: Annotated[
+        int, typer.Option(metavar="N", min=0, max=1000, help="Allow N translations of each source word.")
+    ] = 10,
+) -> None:
+    """Learn the likely translations of each word from the run's training corpora, for decode --shortlist.
+
+    Decoding is then faster, and its scores are among those words alone.
+
+    \b
+    Example:
+      translate shortlist runs/multi30k && translate decode runs/multi30k input.de --shortlist
+    """
+    from translate.decoding.shortlist import make_shortlist
+
+    made = make_shortlist(run, num_frequent=frequent, num_translations=translations)
+    logger.info(
+        f"{made.file}: learnt from {made.num_pairs} pairs in {made.seconds:.1f} s."
+        f" Next: translate decode {run} --shortlist"
+    )

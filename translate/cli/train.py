@@ -1,0 +1,93 @@
+"""`train`: make a run from a config."""
+
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from translate.cli.console import fail
+from translate.cli.options import ConfigArgument, Overrides
+from translate.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+def train(
+    config: ConfigArgument,
+    overrides: Overrides = None,
+    run: Annotated[
+        Path | None,
+        # torchrun would read --run as short for an option of its own.
+        typer.Option("--run", "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/NAME."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the run's last checkpoint, or begin if there is no run yet.")
+    ] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Profile ten steps, write the result to DIR/profile, and train on.")
+    ] = False,
+) -> None:
+    """Train a tokenizer and a model, as a config says, into a run directory.
+
+    \b
+    Examples:
+      translate train demo
+      translate train configs/multi30k.yaml model.d_model=512 training.max_steps=2000 --run runs/wide
+      translate train configs/multi30k.yaml --resume
+      translate train demo training.max_steps=30 --profile
+    """
+    from translate.config import load_config
+
+    try:
+        loaded = load_config(config, overrides or [], require_files=True).config
+    except InputError as error:
+        _raise_on_one_rank(error)
+    directory = run or Path("runs") / loaded.name
+    command = [*launcher(os.environ), *sys.argv[1:]]
+    continue_command = shlex.join([*command, *([] if resume else ["--resume"])])
+    from translate.lint.check import log_findings
+    from translate.training import StoppedBySignal
+    from translate.training import train as train_run
+
+    try:
+        progress = train_run(
+            loaded, directory, resume=resume, command=command, profile=profile, inspect=log_findings, say=logger.info
+        )
+    except StoppedBySignal as stop:
+        fail(f"{stop}, and saved. Continue with: {continue_command}", stop.exit_code)
+    except KeyboardInterrupt:
+        fail(f"interrupted. Begin again or continue with: {continue_command}", 130)
+    if os.environ.get("RANK", "0") == "0":
+        best = "" if progress.best_step is None else f"; the best checkpoint is of step {progress.best_step}"
+        logger.info(f"Training ended after {progress.step} steps{best}. Next: translate eval {directory}")
+
+
+def launcher(environment: Mapping[str, str]) -> list[str]:
+    """What starts this command: `translate`, or the torchrun that has started it in several processes."""
+    if environment.get("WORLD_SIZE", "1") == "1" or "RANK" not in environment:
+        return ["translate"]
+    machines = environment.get("GROUP_WORLD_SIZE", "1")
+    options = ["--nproc-per-node", environment.get("LOCAL_WORLD_SIZE", "1")]
+    # The command may have --run, which torchrun without `--` takes for an option of its own.
+    return ["torchrun", *(["--nnodes", machines] if machines != "1" else []), *options, "-m", "--", "translate"]
+
+
+def _raise_on_one_rank(error: InputError) -> NoReturn:
+    """Raise an error of the config, which of several processes only the first that has it reports.
+
+    Processes without the error meet this one in the first agreement of the training, and end with it.
+    """
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        from translate.distributed.process_group import join_world
+
+        def work() -> None:
+            raise error
+
+        with join_world() as world:
+            world.run_on_all_ranks(work)
+    raise error
