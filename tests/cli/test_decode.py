@@ -328,7 +328,9 @@ def test_interactive_is_for_standard_input(translate: Translate, run: Path, corp
     paths = [str(corpus / "one.de") if option == "FILE" else option for option in options]
     result = translate("decode", run, "--interactive", *paths, stdin=TEXT)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("translate: --interactive reads standard input and writes standard output, without FILE")
+    assert result.stderr.startswith(
+        "translate: --interactive reads standard input and writes standard output, without FILE"
+    )
 
 
 # Other searches

@@ -96,7 +96,11 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
 def open_output(path: Path) -> Iterator[Callable[[str], None]]:
     """Open a file for lines, in the manner of `open_whole`."""
     with open_whole(path) as file:
-        yield lambda line: file.write(f"{line}\n".encode())
+
+        def write(line: str) -> None:
+            file.write(f"{line}\n".encode())
+
+        yield write
 
 
 @contextlib.contextmanager

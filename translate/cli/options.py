@@ -73,7 +73,7 @@ def _read_settings() -> dict[str, Setting]:
 def _type(annotation: ast.expr) -> Any:
     text = ast.unparse(annotation)
     if text.startswith("Literal"):
-        return Literal[tuple(ast.literal_eval(text.removeprefix("Literal")))]  # type: ignore[misc]
+        return Literal[tuple(ast.literal_eval(text.removeprefix("Literal")))]
     names = {"bool": bool, "PositiveInt": int, "NotNegativeInt": int, "int": int, "Probability": float, "float": float}
     return next((kind for name, kind in names.items() if name in text), str)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from translate.cli.console import fail, is_terminal
-from translate.cli.lines import TextLines, open_lines, check_not_overwriting, open_output
+from translate.cli.lines import TextLines, check_not_overwriting, open_lines, open_output
 from translate.cli.wishes import WishFiles, read_phrases, read_requests
 from translate.errors import InputError
 
