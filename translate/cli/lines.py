@@ -117,8 +117,9 @@ def open_whole(path: Path) -> Iterator[BinaryIO]:
     if path.is_dir():
         raise RunError(f"{path}: cannot be written: Is a directory")
     is_special = path.exists() and not path.is_file()
+    file_path = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
-        with path.open("wb") if is_special else atomic_write(Path(os.path.realpath(path))) as file:
+        with path.open("wb") if is_special else atomic_write(file_path) as file:
             yield file
     except OSError as error:
         raise write_error(path, error) from error
