@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from translate.config import Config, DataConfig, DecodingConfig, TextCorpus, TokenizerConfig
@@ -49,10 +48,6 @@ def select(*, num_frequent: int, num_translations: int, joint: bool = False) -> 
         num_frequent=num_frequent,
         num_translations=num_translations,
     )
-
-
-def load(tensors: dict[str, Tensor]) -> Shortlist:
-    return Shortlist.from_tensors(tensors, source_vocab_size=7, target_vocab_size=11, name="shortlist.safetensors")
 
 
 def draw_shortlist() -> Shortlist:
@@ -158,62 +153,6 @@ def test_a_sentence_alone_decides_its_list() -> None:
     assert not beside[0].equal(alone[0])
 
 
-# Files
-
-
-def test_saved_and_loaded(tmp_path: Path) -> None:
-    shortlist = select(num_frequent=2, num_translations=3)
-    save_file(shortlist._asdict(), tmp_path / "shortlist.safetensors")
-    loaded = load(load_file(tmp_path / "shortlist.safetensors"))
-    assert loaded.always.equal(shortlist.always) and loaded.translations.equal(shortlist.translations)
-    assert loaded.translations.dtype == torch.int32
-    moved = loaded.to("meta")
-    assert {moved.always.device.type, moved.translations.device.type} == {"meta"}
-
-
-def test_refuses_other_tensors() -> None:
-    tensors = select(num_frequent=2, num_translations=3)._asdict()
-    with pytest.raises(
-        RunError,
-        match=r"^shortlist.safetensors: is no shortlist: it has the tensors \['always'\],"
-        r" not \['always', 'translations'\]$",
-    ):
-        load({"always": tensors["always"]})
-    with pytest.raises(RunError, match=r"^shortlist.safetensors: is no shortlist: its tensors have other types"):
-        load({**tensors, "always": tensors["always"].float()})
-    with pytest.raises(RunError, match=r"^shortlist.safetensors: is no shortlist: its tensors have other types"):
-        load({**tensors, "translations": tensors["translations"][0]})
-
-
-def test_refuses_other_vocabularies() -> None:
-    with pytest.raises(
-        RunError,
-        match=r"^s: is a shortlist for vocabularies of 7 and 11 subwords, but the tokenizers have 7 and 13$",
-    ):
-        Shortlist.from_tensors(
-            select(num_frequent=2, num_translations=3)._asdict(), source_vocab_size=7, target_vocab_size=13, name="s"
-        )
-
-
-def test_refuses_damage() -> None:
-    always, translations = select(num_frequent=2, num_translations=3)
-    for wrong in (11, -1):
-        damaged = translations.clone()
-        damaged[4, 1] = wrong
-        with pytest.raises(RunError, match=r"is damaged: a translation is outside the vocabulary of 11$"):
-            load({"always": always, "translations": damaged})
-    specials = r"is damaged: it allows PAD or BOS, or does not always allow UNK and EOS$"
-    for token in (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
-        flipped = always.clone()
-        flipped[token] ^= True
-        with pytest.raises(RunError, match=specials):
-            load({"always": flipped, "translations": translations})
-    damaged = translations.clone()
-    damaged[4, 1] = BOS_ID
-    with pytest.raises(RunError, match=specials):
-        load({"always": always, "translations": damaged})
-
-
 # Coverage
 
 
@@ -297,3 +236,19 @@ def test_corpora_that_are_gone(run: Path) -> None:
 def test_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such run directory"):
         make_shortlist(tmp_path / "nowhere", num_frequent=0, num_translations=5)
+
+
+def test_a_file_that_is_no_shortlist_of_this_run(toy: Toy, run: Path) -> None:
+    make_shortlist(run, num_frequent=2, num_translations=1)
+    loaded = load_run(run, checkpoint="best")
+    shortlist = read_shortlist(loaded)
+    assert shortlist.translations.dtype == torch.int32
+    moved = shortlist.to("meta")
+    assert {moved.always.device.type, moved.translations.device.type} == {"meta"}
+    write_tensors(run / "shortlist.safetensors", {**shortlist._asdict(), "always": shortlist.always[:-2]}, {})
+    size = toy.tokenizers.source.vocab_size
+    with pytest.raises(RunError, match=rf"is a shortlist for vocabularies of {size} and {size - 2} subwords, but the"):
+        read_shortlist(loaded)
+    write_tensors(run / "shortlist.safetensors", {"always": shortlist.always}, {})
+    with pytest.raises(RunError, match=r"is not a shortlist: it has the tensors \['always'\]$"):
+        read_shortlist(loaded)

@@ -36,7 +36,7 @@ def load_translator(
     contrast: Path | None = None,
     forbidden: Sequence[str] = (),
 ) -> LoadedTranslator:
-    """Loads a run's model, ready to translate with the run's own decoding settings or with given ones.
+    """Load a run's model, ready to translate with the run's own decoding settings or with given ones.
 
     Args:
         options: Values of `DecodingConfig` that replace the run's; None keeps the run's value.
@@ -65,7 +65,7 @@ def load_translator(
 
 
 def load_with_options(run: str | PathLike[str], options: Mapping[str, Any]) -> Translator:
-    """Loads a translator for `translate.load`, whose options are arguments of `load_translator` and decoding settings.
+    """Load a translator for `translate.load`, whose options are arguments of `load_translator` and decoding settings.
 
     An option that is None counts as not given.
 

@@ -109,7 +109,7 @@ class ConditionCounts:
     unmet: int = 0
 
     def watch(self, translations: Iterable[Translation]) -> Iterator[Translation]:
-        """Yields the same translations and counts them as they pass."""
+        """Yield the same translations and count them as they pass."""
         for translation in translations:
             self.lines += 1
             self.empty += not translation.text
@@ -118,7 +118,7 @@ class ConditionCounts:
             yield translation
 
     def add(self, other: "ConditionCounts") -> None:
-        """Adds the counts of other lines to these."""
+        """Add the counts of other lines to these."""
         for name, count in vars(other).items():
             setattr(self, name, getattr(self, name) + count)
 
@@ -130,7 +130,7 @@ class ConditionCounts:
 
 
 def count_conditions(translations: Iterable[Translation]) -> ConditionCounts:
-    """Counts the conditions of all these translations."""
+    """Count the conditions of all these translations."""
     counts = ConditionCounts()
     for _ in counts.watch(translations):
         pass
@@ -138,5 +138,5 @@ def count_conditions(translations: Iterable[Translation]) -> ConditionCounts:
 
 
 def one_line(text: str) -> str:
-    """Replaces line breaks of all kinds, and NUL, by spaces: byte fallback can generate each of them."""
+    """Replace line breaks of all kinds, and NUL, by spaces: byte fallback can generate each of them."""
     return _LINE_BREAKS.sub(" ", text)

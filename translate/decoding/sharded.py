@@ -81,7 +81,7 @@ class ShardedDecoder:
 
     @contextlib.contextmanager
     def hold_folder(self) -> Iterator[None]:
-        """Creates the folder, keeps other commands out of it, and removes it in the end if it has no part.
+        """Create the folder, keep other commands out of it, and remove it in the end if it has no part.
 
         Raises:
             InputError: Another command holds the folder.
@@ -101,7 +101,7 @@ class ShardedDecoder:
                     self.remove_folder()
 
     def check_folder(self) -> None:
-        """Checks that this process sees the folder that rank 0 has created.
+        """Check that this process sees the folder that rank 0 has created.
 
         Raises:
             RunError: The folder is not there.
@@ -120,7 +120,7 @@ class ShardedDecoder:
         world_size: int = 1,
         advance: Callable[[int], object] = lambda lines: None,
     ) -> Progress:
-        """Translates those blocks of this rank that have no finished part.
+        """Translate those blocks of this rank that have no finished part.
 
         Args:
             requests: The whole input.
@@ -144,7 +144,7 @@ class ShardedDecoder:
         return Progress(fingerprints, lines_kept)
 
     def read_parts(self, fingerprints: Sequence[str]) -> Iterator[Part]:
-        """Yields the parts of all blocks in order.
+        """Yield the parts of all blocks in order.
 
         Args:
             fingerprints: The fingerprint of each block's part.
@@ -162,7 +162,7 @@ class ShardedDecoder:
             yield part
 
     def remove_folder(self) -> None:
-        """Removes the parts and the folder, unless it has files of others."""
+        """Remove the parts and the folder, unless it has files of others."""
         for part in list(self.folder.glob("[0-9]*/*.part")):
             part.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -191,7 +191,7 @@ class ShardedDecoder:
 
 
 def cut_blocks(requests: Iterable[Request], *, look_ahead_lines: int) -> Iterator[Block]:
-    """Yields the blocks of an input, and reads it as they are asked for."""
+    """Yield the blocks of an input, reading it as they are asked for."""
     buffers = read_buffers(requests, max_items=look_ahead_lines, count_characters=lambda request: len(request.source))
     first_line = 0
     for number, buffer in enumerate(buffers):
@@ -200,7 +200,7 @@ def cut_blocks(requests: Iterable[Request], *, look_ahead_lines: int) -> Iterato
 
 
 def write_part(file: Path, part: Part) -> None:
-    """Writes a part, with the fingerprint of its content before it.
+    """Write a part, with the fingerprint of its content before it.
 
     Raises:
         RunError: The file cannot be written.
@@ -216,7 +216,7 @@ def write_part(file: Path, part: Part) -> None:
 
 
 def read_part(file: Path) -> Part | None:
-    """Reads a part; None if there is none, if it is damaged, or if another version wrote it."""
+    """Read a part; None if there is none, if it is damaged, or if another version wrote it."""
     try:
         digest, _, content = file.read_bytes().partition(b"\n")
         if fingerprint(content).encode() != digest:
@@ -255,7 +255,7 @@ def _run_fingerprint(path: Path, checkpoint: Checkpoint) -> str:
 
 
 def share_machine(environment: DistributedEnvironment) -> None:
-    """Gives this process a CUDA device, shared if there are too few, and an equal share of the cores."""
+    """Give this process a CUDA device, shared if there are too few, and an equal share of the cores."""
     if environment.world_size == 1:
         return
     if torch.cuda.is_available():

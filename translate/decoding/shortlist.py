@@ -5,7 +5,7 @@ A run's list is learnt from the run's training corpora, and kept in its director
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -42,7 +42,7 @@ class Shortlist(NamedTuple):
         return self.always.repeat(len(source_ids), 1).scatter_(1, chosen, True)
 
     def candidates(self, source_ids: Sequence[int]) -> list[int]:
-        """The list of one sentence, sorted; see `allowed`."""
+        """Return the sorted list of one sentence; see `allowed`."""
         ids = torch.tensor([list(source_ids)], dtype=torch.long, device=self.always.device)
         found: list[int] = self.allowed(ids)[0].nonzero()[:, 0].tolist()
         return found
@@ -50,37 +50,6 @@ class Shortlist(NamedTuple):
     def to(self, device: torch.device | str) -> "Shortlist":
         """The same shortlist on another device."""
         return Shortlist(self.always.to(device), self.translations.to(device))
-
-    @classmethod
-    def from_tensors(
-        cls, tensors: Mapping[str, Tensor], *, source_vocab_size: int, target_vocab_size: int, name: str
-    ) -> "Shortlist":
-        """A shortlist from the tensors of its file.
-
-        Args:
-            name: The name of the file in errors.
-
-        Raises:
-            RunError: The tensors are no shortlist, or one for other vocabularies.
-        """
-        if tensors.keys() != set(cls._fields):
-            raise RunError(f"{name}: is no shortlist: it has the tensors {sorted(tensors)}, not {sorted(cls._fields)}")
-        always, translations = tensors["always"], tensors["translations"]
-        kinds = always.dtype, always.dim(), translations.dtype, translations.dim()
-        if kinds != (torch.bool, 1, torch.int32, 2):
-            raise RunError(f"{name}: is no shortlist: its tensors have other types or dimensions")
-        sizes = len(translations), len(always)
-        if sizes != (source_vocab_size, target_vocab_size):
-            raise RunError(
-                f"{name}: is a shortlist for vocabularies of {sizes[0]} and {sizes[1]} subwords,"
-                f" but the tokenizers have {source_vocab_size} and {target_vocab_size}"
-            )
-        if translations.numel() and not 0 <= int(translations.min()) <= int(translations.max()) < target_vocab_size:
-            raise RunError(f"{name}: is damaged: a translation is outside the vocabulary of {target_vocab_size}")
-        allowed = always.index_fill(0, translations.flatten().long(), True)
-        if allowed[[PAD_ID, BOS_ID]].any() or not always[[UNK_ID, EOS_ID]].all():
-            raise RunError(f"{name}: is damaged: it allows PAD or BOS, or does not always allow UNK and EOS")
-        return cls(always, translations)
 
 
 def build_shortlist(
@@ -92,7 +61,7 @@ def build_shortlist(
     num_frequent: int = 1000,
     num_translations: int = 10,
 ) -> Shortlist:
-    """Learns a shortlist from sentence pairs: the most frequent target ids, and the likeliest for each source token.
+    """Learn a shortlist from sentence pairs: the most frequent target ids, and the likeliest for each source token.
 
     Args:
         pairs: Token ids without special symbols.
@@ -127,7 +96,7 @@ def select_shortlist(
     num_frequent: int,
     num_translations: int,
 ) -> Shortlist:
-    """Selects a shortlist from a lexicon; see `build_shortlist` for the other arguments.
+    """Select a shortlist from a lexicon; see `build_shortlist` for the other arguments.
 
     Args:
         source_counts: The number of times that each id of the source vocabulary occurs in the pairs.
@@ -177,7 +146,7 @@ class MadeShortlist(NamedTuple):
 
 
 def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) -> MadeShortlist:
-    """Learns the shortlist of a run from its training corpora, or from the first segment of streamed ones.
+    """Learn the shortlist of a run from its training corpora, or from the first segment of streamed ones.
 
     Raises:
         InputError: The path is not a run, or its corpora are not where its config says.
@@ -216,7 +185,7 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
 
 
 def read_shortlist(run: LoadedRun) -> Shortlist:
-    """Reads the shortlist of a run.
+    """Read the shortlist of a run.
 
     Raises:
         InputError: The run has no shortlist.
@@ -225,9 +194,15 @@ def read_shortlist(run: LoadedRun) -> Shortlist:
     file = RunDirectory(run.directory).shortlist
     if not file.is_file():
         raise InputError(f"{run.directory} has no {file.name}: make it with translate shortlist {run.directory}")
-    return Shortlist.from_tensors(
-        read_tensors(file).tensors,
-        source_vocab_size=run.tokenizers.source.vocab_size,
-        target_vocab_size=run.tokenizers.target.vocab_size,
-        name=str(file),
-    )
+    tensors = read_tensors(file).tensors
+    if tensors.keys() != set(Shortlist._fields):
+        raise RunError(f"{file}: is not a shortlist: it has the tensors {sorted(tensors)}")
+    shortlist = Shortlist(**tensors)
+    sizes = len(shortlist.translations), len(shortlist.always)
+    expected = run.tokenizers.source.vocab_size, run.tokenizers.target.vocab_size
+    if sizes != expected:
+        raise RunError(
+            f"{file}: is a shortlist for vocabularies of {sizes[0]} and {sizes[1]} subwords, but the tokenizers have"
+            f" {expected[0]} and {expected[1]}"
+        )
+    return shortlist

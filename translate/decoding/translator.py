@@ -117,7 +117,7 @@ class Translator:
         return list(translator.translate_stream(lines))
 
     def translate_stream(self, lines: Iterable[str | Request], *, first_number: int = 0) -> Iterator[Translation]:
-        """Yields the translation of each line, in order, and reads no further ahead than `look_ahead_lines`.
+        """Yield the translation of each line, in order, reading no further ahead than `look_ahead_lines`.
 
         Args:
             first_number: The number of the first line in the whole input, from 0; it seeds sampling, and errors name
@@ -185,7 +185,7 @@ class Translator:
             )
 
     def _translate_buffer(self, requests: list[Request], *, first_number: int) -> Iterator[Translation]:
-        """Yields the translations of the lines in a buffer, which are searched together."""
+        """Yield the translations of the lines in a buffer, which are searched together."""
         inputs_by_line = fit_sources(
             [request.source for request in requests],
             self.tokenizers.source,
@@ -237,7 +237,7 @@ class Translator:
         return {index: self._select(hypotheses, inputs[index]) for index, hypotheses in found.items()}
 
     def _search_in_threads(self, inputs: list[SearchInput], order: list[int]) -> dict[int, list[Hypothesis]]:
-        """Searches with `decoding.workers` threads; of several, each runs torch with one thread."""
+        """Search with `decoding.workers` threads; of several, each runs torch with one thread."""
         stop = threading.Event()  # set when a worker has failed
         num_workers = 1
         if self.model.device.type == "cpu":
@@ -365,7 +365,7 @@ class Translator:
 def read_buffers(
     items: Iterable[Item], *, max_items: int, count_characters: Callable[[Item], int]
 ) -> Iterator[list[Item]]:
-    """Yields the items in order, a buffer at a time; the lines in a buffer are sorted by length and searched together.
+    """Yield the items in order, a buffer at a time; the lines in a buffer are sorted by length and searched together.
 
     No item beyond the end of a buffer is read before the next buffer is asked for.
 

@@ -44,7 +44,7 @@ def evaluate(
     effort: Literal["quick", "full"] = "full",
     watch: Callable[[Iterable[Translation]], Iterable[Translation]] = iter,
 ) -> Evaluation:
-    """Translates the sources and scores the detokenized translations against the references.
+    """Translate the sources and score the detokenized translations against the references.
 
     Args:
         effort: See `score_translations`.
@@ -67,7 +67,7 @@ def evaluate_test_set(
     step: int,
     watch: Callable[[Iterable[Translation]], Iterable[Translation]] = iter,
 ) -> Evaluation:
-    """Translates and scores a test set, and writes hypotheses and a report into the run's `evaluation/NAME`.
+    """Translate and score a test set, and write hypotheses and a report into the run's `evaluation/NAME`.
 
     Args:
         step: The step of the translator's checkpoint.
@@ -82,7 +82,7 @@ def evaluate_test_set(
 
 
 def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: int, settings: dict[str, object]) -> None:
-    """Writes `hypotheses.txt` and `report.json` into a directory, which is created if need be.
+    """Write `hypotheses.txt` and `report.json` into a directory, which is created if need be.
 
     Args:
         name: The name of the test set.

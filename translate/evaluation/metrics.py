@@ -81,7 +81,7 @@ def _score(
 
 
 def _give_plain_floats(scorer: SacreMetric) -> None:
-    """Makes all resamples floats: sacreBLEU 2.6 mixes float and NumPy's float32, and then cannot take their mean."""
+    """Make all resamples floats: sacreBLEU 2.6 mixes float and NumPy's float32, and then cannot take their mean."""
     compute = scorer._compute_score_from_stats
 
     def computed(stats: Any) -> Any:

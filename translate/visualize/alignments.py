@@ -58,7 +58,7 @@ def choose_layer(translator: Translator, sources: Sequence[str], targets: Sequen
     for layer in range(len(translator.model.decoder.layers)):
         forced = force_decode(translator.model, pairs, max_tokens=translator.config.batch_tokens, attention_layer=layer)
         found = [set(linking.align_subwords(each.attention)) for each in forced]
-        scores.append(LayerScore(layer, linking.alignment_error_rate(found, sure=expected, possible=expected)))
+        scores.append(LayerScore(layer, linking.alignment_error_rate(found, expected=expected)))
     return sorted(scores, key=lambda score: score.error_rate)
 
 

@@ -123,19 +123,6 @@ def test_length_ratio(num_source: int, num_target: int, is_flagged: bool) -> Non
     assert flags == ({"length_ratio"} if is_flagged else frozenset())
 
 
-def test_length_ratio_of_other_bounds() -> None:
-    bounds = {"max_length_ratio": 1.0, "length_allowance": 0}
-    assert flag_translation("a", [5] * 7, "a", [5] * 7, **bounds) == frozenset()
-    assert flag_translation("a", [5] * 7, "a", [5] * 8, **bounds) == {"length_ratio"}
-
-
-@pytest.mark.parametrize("ratio, allowance", [(0.9, 4), (float("nan"), 4), (1.5, -1)])
-def test_wrong_bounds(ratio: float, allowance: int) -> None:
-    with pytest.raises(ValueError) as error:
-        flag_translation("a", [5], "a", [5], max_length_ratio=ratio, length_allowance=allowance)
-    assert str(ratio) in str(error.value) and str(allowance) in str(error.value)
-
-
 def test_unspellable() -> None:
     assert flag_translation("x 中", [5, UNK_ID], "x", [5]) == {"unspellable"}
     assert flag_translation("x", [5], "x ⁇ ", [5, UNK_ID]) == {"unspellable"}
@@ -152,4 +139,4 @@ def test_true_translations_of_the_corpus_have_no_loop() -> None:
         (CORPUS / name).read_text(encoding="utf-8").splitlines()[::9] for name in ("train.de", "train.en")
     )
     for source, text in zip(german, english, strict=True):
-        assert flag_translation(source, source.encode(), text, text.encode(), max_length_ratio=9.0) == frozenset()
+        assert flag_translation(source, [5], text, [5]) == frozenset()

@@ -81,23 +81,12 @@ def test_words_of_any_tokens_that_a_model_may_choose(tokenizer: Tokenizer) -> No
 
 
 def test_confidence_by_hand() -> None:
-    # Hund: the product 0.9 · 0.4 = 0.36, and its square root 0.6, the geometric mean of two.
-    confidence = word_confidences(["▁der", "▁Hu", "nd"], [math.log(number) for number in (0.5, 0.9, 0.4, 0.8)])
-    assert confidence.words == [
-        ("der", [0], pytest.approx(0.5), pytest.approx(0.5)),
-        ("Hund", [1, 2], pytest.approx(0.36), pytest.approx(0.6)),
-    ]
-    assert confidence.end == pytest.approx(0.8)
-
-
-def test_confidence_without_end_and_without_words() -> None:
-    assert word_confidences(["▁a"], [math.log(0.25)]).end is None
-    assert word_confidences([], [math.log(0.25)]) == ([], pytest.approx(0.25))
-    assert word_confidences([], []) == ([], None)
-    assert word_confidences(["▁a", "b"], [-math.inf, 0.0]).words == [("ab", [0, 1], 0.0, 0.0)]
-
-
-@pytest.mark.parametrize("number", [1, 4])
-def test_confidence_needs_a_number_for_each_piece(number: int) -> None:
-    with pytest.raises(ValueError, match=f"2 pieces but {number} log-probabilities: there must be one each"):
-        word_confidences(["▁a", "▁b"], [-1.0] * number)
+    # Hund: the product 0.9 · 0.4 = 0.36, and its square root 0.6, the geometric mean of two; the end symbol is no word.
+    log_probs = [math.log(number) for number in (0.5, 0.9, 0.4, 0.8)]
+    for given in (log_probs, log_probs[:3]):
+        assert word_confidences(["▁der", "▁Hu", "nd"], given) == [
+            ("der", pytest.approx(0.5), pytest.approx(0.5)),
+            ("Hund", pytest.approx(0.36), pytest.approx(0.6)),
+        ]
+    assert word_confidences([], [math.log(0.25)]) == word_confidences([], []) == []
+    assert word_confidences(["▁a", "b"], [-math.inf, 0.0]) == [("ab", 0.0, 0.0)]

@@ -1,6 +1,5 @@
-"""Which source word a target word comes from, as cross-attention has it: links, their notation, their error rate."""
+"""Word alignments from cross-attention: links between source and target words, their notation and their error rate."""
 
-import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
@@ -9,28 +8,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from translate.errors import InputError
-
 
 class Link(NamedTuple):
-    """A source and a target position that belong together; links sort by source."""
+    """A source position and a target position that belong together; links sort by source."""
 
     source: int
     target: int
 
 
 def align_subwords(weights: Float[Tensor, "target source"]) -> dict[Link, float]:
-    """The source subword that each target subword attends to most, in the order of the target, with its weight.
+    """Link each target subword to the source subword that it attends to most; the values are the weights.
 
-    The end symbols are left out, and each target subword's weights are shares of what is not on the end symbol. One
-    that attends to the end symbol alone has no link. Of equal weights the first counts.
+    The end symbols have no links, and each target subword's weights are shares of what is not on the end symbol. A
+    target subword that attends only to the end symbol has no link. Of equal weights the first counts.
 
     Args:
-        weights: One sentence's cross-attention, without padding, over heads and layers as the caller chose: row t is
-            the attention that predicts target token t; the last row and column are those of the end symbols.
+        weights: The cross-attention of one sentence without padding, averaged over heads and layers as the caller
+            likes. Row t is the attention that predicts target token t; the last row and column are those of the end
+            symbols.
 
-    Raises:
-        ValueError: There is no row or column for an end symbol, or a weight is negative or not finite.
+    Returns:
+        The links in the order of the target.
     """
     return _strongest_links(_without_end(weights))
 
@@ -41,22 +39,18 @@ def align_words(
     source_words: Sequence[Sequence[int]],
     target_words: Sequence[Sequence[int]],
 ) -> dict[Link, float]:
-    """The source word that each target word attends to most, in the order of the target, with its weight.
+    """Link each target word to the source word that it attends to most; see `align_subwords`.
 
     A source word's weight is the sum over its subwords, and a target word's attention the mean over its subwords.
 
     Args:
-        weights: See `align_subwords`.
-        source_words: The positions of each word's subwords, as `words.group_words` gives them.
-        target_words: Likewise.
-
-    Raises:
-        ValueError: As in `align_subwords`, or the words do not hold each subword exactly once.
+        source_words: The positions of each word's subwords, from `words.group_words`. Each subword is in one word.
+        target_words: The same for the target.
     """
     shares = _without_end(weights)
     num_target, num_source = shares.shape
-    _check_words("source", source_words, num_source)
-    _check_words("target", target_words, num_target)
+    assert sorted(position for word in source_words for position in word) == list(range(num_source))
+    assert sorted(position for word in target_words for position in word) == list(range(num_target))
     by_source = shares.new_zeros(num_target, len(source_words))
     for column, positions in enumerate(source_words):
         by_source[:, column] = shares[:, list(positions)].sum(dim=1)
@@ -67,59 +61,31 @@ def align_words(
 
 
 def format_pharaoh(links: Iterable[Link]) -> str:
-    """Links as `0-0 1-2`, source before target and sorted: one line a sentence, as aligners write them."""
+    """Write links in Pharaoh format, sorted and source before target: `0-0 1-2`."""
     return " ".join(f"{link.source}-{link.target}" for link in sorted(links))
 
 
-def parse_pharaoh(text: str) -> set[Link]:
-    """The links that `format_pharaoh` wrote, or an aligner.
-
-    Raises:
-        InputError: Something is not two numbers joined by a hyphen.
-    """
-    links = set()
-    for written in text.split():
-        numbers = re.fullmatch(r"([0-9]+)-([0-9]+)", written)
-        if numbers is None:
-            raise InputError(f"{written!r} is no link of an alignment: 0-0 is, source before target, counted from 0")
-        links.add(Link(int(numbers[1]), int(numbers[2])))
-    return links
-
-
-def alignment_error_rate(
-    links: Sequence[AbstractSet[Link]], *, sure: Sequence[AbstractSet[Link]], possible: Sequence[AbstractSet[Link]]
-) -> float:
-    """1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|) over a corpus: 0 where all sure links and none but possible ones are there.
+def alignment_error_rate(links: Sequence[AbstractSet[Link]], *, expected: Sequence[AbstractSet[Link]]) -> float:
+    """Compute 1 - 2 |A ∩ E| / (|A| + |E|) over a corpus: 0 if the links are exactly the expected ones.
 
     Args:
-        links: A, those to judge, of each sentence.
-        sure: S, those that must be there.
-        possible: P, those that may be there; sure ones count as possible without being repeated here.
+        links: The links A of each sentence.
+        expected: The expected links E of each sentence, all of them sure.
 
     Raises:
-        ValueError: Different numbers of sentences, or neither a link nor a sure one in any.
+        ValueError: The numbers of sentences differ, or there is no link at all.
 
-    Source: Och and Ney 2003, https://aclanthology.org/J03-1002, the section on evaluation.
+    Source: Och and Ney 2003, https://aclanthology.org/J03-1002, the section on evaluation, with S = P = E.
     """
-    if not len(links) == len(sure) == len(possible):
-        raise ValueError(
-            f"{len(links)} alignments, {len(sure)} of sure links, {len(possible)} of possible links:"
-            " they must belong to the same sentences"
-        )
-    hits = total = 0
-    for found, certain, allowed in zip(links, sure, possible, strict=True):
-        hits += len(found & certain) + len(found & (certain | allowed))
-        total += len(found) + len(certain)
+    hits = sum(len(found & wanted) for found, wanted in zip(links, expected, strict=True))
+    total = sum(len(found) + len(wanted) for found, wanted in zip(links, expected, strict=True))
     if total == 0:
-        raise ValueError("there is no link to judge and no sure link: the error rate of nothing is not defined")
-    return 1.0 - hits / total
+        raise ValueError("there is neither a link nor an expected link, so the error rate is undefined")
+    return 1.0 - 2 * hits / total
 
 
 def _without_end(weights: Tensor) -> Tensor:
-    """Each target subword's attention as shares that add up to 1, or to 0 where all was on the end symbol."""
-    num_target, num_source = weights.shape
-    if num_target == 0 or num_source == 0:
-        raise ValueError(f"weights of shape {num_target} x {num_source} have no row or no column for an end symbol")
+    """Each target subword's attention as shares that sum to 1, or to 0 if all attention was on the end symbol."""
     if not bool((weights.isfinite() & (weights >= 0)).all()):
         raise ValueError("attention weights must be finite and not negative")
     kept = weights[:-1, :-1].double()
@@ -131,14 +97,5 @@ def _strongest_links(shares: Tensor) -> dict[Link, float]:
     if shares.shape[1] == 0:
         return {}
     best, sources = shares.max(dim=1)
-    chosen = zip(sources.tolist(), best.tolist(), strict=True)
-    return {Link(source, target): weight for target, (source, weight) in enumerate(chosen) if weight > 0}
-
-
-def _check_words(side: str, words: Sequence[Sequence[int]], num_subwords: int) -> None:
-    positions = sorted(position for word in words for position in word)
-    if positions != list(range(num_subwords)) or not all(words):
-        raise ValueError(
-            f"the {side} words hold the positions {positions}, but must hold each of the {num_subwords} subwords once,"
-            " and each word at least one"
-        )
+    strongest = zip(sources.tolist(), best.tolist(), strict=True)
+    return {Link(source, target): weight for target, (source, weight) in enumerate(strongest) if weight > 0}

@@ -24,7 +24,7 @@ def format_translations(
     write_alignment: Callable[[str], None] | None = None,
     first_number: int = 0,
 ) -> Iterator[str]:
-    """Yields the lines to write, without line ends.
+    """Yield the lines to write, without line ends.
 
     Args:
         translator: The translator that made the translations; for text without alignments it may be any object with a
@@ -47,7 +47,7 @@ def format_translations(
 
 
 def moses_n_best(translation: Translation, *, number: int) -> Iterator[str]:
-    """Yields a sentence's n-best list as Moses writes it: number from 0 ||| text ||| features ||| score."""
+    """Yield a sentence's n-best list as Moses writes it: number from 0 ||| text ||| features ||| score."""
     for each in (translation, *translation.alternatives):
         yield f"{number} ||| {each.text} ||| log_prob= {each.log_prob:.6f} ||| {each.score:.6f}"
 
@@ -64,9 +64,7 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
     """
     target = translator.tokenizers.target
     words = [
-        word
-        for part in translation.parts
-        for word in word_confidences(target.pieces(part.ids), part.token_log_probs).words
+        word for part in translation.parts for word in word_confidences(target.pieces(part.ids), part.token_log_probs)
     ]
     return {
         "line": number,
@@ -77,10 +75,7 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
         "log_prob": translation.log_prob,
         "score": translation.score,
         "token_log_probs": list(translation.token_log_probs),
-        "words": [
-            {"text": word.text, "probability": word.probability, "mean_probability": word.mean_probability}
-            for word in words
-        ],
+        "words": [word._asdict() for word in words],
         "alignment": translation.alignment,
         "flags": sorted(translation.flags),
         "unmet": list(translation.unmet),
@@ -94,7 +89,7 @@ def _summary(translation: Translation) -> dict[str, Any]:
 
 
 def align_translations(translator: Translator, translations: Iterable[Translation]) -> Iterator[Translation]:
-    """Yields the translations with word alignments from the cross-attention of forced decoding.
+    """Yield the translations with word alignments from the cross-attention of forced decoding.
 
     Reads no further ahead than the translator does.
     """
@@ -147,7 +142,7 @@ class CorpusScore:
     cut: int = 0  # pairs of which a side was longer than its limit
 
     def add(self, other: "CorpusScore") -> None:
-        """Adds other sums to these."""
+        """Add other sums to these."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
@@ -160,7 +155,7 @@ class CorpusScore:
 def describe_scores(
     translator: Translator, pairs: Iterable[tuple[str, str]], total: CorpusScore
 ) -> Iterator[dict[str, Any]]:
-    """Yields the JSON record of each given translation's score; reads no further ahead than `look_ahead_lines`.
+    """Yield the JSON record of each given translation's score, reading no further ahead than `look_ahead_lines`.
 
     Args:
         pairs: Sources and their translations.
