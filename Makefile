@@ -3,7 +3,7 @@
 # make test-system   run the tests that start processes, browsers or torchrun
 # make test-slow     run the tests that take minutes
 # make check         lint, types and fast tests
-# make docs          build the pages of docs/ as a site in build/site, and check their links
+# make docs          write docs/config.md from the code, build the pages of docs/ as a site in build/site, and check their links
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -39,6 +39,7 @@ types: $(VENV)/installed-for-tests
 check: lint types test
 
 docs: $(VENV)/installed-for-docs
+	$(BIN)/python docs/config_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 pictures: $(VENV)/installed-for-tests
