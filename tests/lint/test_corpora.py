@@ -33,7 +33,7 @@ def test_multi30k_is_clean() -> None:
     assert [sources[line] for line in unlikely] == ["@@", "@@"]
     learnt = learn_languages(sources, targets)
     assert learnt is not None
-    assert [len(side) for side in find_wrong_languages(sources, targets, learnt, is_own=True)] == [0, 0, 0, 0]
+    assert [len(side) for side in find_wrong_languages(sources, targets, learnt, is_own=True).values()] == [0, 0, 0, 0]
     sources, targets = sources[:8000], targets[:8000]
     tokenizer = train_tokenizer([*sources, *targets], TokenizerConfig(vocab_size=4000))
     ids = [tokenizer.encode_lines(side, num_threads=1) for side in (sources, targets)]

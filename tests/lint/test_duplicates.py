@@ -1,13 +1,6 @@
 """Sentences that occur again, by hand-written pairs."""
 
-from translate.lint.duplicates import (
-    find_ambiguous,
-    find_empty,
-    find_equal,
-    find_leakage,
-    find_repeated,
-    hash_pairs,
-)
+from translate.lint.duplicates import find_leakage, find_repetitions, hash_pairs
 
 Text = tuple[list[str], list[str]]
 
@@ -27,15 +20,17 @@ def test_repetition_by_hand() -> None:
         ("", ""),
     ]
     hashes = hash_pairs([source for source, _ in pairs], [target for _, target in pairs])
-    assert find_empty(hashes).tolist() == [5, 6, 7, 9, 10]
-    assert find_equal(hashes).tolist() == [4]
-    assert find_repeated(hashes).tolist() == [2, 8]
-    assert find_ambiguous(hashes).tolist() == [3]
+    assert {kind: numbers.tolist() for kind, numbers in find_repetitions(hashes).items()} == {
+        "empty": [5, 6, 7, 9, 10],
+        "equal": [4],
+        "repeated": [2, 8],
+        "ambiguous": [3],
+    }
 
 
 def test_source_and_target_do_not_change_places() -> None:
     hashes = hash_pairs(["a", "b"], ["b", "a"])
-    assert find_repeated(hashes).tolist() == []
+    assert find_repetitions(hashes)["repeated"].tolist() == []
 
 
 def test_leakage_by_hand() -> None:
@@ -52,4 +47,4 @@ def test_nothing_leaks_from_the_embedded_corpus(embedded: Text, held_out: Text) 
     training = hash_pairs(*embedded)
     leakage = find_leakage(hash_pairs(*held_out), training)
     assert len(leakage.pairs) == len(leakage.sources) == 0
-    assert len(find_repeated(training)) == len(find_equal(training)) == len(find_empty(training)) == 0
+    assert [len(numbers) for numbers in find_repetitions(training).values()] == [0] * 4

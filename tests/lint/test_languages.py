@@ -17,8 +17,8 @@ def languages(some: Text) -> Languages:
 
 
 def test_clean_text_is_in_its_languages(some: Text, held_out: Text, languages: Languages) -> None:
-    assert [side.tolist() for side in find_wrong_languages(*some, languages, is_own=True)] == [[]] * 4
-    assert [side.tolist() for side in find_wrong_languages(*held_out, languages, is_own=False)] == [[]] * 4
+    assert [side.tolist() for side in find_wrong_languages(*some, languages, is_own=True).values()] == [[]] * 4
+    assert [side.tolist() for side in find_wrong_languages(*held_out, languages, is_own=False).values()] == [[]] * 4
 
 
 def test_lines_on_the_wrong_side(some: Text) -> None:
@@ -32,7 +32,7 @@ def test_lines_on_the_wrong_side(some: Text) -> None:
     learnt = learn_languages(sources, targets)
     assert learnt is not None
     found = find_wrong_languages(sources, targets, learnt, is_own=True)
-    for positions, put_in in ((found[0], chosen[:150]), (found[1], chosen[150:])):
+    for positions, put_in in ((found["source_like_target"], chosen[:150]), (found["target_like_source"], chosen[150:])):
         assert set(positions.tolist()) <= set(put_in)
         assert len(positions) >= 0.95 * len(put_in)
 
@@ -40,8 +40,8 @@ def test_lines_on_the_wrong_side(some: Text) -> None:
 def test_sides_that_are_swapped_whole(held_out: Text, languages: Languages) -> None:
     sources, targets = held_out
     found = find_wrong_languages(targets, sources, languages, is_own=False)
-    assert len(found.source_like_target) >= 0.99 * len(sources)
-    assert len(found.target_like_source) >= 0.99 * len(sources)
+    assert len(found["source_like_target"]) >= 0.99 * len(sources)
+    assert len(found["target_like_source"]) >= 0.99 * len(sources)
 
 
 def test_a_third_language(some: Text) -> None:
@@ -55,16 +55,16 @@ def test_a_third_language(some: Text) -> None:
     assert learnt is not None
     found = find_wrong_languages(sources, targets, learnt, is_own=True)
     # Spanish may also pass for English, beside German.
-    assert sorted([*found.source_like_neither, *found.source_like_target]) == [3000, 3001, 3002]
-    assert {3000, 3002} <= set(found.source_like_neither.tolist())
-    assert len(found.target_like_source) == len(found.target_like_neither) == 0
+    assert sorted([*found["source_like_neither"], *found["source_like_target"]]) == [3000, 3001, 3002]
+    assert {3000, 3002} <= set(found["source_like_neither"].tolist())
+    assert len(found["target_like_source"]) == len(found["target_like_neither"]) == 0
 
 
 def test_one_language_on_both_sides_and_too_few_lines(some: Text) -> None:
     learnt = learn_languages(some[1], some[1][::-1])
     assert learnt is not None
     found = find_wrong_languages(some[1], some[1][::-1], learnt, is_own=True)
-    assert [side.tolist() for side in found] == [[]] * 4
+    assert [side.tolist() for side in found.values()] == [[]] * 4
     assert learn_languages(some[0][:199], some[1][:199]) is None
 
 
@@ -73,4 +73,4 @@ def test_a_line_of_100000_characters(some: Text) -> None:
     sources[5], targets[5] = "Der faule Hund. " * 6250, "The lazy dog. " * 7143
     learnt = learn_languages(sources, targets)
     assert learnt is not None
-    assert [len(side) for side in find_wrong_languages(sources, targets, learnt, is_own=True)] == [0, 0, 0, 0]
+    assert [len(side) for side in find_wrong_languages(sources, targets, learnt, is_own=True).values()] == [0, 0, 0, 0]

@@ -144,7 +144,14 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     training, held_out = survey_training(config, corpora), survey_held_out(config, corpora)
     reports, lengths, vocabularies = _inspect(training, held_out, batches, tokenizers)
     leaks = find_leaks(training, held_out)
-    findings = _remarks(config, corpora, batch_size=batch_size)
+    findings = []
+    if batch_size is not None:
+        hint = f"training.batch_tokens={config.training.batch_tokens} gives the same on another machine"
+        findings.append(Finding("note", "batch_size_found", batch_size, hint))
+    if corpora.streams is not None:
+        size = config.data.stream_segment_pairs
+        message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
+        findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to look at more"))
     findings += [suspects_finding(report.key, suspects) for report in reports for suspects in report.suspects]
     findings += [leak_finding(leak) for leak in leaks]
     for report in reports:
@@ -207,23 +214,6 @@ def log_findings(
     if num_notes:
         notes, them = ("notes", "them") if num_notes > 1 else ("note", "it")
         logger.info(f"{num_notes} {notes} on data and settings; run `translate check` to see {them}")
-
-
-def _remarks(config: Config, corpora: Corpora, *, batch_size: str | None) -> list[Finding]:
-    """What the check looked at, where the config alone does not say it.
-
-    Args:
-        batch_size: A message about the number that `batch_tokens: auto` became.
-    """
-    findings = []
-    if batch_size is not None:
-        hint = f"training.batch_tokens={config.training.batch_tokens} gives the same on another machine"
-        findings.append(Finding("note", "batch_size_found", batch_size, hint))
-    if corpora.streams is not None:
-        size = config.data.stream_segment_pairs
-        message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
-        findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to look at more"))
-    return findings
 
 
 def _inspect(

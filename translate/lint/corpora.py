@@ -10,17 +10,8 @@ from numpy.typing import NDArray
 from translate.config import Config, Corpus
 from translate.data.corpora import ParallelCorpus
 from translate.lint.characters import ODD_KINDS, find_odd_characters
-from translate.lint.duplicates import (
-    PairHashes,
-    concatenate,
-    find_ambiguous,
-    find_empty,
-    find_equal,
-    find_leakage,
-    find_repeated,
-    hash_pairs,
-)
-from translate.lint.findings import Leak, Location, Suspects, Unit
+from translate.lint.duplicates import PairHashes, concatenate, find_leakage, find_repetitions, hash_pairs
+from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
 from translate.lint.languages import Languages, find_wrong_languages
 from translate.lint.lengths import count_items, find_unlikely_lengths
 from translate.lint.misalignment import ShiftedLines, find_shifted_blocks, find_shifted_lines
@@ -90,15 +81,9 @@ def take_sample(sources: Sequence[str], targets: Sequence[str], *, max_pairs: in
 
 def cheap_suspects(survey: Survey) -> list[Suspects]:
     """What one reading of a corpus shows, without understanding a word."""
-    corpus, empty = survey.corpus, find_empty(survey.hashes)
+    corpus, found = survey.corpus, find_repetitions(survey.hashes)
     unlikely = find_unlikely_lengths(survey.source_characters, survey.target_characters)
-    found = {
-        "empty": empty,
-        "equal": find_equal(survey.hashes),
-        "unlikely_length": np.setdiff1d(unlikely, empty),
-        "repeated": find_repeated(survey.hashes),
-        "ambiguous": find_ambiguous(survey.hashes),
-    }
+    found["unlikely_length"] = np.setdiff1d(unlikely, found["empty"])
     sides = find_odd_characters(corpus.sources), find_odd_characters(corpus.targets)
     for kind in ODD_KINDS:
         found[kind] = np.union1d(*(side.get(kind, np.empty(0, dtype=np.int64)) for side in sides))
@@ -132,7 +117,7 @@ def thorough_suspects(
         wrong = find_wrong_languages(sample.sources, sample.targets, languages, is_own=is_own)
         equal = np.array([s == t for s, t in zip(sample.sources, sample.targets, strict=True)], dtype=np.bool_)
         # A copy is reported as such.
-        found = {kind: sample.numbers[lines[~equal[lines]]] for kind, lines in wrong._asdict().items()}
+        found = {kind: sample.numbers[lines[~equal[lines]]] for kind, lines in wrong.items()}
         suspects = _suspects(found, survey, num_inspected=len(sample.numbers))
     shifted = find_shifted_lines(source_ids, target_ids, numbers=sample.numbers, vocab_size=vocab_size)
     return suspects + _shifts(shifted, survey, sample.numbers)
@@ -164,8 +149,8 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
 def _suspects(found: dict[str, NDArray[np.int64]], survey: Survey, *, num_inspected: int) -> list[Suspects]:
     return [
         Suspects(kind, len(lines), num_inspected, tuple(_locate(int(line), survey) for line in lines[:_NUM_EXAMPLES]))
-        for kind, lines in found.items()
-        if len(lines)
+        for kind in KINDS
+        if len(lines := found.get(kind, ()))
     ]
 
 

@@ -24,6 +24,7 @@ from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.training.assembly import assembled
 from translate.training.schedule import learning_rate
+from translate.training.step import describe_shapes
 
 _MAX_TIMED_STEPS = 30
 _FEW_LINES, _SOME_LINES = 16, 200  # of validation
@@ -121,16 +122,14 @@ def _try_longest(
 ) -> tuple[BatchShape, int | None]:
     tried: list[tuple[int, BatchShape]] = []
     for number in longest_batches(epoch):
-        shape = BatchShape(*epoch.shapes[number].tolist())
+        batch = epoch[number]
         memory.restart()
         try:
-            step([epoch[number]])
+            step([batch])
         except RunError as error:
-            raise RunError(
-                f"a training step on the longest batch ({shape.pairs} pairs of up to {shape.source_tokens} source and"
-                f" {shape.target_tokens} target tokens) fails: {error}"
-            ) from error
-        tried.append((memory.peak_bytes() or 0, shape))
+            message = f"a training step on the longest batch ({describe_shapes([batch])}) fails: {error}"
+            raise RunError(message) from error
+        tried.append((memory.peak_bytes() or 0, BatchShape(*epoch.shapes[number].tolist())))
     peak, largest = max(tried, key=lambda each: each[0])
     return largest, peak or None
 

@@ -45,28 +45,25 @@ def concatenate(hashes: Iterable[PairHashes]) -> PairHashes:
     return PairHashes(*map(np.concatenate, zip(*hashes, strict=True)))
 
 
-def find_empty(hashes: PairHashes) -> NDArray[np.int64]:
-    """Pairs with a side that is empty or all spaces."""
-    return np.flatnonzero((hashes.sources == _EMPTY) | (hashes.targets == _EMPTY))
+def find_repetitions(hashes: PairHashes) -> dict[str, NDArray[np.int64]]:
+    """Positions of pairs by what they repeat.
 
-
-def find_equal(hashes: PairHashes) -> NDArray[np.int64]:
-    """Pairs whose source is its own translation, without the empty ones."""
-    return np.flatnonzero((hashes.sources == hashes.targets) & (hashes.sources != _EMPTY))
-
-
-def find_repeated(hashes: PairHashes) -> NDArray[np.int64]:
-    """Pairs of which both sides occurred before together; pairs with two empty sides do not count."""
-    again = _after_first(hashes.pairs)
-    return again[(hashes.sources[again] != _EMPTY) | (hashes.targets[again] != _EMPTY)]
-
-
-def find_ambiguous(hashes: PairHashes) -> NDArray[np.int64]:
-    """Pairs whose source occurred before with another target, without empty sources."""
+    Returns:
+        empty: A side is empty or all spaces.
+        equal: The source is its own translation.
+        repeated: Both sides occurred before together; of pairs with two empty sides none counts.
+        ambiguous: The source occurred before with another target; an empty source does not count.
+    """
+    no_source, no_target = hashes.sources == _EMPTY, hashes.targets == _EMPTY
     _, firsts = np.unique(hashes.pairs, return_index=True)
     firsts = np.sort(firsts)
-    again = firsts[_after_first(hashes.sources[firsts])]
-    return again[hashes.sources[again] != _EMPTY]
+    repeated, ambiguous = _after_first(hashes.pairs), firsts[_after_first(hashes.sources[firsts])]
+    return {
+        "empty": np.flatnonzero(no_source | no_target),
+        "equal": np.flatnonzero((hashes.sources == hashes.targets) & ~no_source),
+        "repeated": repeated[~(no_source & no_target)[repeated]],
+        "ambiguous": ambiguous[~no_source[ambiguous]],
+    }
 
 
 def find_leakage(held_out: PairHashes, training: PairHashes) -> Leakage:

@@ -28,28 +28,11 @@ _MIN_CHARACTERS = 25
 _FEW_PAIRS = 200  # from so few lines the trigrams of a language cannot be learnt
 
 
-class WrongLanguages(NamedTuple):
-    """Positions of lines in the wrong language; copies, where both sides are equal, may be among them."""
-
-    source_like_target: NDArray[np.int64]
-    target_like_source: NDArray[np.int64]
-    source_like_neither: NDArray[np.int64]
-    target_like_neither: NDArray[np.int64]
-
-
 class Languages(NamedTuple):
     """How often each trigram occurs on the two sides of a corpus: a model of its languages."""
 
     sources: NDArray[np.float64]
     targets: NDArray[np.float64]
-
-
-class _Likelihoods(NamedTuple):
-    """The likelihoods of the lines of one side under the languages of both."""
-
-    looks_like_other: NDArray[np.bool_]  # the line is far likelier under the other side's language
-    own: NDArray[np.float64]  # nats per trigram under the own side's language; NaN: the line is too short
-    other: NDArray[np.float64]  # likewise under the other side's language
 
 
 def learn_languages(sources: Sequence[str], targets: Sequence[str]) -> Languages | None:
@@ -61,26 +44,40 @@ def learn_languages(sources: Sequence[str], targets: Sequence[str]) -> Languages
 
 def find_wrong_languages(
     sources: Sequence[str], targets: Sequence[str], languages: Languages, *, is_own: bool
-) -> WrongLanguages:
-    """Naive Bayes between the two sides, on trigrams of characters.
+) -> dict[str, NDArray[np.int64]]:
+    """Positions of lines in the wrong language, by naive Bayes between the two sides, on trigrams of characters.
 
     Where both sides are in one language (as in paraphrasing) nothing is found.
 
     Args:
         languages: The languages that the sides should be in.
         is_own: Whether the languages were learnt from these very lines; then each line is left out of its counts.
+
+    Returns:
+        The lines that look like the other side, and those that look like neither; copies may be among them.
     """
-    source = _compare(sources, languages.sources, languages.targets, is_own=is_own)
-    target = _compare(targets, languages.targets, languages.sources, is_own=is_own)
-    lowest_source, lowest_target = _lowest_usual(source.own), _lowest_usual(target.own)
-    like_target, foreign_source = _classify(source, own_lowest=lowest_source, other_lowest=lowest_target)
-    like_source, foreign_target = _classify(target, own_lowest=lowest_target, other_lowest=lowest_source)
-    return WrongLanguages(like_target, like_source, foreign_source, foreign_target)
+    source_like_other, *source_fits = _compare(sources, languages.sources, languages.targets, is_own=is_own)
+    target_like_other, *target_fits = _compare(targets, languages.targets, languages.sources, is_own=is_own)
+    lowest_source, lowest_target = _lowest_usual(source_fits[0]), _lowest_usual(target_fits[0])
+    like_target = source_like_other & ~(source_fits[1] < lowest_target)
+    like_source = target_like_other & ~(target_fits[1] < lowest_source)
+    return {
+        "source_like_target": np.flatnonzero(like_target),
+        "target_like_source": np.flatnonzero(like_source),
+        "source_like_neither": np.flatnonzero((source_like_other | (source_fits[0] < lowest_source)) & ~like_target),
+        "target_like_neither": np.flatnonzero((target_like_other | (target_fits[0] < lowest_target)) & ~like_source),
+    }
 
 
 def _compare(
     lines: Sequence[str], own: NDArray[np.float64], other: NDArray[np.float64], *, is_own: bool
-) -> _Likelihoods:
+) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
+    """The lines of one side under the languages of both.
+
+    Returns:
+        Whether each line is far likelier under the other side's language; and its nats per trigram under its own
+        side's and under the other's language, NaN for lines that are too short.
+    """
     smoothing = _ADDED * len(own)
     rest = np.maximum(own - 1.0, 0.0) if is_own else own
     own_log = np.log(rest + _ADDED) - np.log(own.sum() + smoothing)
@@ -98,21 +95,13 @@ def _compare(
         is_other = (evidence > _MIN_NATS) & (evidence > _MIN_NATS_A_CHARACTER * lengths)
         counts = np.where(lengths >= _MIN_CHARACTERS, lengths, np.nan)
         parts.append((is_other, own_sum / counts, other_sum / counts))
-    return _Likelihoods(*map(np.concatenate, zip(*parts, strict=True)))
+    is_other, own_fits, other_fits = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return is_other, own_fits, other_fits
 
 
-def _classify(
-    side: _Likelihoods, *, own_lowest: float, other_lowest: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The lines that look like the other side, and those that look like neither."""
-    is_other = side.looks_like_other & ~(side.other < other_lowest)
-    is_foreign = (side.looks_like_other | (side.own < own_lowest)) & ~is_other
-    return np.flatnonzero(is_other), np.flatnonzero(is_foreign)
-
-
-def _lowest_usual(likelihoods: NDArray[np.float64]) -> float:
-    """The likelihood below which a line is unlike the others of its side; minus infinity if too few are known."""
-    known = likelihoods[~np.isnan(likelihoods)]
+def _lowest_usual(fits: NDArray[np.float64]) -> float:
+    """The fit below which a line is unlike the others of its side; minus infinity if too few are known."""
+    known = fits[~np.isnan(fits)]
     if len(known) < _FEW_PAIRS:
         return -np.inf
     middle = np.median(known)

@@ -1,6 +1,7 @@
 """Lengths of sentences, in characters and in tokens; pairs of which one side is too long to translate the other."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +52,7 @@ def count_items(lines: Sequence[Sequence[object]]) -> NDArray[np.int64]:
 
 def flatten(ids: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     """All tokens, sentence after sentence."""
-    return np.concatenate([np.empty(0, dtype=np.int64), *(np.array(line, dtype=np.int64) for line in ids)])
+    return np.fromiter(chain.from_iterable(ids), dtype=np.int64)
 
 
 def find_unlikely_lengths(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -86,19 +86,15 @@ def _block_offsets(source_lengths: NDArray[np.int64], target_lengths: NDArray[np
     offsets = np.zeros(len(sources), dtype=np.int64)
     for start in range(0, len(sources), _BLOCK_LINES):
         lines = np.arange(max(start, 2), min(start + _BLOCK_LINES, len(sources) - 2))
-        if len(lines) < _MIN_BLOCK_LINES or np.ptp(sources[lines]) == 0.0:
+        if len(lines) < _MIN_BLOCK_LINES:
             continue
-        correlations = [_correlation(sources[lines], targets[lines + offset]) for offset in _OFFSETS]
+        with np.errstate(divide="ignore", invalid="ignore"):  # lines of one length have no correlation
+            correlations = [np.corrcoef(sources[lines], targets[lines + offset])[0, 1] for offset in _OFFSETS]
+        correlations = np.nan_to_num(correlations)
         best = int(np.argmax(correlations))
         if correlations[best] - correlations[_STRAIGHT] > _DEVIATIONS / np.sqrt(len(lines)):
             offsets[start : start + _BLOCK_LINES] = _OFFSETS[best]
     return offsets
-
-
-def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    one, other = one - one.mean(), other - other.mean()
-    scale = float(np.sqrt((one**2).sum() * (other**2).sum()))
-    return float((one * other).sum()) / scale if scale > 0.0 else 0.0
 
 
 def _evidence(
@@ -119,8 +115,10 @@ def _evidence(
         EncodedPair(list(source_ids[line]), list(target_ids[partner]))
         for line, partner in zip(learnt.tolist(), partners.tolist(), strict=True)
     ]
-    sources, source_lines = _flatten_with_lines(source_ids)
-    targets, target_lines = _flatten_with_lines(target_ids)
+    sources, targets = flatten(source_ids), flatten(target_ids)
+    source_lines, target_lines = (
+        np.repeat(np.arange(num_lines), count_items(side)) for side in (source_ids, target_ids)
+    )
     shares = np.bincount(targets, minlength=vocab_size) / max(1, len(targets))
     translations, weights = _best_translations(pairs, shares, vocab_size)
     nats = weights[:, sources]  # (rank, source token)
@@ -158,11 +156,6 @@ def _best_translations(
     translations[ranks[first], sources[first]] = targets[first]
     weights[ranks[first], sources[first]] = np.clip(nats[first], 0.0, _MAX_NATS)
     return translations, weights
-
-
-def _flatten_with_lines(sentences: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All ids one after the other, and the line of each."""
-    return flatten(sentences), np.repeat(np.arange(len(sentences)), count_items(sentences))
 
 
 def _best_path(nats: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -49,8 +49,13 @@ def profile_steps(
     first = after_step + _WARMUP_STEPS + 1
     logger.info("profiling steps %d to %d, after %d to warm up", first, first + _STEPS - 1, _WARMUP_STEPS)
     yield from islice(steps, _WARMUP_STEPS - _DISCARDED_STEPS)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler writes to stderr when it begins and ends
     num_recorded = -_DISCARDED_STEPS
-    with _start_profiler(device) as profiler:
+    with profile(
+        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])],
+        schedule=schedule(wait=0, warmup=_DISCARDED_STEPS, active=_STEPS, repeat=1),
+        experimental_config=_ExperimentalConfig(profile_all_threads=True),  # else it sees the loop's thread alone
+    ) as profiler:
         for step in islice(steps, _DISCARDED_STEPS + _STEPS):
             yield step
             profiler.step()
@@ -95,18 +100,6 @@ def summarize(events: Sequence[FunctionEvent], *, num_steps: int, device: torch.
     for part, time_of_part in sorted(parts.items(), key=lambda item: -item[1]):
         lines.append(f"  {time_of_part / microseconds:6.1%}{time_of_part / num_steps / 1000:8.2f} ms  {part}")
     return "\n".join(lines)
-
-
-def _start_profiler(device: torch.device) -> profile:
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else it writes to stderr when it begins and ends
-    activities = [ProfilerActivity.CPU]
-    if device.type == "cuda":
-        activities.append(ProfilerActivity.CUDA)
-    return profile(
-        activities=activities,
-        schedule=schedule(wait=0, warmup=_DISCARDED_STEPS, active=_STEPS, repeat=1),
-        experimental_config=_ExperimentalConfig(profile_all_threads=True),  # else it sees the loop's thread alone
-    )
 
 
 def _write(profiler: profile, directory: Path, *, title: str, num_steps: int, device: torch.device) -> None:
