@@ -20,9 +20,10 @@ from translate.decoding.constraints.phrases import (
 from translate.decoding.request import Request, Score, SearchInput, Translation, one_line
 from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis
-from translate.decoding.search.ensemble import SINGLE_MODEL, Combination, build_next_token_model
+from translate.decoding.search.ensemble import SINGLE_MODEL, Combination
 from translate.decoding.search.loop import search
 from translate.decoding.search.mbr import expected_utilities
+from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.search.settings import build_search_settings
 from translate.decoding.shortlist import Shortlist
@@ -81,7 +82,7 @@ class Translator:
         self.shortlist = None if shortlist is None else shortlist.to(model.device)
         self.forbidden = forbidden
         self.words = build_word_tables(tokenizers.target)
-        models = [model, *combination.ensemble, *([] if combination.contrast is None else [combination.contrast])]
+        models = [model, *combination.models]
         self.max_positions = min(
             (each.config.max_positions for each in models if each.config.positions == "learned"), default=None
         )
@@ -281,13 +282,13 @@ class Translator:
         )
         found: dict[int, list[Hypothesis]] = {}
         with torch.inference_mode():
-            model = build_next_token_model(
+            model = CachedDecoder(
                 self.model,
-                self.combination,
                 [each.source_ids for each in inputs],
                 self.config,
                 beam_size=settings.beam_size,
                 max_length=max(max_lengths),
+                combination=self.combination,
                 shortlist=self.shortlist if self.config.shortlist else None,
                 also_allowed=[[*each.prefix_ids, *chain.from_iterable(each.phrase_ids)] for each in inputs],
             )

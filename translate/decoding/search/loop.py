@@ -5,6 +5,7 @@ new ones are put into the free rows without moving the others: each sentence has
 the model's cache.
 """
 
+import dataclasses
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -126,9 +127,7 @@ def search(
         The number of a sentence and its hypotheses, the best score first, as soon as they are certain. A sentence has
         no hypotheses if every token is forbidden, or if the model's log-probabilities are not numbers.
     """
-    batch = _Batch(
-        model, settings, source_lengths=source_lengths, max_lengths=max_lengths, max_tokens=max_tokens, device=device
-    )
+    batch = _Batch(model, settings, source_lengths, max_lengths, max_tokens, device)
     waiting = deque(order)
     while waiting or batch.sentences:
         if waiting and len(batch.sentences) * JOINING_SHARE <= batch.num_rows * (JOINING_SHARE - 1):
@@ -138,23 +137,18 @@ def search(
         yield from batch.step()
 
 
+@dataclasses.dataclass
 class _Batch(Generic[Cache]):
     """The sentences that are searched together: in the model's cache a row each, in the state a row for each group."""
 
-    def __init__(
-        self,
-        model: NextTokenModel[Cache],
-        settings: SearchSettings,
-        *,
-        source_lengths: Sequence[int],
-        max_lengths: Sequence[int],
-        max_tokens: int,
-        device: torch.device | None,
-    ) -> None:
-        self.model, self.settings = model, settings
-        self.source_lengths, self.max_lengths = source_lengths, max_lengths
-        self.max_tokens = max_tokens
-        self.device = device
+    model: NextTokenModel[Cache]
+    settings: SearchSettings
+    source_lengths: Sequence[int]
+    max_lengths: Sequence[int]
+    max_tokens: int
+    device: torch.device | None
+
+    def __post_init__(self) -> None:
         self.sentences: dict[int, int] = {}  # by row; the other rows are free
         self.state = self._start_state([])
         self.cache: Cache
