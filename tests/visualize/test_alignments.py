@@ -12,7 +12,7 @@ from translate.decoding.output.alignment import align_words, format_pharaoh
 from translate.decoding.output.words import group_words
 from translate.errors import InputError
 from translate.visualize.alignments import LayerScore, align_pairs, alignments_picture, choose_layer
-from translate.visualize.capture import capture_attention
+from translate.visualize.attention import capture_attention
 from translate.visualize.panels import Links, Matrix, Table
 from translate.visualize.sentences import read_sentence
 

@@ -19,7 +19,7 @@ from translate.visualize.attention import (
     attention_picture,
     look_at_attention,
 )
-from translate.visualize.page import panels_page
+from translate.visualize.page import picture_page
 from translate.visualize.panels import Matrix, Picture, Table
 from translate.visualize.sentences import MERGED, merge_words
 
@@ -87,7 +87,7 @@ def test_a_page_needs_nothing_else_and_no_text_gets_out_of_its_place(attention: 
         page = attention_page(attention._replace(pair=pair, title=HOSTILE), AttentionChoice())
         assert read_data(page)["source"] == HOSTILE
     else:
-        page = panels_page(Picture(HOSTILE, [HOSTILE], [Table(HOSTILE, [HOSTILE], [[HOSTILE]])]))
+        page = picture_page(Picture(HOSTILE, [HOSTILE], [Table(HOSTILE, [HOSTILE], [[HOSTILE]])]))
         assert read_data(page)["panels"][0]["rows"] == [[HOSTILE]]
     assert page.count("<script") == 2 and page.count("</script>") == 2 and "alert(1)</script>" not in page
     assert re.findall(r"(?:src|href|url|import|fetch)\s*[=(]\s*[\"']?", page) == []

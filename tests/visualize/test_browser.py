@@ -15,7 +15,7 @@ from translate.visualize.alignments import align_pairs, alignments_picture
 from translate.visualize.attention import Attention, AttentionChoice, attention_page, look_at_attention
 from translate.visualize.embeddings import embeddings_picture
 from translate.visualize.masks import masks_picture
-from translate.visualize.page import panels_page
+from translate.visualize.page import picture_page
 from translate.visualize.panels import Curves, Picture, Series
 from translate.visualize.positions import positions_picture
 from translate.visualize.sentences import merge_words
@@ -28,9 +28,10 @@ MakeTranslator = Callable[..., Translator]
 Page = Any  # playwright's
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium: apt-get install chromium, or name it in CHROMIUM"
-)
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium, or name it in CHROMIUM"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -349,14 +350,14 @@ NAMES = ["masks", "positions", "curves", "embeddings", "alignments"]
 def test_other_pictures(open_page: OpenPage, pictures: dict[str, Picture], name: str) -> None:
     picture = pictures[name]
     for width, scheme in [(1280, "light"), (390, "dark")]:
-        page = open_page(panels_page(picture), width=width, scheme=scheme)
+        page = open_page(picture_page(picture), width=width, scheme=scheme)
         assert page.locator("h1").inner_text() == page.title() == picture.title
         assert page.locator("h2").all_inner_texts() == [panel.title for panel in picture.panels]
         assert overflowing(page) == [False, []]
 
 
 def test_curves_are_read_by_mouse_by_slider_and_as_a_table(open_page: OpenPage, pictures: dict[str, Picture]) -> None:
-    page = open_page(panels_page(pictures["curves"]))
+    page = open_page(picture_page(pictures["curves"]))
     readout = page.locator("output").first
     slider = page.locator('input[type="range"]').first
     slider.focus()
@@ -375,7 +376,7 @@ def test_curves_are_read_by_mouse_by_slider_and_as_a_table(open_page: OpenPage, 
 
 
 def test_words_of_a_map_by_keyboard(open_page: OpenPage, pictures: dict[str, Picture]) -> None:
-    page = open_page(panels_page(pictures["embeddings"]))
+    page = open_page(picture_page(pictures["embeddings"]))
     page.locator('svg [tabindex="0"]').focus()
     first = page.locator("output").inner_text()
     assert "Nearest: " in first
@@ -422,7 +423,7 @@ def test_axe_finds_nothing_serious_in_attention(open_page: OpenPage, attention: 
 def test_axe_finds_nothing_serious_in_the_others(
     open_page: OpenPage, pictures: dict[str, Picture], name: str, scheme: str
 ) -> None:
-    page = open_page(panels_page(pictures[name]), scheme=scheme)
+    page = open_page(picture_page(pictures[name]), scheme=scheme)
     for summary in page.locator("summary").all()[-1:]:  # the smallest of the tables
         summary.click()
         page.locator("details[open] tr").first.wait_for()

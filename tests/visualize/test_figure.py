@@ -1,4 +1,4 @@
-"""Figures: drawn of every kind of panel, the same each time, with whatever text; and where files go."""
+"""Figures: drawn of every kind of panel, the same each time, with whatever text."""
 
 import io
 import re
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 from translate.visualize.figure import draw_figure
+from translate.visualize.page import PictureFile, save_picture
 from translate.visualize.panels import Curves, Link, Links, Matrix, Picture, Point, Points, Series, Table
-from translate.visualize.saving import Place, choose_place, save_picture
 
 TOKENS = ["▁Straße", "größer", "$x$", "</s>"]
 WEIGHTS = [[0.25, 0.75, None, None]] * 4
@@ -71,27 +71,6 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     with pytest.raises(
         InputError, match=r"^--format png needs matplotlib: pip install 'translate-nmt\[pictures\]' first"
     ):
-        save_picture(PICTURE, Place(tmp_path / "x.png", "png"))
-    save_picture(PICTURE, Place(tmp_path / "x.html", "html"))
+        save_picture(PICTURE, PictureFile(tmp_path / "x.png", "png"))
+    save_picture(PICTURE, PictureFile(tmp_path / "x.html", "html"))
     assert [file.name for file in tmp_path.iterdir()] == ["x.html"]
-
-
-def test_where_a_picture_goes() -> None:
-    assert choose_place(None, None, name="masks") == Place(Path("masks.html"), "html")
-    assert choose_place(None, "svg", name="masks") == Place(Path("masks.svg"), "svg")
-    assert choose_place(Path("a/b.PNG"), None, name="masks") == Place(Path("a/b.PNG"), "png")
-    assert choose_place(Path("b.htm"), None, name="masks") == Place(Path("b.htm"), "html")
-    assert choose_place(Path("b.picture"), "svg", name="masks") == Place(Path("b.picture"), "svg")
-    with pytest.raises(InputError, match="^--format png but --output b.svg: leave one of them out, or let them agree$"):
-        choose_place(Path("b.svg"), "png", name="masks")
-    with pytest.raises(InputError, match=r"^--output b.jpg: end it in .html, .png or .svg, or give --format too$"):
-        choose_place(Path("b.jpg"), None, name="masks")
-
-
-def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="nowhere/x.html: cannot be written: No such file or directory$"):
-        save_picture(PICTURE, Place(tmp_path / "nowhere" / "x.html", "html"))
-    (tmp_path / "folder.html").mkdir()
-    with pytest.raises(RunError, match="folder.html: cannot be written: Is a directory$"):
-        save_picture(PICTURE, Place(tmp_path / "folder.html", "html"))
-    assert [path.name for path in tmp_path.iterdir()] == ["folder.html"]

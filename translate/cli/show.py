@@ -14,8 +14,8 @@ from translate.errors import InputError
 if TYPE_CHECKING:
     from translate.decoding.loading import LoadedTranslator
     from translate.visualize.alignments import LayerScore
+    from translate.visualize.page import PictureFile
     from translate.visualize.panels import Picture
-    from translate.visualize.saving import Place
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ show_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See wh
 
 
 def draws(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a picture; it receives as `place` where the picture goes."""
+    """Give a command the options of a picture; it receives as `file` where the picture goes."""
     output = typer.Option("--output", "-o", metavar="FILE", help=f"Write to this file. Default: {name}.html.")
     output_format = typer.Option(
         "--format",
@@ -38,11 +38,11 @@ def draws(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     }
 
     def gather(output: Path | None, output_format: Literal["html", "png", "svg"] | None, dpi: int) -> "Place":
-        from translate.visualize.saving import choose_place
+        from translate.visualize.page import choose_picture_file
 
-        return choose_place(output, output_format, dots_per_inch=dpi, name=name)
+        return choose_picture_file(output, output_format, dots_per_inch=dpi, name=name)
 
-    return lambda command: add_options(command, options, name="place", gather=gather)
+    return lambda command: add_options(command, options, name="file", gather=gather)
 
 
 @show_app.command("attention")
@@ -66,7 +66,7 @@ def show_attention(
     words: Annotated[bool, typer.Option("--words", help="Show whole words instead of subwords.")] = False,
     checkpoint: CheckpointOption = "best",
     *,
-    place: Any,
+    file: Any,
 ) -> None:
     """Where each head looks: encoder, decoder and cross-attention of every layer, for one sentence.
 
@@ -78,16 +78,16 @@ def show_attention(
     """
     from translate.decoding.loading import load_translator
     from translate.visualize.attention import AttentionChoice, attention_page, attention_picture, look_at_attention
-    from translate.visualize.saving import save_bytes, save_picture
+    from translate.visualize.page import save_page, save_picture
 
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
     loaded = load_translator(run, checkpoint=checkpoint)
     attention = look_at_attention(loaded.translator, sentence, target=target, name=_name(loaded), step=loaded.run.step)
-    if place.format == "html":
-        save_bytes(attention_page(attention, choice).encode(), place.path)
+    if file.format == "html":
+        save_page(attention_page(attention, choice), file.path)
     else:
-        save_picture(attention_picture(attention, choice), place)
-    logger.info(f"{place.path}: {attention.pair.source_text} → {attention.pair.target_text}")
+        save_picture(attention_picture(attention, choice), file)
+    logger.info(f"{file.path}: {attention.pair.source_text} → {attention.pair.target_text}")
 
 
 @show_app.command("masks")
@@ -101,7 +101,7 @@ def show_masks(
     ] = None,
     checkpoint: CheckpointOption = "best",
     *,
-    place: Any,
+    file: Any,
 ) -> None:
     """The masks of a batch of sentences: source padding, target padding, the causal mask, and both together.
 
@@ -113,7 +113,7 @@ def show_masks(
     from translate.visualize.masks import masks_picture
 
     translator = load_translator(run, checkpoint=checkpoint).translator
-    _save(masks_picture(translator, sentences, target or []), place)
+    _save(masks_picture(translator, sentences, target or []), file)
 
 
 @show_app.command("positions")
@@ -125,7 +125,7 @@ def show_positions(
     length: Annotated[int, typer.Option(metavar="N", min=2, max=2000, help="Number of positions to show.")] = 64,
     checkpoint: CheckpointOption = "best",
     *,
-    place: Any,
+    file: Any,
 ) -> None:
     """How the model knows the order of words: the positional table, its similarities and wave lengths, and more.
 
@@ -145,7 +145,7 @@ def show_positions(
     else:
         whole = load_config(config_or_run).config
         model, config, name = None, whole.model, whole.name
-    _save(positions_picture(config, model, length=length, name=name), place)
+    _save(positions_picture(config, model, length=length, name=name), file)
 
 
 @show_app.command("curves")
@@ -153,7 +153,7 @@ def show_positions(
 def show_curves(
     runs: Annotated[list[Path], typer.Argument(help="Run directories, finished or still training.")],
     *,
-    place: Any,
+    file: Any,
 ) -> None:
     """How trainings went: loss, perplexity, BLEU, learning rate, speed and gradient norm, over steps and over time.
 
@@ -164,7 +164,7 @@ def show_curves(
     """
     from translate.visualize.curves import curves_picture
 
-    _save(curves_picture(runs), place)
+    _save(curves_picture(runs), file)
 
 
 @show_app.command("embeddings")
@@ -185,7 +185,7 @@ def show_embeddings(
     neighbours: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Neighbours of each word.")] = 6,
     checkpoint: CheckpointOption = "best",
     *,
-    place: Any,
+    file: Any,
 ) -> None:
     """Which words the model represents alike: nearest neighbours by cosine, and a map by principal components.
 
@@ -208,7 +208,7 @@ def show_embeddings(
         num_neighbours=neighbours,
         name=_name(loaded),
     )
-    _save(picture, place)
+    _save(picture, file)
 
 
 @show_app.command("alignments")
@@ -236,7 +236,7 @@ def show_alignments(
     number: Annotated[int, typer.Option(metavar="N", min=1, max=200, help="Number of lines in the picture.")] = 8,
     checkpoint: CheckpointOption = "best",
     *,
-    place: Any,
+    file: Any,
 ) -> None:
     """Word alignments of given pairs by cross-attention: a picture of some, and all in Pharaoh's format.
 
@@ -248,10 +248,10 @@ def show_alignments(
     from translate.decoding.loading import load_translator
     from translate.decoding.output.alignment import format_pharaoh
     from translate.visualize.alignments import align_pairs, alignments_picture
-    from translate.visualize.saving import save_picture
+    from translate.visualize.page import save_picture
 
-    links_file = pharaoh or place.path.with_suffix(".align")
-    if links_file == place.path:
+    links_file = pharaoh or file.path.with_suffix(".align")
+    if links_file == file.path:
         raise InputError(f"{links_file}: the picture and the links need a file each; name another by --pharaoh")
     loaded = load_translator(run, checkpoint=checkpoint)
     sources, references = _read_pairs(loaded, source, reference)
@@ -262,9 +262,9 @@ def show_alignments(
     write_lines((format_pharaoh(pair.links) for pair in aligned), links_file)
     shown = aligned[first - 1 : first - 1 + number]
     picture = alignments_picture(shown, first_line=first, how=how, scores=scores, name=_name(loaded))
-    save_picture(picture, place)
+    save_picture(picture, file)
     last = first + len(shown) - 1
-    logger.info(f"{place.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
+    logger.info(f"{file.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
 
 
 def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Literal["mean"], "list[LayerScore]", str]:
@@ -297,8 +297,8 @@ def _name(loaded: "LoadedTranslator") -> str:
     return loaded.run.directory.resolve().name
 
 
-def _save(picture: "Picture", place: "Place") -> None:
-    from translate.visualize.saving import save_picture
+def _save(picture: "Picture", file: "PictureFile") -> None:
+    from translate.visualize.page import save_picture
 
-    save_picture(picture, place)
-    logger.info(f"{place.path}: {picture.title}")
+    save_picture(picture, file)
+    logger.info(f"{file.path}: {picture.title}")

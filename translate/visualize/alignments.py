@@ -1,4 +1,4 @@
-"""Which word comes from which: cross-attention's links as a picture and in Pharaoh's format, of a layer or of all."""
+"""Word alignments by cross-attention, of one layer or the mean of all, as a picture and as links."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -17,30 +17,28 @@ from translate.errors import InputError
 from translate.visualize.panels import Link, Links, Matrix, Panel, Picture, Table
 from translate.visualize.sentences import MERGED, merge_words, tokens_of
 
-END = "</s>"
-
 
 class AlignedPair(NamedTuple):
-    """A pair's words, its links, and the attention between the words."""
+    """The words of a pair, the links between them, and the attention between them."""
 
     source: list[str]
     target: list[str]
     links: dict[linking.Link, float]
-    weights: Float[Tensor, "target source"]  # of the words and, in the last row and column, of the end symbols
+    weights: Float[Tensor, "target source"]  # the last row and column are those of the end symbols
 
 
 class LayerScore(NamedTuple):
-    """How far a layer's links agree with an independent aligner."""
+    """The alignment error rate of a layer against an independent aligner."""
 
     layer: int
     error_rate: float
 
 
 def choose_layer(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[LayerScore]:
-    """How well each decoder layer aligns validation pairs, the best first.
+    """Rank the decoder layers by how well they align validation pairs, the best first.
 
-    The measure is the alignment error rate against links that a word translation model (IBM model 1), learnt from these
-    pairs alone, finds most probable: it knows nothing of attention. Equal layers stand in their order.
+    The measure is the alignment error rate against the most probable links of a word translation model (IBM model 1)
+    that is learnt from these pairs and knows nothing of attention. Equally good layers keep their order.
 
     Raises:
         InputError: There is no pair with words on both sides.
@@ -65,10 +63,10 @@ def choose_layer(translator: Translator, sources: Sequence[str], targets: Sequen
 def align_pairs(
     translator: Translator, sources: Sequence[str], targets: Sequence[str], *, layer: int | Literal["mean"]
 ) -> list[AlignedPair]:
-    """The word alignments of given pairs, by the mean over a layer's heads or over the heads of all layers.
+    """Align the words of pairs by the mean attention over the heads of one layer, or of all layers.
 
     Raises:
-        InputError: No such layer, or a line longer than the positions of the model.
+        InputError: The model has no such layer, or a line is longer than its positions.
     """
     num_layers = len(translator.model.decoder.layers)
     if layer != "mean" and not 0 <= layer < num_layers:
@@ -86,7 +84,7 @@ def align_pairs(
 def alignments_picture(
     pairs: Sequence[AlignedPair], *, first_line: int, how: str, scores: Sequence[LayerScore], name: str
 ) -> Picture:
-    """Lines between the words of each pair, and the weights that they stand for."""
+    """Lines between the words of each pair, and the weights behind them."""
     panels: list[Panel] = []
     for number, pair in enumerate(pairs, start=first_line):
         if not pair.source or not pair.target:
@@ -97,7 +95,7 @@ def alignments_picture(
         links = [Link(link.source, link.target, weight) for link, weight in pair.links.items()]
         panels.append(Links(f"Line {number}", pair.source, pair.target, links))
         panels.append(
-            Matrix(f"Line {number}: weights", [*pair.target, END], [*pair.source, END], pair.weights.tolist(),
+            Matrix(f"Line {number}: weights", [*pair.target, "</s>"], [*pair.source, "</s>"], pair.weights.tolist(),
                    "target word predicted", "source word looked at", "weight")
         )  # fmt: skip
     if scores:
@@ -151,7 +149,7 @@ def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> Aligne
 
 
 def _lexical_links(pairs: Sequence[EncodedPair], lexicon: Lexicon) -> list[set[linking.Link]]:
-    """The most probable source subword of each target subword; none where that is the empty word."""
+    """Links of each target subword to its most probable source subword, unless the empty word is more probable."""
     entries = zip(lexicon.source_ids.tolist(), lexicon.target_ids.tolist(), lexicon.probabilities.tolist(), strict=True)
     probability = {(source, target): value for source, target, value in entries}
     all_links = []

@@ -1,28 +1,51 @@
-"""Where each head looks, as a page to walk through and as figures: matrices, lines, the network, query and key."""
+"""Where each head looks, as an interactive page and as figures. The weights are those that the model used."""
 
 import base64
+import contextlib
+import math
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from torch import Tensor
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
 
 from translate.config import DecodingConfig
+from translate.data.batching import EncodedPair, collate
 from translate.decoding import Translator
 from translate.errors import InputError
-from translate.visualize.capture import (
-    KINDS,
-    AttentionKind,
-    Captured,
-    LayerAttention,
-    capture_attention,
-    describe_kind,
-)
+from translate.model import Transformer, log_probabilities
+from translate.model.attention import MultiHeadAttention
+from translate.model.layers import DecoderLayer, EncoderLayer
+from translate.model.positions import RotaryAngles
 from translate.visualize.page import fill_template
 from translate.visualize.panels import Matrix, Picture
 from translate.visualize.sentences import MERGED, SentencePair, Tokens, merge_words, read_sentence
 
+AttentionKind = Literal["encoder", "decoder", "cross"]
 Unit = Literal["subwords", "words"]
 
+
+class _Kind(NamedTuple):
+    name: str
+    row_axis: str
+    column_axis: str
+    queries: Literal["source", "target_input", "target_output"]  # which tokens of the pair look
+    keys: Literal["source", "target_input"]  # which tokens they look at
+
+
+_KINDS: dict[AttentionKind, _Kind] = {
+    "encoder": _Kind("encoder self-attention", "source token that looks", "source token looked at", "source", "source"),
+    "decoder": _Kind(
+        "decoder self-attention",
+        "target token read, which looks",
+        "target token looked at",
+        "target_input",
+        "target_input",
+    ),
+    "cross": _Kind("cross-attention", "target token predicted", "source token looked at", "target_output", "source"),
+}
 _POSITIONS = {
     "sinusoidal": "Positions (sinusoidal) were added to the embeddings: they are inside the vectors.",
     "learned": "Positions (learned) were added to the embeddings: they are inside the vectors.",
@@ -32,8 +55,39 @@ _POSITIONS = {
 }
 
 
+class LayerAttention(NamedTuple):
+    """One attention of one layer, as the model computed it for one pair."""
+
+    kind: AttentionKind  # encoder and decoder: their self-attention
+    layer: int  # counted from 0
+    weights: Float[Tensor, "heads query key"]  # rows sum to one; masked keys have exactly zero
+    visible: Bool[Tensor, "query key"]
+    query: Float[Tensor, "heads query head_dim"]  # turned, if the model has rotary positions
+    key: Float[Tensor, "heads key head_dim"]  # turned likewise
+    scores: Float[Tensor, "heads query key"]  # the softmax's input, before the mask
+    position_scores: Float[Tensor, "heads query key"] | None  # the part of `scores` that comes from rotary or bias
+
+
+class CapturedAttention(NamedTuple):
+    """What each head of a model did with one pair."""
+
+    layers: list[LayerAttention]  # encoder, decoder, cross; each from the first layer to the last
+    token_log_probs: list[float]  # nats, of each target token and of the end symbol
+
+
+class Attention(NamedTuple):
+    """A sentence, its translation, and what every head did with them."""
+
+    title: str
+    pair: SentencePair
+    captured: CapturedAttention
+    paragraphs: list[str]  # how the translation was made
+    positions: str  # the kind of positions that the model has
+    num_heads: int
+
+
 class AttentionChoice(NamedTuple):
-    """What is to be seen (in a figure) or seen first (in a page)."""
+    """What a figure shows, and what a page shows first."""
 
     kind: AttentionKind = "cross"
     layer: int | None = None  # None: all, and in a page the last
@@ -41,72 +95,143 @@ class AttentionChoice(NamedTuple):
     unit: Unit = "subwords"
 
 
-class Attention(NamedTuple):
-    """A sentence, its translation, and all that every head did with them."""
+# --- capturing
 
-    title: str
-    pair: SentencePair
-    captured: Captured
-    paragraphs: list[str]  # how it was made
-    positions: str  # the kind that the model has
-    num_layers: dict[AttentionKind, int]
-    num_heads: int
+
+def capture_attention(model: Transformer, pair: EncodedPair) -> CapturedAttention:
+    """Run the full forward pass over one pair, and keep what each head did.
+
+    A hook sees the very weights that the model multiplied its values with. Only queries and keys are computed again, by
+    the model's own projections of the inputs that the attention got.
+
+    Args:
+        model: A model in evaluation mode.
+        pair: Token ids without special symbols.
+    """
+    batch = collate([pair], [0]).to(model.device)
+    with torch.inference_mode(), _watch_attention(model) as watched:
+        log_probs = log_probabilities(model(batch.source_ids, batch.target_input_ids))
+        layers = [each.result() for each in watched]
+    chosen = log_probs[0].gather(1, batch.target_output_ids[0, :, None])[:, 0]
+    return CapturedAttention(layers, chosen.tolist())
+
+
+class _WatchedAttention:
+    """Keeps the inputs and the weights of one attention's last call."""
+
+    def __init__(self, kind: AttentionKind, layer: int, attention: MultiHeadAttention) -> None:
+        self.kind: AttentionKind = kind
+        self.layer = layer
+        self.attention = attention
+        self.inputs: tuple[Tensor, ...]
+        self.keywords: dict[str, Any]
+        self.weights: Tensor
+
+    def see_call(self, module: nn.Module, inputs: tuple[Tensor, ...], keywords: dict[str, Any]) -> None:
+        self.inputs, self.keywords = inputs, keywords
+
+    def see_weights(self, module: nn.Module, inputs: object, weights: Tensor) -> None:
+        self.weights = weights
+
+    def result(self) -> LayerAttention:
+        rotary, bias = self.keywords.get("rotary"), self.keywords.get("bias")
+        query, key = self._query_and_key(rotary)
+        scores = _scores(query, key, bias)
+        position_scores = None
+        if rotary is not None or bias is not None:
+            position_scores = (scores - _scores(*self._query_and_key(None), None)).cpu()
+        return LayerAttention(
+            kind=self.kind,
+            layer=self.layer,
+            weights=self.weights[0].float().cpu(),
+            visible=self.keywords["visible"].expand(1, 1, *self.weights.shape[2:])[0, 0].cpu(),
+            query=query.cpu(),
+            key=key.cpu(),
+            scores=scores.cpu(),
+            position_scores=position_scores,
+        )
+
+    def _query_and_key(self, rotary: RotaryAngles | None) -> tuple[Tensor, Tensor]:
+        """The queries and keys of each head, (heads, position, head_dim)."""
+        if len(self.inputs) == 1:
+            query, key_value = self.attention.project_query_key_value(*self.inputs, rotary=rotary)
+        else:
+            hidden, memory = self.inputs
+            query, key_value = self.attention.project_query(hidden), self.attention.project_key_value(memory)
+        return query[0].float(), key_value.key[0].float()
+
+
+def _scores(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
+    scores = query @ key.transpose(1, 2) / math.sqrt(query.shape[-1])
+    return scores if bias is None else scores + bias.float()
+
+
+@contextlib.contextmanager
+def _watch_attention(model: Transformer) -> Iterator[list[_WatchedAttention]]:
+    """Within the context, hooks keep what passes through each attention, in the order of `_KINDS`."""
+    encoder_layers = [layer for layer in model.encoder.layers if isinstance(layer, EncoderLayer)]
+    decoder_layers = [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
+    watched = [
+        *(_WatchedAttention("encoder", number, layer.self_attention) for number, layer in enumerate(encoder_layers)),
+        *(_WatchedAttention("decoder", number, layer.self_attention) for number, layer in enumerate(decoder_layers)),
+        *(_WatchedAttention("cross", number, layer.cross_attention) for number, layer in enumerate(decoder_layers)),
+    ]
+    with contextlib.ExitStack() as stack:
+        for each in watched:
+            attention = each.attention
+            stack.callback(attention.register_forward_pre_hook(each.see_call, with_kwargs=True).remove)
+            stack.callback(attention.weights_dropout.register_forward_hook(each.see_weights).remove)
+        yield watched
+
+
+# --- what is shown
 
 
 def look_at_attention(
     translator: Translator, text: str, *, target: str | None = None, name: str, step: int
 ) -> Attention:
-    """Translate a sentence, or force a translation, and watch all heads.
+    """Translate a sentence, or force a translation, and capture the attention of all heads.
 
     Args:
         target: The translation to force; None: decode one.
-        name: Of the run.
-        step: At which its weights were saved.
+        name: The run's name.
+        step: The step at which its weights were saved.
 
     Raises:
         InputError: A text is empty, or longer than the positions of the model.
     """
     pair = read_sentence(translator, text, target=target)
-    model = translator.model
-    captured = capture_attention(model, pair.ids)
+    captured = capture_attention(translator.model, pair.ids)
     made = "Forced: the translation was given." if pair.is_forced else _how_decoded(translator.config)
-    precision = translator.config.precision
+    log_prob = f"{sum(captured.token_log_probs):.3f}".replace("-", "\N{MINUS SIGN}")
     return Attention(
         title=f"Attention of {name}",
         pair=pair,
         captured=captured,
         paragraphs=[
-            f"{made} Step {step}, {precision}; the weights are those of the model's full forward pass over"
-            f" this pair, log-probability {_signed(sum(captured.token_log_probs))} nats."
+            f"{made} Step {step}, {translator.config.precision}; the weights are those of the model's full forward pass"
+            f" over this pair, log-probability {log_prob} nats."
         ],
-        positions=model.config.positions,
-        num_layers={
-            "encoder": len(model.encoder.layers),
-            "decoder": len(model.decoder.layers),
-            "cross": len(model.decoder.layers),
-        },
-        num_heads=model.config.num_heads,
+        positions=translator.model.config.positions,
+        num_heads=translator.model.config.num_heads,
     )
 
 
-def check_choice(choice: AttentionChoice, attention: Attention) -> None:
-    """Raise the InputError that names a layer or head that the model does not have."""
-    stack = "encoder" if choice.kind == "encoder" else "decoder"
-    for option, number, count, where in (
-        ("--layer", choice.layer, attention.num_layers[choice.kind], f"the {stack} has the layers"),
-        ("--head", choice.head, attention.num_heads, "each layer has the heads"),
-    ):
-        if number is not None and not 0 <= number < count:
-            raise InputError(f"{option} {number}: {where} 0 to {count - 1}")
+def _how_decoded(config: DecodingConfig) -> str:
+    if config.search == "sample":
+        return f"The translation was sampled with seed {config.seed}."
+    return (
+        "The translation was decoded greedily." if config.beam_size == 1 else f"Decoded with beam {config.beam_size}."
+    )
 
 
 def attention_page(attention: Attention, choice: AttentionChoice) -> str:
-    """The page: all heads of all layers, with their queries and keys.
+    """The page with all heads of all layers, their queries and keys.
 
     Raises:
-        InputError: No such layer or head.
+        InputError: The model has no such layer or head.
     """
-    check_choice(choice, attention)
+    num_layers = _check_choice(choice, attention)
     pair = attention.pair
     data = {
         "title": attention.title,
@@ -122,10 +247,10 @@ def attention_page(attention: Attention, choice: AttentionChoice) -> str:
             "input": _describe_tokens(pair.target_input),
             "output": _describe_tokens(pair.target_output),
         },
-        "kinds": [_describe_kind(attention, kind) for kind in KINDS],
+        "kinds": [_describe_kind(attention, kind) for kind in _KINDS],
         "start": {
             "kind": choice.kind,
-            "layer": attention.num_layers[choice.kind] - 1 if choice.layer is None else choice.layer,
+            "layer": num_layers - 1 if choice.layer is None else choice.layer,
             "head": choice.head or 0,
             "unit": choice.unit,
         },
@@ -133,83 +258,21 @@ def attention_page(attention: Attention, choice: AttentionChoice) -> str:
     return fill_template(title=attention.title, data=data, scripts=["drawing.js", "attention.js"])
 
 
-def attention_picture(attention: Attention, choice: AttentionChoice) -> Picture:
-    """The figure: matrices of all heads of one kind, or of those that were chosen.
+def _check_choice(choice: AttentionChoice, attention: Attention) -> int:
+    """Check that the model has the chosen layer and head, and return the number of layers of the chosen kind.
 
     Raises:
-        InputError: No such layer or head.
+        InputError: The model does not have them.
     """
-    check_choice(choice, attention)
-    queries, keys = _axes(attention.pair, choice.kind)
-    heads = range(attention.num_heads) if choice.head is None else [choice.head]
-    layers = [
-        each for each in attention.captured.layers if each.kind == choice.kind and choice.layer in (None, each.layer)
-    ]
-    panels = []
-    for place, each in enumerate(layers):
-        for head in heads:
-            panel = _matrix(each, head, queries=queries, keys=keys, unit=choice.unit)
-            if place:  # the labels of the first row and column are for all
-                panel = panel._replace(columns=[""] * len(panel.columns), column_axis="")
-            if head != heads[0]:
-                panel = panel._replace(rows=[""] * len(panel.rows), row_axis="")
-            panels.append(panel)
-    kind = describe_kind(choice.kind)
-    paragraphs = [f"{attention.pair.source_text} → {attention.pair.target_text}", *attention.paragraphs]
-    paragraphs.append(
-        "The darker, the more weight, from 0 to 1; the colour goes with the root of the weight, so that small ones are"
-        f" seen.{' Grey: masked, exactly 0.' if choice.kind == 'decoder' else ''}"
-    )
-    if choice.unit == "words":
-        paragraphs.append(MERGED)
-    return Picture(f"{attention.title}: {kind}", paragraphs, panels, columns=len(heads))
-
-
-def _signed(number: float) -> str:
-    return f"{number:.3f}".replace("-", "\N{MINUS SIGN}")
-
-
-def _how_decoded(config: DecodingConfig) -> str:
-    if config.search == "sample":
-        return f"The translation was sampled with seed {config.seed}."
-    return (
-        "The translation was decoded greedily." if config.beam_size == 1 else f"Decoded with beam {config.beam_size}."
-    )
-
-
-def _axes(pair: SentencePair, kind: AttentionKind) -> tuple[Tokens, Tokens]:
-    """The tokens that look, and those that are looked at."""
-    match kind:
-        case "encoder":
-            return pair.source, pair.source
-        case "decoder":
-            return pair.target_input, pair.target_input
-        case "cross":
-            return pair.target_output, pair.source
-
-
-_AXIS_NAMES: dict[AttentionKind, tuple[str, str]] = {
-    "encoder": ("source token that looks", "source token looked at"),
-    "decoder": ("target token read, which looks", "target token looked at"),
-    "cross": ("target token predicted", "source token looked at"),
-}
-
-
-def _matrix(each: LayerAttention, head: int, *, queries: Tokens, keys: Tokens, unit: Unit) -> Matrix:
-    weights, visible = each.weights[head].double(), each.visible
-    rows, columns = queries.pieces, keys.pieces
-    row_axis, column_axis = _AXIS_NAMES[each.kind]
-    if unit == "words":
-        weights = merge_words(weights, query_words=queries.words, key_words=keys.words)
-        seen = merge_words(visible.double(), query_words=queries.words, key_words=keys.words)
-        visible = seen > 0
-        rows, columns = [word.text for word in queries.words], [word.text for word in keys.words]
-        row_axis, column_axis = row_axis.replace("token", "word"), column_axis.replace("token", "word")
-    values = [
-        [weight if is_seen else None for weight, is_seen in zip(*row, strict=True)]
-        for row in zip(weights.tolist(), visible.tolist(), strict=True)
-    ]
-    return Matrix(f"layer {each.layer}, head {head}", rows, columns, values, row_axis, column_axis, "weight")
+    num_layers = sum(each.kind == choice.kind for each in attention.captured.layers)
+    stack = "encoder" if choice.kind == "encoder" else "decoder"
+    for option, number, count, where in (
+        ("--layer", choice.layer, num_layers, f"the {stack} has the layers"),
+        ("--head", choice.head, attention.num_heads, "each layer has the heads"),
+    ):
+        if number is not None and not 0 <= number < count:
+            raise InputError(f"{option} {number}: {where} 0 to {count - 1}")
+    return num_layers
 
 
 def _describe_tokens(tokens: Tokens) -> dict[str, Any]:
@@ -221,17 +284,14 @@ def _describe_tokens(tokens: Tokens) -> dict[str, Any]:
 
 def _describe_kind(attention: Attention, kind: AttentionKind) -> dict[str, Any]:
     layers = [each for each in attention.captured.layers if each.kind == kind]
-    row_axis, column_axis = _AXIS_NAMES[kind]
-    queries, keys = {"encoder": ("source", "source"), "decoder": ("input", "input"), "cross": ("output", "source")}[
-        kind
-    ]
+    names = _KINDS[kind]
     return {
         "kind": kind,
-        "name": describe_kind(kind),
-        "queries": queries,
-        "keys": keys,
-        "rowAxis": row_axis,
-        "columnAxis": column_axis,
+        "name": names.name,
+        "queries": names.queries.removeprefix("target_"),
+        "keys": names.keys.removeprefix("target_"),
+        "rowAxis": names.row_axis,
+        "columnAxis": names.column_axis,
         "visible": ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()],
         "layers": [
             {
@@ -246,5 +306,53 @@ def _describe_kind(attention: Attention, kind: AttentionKind) -> dict[str, Any]:
 
 
 def _base64(tensor: Tensor) -> str:
-    """The very bits of the numbers: fp32, little-endian, the last axis first."""
+    """The exact bits of the numbers: fp32, little-endian, the last axis first."""
     return base64.b64encode(tensor.numpy().astype(np.dtype("<f4")).tobytes()).decode("ascii")
+
+
+def attention_picture(attention: Attention, choice: AttentionChoice) -> Picture:
+    """The figure with a matrix for each chosen head of one kind.
+
+    Raises:
+        InputError: The model has no such layer or head.
+    """
+    _check_choice(choice, attention)
+    heads = range(attention.num_heads) if choice.head is None else [choice.head]
+    layers = [
+        each for each in attention.captured.layers if each.kind == choice.kind and choice.layer in (None, each.layer)
+    ]
+    panels = []
+    for row, each in enumerate(layers):
+        for head in heads:
+            panel = _matrix(each, head, attention.pair, unit=choice.unit)
+            if row:  # only the first row and column have labels
+                panel = panel._replace(columns=[""] * len(panel.columns), column_axis="")
+            if head != heads[0]:
+                panel = panel._replace(rows=[""] * len(panel.rows), row_axis="")
+            panels.append(panel)
+    paragraphs = [f"{attention.pair.source_text} → {attention.pair.target_text}", *attention.paragraphs]
+    paragraphs.append(
+        "The darker, the more weight, from 0 to 1; the colour goes with the root of the weight, so that small ones are"
+        f" seen.{' Grey: masked, exactly 0.' if choice.kind == 'decoder' else ''}"
+    )
+    if choice.unit == "words":
+        paragraphs.append(MERGED)
+    return Picture(f"{attention.title}: {_KINDS[choice.kind].name}", paragraphs, panels, columns=len(heads))
+
+
+def _matrix(each: LayerAttention, head: int, pair: SentencePair, *, unit: Unit) -> Matrix:
+    names = _KINDS[each.kind]
+    queries, keys = getattr(pair, names.queries), getattr(pair, names.keys)
+    weights, visible = each.weights[head].double(), each.visible
+    rows, columns = queries.pieces, keys.pieces
+    row_axis, column_axis = names.row_axis, names.column_axis
+    if unit == "words":
+        weights = merge_words(weights, query_words=queries.words, key_words=keys.words)
+        visible = merge_words(visible.double(), query_words=queries.words, key_words=keys.words) > 0
+        rows, columns = [word.text for word in queries.words], [word.text for word in keys.words]
+        row_axis, column_axis = row_axis.replace("token", "word"), column_axis.replace("token", "word")
+    values = [
+        [weight if is_seen else None for weight, is_seen in zip(*row, strict=True)]
+        for row in zip(weights.tolist(), visible.tolist(), strict=True)
+    ]
+    return Matrix(f"layer {each.layer}, head {head}", rows, columns, values, row_axis, column_axis, "weight")

@@ -1,4 +1,4 @@
-"""How trainings went: what `metrics.jsonl` of runs says, over steps and over time, all runs in one picture."""
+"""Learning curves of runs from their `metrics.jsonl`, over steps and over time, all runs in one picture."""
 
 import json
 import math
@@ -14,17 +14,17 @@ Record = dict[str, Any]
 
 
 class Metrics(NamedTuple):
-    """What a run has recorded so far."""
+    """The records of a run so far."""
 
     name: str
-    records: list[Record]  # each with `kind`, `step` and `seconds_so_far`
-    num_unreadable: int  # lines: the last one, while it is being written, or damage
+    records: list[Record]  # each with `kind`, `step` and `minutes_so_far`
+    num_unreadable: int  # lines that are damaged, or that the training is still writing
 
 
 class _Chart(NamedTuple):
     title: str
     y_axis: str
-    keys: list[tuple[str, str, str]]  # kind of record, its key, what the curve is called
+    keys: list[tuple[str, str, str]]  # kind of the records, their key, name of the curve
     is_log: bool = False
 
 
@@ -48,10 +48,10 @@ _TIME_NOTE = (
 
 
 def curves_picture(runs: Sequence[Path]) -> Picture:
-    """Loss, perplexity, BLEU, learning rate, speed and gradient norm of runs, overlaid; a run may still be going on.
+    """Loss, perplexity, BLEU, learning rate, speed and gradient norm of finished or training runs, overlaid.
 
     Raises:
-        InputError: Not a run, or none of them has recorded anything yet.
+        InputError: A path is no run, or no run has recorded anything yet.
         RunError: A file of metrics cannot be read.
     """
     names = _names(runs)
@@ -84,13 +84,12 @@ def curves_picture(runs: Sequence[Path]) -> Picture:
 
 
 def read_metrics(run: Path, *, name: str) -> Metrics:
-    """The records of a run, in the order of their steps, with the time that they were reached in.
+    """The records of a run in the order of their steps, with the time at which each was reached.
 
-    A line that is no record is left out and counted. What a continued training did again counts once, as it was done
-    last.
+    Lines that are no record are left out and counted. Where a resumed training repeated steps, the last records count.
 
     Raises:
-        InputError: Not a run.
+        InputError: `run` is no run.
         RunError: The file cannot be read.
     """
     file = open_run(run).metrics
@@ -105,14 +104,14 @@ def read_metrics(run: Path, *, name: str) -> Metrics:
         if record is None:
             num_unreadable += 1
             continue
-        _drop_what_is_done_again(records, record)
+        _drop_repeated(records, record)
         records.append(record)
     _add_time(records)
     return Metrics(name, records, num_unreadable)
 
 
-def _drop_what_is_done_again(records: list[Record], record: Record) -> None:
-    """Take away the records from the step of a new one on, if it is behind them or of a kind that its step had."""
+def _drop_repeated(records: list[Record], record: Record) -> None:
+    """Remove the records from a new record's step on, if it repeats one of them."""
     first = len(records)
     while first and records[first - 1]["step"] >= record["step"]:
         first -= 1
@@ -130,7 +129,7 @@ def _parse(line: bytes) -> Record | None:
 
 
 def _add_time(records: list[Record]) -> None:
-    """Give each record `minutes_so_far`."""
+    """Add `minutes_so_far` to each record."""
     seconds, tokens = 0.0, 0.0
     for record in records:
         if record["kind"] == "train":
@@ -155,13 +154,13 @@ def _series(metrics: Metrics, chart: _Chart, x_key: str, *, has_name: bool) -> l
 
 
 def _number(record: Record, key: str) -> float | None:
-    """A finite number, or None: a loss that is infinite is a gap in its curve."""
+    """The number under a key, or None if it is missing or not finite, which is a gap in the curve."""
     value = record.get(key)
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if is_number and value is not None else None
 
 
 def _names(runs: Sequence[Path]) -> list[str]:
-    """The runs' own names where they differ, else their paths."""
+    """The names of the runs' directories if they differ, else their paths."""
     names = [run.resolve().name for run in runs]
     return names if len(set(names)) == len(names) else [str(run) for run in runs]

@@ -1,4 +1,4 @@
-"""Which words a model holds alike: nearest neighbours, and a map of the directions in which embeddings differ most."""
+"""Which words have similar embeddings: nearest neighbours, and a map of the two principal components."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from translate.visualize.panels import Anchor, Panel, Picture, Point, Points, Ta
 
 
 class WordVector(NamedTuple):
-    """A word of one side, and what it is embedded as: the mean over its pieces."""
+    """A word and its embedding, the mean over its pieces."""
 
     text: str
     vector: Float[Tensor, " d_model"]
@@ -25,7 +25,7 @@ class Plane(NamedTuple):
     """Vectors in the plane of their two largest principal components."""
 
     places: Float[Tensor, "word 2"]
-    shares: list[float]  # of the variance, for each of the two
+    shares: list[float]  # the share of the variance that each component has
 
 
 def embeddings_picture(
@@ -38,17 +38,18 @@ def embeddings_picture(
     num_neighbours: int,
     name: str,
 ) -> Picture:
-    """Neighbours and a map of source and target words.
+    """Nearest neighbours and a map of source and target words.
 
     Args:
-        words: To be looked at in either language; none: the most frequent of each text.
-        sources: Text whose most frequent words stand on the map.
-        targets: Likewise.
-        num_words: Of each side on the map.
-        name: Of the run.
+        words: The words whose neighbours are listed, in either language; empty: the most frequent ones.
+        sources: Source text whose most frequent words are on the map.
+        targets: Target text whose most frequent words are on the map.
+        num_words: How many words of each side are on the map.
+        num_neighbours: How many neighbours of each word are listed.
+        name: The run's name.
 
     Raises:
-        InputError: A word that is empty, or texts with fewer than two words.
+        InputError: A word is empty, or the texts have too few words.
     """
     model, tokenizers = translator.model, translator.tokenizers
     tables = {
@@ -88,7 +89,7 @@ def embeddings_picture(
 
 
 def frequent_words(lines: Sequence[str], count: int) -> list[str]:
-    """The most frequent words of a text, without punctuation around them; of equals the first."""
+    """The most frequent words of a text, without punctuation around them; of equally frequent ones the first."""
     counts: Counter[str] = Counter()
     for line in lines:
         for word in line.split():
@@ -101,7 +102,7 @@ def frequent_words(lines: Sequence[str], count: int) -> list[str]:
 def cosine_neighbours(
     vector: Float[Tensor, " d_model"], others: Sequence[WordVector], *, count: int, but: str
 ) -> list[tuple[str, float]]:
-    """The words whose embeddings point most nearly the same way, with their cosines; `but` is left out."""
+    """The words whose embeddings have the largest cosine with a vector, and the cosines; the word `but` is left out."""
     matrix = torch.stack([each.vector for each in others])
     cosines = torch.nn.functional.cosine_similarity(matrix, vector[None], dim=1)
     nearest: dict[str, float] = {}
@@ -115,7 +116,7 @@ def cosine_neighbours(
 def principal_plane(vectors: Float[Tensor, "word d_model"]) -> Plane:
     """Principal component analysis: the centred vectors along the two directions in which they vary most.
 
-    A direction's sign is settled by its largest component, which is positive.
+    The sign of a direction is chosen so that its largest component is positive.
 
     Source: Pearson 1901, On lines and planes of closest fit to systems of points in space.
     """
@@ -145,7 +146,7 @@ def _map(
             group = "asked for"
         near = cosine_neighbours(each.vector, everyone, count=num_neighbours, but=each.text)
         note = "Nearest: " + ", ".join(f"{word} {cosine:.2f}" for word, cosine in near)
-        if each.text in points and group != "asked for":  # in a joint vocabulary, a word of both languages
+        if each.text in points and group != "asked for":  # a word of both languages
             points[each.text] = points[each.text]._replace(group="both")
         else:
             points[each.text] = Point(each.text, place[0], place[1], group, note)
@@ -159,11 +160,11 @@ def _map(
 
 
 def _anchored(points: list[Point]) -> list[Point]:
-    """The points with their labels on the side where they cover least of other labels and points; one by one."""
+    """Choose for each label, one after another, the side of its point where it covers least of the others."""
     low_x, low_y = min(point.x for point in points), min(point.y for point in points)
     width = (max(point.x for point in points) - low_x) or 1.0
     height = (max(point.y for point in points) - low_y) or 1.0
-    # In shares of the map, whose letters have about these sizes; left, bottom, right, top.
+    # Sizes are shares of the map; boxes are left, bottom, right, top.
     letter, line = 0.0085, 0.022
     places = [((point.x - low_x) / width, (point.y - low_y) / height) for point in points]
     taken = [(x - 0.004, y - 0.007, x + 0.004, y + 0.007) for x, y in places]

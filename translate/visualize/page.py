@@ -1,50 +1,115 @@
-"""Pages that need nothing but a browser: one template, with the style, the script and the numbers inside."""
+"""Pages that need nothing but a browser, and the file that a page or figure is saved in."""
 
 import html
 import json
 import re
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
 
+from translate.atomic import atomic_write
+from translate.errors import InputError
+from translate.visualize.figure import DOTS_PER_INCH, draw_figure
 from translate.visualize.panels import Picture
 
+PictureFormat = Literal["html", "png", "svg"]
 
-def panels_page(picture: Picture) -> str:
-    """The page of a picture."""
+
+class PictureFile(NamedTuple):
+    """The file in which a picture will be saved."""
+
+    path: Path
+    format: PictureFormat
+    dots_per_inch: int = DOTS_PER_INCH  # of a PNG
+
+
+def choose_picture_file(
+    output: Path | None, wanted: PictureFormat | None, *, name: str, dots_per_inch: int = DOTS_PER_INCH
+) -> PictureFile:
+    """The file and format that the user asked for.
+
+    Args:
+        output: The file; None: NAME with the format's ending, in the working directory.
+        wanted: The format; None: by the file's ending, or html.
+
+    Raises:
+        InputError: The file's ending belongs to another format, or to none.
+    """
+    if output is None:
+        return PictureFile(Path(f"{name}.{wanted or 'html'}"), wanted or "html", dots_per_inch)
+    ending = {".htm": "html"}.get(output.suffix.lower(), output.suffix.lower().lstrip("."))
+    if ending in get_args(PictureFormat):
+        if wanted not in (None, ending):
+            raise InputError(f"--format {wanted} but --output {output}: leave one of them out, or let them agree")
+        wanted = next(known for known in get_args(PictureFormat) if known == ending)
+    if wanted is None:
+        raise InputError(f"--output {output}: end it in .html, .png or .svg, or give --format too")
+    return PictureFile(output, wanted, dots_per_inch)
+
+
+def save_picture(picture: Picture, file: PictureFile) -> None:
+    """Draw a picture and save it.
+
+    Raises:
+        InputError: The format needs matplotlib, which is not installed.
+        RunError: The file cannot be written.
+    """
+    if file.format == "html":
+        save_page(picture_page(picture), file.path)
+    else:
+        _save(draw_figure(picture, format=file.format, dots_per_inch=file.dots_per_inch), file.path)
+
+
+def save_page(page: str, path: Path) -> None:
+    """Save a page.
+
+    Raises:
+        RunError: The file cannot be written.
+    """
+    _save(page.encode(), path)
+
+
+def _save(content: bytes, path: Path) -> None:
+    with atomic_write(path, fsync=False) as file:
+        file.write(content)
+
+
+def picture_page(picture: Picture) -> str:
+    """The HTML page of a picture."""
     data = {
         "title": picture.title,
         "paragraphs": list(picture.paragraphs),
         "columns": picture.columns,
-        "panels": [_plain(panel) for panel in picture.panels],
+        "panels": [_to_json_types(panel) for panel in picture.panels],
     }
     return fill_template(title=picture.title, data=data, scripts=["drawing.js", "panels.js"])
 
 
 def fill_template(*, title: str, data: dict[str, Any], scripts: list[str]) -> str:
-    """The template with all of it in its place.
+    """The HTML template with title, style, data and scripts filled in.
 
     Args:
-        data: In JSON's types; the scripts read it.
-        scripts: Files of this package, in their order.
+        data: Values of JSON's types, which the scripts read.
+        scripts: Names of script files of this package, in their order.
     """
-    places = {
+    parts = {
         "title": html.escape(title),
         "style": _read("page.css"),
-        # No text of the data can end the script element or begin a comment in it.
+        # With < escaped, no text of the data can end the script element or begin a comment in it.
         "data": json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         "script": "\n".join(_read(name) for name in scripts),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: places[place[1]], _read("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _read("page.html"))
 
 
 def _read(name: str) -> str:
     return files("translate.visualize").joinpath(name).read_text(encoding="utf-8")
 
 
-def _plain(value: Any) -> Any:
-    """A panel in JSON's types: named tuples by name, numbers with as many digits as a picture can show."""
+def _to_json_types(value: Any) -> Any:
+    """A panel in JSON's types: named tuples as objects, numbers with as many digits as a picture can show."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _plain(each) for name, each in value._asdict().items()}
+        return {name: _to_json_types(each) for name, each in value._asdict().items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_to_json_types(each) for each in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -1,16 +1,16 @@
-"""What a picture is made of, whether a browser or matplotlib draws it: matrices, curves, maps, links and tables."""
+"""The panels of a picture, for a browser or matplotlib to draw: matrices, curves, maps, links and tables."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 
 class Matrix(NamedTuple):
-    """Numbers in rows and columns, as colours. The first row is at the top."""
+    """Numbers in rows and columns, shown as colours. The first row is at the top."""
 
     title: str
-    rows: Sequence[str]  # labels; empty texts stay empty
+    rows: Sequence[str]  # labels
     columns: Sequence[str]
-    values: Sequence[Sequence[float | None]]  # None: masked, there is no number
+    values: Sequence[Sequence[float | None]]  # None: masked
     row_axis: str
     column_axis: str
     scale: Literal["weight", "signed", "visible"]  # weight: 0 to 1; signed: around 0; visible: 1 is yes and 0 is no
@@ -42,18 +42,18 @@ Anchor = Literal["right", "left", "above", "below"]
 
 
 class Point(NamedTuple):
-    """A place on a map."""
+    """A labelled point of a map."""
 
     label: str
     x: float
     y: float
     group: str
-    note: str = ""  # said of the point when it is looked at
-    anchor: Anchor = "right"  # where the label stands
+    note: str = ""  # shown in a page when the mouse is over the point
+    anchor: Anchor = "right"  # the side of the point where its label stands
 
 
 class Points(NamedTuple):
-    """A map."""
+    """Labelled points in two dimensions."""
 
     title: str
     x_axis: str
@@ -99,6 +99,6 @@ class Picture(NamedTuple):
     """Panels under a title."""
 
     title: str
-    paragraphs: Sequence[str]  # what is to be seen, and how it was made
+    paragraphs: Sequence[str]  # text below the title: what the panels show, and how they were made
     panels: Sequence[Panel]
     columns: int = 1  # panels side by side in a figure

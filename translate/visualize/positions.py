@@ -1,11 +1,9 @@
-"""How a model knows the order of words, in the pictures that suit each kind of positions."""
+"""How a model knows the order of words: pictures of each kind of positions."""
 
 import math
 from typing import Literal
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from translate.config import ModelConfig
 from translate.model import Transformer
@@ -24,21 +22,17 @@ _SHOWN_DISTANCE = 160  # of relative positions
 
 
 def positions_picture(config: ModelConfig, model: Transformer | None, *, length: int, name: str) -> Picture:
-    """What positions look like to a model, or to an untrained one of a config.
+    """Panels of a model's positions, or of those of a config before training.
 
     Args:
-        model: Trained; None: positions as they are before training.
-        length: Positions to show; a learned table shows no more than it has.
-        name: Of the run or config.
+        model: A trained model; None: positions as they are before training.
+        length: How many positions to show; of a learned table no more than it has.
+        name: The name of the run or config.
     """
-    stacks: list[tuple[str, Positions]]
     if model is None:
-        stacks = [
-            ("encoder", build_positions(config, directions="both")),
-            ("decoder", build_positions(config, directions="past")),
-        ]
+        encoder, decoder = build_positions(config, directions="both"), build_positions(config, directions="past")
     else:
-        stacks = [("encoder", model.encoder.embedder.positions), ("decoder", model.decoder.embedder.positions)]
+        encoder, decoder = model.encoder.embedder.positions, model.decoder.embedder.positions
     is_trained = model is not None
     match config.positions:
         case "sinusoidal":
@@ -46,19 +40,14 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
                 "Sinusoidal positions: row p is added to the embedding at position p. The same for every model of this"
                 " width, and in encoder and decoder. Vaswani et al. 2017, section 3.5."
             ]
-            panels = _table_panels("Positions", _table(stacks[0][1], length)) + [
-                _wave_lengths(config.d_model, "d_model")
-            ]
+            panels = [*_table_panels("Positions", encoder, length), _wave_lengths(config.d_model, "d_model")]
         case "learned":
             paragraphs = [
                 "Learned positions: row p is added to the embedding at position p."
                 + ("" if is_trained else " As initialised: a config is not trained; name a run to see what was learnt.")
             ]
-            panels = [
-                panel
-                for stack, positions in stacks
-                for panel in _table_panels(f"{stack.capitalize()} positions", _table(positions, length))
-            ]
+            panels = _table_panels("Encoder positions", encoder, length)
+            panels += _table_panels("Decoder positions", decoder, length)
         case "rotary":
             head_dim = config.d_model // config.num_heads
             paragraphs = [
@@ -66,42 +55,28 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
                 " grows with the position, so that their product depends on the distance. The same for every model of"
                 " this head dimension, in every layer and head. Su et al. 2021."
             ]
-            panels = _rotary_panels(stacks[0][1], length=length, head_dim=head_dim)
+            panels = _rotary_panels(encoder, length=length, head_dim=head_dim)
         case "relative":
             paragraphs = [
                 "Relative positions: a number for each head and distance bucket is added to the scores of"
                 " self-attention, in all layers of a stack. Raffel et al. 2020, section 2.1."
                 + ("" if is_trained else " All 0: a config is not trained; name a run to see what was learnt.")
             ]
-            panels = [panel for stack, positions in stacks for panel in _relative_panels(stack, positions)]
+            panels = _relative_panels("Encoder", encoder) + _relative_panels("Decoder", decoder)
     return Picture(f"Positions of {name}: {config.positions}", paragraphs, panels, columns=2)
 
 
-def _table(positions: Positions, length: int) -> Float[Tensor, "position d_model"]:
-    """What the positions add to an embedding of zeros."""
+def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
     assert isinstance(positions, SinusoidalPositions | LearnedPositions)
     if isinstance(positions, LearnedPositions):
         length = min(length, len(positions.table))
-    with torch.inference_mode():
-        positions.reserve(length)
-        zeros = positions.table.new_zeros(1, length, positions.table.shape[1])
-        return positions.embed(zeros, torch.arange(length, device=zeros.device))[0].cpu()
-
-
-def _table_panels(name: str, table: Tensor) -> list[Panel]:
-    similarity = table @ table.T
-    dimensions = _numbers(table.shape[1])
+    positions.reserve(length)
+    table = positions.table[:length].detach().cpu()
+    numbers, dimensions = _numbers(length), _numbers(table.shape[1])
+    products = (table @ table.T).tolist()
     return [
-        Matrix(name, _numbers(len(table)), dimensions, table.tolist(), "position", "dimension", "signed"),
-        Matrix(
-            f"{name}: dot products",
-            _numbers(len(table)),
-            _numbers(len(table)),
-            similarity.tolist(),
-            "position",
-            "position",
-            "signed",
-        ),
+        Matrix(name, numbers, dimensions, table.tolist(), "position", "dimension", "signed"),
+        Matrix(f"{name}: dot products", numbers, numbers, products, "position", "position", "signed"),
     ]
 
 
@@ -162,11 +137,11 @@ def _relative_panels(stack: str, positions: Positions) -> list[Panel]:
     heads = [f"head {head}" for head in range(num_heads)]
     return [
         Matrix(
-            f"{stack.capitalize()}: bias by bucket", heads, _numbers(num_buckets), table.T.tolist(),
+            f"{stack}: bias by bucket", heads, _numbers(num_buckets), table.T.tolist(),
             "head", "bucket", "signed",
         ),
         Curves(
-            f"{stack.capitalize()}: bias by distance", "key position minus query position", "added to the score",
+            f"{stack}: bias by distance", "key position minus query position", "added to the score",
             [Series(head, distances.tolist(), values[number].tolist()) for number, head in enumerate(heads)],
             note="" if sees_future else "The future is masked.",
         ),

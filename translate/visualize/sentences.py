@@ -1,4 +1,4 @@
-"""A sentence and its translation, decoded or forced, as the tokens that the pictures label their rows with."""
+"""A sentence and its translation, decoded or forced, as the tokens that label the rows and columns of pictures."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,7 +19,7 @@ MERGED = (
 
 
 class Tokens(NamedTuple):
-    """A sequence as the model sees it, and the words that its pieces spell."""
+    """The tokens of a sequence as the model sees it, and the words that they spell."""
 
     pieces: list[str]  # special symbols included
     words: list[Word]  # each special symbol is a word by itself
@@ -38,10 +38,10 @@ class SentencePair(NamedTuple):
 
 
 def read_sentence(translator: Translator, text: str, *, target: str | None = None) -> SentencePair:
-    """The tokens of a sentence and of its translation.
+    """Tokenize a sentence and its translation.
 
     Args:
-        target: The translation; None: the translator decodes.
+        target: The translation; None: the translator decodes one.
 
     Raises:
         InputError: A text is empty, not Unicode, or longer than the positions of the model.
@@ -55,22 +55,21 @@ def read_sentence(translator: Translator, text: str, *, target: str | None = Non
     else:
         target_ids = _encode(tokenizers.target, target, what="the target", translator=translator)
     source_pieces, target_pieces = tokenizers.source.pieces(source_ids), tokenizers.target.pieces(target_ids)
-    (begin,), (end,) = tokenizers.target.pieces([BOS_ID]), tokenizers.target.pieces([EOS_ID])
     return SentencePair(
         source_text=text,
         target_text=tokenizers.target.decode(target_ids),
         is_forced=target is not None,
         ids=EncodedPair(source_ids, target_ids),
         source=tokens_of(source_pieces, after=tokenizers.source.pieces([EOS_ID])),
-        target_input=tokens_of(target_pieces, before=[begin]),
-        target_output=tokens_of(target_pieces, after=[end]),
+        target_input=tokens_of(target_pieces, before=tokenizers.target.pieces([BOS_ID])),
+        target_output=tokens_of(target_pieces, after=tokenizers.target.pieces([EOS_ID])),
     )
 
 
 def merge_words(
     weights: Float[Tensor, "query key"], *, query_words: Sequence[Word], key_words: Sequence[Word]
 ) -> Float[Tensor, "query_words key_words"]:
-    """Weights between words: summed over a looked-at word's pieces, averaged over those of a word that looks."""
+    """Weights between words: sums over the pieces of a key word, means over the pieces of a query word."""
     by_key = torch.stack([weights[:, word.positions].sum(dim=1) for word in key_words], dim=1)
     return torch.stack([by_key[word.positions].mean(dim=0) for word in query_words])
 
@@ -99,7 +98,7 @@ def _check_positions(length: int, *, what: str, translator: Translator) -> None:
 
 
 def tokens_of(pieces: list[str], *, before: Sequence[str] = (), after: Sequence[str] = ()) -> Tokens:
-    """Pieces with special symbols before or after them, and the words of all."""
+    """Tokens with special symbols before or after them; each symbol is a word by itself."""
     start, end = len(before), len(before) + len(pieces)
     words = [Word(symbol, [position]) for position, symbol in enumerate(before)]
     words += [Word(word.text, [start + position for position in word.positions]) for word in group_words(pieces)]

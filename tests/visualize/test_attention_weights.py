@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from translate.data.batching import EncodedPair, collate
 from translate.decoding import Translator
 from translate.model import Transformer
-from translate.visualize.capture import LayerAttention, capture_attention
+from translate.visualize.attention import LayerAttention, capture_attention
 
 MakeTranslator = Callable[..., Translator]
 Array = NDArray[np.float64]
