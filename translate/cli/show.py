@@ -37,7 +37,7 @@ def draws(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         "dpi": (Annotated[int, dpi], 160),
     }
 
-    def gather(output: Path | None, output_format: Literal["html", "png", "svg"] | None, dpi: int) -> "Place":
+    def gather(output: Path | None, output_format: Literal["html", "png", "svg"] | None, dpi: int) -> "PictureFile":
         from translate.visualize.page import choose_picture_file
 
         return choose_picture_file(output, output_format, dots_per_inch=dpi, name=name)
