@@ -10,16 +10,15 @@ import torch
 from translate.config import DecodingConfig
 from translate.decoding import ConditionCounts, Request, Translator
 from translate.decoding.sharded import (
-    Part,
-    Progress,
+    OutputPart,
     ShardedDecoder,
     collect_dependencies,
-    cut_blocks,
     read_part,
     share_machine,
     write_part,
 )
 from translate.distributed.environment import DistributedEnvironment
+from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import InputError, RunError
 
 LINES_PER_BLOCK = 7
@@ -39,11 +38,11 @@ def requests_of(sources: list[str]) -> list[Request]:
     return [Request(source) for source in sources]
 
 
-def decode(decoder: ShardedDecoder, sources: list[str]) -> tuple[Progress, list[Part]]:
-    """A whole job by one process, which leaves its parts."""
+def decode(decoder: ShardedDecoder, sources: list[str]) -> tuple[int, list[OutputPart]]:
+    """A whole job by one process that leaves its parts: the lines that it found finished, and all parts."""
     with decoder.hold_folder():
-        progress = decoder.translate_blocks(requests_of(sources))
-        return progress, list(decoder.read_parts(progress.fingerprints))
+        fingerprints, lines_kept = decoder.translate_blocks(requests_of(sources))
+        return lines_kept, list(decoder.read_parts(fingerprints))
 
 
 def states(folder: Path) -> dict[str, tuple[int, int]]:
@@ -56,17 +55,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "out.parts"
 
 
-def test_blocks_are_what_is_read_ahead() -> None:
-    """Seven lines, or fewer where they have a million characters; a function of the lines alone."""
-    long = Request("x" * 600_000)
-    requests = [*requests_of(["a"] * 9), long, long, *requests_of(["b"] * 3)]
-    blocks = list(cut_blocks(requests, look_ahead_lines=7))
-    assert [(block.number, block.first_line, len(block.requests)) for block in blocks] == [
-        (0, 0, 7),
-        (1, 7, 4),
-        (2, 11, 3),
-    ]
-    assert [request for block in blocks for request in block.requests] == requests
+def test_parts_are_joined_and_removed(toy: Any, folder: Path) -> None:
+    lines: list[str] = []
+    decoder = make_decoder(toy, folder)
+    counts, lines_kept = decoder.decode(
+        SINGLE_PROCESS,
+        requests_of(toy.sources),
+        write=lambda parts: lines.extend(line for part in parts for line in part.output),
+    )
+    assert (counts.lines, len(lines), lines_kept, folder.exists()) == (37, 37, 0, False)
 
 
 def test_ranks_translate_every_nth_block(toy: Any, folder: Path) -> None:
@@ -76,7 +73,7 @@ def test_ranks_translate_every_nth_block(toy: Any, folder: Path) -> None:
     assert all(len(part.output) == len(part.alignments) == part.counts.lines for part in expected)
 
     folder.mkdir()
-    progresses, num_passed = [], 0
+    results, num_passed = [], 0
     for rank in (2, 0, 1):
         before = set(states(folder))
 
@@ -85,15 +82,16 @@ def test_ranks_translate_every_nth_block(toy: Any, folder: Path) -> None:
             num_passed += lines
 
         decoder = make_decoder(toy, folder)
-        progresses.append(decoder.translate_blocks(requests_of(toy.sources), rank=rank, world_size=3, advance=advance))
+        results.append(decoder.translate_blocks(requests_of(toy.sources), rank=rank, world_size=3, advance=advance))
         assert [Path(path).stem for path in states(folder) if path not in before] == [f"{rank:03}", f"{rank + 3:03}"]
-    assert progresses == [progresses[0]] * 3 and len(progresses[0].fingerprints) == NUM_BLOCKS
-    assert num_passed == 3 * 37 and progresses[0].lines_kept == 0
-    assert list(make_decoder(toy, folder).read_parts(progresses[0].fingerprints)) == expected
+    assert results == [results[0]] * 3
+    fingerprints, lines_kept = results[0]
+    assert (len(fingerprints), num_passed, lines_kept) == (NUM_BLOCKS, 3 * 37, 0)
+    assert list(make_decoder(toy, folder).read_parts(fingerprints)) == expected
 
     made = states(folder)
-    progress, parts = decode(make_decoder(toy, folder), toy.sources)  # a later start by one process
-    assert (progress.lines_kept, parts, states(folder)) == (37, expected, made)
+    lines_kept, parts = decode(make_decoder(toy, folder), toy.sources)  # a later start by one process
+    assert (lines_kept, parts, states(folder)) == (37, expected, made)
 
 
 def test_only_what_changed_is_done_again(toy: Any, folder: Path) -> None:
@@ -101,11 +99,11 @@ def test_only_what_changed_is_done_again(toy: Any, folder: Path) -> None:
 
     def redone(sources: list[str], **settings: Any) -> set[str]:
         before = states(folder)
-        progress, parts = decode(make_decoder(toy, folder, **settings), sources)
+        lines_kept, parts = decode(make_decoder(toy, folder, **settings), sources)
         assert sum(part.counts.lines for part in parts) == len(sources)
         changed = {path for path, state in states(folder).items() if before.get(path) != state}
         kept = [part for number, part in enumerate(parts) if str(folder / "0000" / f"{number:03}.part") not in changed]
-        assert progress.lines_kept == sum(part.counts.lines for part in kept)
+        assert lines_kept == sum(part.counts.lines for part in kept)
         return {Path(path).stem for path in changed}
 
     assert redone(toy.sources) == set()
@@ -148,12 +146,12 @@ def test_a_damaged_part_is_made_anew(toy: Any, folder: Path) -> None:
     first.write_bytes(content)
     second.write_bytes(second.read_bytes()[:-1])
     third.write_bytes(b"")
-    progress, parts = decode(make_decoder(toy, folder), toy.sources)
-    assert parts == expected and progress.lines_kept == 37 - 3 * LINES_PER_BLOCK
+    lines_kept, parts = decode(make_decoder(toy, folder), toy.sources)
+    assert parts == expected and lines_kept == 37 - 3 * LINES_PER_BLOCK
 
 
 def test_every_byte_of_a_part_is_guarded(folder: Path) -> None:
-    part = Part("f" * 8, ConditionCounts(lines=2, empty=1), ["größer\u2028", ""], ["0-0", ""])
+    part = OutputPart("f" * 8, ConditionCounts(lines=2, empty=1), ["größer\u2028", ""], ["0-0", ""])
     file = folder / "0001" / "042.part"
     folder.mkdir()
     write_part(file, part)
@@ -172,9 +170,9 @@ def test_parts_that_are_not_all_there_are_not_joined(toy: Any, folder: Path) -> 
         decoder.check_folder()
     with decoder.hold_folder():
         decoder.check_folder()
-        progress = decoder.translate_blocks(requests_of(toy.sources), rank=0, world_size=2)
+        fingerprints, _ = decoder.translate_blocks(requests_of(toy.sources), rank=0, world_size=2)
         with pytest.raises(RunError, match="001.part: is missing, damaged or changed since it was written; run the"):
-            list(decoder.read_parts(progress.fingerprints))
+            list(decoder.read_parts(fingerprints))
         with pytest.raises(RunError, match="000.part: is missing, damaged or changed"):
             list(decoder.read_parts(["another"]))
 

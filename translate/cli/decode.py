@@ -4,25 +4,81 @@ import contextlib
 import dataclasses
 import json
 import logging
+import os
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from translate.cli.console import prompted, with_bar
-from translate.cli.lines import check_not_overwriting, open_lines, open_output, paired_lines, write_lines
+from translate.cli.console import fail, is_terminal, prompted, with_bar
+from translate.cli.lines import (
+    TextLines,
+    check_not_overwriting,
+    open_lines,
+    open_output,
+    paired_lines,
+    write_lines,
+)
 from translate.cli.options import CheckpointOption, InputFile, OutputFile, RunArgument, takes_decoding_options
-from translate.cli.sharding import DecodeCommand, decode_in_parts, is_in_parts
-from translate.cli.wishes import ForbidFile, PrefixFile, RequireFile, TerminologyFile, WishFiles, read_requests
+from translate.cli.wishes import (
+    ForbidFile,
+    PrefixFile,
+    RequireFile,
+    TerminologyFile,
+    WishFiles,
+    read_phrases,
+    read_requests,
+)
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.decoding import Translation
+    from translate.decoding import Request, Translation, Translator
+    from translate.decoding.sharded import OutputPart, ShardedDecoder
+    from translate.distributed.process_group import World
     from translate.export import CTranslate2Translator
 
 logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodeCommand:
+    """The arguments of `decode`."""
+
+    run: Path
+    file: Path | None
+    output: Path | None
+    alignments: Path | None
+    output_format: Literal["text", "jsonl"]
+    checkpoint: Literal["best", "last"]
+    wishes: WishFiles
+    forbid: Path | None
+    ensemble: list[Path]
+    contrast: Path | None
+    options: dict[str, Any]
+
+    def check_outputs(self) -> None:
+        """Raise an InputError if an output would overwrite an input or the other output."""
+        output, alignments = self.output, self.alignments
+        if output is not None and alignments is not None and output.resolve() == alignments.resolve():
+            raise InputError(f"--output and --alignments are both {output}: name two files")
+        read = [self.file, self.forbid, *self.wishes]
+        check_not_overwriting({"--output": output, "--alignments": alignments}, read)
+
+    def load(self) -> "Translator":
+        """Load the translator."""
+        from translate.decoding.loading import load_translator
+
+        return load_translator(
+            self.run,
+            checkpoint=self.checkpoint,
+            options=self.options,
+            ensemble=self.ensemble,
+            contrast=self.contrast,
+            forbidden=read_phrases(self.forbid),
+        ).translator
 
 
 @takes_decoding_options
@@ -97,7 +153,7 @@ def decode(
     command = DecodeCommand(
         run, file, output, alignments, output_format, checkpoint, wishes, forbid, ensemble or [], contrast, options
     )
-    in_parts = is_in_parts(resume=resume)
+    in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
     if interactive:
         if file is not None or output is not None or prefix or require or in_parts:
             raise InputError(
@@ -121,9 +177,9 @@ def decode(
             if value:
                 raise InputError(f"{name} is not for --engine ctranslate2; leave one of them out")
     if in_parts:
-        decode_in_parts(command)
+        _decode_in_parts(command)
         return
-    command.refuse_conflicts()
+    command.check_outputs()
     source = open_lines(file)
     if interactive:
         source = dataclasses.replace(source, lines=prompted(source))
@@ -155,6 +211,95 @@ def _write_translations(translator: Any, translations: Iterable["Translation"], 
         write_lines(lines, command.output)
     seconds = time.perf_counter() - started
     logger.info(f"{counts} in {seconds:.1f} s ({counts.lines / max(seconds, 1e-9):.1f} lines/s)")
+
+
+def _decode_in_parts(command: DecodeCommand) -> None:
+    """Translate a file in parts, together with the other processes if there are any, and join the parts."""
+    from tqdm import tqdm
+
+    from translate.distributed.process_group import join_world
+
+    def write(parts: Iterator["OutputPart"]) -> None:
+        assert command.output is not None
+        with contextlib.ExitStack() as files:
+            write_alignment = (
+                None if command.alignments is None else files.enter_context(open_output(command.alignments))
+            )
+            write_line = files.enter_context(open_output(command.output))
+            for part in parts:
+                for line in part.output:
+                    write_line(line)
+                for alignment in part.alignments:
+                    if write_alignment is not None:
+                        write_alignment(alignment)
+
+    with join_world() as world:
+        try:
+            decoder, dependencies, source, requests = world.run_on_all_ranks(lambda: _prepare_parts(command, world))
+            world.check_same_on_all_ranks(dependencies)
+            started = time.perf_counter()
+            is_hidden = not (world.is_main_process and is_terminal(sys.stderr))
+            with tqdm(total=source.total, unit="line", dynamic_ncols=True, disable=is_hidden) as bar:
+                counts, lines_kept = decoder.decode(world, requests, write=write, advance=bar.update)
+        except KeyboardInterrupt:
+            if not world.is_main_process:
+                raise typer.Exit(130) from None
+            fail("interrupted; finished parts are kept, and the same command continues from them", 130)
+        seconds = time.perf_counter() - started
+        rate = (counts.lines - lines_kept) / max(seconds, 1e-9)
+        by = f" by {world.size} processes" if world.size > 1 else ""
+        before = f"; {lines_kept} of the lines were finished before" if lines_kept else ""
+        logger.info(f"{counts} in {seconds:.1f} s ({rate:.1f} lines/s){by}{before}")
+
+
+def _prepare_parts(
+    command: DecodeCommand, world: "World"
+) -> tuple["ShardedDecoder", dict[str, str], TextLines, Iterator["Request"]]:
+    """Check the files, load the translator, and collect everything that the output depends on."""
+    from translate.data.text import require_file, require_unchanged
+    from translate.decoding.sharded import ShardedDecoder, collect_dependencies, share_machine
+    from translate.fingerprint import fingerprint
+    from translate.runs import RunDirectory
+
+    command.check_outputs()
+    if command.file is None or str(command.file) == "-" or command.output is None:
+        raise InputError(
+            "under torchrun and with --resume, decode needs FILE and --output FILE: several processes cannot share"
+            " standard input and output, and a later start could not read them again"
+        )
+    for path in (command.file, *command.wishes, command.forbid):
+        if path is not None:
+            require_file(path)
+    if command.output.exists() and not command.output.is_file():
+        raise InputError(f"--output {command.output}: is not a file, and parts are joined into one; name a file")
+    source = open_lines(command.file)
+    requests = read_requests(source, command.wishes)  # a wrong file is reported before the model is loaded
+    share_machine(world.environment)
+    contrast = [] if command.contrast is None else [command.contrast]
+    runs = {"RUN": [command.run], "--ensemble": command.ensemble, "--contrast": contrast}
+    files = {"--terminology": command.wishes.terminology, "--forbid": command.forbid}
+    with contextlib.ExitStack() as unchanged:
+        for run in [run for named in runs.values() for run in named]:
+            checkpoint = RunDirectory(run).checkpoint(command.checkpoint)
+            if checkpoint.is_file():  # else loading reports it
+                unchanged.enter_context(require_unchanged(checkpoint))
+        translator = command.load()
+        dependencies = collect_dependencies(
+            translator,
+            {name: named for name, named in runs.items() if named},
+            checkpoint=command.checkpoint,
+            files={name: file for name, file in files.items() if file is not None},
+        )
+    decoder = ShardedDecoder(
+        translator,
+        command.output.with_name(f"{command.output.name}.parts"),
+        dependencies,
+        output_format=command.output_format,
+        has_alignments=command.alignments is not None,
+    )
+    lines = {"FILE": command.file, "--prefix": command.wishes.prefix, "--require": command.wishes.require}
+    dependencies |= {name: fingerprint(file) for name, file in lines.items() if file is not None}
+    return decoder, dependencies, source, requests
 
 
 def _load_ctranslate2(

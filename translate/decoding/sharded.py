@@ -20,6 +20,7 @@ from translate.decoding.output.formats import OutputFormat, format_translations
 from translate.decoding.request import ConditionCounts, Request
 from translate.decoding.translator import Translator, read_buffers
 from translate.distributed.environment import DistributedEnvironment
+from translate.distributed.process_group import World
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
 from translate.model.device import threads_per_process
@@ -31,28 +32,13 @@ _PARTS_PER_FOLDER = 1000
 _CHANGES_NO_TRANSLATION = {"batch_tokens", "workers", "device"}  # a later start may change these settings
 
 
-class Block(NamedTuple):
-    """Consecutive lines that are translated together."""
-
-    number: int
-    first_line: int  # number of its first line in the whole input, from 0
-    requests: list[Request]
-
-
-class Part(NamedTuple):
+class OutputPart(NamedTuple):
     """The output of one block, as its file holds it."""
 
     fingerprint: str  # of everything that the output depends on
     counts: ConditionCounts
     output: list[str]  # lines without line ends
     alignments: list[str]
-
-
-class Progress(NamedTuple):
-    """The result of one rank's pass through the input."""
-
-    fingerprints: list[str]  # of all blocks, also of those that other ranks translate
-    lines_kept: int  # lines of this rank's parts that an earlier start had finished
 
 
 class ShardedDecoder:
@@ -77,23 +63,61 @@ class ShardedDecoder:
         self.output_format: OutputFormat = output_format
         self.has_alignments = has_alignments
         self._dependencies = [dict(dependencies), output_format, has_alignments]
-        self._lock = folder / "lock"
 
-    @contextlib.contextmanager
-    def hold_folder(self) -> Iterator[None]:
-        """Create the folder, keep other commands out of it, and remove it in the end if it has no part.
+    def decode(
+        self,
+        world: World,
+        requests: Iterable[Request],
+        *,
+        write: Callable[[Iterator[OutputPart]], object],
+        advance: Callable[[int], object] = lambda lines: None,
+    ) -> tuple[ConditionCounts, int]:
+        """Translate an input together with the other ranks.
+
+        Args:
+            requests: The whole input, on each rank.
+            write: Writes all parts in order; called on rank 0.
+            advance: Called with the number of lines of each block that this rank has passed.
+
+        Returns:
+            The counts of all lines, and the number of lines that an earlier start had finished; on all ranks.
 
         Raises:
             InputError: Another command holds the folder.
-            RunError: The folder cannot be created.
+            RunError: A file cannot be written, or is not seen by all ranks.
         """
+
+        def join() -> ConditionCounts:
+            counts = ConditionCounts()
+
+            def counted_parts() -> Iterator[OutputPart]:
+                for part in self.read_parts(fingerprints):
+                    counts.add(part.counts)
+                    yield part
+
+            write(counted_parts())
+            self.remove_folder()
+            return counts
+
+        with contextlib.ExitStack() as stack:
+            world.run_on_rank_0(lambda: stack.enter_context(self.hold_folder()))
+            world.run_on_all_ranks(self.check_folder)
+            fingerprints, lines_kept = world.run_on_all_ranks(
+                lambda: self.translate_blocks(requests, rank=world.rank, world_size=world.size, advance=advance)
+            )
+            return world.run_on_rank_0(join), sum(world.all_gather(lines_kept))
+
+    @contextlib.contextmanager
+    def hold_folder(self) -> Iterator[None]:
+        """Create the folder, keep other commands out of it, and remove it in the end if it has no part."""
         try:
             self.folder.mkdir(exist_ok=True)
         except FileExistsError:
             raise InputError(f"{self.folder}: finished parts go into a folder of this name, but it is a file") from None
         except OSError as error:
             raise write_error(self.folder, error) from error
-        with hold_lock(self._lock, busy="is at work there: wait for it, stop it, or choose another --output"):
+        busy = "is at work there: wait for it, stop it, or choose another --output"
+        with hold_lock(self.folder / "lock", busy=busy):
             try:
                 yield
             finally:
@@ -101,11 +125,7 @@ class ShardedDecoder:
                     self.remove_folder()
 
     def check_folder(self) -> None:
-        """Check that this process sees the folder that rank 0 has created.
-
-        Raises:
-            RunError: The folder is not there.
-        """
+        """Check that this process sees the folder that rank 0 has created."""
         if not self.folder.is_dir():
             raise RunError(
                 f"{self.folder}: rank 0 has created it, but this process does not see it; all processes must see the"
@@ -119,39 +139,43 @@ class ShardedDecoder:
         rank: int = 0,
         world_size: int = 1,
         advance: Callable[[int], object] = lambda lines: None,
-    ) -> Progress:
-        """Translate those blocks of this rank that have no finished part.
+    ) -> tuple[list[str], int]:
+        """Translate those blocks of a rank that have no finished part.
 
-        Args:
-            requests: The whole input.
-            advance: Called with the number of lines of each block that has been passed.
-
-        Raises:
-            RunError: A part cannot be written.
+        Returns:
+            The fingerprints of all blocks, and the number of lines in this rank's parts that were finished before.
         """
         fingerprints: list[str] = []
-        lines_kept = 0
-        for block in cut_blocks(requests, look_ahead_lines=self.translator.config.look_ahead_lines):
-            lines = [[request.source, request.prefix, request.required] for request in block.requests]
-            fingerprints.append(fingerprint([self._dependencies, block.first_line, lines]))
-            if block.number % world_size == rank:
-                part = read_part(self.part_file(block.number))
+        first_line = lines_kept = 0
+        max_items = self.translator.config.look_ahead_lines
+        for block in read_buffers(requests, max_items=max_items, count_characters=lambda request: len(request.source)):
+            number = len(fingerprints)
+            lines = [[request.source, request.prefix, request.required] for request in block]
+            fingerprints.append(fingerprint([self._dependencies, first_line, lines]))
+            if number % world_size == rank:
+                part = read_part(self.part_file(number))
                 if part is not None and part.fingerprint == fingerprints[-1]:
-                    lines_kept += len(block.requests)
+                    lines_kept += len(block)
                 else:
-                    write_part(self.part_file(block.number), self._translate(block, fingerprints[-1]))
-            advance(len(block.requests))
-        return Progress(fingerprints, lines_kept)
+                    write_part(self.part_file(number), self._translate(block, first_line, fingerprints[-1]))
+            first_line += len(block)
+            advance(len(block))
+        return fingerprints, lines_kept
 
-    def read_parts(self, fingerprints: Sequence[str]) -> Iterator[Part]:
-        """Yield the parts of all blocks in order.
+    def _translate(self, block: list[Request], first_line: int, block_fingerprint: str) -> OutputPart:
+        counts = ConditionCounts()
+        alignments: list[str] = []
+        output = format_translations(
+            counts.watch(self.translator.translate_stream(block, first_number=first_line)),
+            self.translator,
+            output_format=self.output_format,
+            write_alignment=alignments.append if self.has_alignments else None,
+            first_number=first_line,
+        )
+        return OutputPart(block_fingerprint, counts, list(output), alignments)
 
-        Args:
-            fingerprints: The fingerprint of each block's part.
-
-        Raises:
-            RunError: A part is missing, damaged, or has another fingerprint.
-        """
+    def read_parts(self, fingerprints: Sequence[str]) -> Iterator[OutputPart]:
+        """Yield the parts of all blocks in order, given the fingerprint of each."""
         for number, expected in enumerate(fingerprints):
             part = read_part(self.part_file(number))
             if part is None or part.fingerprint != expected:
@@ -163,66 +187,39 @@ class ShardedDecoder:
 
     def remove_folder(self) -> None:
         """Remove the parts and the folder, unless it has files of others."""
-        for part in list(self.folder.glob("[0-9]*/*.part")):
-            part.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             for folder in list(self.folder.glob("[0-9]*")):
+                for part in list(folder.glob("*.part")):
+                    part.unlink()
                 folder.rmdir()
-            self._lock.unlink(missing_ok=True)
+            (self.folder / "lock").unlink(missing_ok=True)
             self.folder.rmdir()
 
     def part_file(self, number: int) -> Path:
-        """The path of a block's part."""
+        """Return the path of a block's part."""
         folder, place = divmod(number, _PARTS_PER_FOLDER)
         return self.folder / f"{folder:04}" / f"{place:03}.part"
 
-    def _translate(self, block: Block, block_fingerprint: str) -> Part:
-        counts = ConditionCounts()
-        alignments: list[str] = []
-        stream = self.translator.translate_stream(block.requests, first_number=block.first_line)
-        output = format_translations(
-            counts.watch(stream),
-            self.translator,
-            output_format=self.output_format,
-            write_alignment=alignments.append if self.has_alignments else None,
-            first_number=block.first_line,
-        )
-        return Part(block_fingerprint, counts, list(output), alignments)
 
-
-def cut_blocks(requests: Iterable[Request], *, look_ahead_lines: int) -> Iterator[Block]:
-    """Yield the blocks of an input, reading it as they are asked for."""
-    buffers = read_buffers(requests, max_items=look_ahead_lines, count_characters=lambda request: len(request.source))
-    first_line = 0
-    for number, buffer in enumerate(buffers):
-        yield Block(number, first_line, buffer)
-        first_line += len(buffer)
-
-
-def write_part(file: Path, part: Part) -> None:
-    """Write a part, with the fingerprint of its content before it.
-
-    Raises:
-        RunError: The file cannot be written.
-    """
-    content = json.dumps([part.fingerprint, vars(part.counts), part.output, part.alignments]).encode()
+def write_part(file: Path, part: OutputPart) -> None:
+    """Write a part, with the fingerprint of its content before it."""
+    content = json.dumps([part.fingerprint, vars(part.counts), part.output, part.alignments])
     try:
         file.parent.mkdir(exist_ok=True)
     except OSError as error:
         raise write_error(file, error) from error
     with atomic_write(file) as opened:
-        opened.write(f"{fingerprint(content)}\n".encode())
-        opened.write(content)
+        opened.write(f"{fingerprint(content)}\n{content}".encode())
 
 
-def read_part(file: Path) -> Part | None:
+def read_part(file: Path) -> OutputPart | None:
     """Read a part; None if there is none, if it is damaged, or if another version wrote it."""
     try:
         digest, _, content = file.read_bytes().partition(b"\n")
         if fingerprint(content).encode() != digest:
             return None
         block_fingerprint, counts, output, alignments = json.loads(content)
-        return Part(block_fingerprint, ConditionCounts(**counts), output, alignments)
+        return OutputPart(block_fingerprint, ConditionCounts(**counts), output, alignments)
     except (OSError, ValueError, TypeError):
         return None
 
@@ -230,7 +227,7 @@ def read_part(file: Path) -> Part | None:
 def collect_dependencies(
     translator: Translator, runs: Mapping[str, Sequence[Path]], *, checkpoint: Checkpoint, files: Mapping[str, Path]
 ) -> dict[str, str]:
-    """Everything that the translations depend on, by name, except the lines and their constraints; files as digests.
+    """Collect by name everything that translations depend on, except the lines and their constraints.
 
     Args:
         runs: The run directories, by what they are for.
