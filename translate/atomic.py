@@ -43,9 +43,8 @@ def atomic_write(path: Path, *, fsync: bool = True) -> Iterator[BinaryIO]:
         # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
         with temporary.open("x+b") as file:
             yield file
-            file.flush()
-            if fsync:
-                os.fsync(file.fileno())
+        if fsync:
+            fsync_file(temporary)
         os.replace(temporary, path)
         if fsync:
             fsync_folder(path.parent)
@@ -124,17 +123,21 @@ def remove_leftovers(path: Path) -> None:
 
 def fsync_file(path: Path) -> None:
     """Wait until a file's bytes are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    _fsync(path, os.O_RDWR)
 
 
 def fsync_folder(folder: Path) -> None:
     """Wait until a folder's entries are on the disk, where the operating system supports this."""
     if os.name == "posix":
-        fsync_file(folder)
+        _fsync(folder, os.O_RDONLY)
+
+
+def _fsync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _is_alive(process: int) -> bool:

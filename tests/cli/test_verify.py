@@ -59,7 +59,7 @@ def test_json(translate, copy: Path) -> None:
     assert result.exit_code == 1
     values = json.loads(result.stdout)
     assert list(values) == ["run", "sound", "version", "created", "format", "files"]
-    assert (values["run"], values["sound"], values["format"]) == (str(copy), False, 2)
+    assert (values["run"], values["sound"], values["format"]) == (str(copy), False, 3)
     assert values["version"] == package.__version__
     assert values["files"][0] == {"name": "run.json", "state": "ok", "detail": ""}
     assert [file["name"] for file in values["files"] if file["state"] == "DAMAGED"] == ["checkpoints/last.safetensors"]

@@ -116,11 +116,11 @@ def test_a_damaged_conversion_is_refused_with_the_mend(toy: Toy, tmp_path: Path,
     save_run(run, toy.config, toy.tokenizers, toy.model)
     folder = convert_run(run, checkpoint="best")
     names = {path.name for path in folder.iterdir()}
-    assert "checksums.json" in names and "model.bin" in names
+    assert "SHA256SUMS" in names and "model.bin" in names
     model = folder / "model.bin"
     content = model.read_bytes()
     model.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(RunError, match=rf"^{model}: damaged: .*; remove this folder, and it is made anew$"):
+    with pytest.raises(RunError, match=rf"^{model}: damaged: .*; remove this folder, and it is made again$"):
         convert_run(run, checkpoint="best")
     model.write_bytes(content)
     assert convert_run(run, checkpoint="best") == folder
@@ -130,7 +130,7 @@ def test_a_conversion_of_an_older_version_is_used(toy: Toy, tmp_path: Path, save
     run = tmp_path / "run"
     save_run(run, toy.config, toy.tokenizers, toy.model)
     folder = convert_run(run, checkpoint="best")
-    (folder / "checksums.json").unlink()
+    (folder / "SHA256SUMS").unlink()
     assert convert_run(run, checkpoint="best") == folder
 
 

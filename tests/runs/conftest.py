@@ -86,7 +86,6 @@ def save() -> Save:
             for entry in ("exp_avg", "exp_avg_sq"):
                 tensors |= {f"optimizer.{name}/{entry}": torch.zeros_like(weight) for name, weight in weights.items()}
             tensors |= {f"optimizer.{name}/step": torch.tensor(float(step)) for name in weights}
-            tensors["random.cpu"] = torch.get_rng_state()
             metadata["progress"] = progress
         write_checkpoint(run, which, tensors, metadata)
 

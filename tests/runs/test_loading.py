@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import translate
 from translate.config import Config
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.decoding import Translator
@@ -17,7 +16,6 @@ from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.runs import (
     AVERAGE_PREFIX,
-    FORMAT,
     WEIGHTS_PREFIX,
     RunDirectory,
     add_prefix,
@@ -25,7 +23,7 @@ from translate.runs import (
     create_run,
     get_parameters,
     load_run,
-    open_run,
+    set_parameters,
     write_tensors,
 )
 
@@ -54,19 +52,6 @@ def test_round_trip(
     assert all(torch.equal(actual[name], expected[name]) for name in expected)
     is_tied = loaded.model.output.weight is loaded.model.decoder.embedder.tokens.weight
     assert is_tied == (tie_embeddings != "none")
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
-def test_every_kind_of_model_fits_what_is_expected_of_it(
-    tmp_path: Path, tokenizers: Tokenizers, tiny_config, save, positions: str
-) -> None:
-    """What is expected of a checkpoint is known without building the model; it must be what the model has."""
-    for norm in ("pre", "post"):
-        config = tiny_config(positions=positions, norm=norm, num_encoder_layers=2, num_decoder_layers=3)
-        run = create_run(tmp_path / norm, config=config, tokenizers=tokenizers, command=[])
-        model = build_model(config, tokenizers)
-        save(run, model, "best", 1)
-        assert torch.equal(load_run(run.path).model.output.weight, model.output.weight)
 
 
 def test_separate_vocabularies(tmp_path: Path, tiny_config, save, lines: list[str]) -> None:
@@ -113,117 +98,41 @@ def test_an_average_of_the_weights_comes_first(
 ) -> None:
     average = build_model(config, tokenizers)
     tensors = add_prefix(get_parameters(model), WEIGHTS_PREFIX) | add_prefix(get_parameters(average), AVERAGE_PREFIX)
-    write_tensors(run.checkpoint("last"), tensors | {"random.cpu": torch.get_rng_state()}, {"step": "5"})
+    write_tensors(run.checkpoint("last"), tensors, {"step": "5"})
     loaded = load_run(run.path, checkpoint="last").model
     assert torch.equal(loaded.output.weight, average.output.weight)
 
 
-def test_a_run_of_a_version_without_checksums_loads(run: RunDirectory, model: Transformer) -> None:
+def test_a_run_of_format_2_loads(whole_run: RunDirectory, make_format_2) -> None:
+    expected = load_run(whole_run.path)
+    make_format_2(whole_run.path)
+    for checkpoint, step in (("best", 7), ("last", 9)):
+        loaded = load_run(whole_run.path, checkpoint=checkpoint)
+        assert (loaded.config, loaded.step) == (expected.config, step)
+        assert torch.equal(loaded.model.output.weight, expected.model.output.weight)
+
+
+def test_a_run_of_format_1_loads(run: RunDirectory, model: Transformer) -> None:
     """As version 0.1.0 wrote it: no checksum anywhere, and safetensors' own order."""
     save_file(add_prefix(get_parameters(model), WEIGHTS_PREFIX), run.checkpoint("best"), {"step": "7"})
     description = json.loads(run.description.read_text())
-    del description["sha256"], description["tokenizer"]
-    description["format"] = 1
-    run.description.write_text(json.dumps(description))
-    run.config.write_text("".join(run.config.read_text().splitlines(keepends=True)[1:]))
+    run.description.write_text(json.dumps(description | {"format": 1}))
+    (run.path / "SHA256SUMS").unlink()
     assert torch.equal(load_run(run.path).model.output.weight, model.output.weight)
 
 
+@pytest.mark.parametrize("name", ["run.json", "tokenizer/joint.model", "checkpoints/best.safetensors"])
+def test_damage_in_a_run_of_format_2_is_refused(whole_run: RunDirectory, make_format_2, name: str) -> None:
+    make_format_2(whole_run.path)
+    path = whole_run.path / name
+    content = path.read_bytes()
+    for place in (len(content) // 3, len(content) - 4):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        with pytest.raises((RunError, InputError), match="damaged"):
+            load_run(whole_run.path)
+
+
 # Refused
-
-
-def test_no_directory_and_no_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf"^{tmp_path}/nowhere: no such run directory$"):
-        open_run(tmp_path / "nowhere")
-    with pytest.raises(InputError, match=rf"^{tmp_path} is no run directory: it is empty$"):
-        open_run(tmp_path)
-    (tmp_path / "letter.txt").write_text("")
-    with pytest.raises(InputError, match=rf"^{tmp_path} is no run directory: it has no run.json$"):
-        open_run(tmp_path)
-    with pytest.raises(InputError, match=rf"^{tmp_path}/letter.txt: is a file, no run directory$"):
-        open_run(tmp_path / "letter.txt")
-
-
-def test_a_half_copied_run(run: RunDirectory) -> None:
-    run.description.unlink()
-    with pytest.raises(InputError) as caught:
-        load_run(run.path)
-    assert str(caught.value) == (
-        f"{run.path} is an incomplete run directory: it has config.yaml, tokenizer, checkpoints, but no run.json; copy"
-        " it again, whole, or train it again"
-    )
-
-
-@pytest.mark.parametrize(
-    "text, reason",
-    [
-        ("{", "Expecting property name"),
-        ("", "Expecting value"),
-        ("[]", "list indices"),
-        ("{}", "format"),
-        ("[" * 100_000, "recursion"),
-        ('{"format": 1}', "versions"),
-        ('{"format": "one", "versions": {"translate": "0.1"}}', "'one'"),
-        ('{"format": 1, "versions": {"translate": "\\u001b[31mred"}}', "is no version or date"),
-        ('{"format": 1, "versions": {"translate": 1}}', "'1' is no version or date"),
-        ('{"format": 1, "versions": {"translate": "1"}, "tokenizer": {}}', "tokenizer names no files"),
-        ('{"format": 1, "versions": {"translate": "1"}, "tokenizer": {"joint.model": "5"}}', "no sha256 of joint"),
-        ("\udcff", "can't decode byte 0xff"),
-    ],
-)
-def test_a_damaged_description(run: RunDirectory, text: str, reason: str) -> None:
-    run.description.write_text(text, encoding="utf-8", errors="surrogateescape")
-    with pytest.raises(InputError) as caught:
-        open_run(run.path)
-    assert str(caught.value).startswith(f"{run.description} is damaged: ") and reason in str(caught.value)
-
-
-def test_a_description_that_was_changed(run: RunDirectory) -> None:
-    text = run.description.read_text(encoding="utf-8")
-    run.description.write_text(text.replace("train", "brain"), encoding="utf-8")
-    with pytest.raises(RunError) as caught:
-        open_run(run.path)
-    assert re.fullmatch(
-        rf"{run.description}: damaged: its checksum should be [0-9a-f]{{12}}…, but is [0-9a-f]{{12}}…;"
-        ' copy it anew from where it came; if it was edited on purpose, remove its line "sha256"',
-        str(caught.value),
-    )
-    # And so it can be done.
-    edited = re.sub(r',\n  "sha256": "[0-9a-f]{64}"', "", text.replace("train", "brain"))
-    run.description.write_text(edited, encoding="utf-8")
-    assert load_run(run.path).step == 7
-
-
-def test_a_newer_format(run: RunDirectory) -> None:
-    run.description.write_text(json.dumps({"format": FORMAT + 1, "versions": {"translate": "9.8.7"}}))
-    with pytest.raises(InputError) as caught:
-        load_run(run.path)
-    assert str(caught.value) == (
-        f"{run.path} was written by translate 9.8.7 in format 3; this is {translate.__version__}, which reads up to 2"
-    )
-
-
-def test_a_config_may_be_edited_but_not_cut(run: RunDirectory) -> None:
-    """Of a config that ends early, the defaults would make another model in silence."""
-    text = run.config.read_text()
-    run.config.write_text(text.replace("beam_size: 2", "beam_size: 3"))
-    assert load_run(run.path).config.decoding.beam_size == 3
-    assert load_run(run.path).config.decoding.beam_size == 3
-    for kept, lacking in [
-        (0, "name, data, tokenizer, model, training, decoding, evaluation"),
-        (text.index("decoding:"), "decoding, evaluation"),
-        (text.index("training:"), "training, decoding, evaluation"),
-    ]:
-        run.config.write_text(text[:kept])
-        with pytest.raises(InputError) as caught:
-            load_run(run.path)
-        assert str(caught.value) == (
-            f"{run.config}: is incomplete: it lacks {lacking}; a run's config says every value, so copy it anew from"
-            " where it came"
-        )
-    run.config.write_text(re.sub(r"  (positions|norm): .*\n", "", text))
-    with pytest.raises(InputError, match="is incomplete: it lacks model.norm, model.positions; a run's config"):
-        load_run(run.path)
 
 
 def test_a_missing_checkpoint(run: RunDirectory) -> None:
@@ -241,12 +150,96 @@ def test_a_missing_part_is_named(run: RunDirectory, name: str) -> None:
         load_run(run.path)
 
 
-def test_a_checkpoint_that_is_something_else(run: RunDirectory, model: Transformer) -> None:
-    """A pickle, as `torch.save` makes it, is not loaded; nor tensors that say no step."""
-    torch.save(model.state_dict(), run.checkpoint("best"))
-    with pytest.raises(RunError, match=rf"^{run.checkpoint('best')}: damaged: its header should have [0-9]+ bytes"):
+def test_a_checkpoint_without_a_step(run: RunDirectory, model: Transformer) -> None:
+    write_tensors(run.checkpoint("best"), add_prefix(get_parameters(model), WEIGHTS_PREFIX), {"step": "seven"})
+    with pytest.raises(RunError, match=rf"^{run.checkpoint('best')}: does not name its step; it is no checkpoint"):
         load_run(run.path)
-    for metadata in ({}, {"step": "seven"}, {"step": "٧"}, {"step": "-1"}):
-        save_file(add_prefix(get_parameters(model), WEIGHTS_PREFIX), run.checkpoint("best"), metadata)
-        with pytest.raises(RunError, match=rf"^{run.checkpoint('best')}: does not say its step; it is no checkpoint"):
+
+
+# Weights, config and tokenizers that do not belong together
+
+
+def test_weights_of_another_model(run: RunDirectory) -> None:
+    text = run.config.read_text()
+    run.config.write_text(text.replace("d_ff: 12", "d_ff: 13"))
+    with pytest.raises(RunError) as caught:
+        load_run(run.path)
+    feed_forward = "layers.0.feed_forward"
+    assert str(caught.value) == (
+        f"{run.checkpoint('best')} does not fit the model of its config: of another shape: "
+        + ", ".join(
+            f"{stack}.{feed_forward}.{name}"
+            for stack in ("decoder", "encoder")
+            for name in (
+                "inner.bias is (12,), the model's (13,)",
+                "inner.weight is (12, 8), the model's (13, 8)",
+                "outer.weight is (8, 12), the model's (8, 13)",
+            )
+        )
+    )
+
+
+def test_a_deeper_model_has_hundreds_of_names_of_which_ten_are_said(
+    run: RunDirectory, tokenizers: Tokenizers, tiny_config, config: Config, save
+) -> None:
+    save(run, build_model(tiny_config(num_encoder_layers=20), tokenizers), "best", 7)
+    with pytest.raises(RunError) as caught:
+        load_run(run.path)
+    message = str(caught.value)
+    # A layer has 12 tensors: two projections with biases in attention, two in the feed-forward layer, two norms.
+    assert re.search(r"config: unexpected: encoder\.layers\.1\.\S+,( \S+,){8} \S+ and 218 more$", message)
+    assert len(message) < 1000
+
+
+@pytest.mark.parametrize("part", ["joint.model", "whole run"])
+def test_another_models_tokenizer(tmp_path: Path, run: RunDirectory, tiny_config, lines: list[str], part: str) -> None:
+    config = Config.model_validate({**tiny_config().model_dump(), "tokenizer": {"vocab_size": 291}})
+    other = prepare_tokenizers(config.tokenizer, lines, lines)
+    if part == "joint.model":
+        other.save(run.tokenizer)
+        with pytest.raises(RunError) as caught:
             load_run(run.path)
+        assert re.fullmatch(
+            rf"{run.tokenizer}/joint.model: is damaged, or another model's tokenizer: its checksum should be"
+            r" [0-9a-f]{12}…, but is [0-9a-f]{12}…; copy the run's own again from where it came",
+            str(caught.value),
+        )
+        return
+    another = create_run(tmp_path / "other", config=config, tokenizers=other, command=[])
+    shutil.copytree(run.checkpoints, another.checkpoints, dirs_exist_ok=True)
+    with pytest.raises(RunError) as caught:
+        load_run(another.path)
+    assert str(caught.value) == (
+        f"{another.checkpoint('best')} does not fit the model of its config: of another shape:"
+        " encoder.embedder.tokens.weight is (290, 8), the model's (291, 8)"
+    )
+
+
+def test_a_tokenizer_that_the_run_was_made_without(run: RunDirectory) -> None:
+    shutil.copy(run.tokenizer / "joint.model", run.tokenizer / "source.model")
+    with pytest.raises(RunError, match=rf"^{run.tokenizer}/source.model: this run was made without it; remove it$"):
+        load_run(run.path)
+
+
+def test_set_parameters_lists_all_that_is_wrong_and_changes_nothing() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 5), torch.nn.Linear(1, 1, bias=False))
+    before = {name: tensor.clone() for name, tensor in get_parameters(model).items()}
+    given = {"0.weight": torch.ones(3, 2), "0.bias": torch.ones(7), "1.wait": torch.ones(1), "1.bias": torch.ones(5)}
+    given["2.weight"] = torch.ones(1, 1, dtype=torch.float16)
+    with pytest.raises(RunError) as caught:
+        set_parameters(model, given, name="a.safetensors")
+    assert str(caught.value) == (
+        "a.safetensors does not fit the model of its config: missing: 1.weight; unexpected: 1.wait;"
+        " of another shape: 0.bias is (7,), the model's (3,);"
+        " of another type: 2.weight is torch.float16, the model's torch.float32"
+    )
+    assert all(torch.equal(tensor, before[name]) for name, tensor in get_parameters(model).items())
+    set_parameters(model, {name: torch.full_like(tensor, 3.0) for name, tensor in before.items()}, name="b")
+    assert all((tensor == 3.0).all() for tensor in get_parameters(model).values())
+
+
+@pytest.mark.parametrize("key", ["d_model", "d_ff", "num_encoder_layers", "num_decoder_layers", "max_positions"])
+def test_a_config_beyond_all_bounds(run: RunDirectory, key: str) -> None:
+    run.config.write_text(re.sub(rf"  {key}: \d+", f"  {key}: {2**62}", run.config.read_text()))
+    with pytest.raises(InputError, match=rf"model\.{key} = {2**62}"):
+        load_run(run.path)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import random
 import shutil
 import signal
@@ -96,7 +97,17 @@ def run_training() -> Callable[..., list[str]]:
 
     def run_training(config: Config, directory: Path, *, resume: bool = False) -> list[str]:
         said: list[str] = []
-        train(config, directory, resume=resume, command=["test"], say=said.append)
+        handler = logging.Handler()
+        handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+        logger = logging.getLogger("translate")
+        level = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            train(config, directory, resume=resume, command=["test"], say=said.append)
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
         return said
 
     return run_training

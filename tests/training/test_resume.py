@@ -15,8 +15,9 @@ import torch
 
 from translate.config import Config
 from translate.runs import RunDirectory, read_tensors, write_checkpoint
+from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal, loop, validation
-from translate.training.circumstances import describe_changes
+from translate.training.resume import describe_changes
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
@@ -241,18 +242,36 @@ def test_stopped_at_the_end_of_the_last_epoch(
     assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
 
 
-def test_other_circumstances_are_said(
+def test_a_run_of_format_2_is_continued(
+    run_training: RunTraining,
+    happening: Happening,
+    stateful: Digits,
+    tmp_path: Path,
+    straight: Path,
+    state_of: StateOf,
+    make_format_2: Callable[[Path], None],
+) -> None:
+    config, run = stateful(), tmp_path / "run"
+    with happening(in_step=9, what=signal.SIGINT), pytest.raises(StoppedBySignal):
+        run_training(config, run)
+    make_format_2(run)
+    run_training(config, run, resume=True)
+    assert state_of(run) == state_of(straight)
+    assert verify_run(run).summary == "sound: every file is as it was written"
+
+
+def test_another_environment_is_reported(
     run_training: RunTraining, progress_of: ProgressOf, stateful: Digits, finished: Path
 ) -> None:
-    tensors, metadata = read_tensors(RunDirectory(finished).checkpoint("last"))
+    tensors, metadata, _ = read_tensors(RunDirectory(finished).checkpoint("last"))
     progress = json.loads(metadata["progress"])
     torch_version = progress["circumstances"]["torch"]
     progress["circumstances"]["torch"] = "2.0.0"
     write_checkpoint(RunDirectory(finished), "last", tensors, {**metadata, "progress": json.dumps(progress)})
     said = run_training(stateful("training.max_steps=15"), finished, resume=True)
-    (line,) = [line for line in said if "continued under other circumstances" in line]
+    (line,) = [line for line in said if "continued in another environment" in line]
     assert line == (
-        f"continued under other circumstances: torch {torch_version} (it was 2.0.0). The training is as good, but its"
+        f"continued in another environment: torch {torch_version} (it was 2.0.0). The training is as good, but its"
         " numbers are not bit for bit those of a run that was never stopped"
     )
     assert progress_of(finished)["circumstances"]["torch"] == torch_version

@@ -1,5 +1,6 @@
 """Translates and scores test sets: the same code for validation during training and for `translate eval`."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -10,9 +11,9 @@ from translate.data.corpora import read_corpus
 from translate.decoding import Translation, Translator, count_conditions
 from translate.errors import InputError
 from translate.evaluation.metrics import Metric, score_translations
+from translate.fingerprint import fingerprint
 from translate.runs import RunDirectory
-from translate.runs.safety import require_kind
-from translate.runs.seal import file_digest, write_sealed_json
+from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
 from translate.versions import package_versions
 
 
@@ -92,9 +93,10 @@ def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: in
     Raises:
         RunError: The files cannot be written, or the directory is a link that leaves the run.
     """
-    require_kind(directory, "folder", within=directory.parent)
+    check_inside(directory, directory.parent)
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        (directory / CHECKSUMS).unlink(missing_ok=True)  # Those of an evaluation before this one.
     except OSError as error:
         raise write_error(directory, error) from error
     hypotheses = directory / "hypotheses.txt"
@@ -103,13 +105,15 @@ def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: in
     report = {
         "name": name,
         "step": step,
-        "hypotheses": file_digest(hypotheses),
+        "hypotheses": f"sha256:{fingerprint(hypotheses)}",
         **{f"num_{condition}": count for condition, count in counts.items()},
         "metrics": [metric._asdict() for metric in evaluation.metrics],
         "decoding": settings,
         "versions": package_versions(),
     }
-    write_sealed_json(directory / "report.json", report)
+    scores = directory / "report.json"
+    write_text(scores, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    write_checksums(directory, {file.name: fingerprint(file) for file in (hypotheses, scores)})
 
 
 def choose_test_sets(

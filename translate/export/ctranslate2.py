@@ -29,8 +29,7 @@ from translate.model.positions import (
     sinusoidal_table,
 )
 from translate.runs import Checkpoint, load_run, open_run
-from translate.runs.checksums import check_checksums, write_checksums
-from translate.runs.safety import require_kind
+from translate.runs.checksums import check_folder, check_inside, write_checksums
 
 TABLE_POSITIONS = 4096
 """Rows of the table of sines in the file: tokens of the longest source or translation, the special symbol included."""
@@ -76,16 +75,16 @@ def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
     model_config = read_resolved_config(run.config).model.model_dump(mode="json")
     content = fingerprint([CONVERSION, TABLE_POSITIONS, model_config], file, *sorted(run.tokenizer.iterdir()))
     folder = run.path / "export" / f"ctranslate2-{checkpoint}-{content[:16]}"
-    require_kind(folder, "folder", within=run.path)
+    check_inside(folder, run.path)
     if not (folder / "model.bin").is_file():
         loaded = load_run(run_path, checkpoint=checkpoint)
         try:
             with atomic_folder(folder) as temporary:
                 write_ctranslate2(loaded.model, loaded.tokenizers, temporary)
-                write_checksums(temporary)
+                write_checksums(temporary, {file.name: fingerprint(file) for file in temporary.iterdir()})
         except FileExistsError:
             pass  # Another process was quicker.
-    check_checksums(folder)
+    check_folder(folder)
     return folder
 
 

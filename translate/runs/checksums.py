@@ -1,64 +1,156 @@
-"""`checksums.json` in a folder: the checksums of the other files in it, for files that cannot hold their own."""
+"""Checksums of a folder's files in its `SHA256SUMS`, which `sha256sum --check SHA256SUMS` reads too.
 
-import json
+Checkpoints are not listed, because each carries a digest of its own content. Until format 2, text files of a run had
+their checksum inside as well: `"sha256": "<64 digits>"`, of the file with zeros in place of the digits.
+"""
+
+import hashlib
+import mmap
+import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from translate.atomic import is_temporary
+from translate.atomic import is_temporary, write_text
 from translate.errors import RunError
-from translate.runs.safety import MOST_TEXT_BYTES, entries, require_kind
-from translate.runs.seal import check_seal, file_digest, shortened, write_sealed_json
+from translate.fingerprint import fingerprint
 
-_LIST = "checksums.json"
+CHECKSUMS = "SHA256SUMS"
+_LINE = re.compile(r"([0-9a-f]{64})  (.+)")
+_EMBEDDED = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
+_HINTS = {
+    "best.safetensors": "copy it again from where it came, or use --checkpoint last",
+    "last.safetensors": "copy it again from where it came, use --checkpoint best, or continue with --resume, which goes"
+    " on from the checkpoint before it",
+    "previous.safetensors": "remove it, unless the last checkpoint is damaged too: nothing else needs it",
+    "shortlist.safetensors": "make it again with translate shortlist",
+    "hypotheses.txt": "make it again with translate eval",
+    "report.json": "make it again with translate eval",
+    "run.json": f"copy it again from where it came; if you edited it, remove its line from {CHECKSUMS}",
+    CHECKSUMS: "copy it again from where it came",
+}
 
 
-def write_checksums(folder: Path) -> None:
-    """Record the files that are in a folder.
+class DamageError(RunError):
+    """A file's content is not what was written.
+
+    Args:
+        reason: What is wrong with the file.
+        hint: What to do; by default what helps for a file of this name.
+    """
+
+    def __init__(self, path: Path, reason: str, *, hint: str | None = None) -> None:
+        self.fact = f"{path}: damaged: {reason}"
+        super().__init__(f"{self.fact}; {hint or _HINTS.get(path.name, 'copy it again from where it came')}")
+
+
+def write_checksums(folder: Path, checksums: Mapping[str, str]) -> None:
+    """Write a folder's `SHA256SUMS`.
+
+    Args:
+        checksums: The fingerprint of each file, by its path within the folder.
 
     Raises:
-        RunError: It cannot be written.
+        RunError: The file cannot be written.
     """
-    write_sealed_json(folder / _LIST, {"files": {path.name: file_digest(path) for path in entries(folder)}})
+    write_text(folder / CHECKSUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(checksums.items())))
 
 
-def check_checksums(folder: Path) -> bool:
-    """Whether a folder has such a list, and all files in it are as they were recorded.
+def read_checksums(folder: Path) -> dict[str, str]:
+    """The recorded fingerprints by name; none if the folder has no `SHA256SUMS`.
+
+    Raises:
+        RunError: The file is damaged.
+    """
+    path = folder / CHECKSUMS
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise DamageError(path, str(error)) from error
+    matches = [_LINE.fullmatch(line) for line in lines[:-1]]
+    if lines[-1] or None in matches:
+        raise DamageError(path, "it has lines that are no checksum")
+    return {match[2]: match[1] for match in matches if match}
+
+
+def check_file(path: Path, expected: str | None) -> bool:
+    """Compare a file with its checksum.
+
+    Args:
+        expected: The recorded fingerprint; None: the checksum is inside the file, if there is one.
 
     Returns:
-        False for a folder without a list, as older versions made it.
+        Whether the file has a checksum.
 
     Raises:
-        RunError: A file is another, is missing, was not there, or is a link out of the folder.
+        RunError: The content is not what was written.
+        OSError: The file cannot be read.
     """
-    files = entries(folder)
-    for path in files:
-        require_kind(path, "file", within=folder, most_bytes=MOST_TEXT_BYTES if path.name == _LIST else None)
-    if folder / _LIST not in files:
-        return False
-    recorded = _read(folder / _LIST)
-    found = {path.name for path in files if path.name != _LIST and not is_temporary(path)}
-    if found != recorded.keys():
-        missing, unexpected = sorted(recorded.keys() - found), sorted(found - recorded.keys())
-        raise RunError(f"{folder}: damaged: missing: {missing}, unexpected: {unexpected}; {_MEND}")
-    for name, expected in recorded.items():
-        digest = file_digest(folder / name)
-        if digest != expected:
-            raise RunError(
-                f"{folder / name}: damaged: its checksum should be {shortened(expected)}, but is {shortened(digest)};"
-                f" {_MEND}"
-            )
+    if expected is None:
+        return _check_embedded(path)
+    _compare(path, expected, fingerprint(path))
     return True
 
 
-_MEND = "remove this folder, and it is made anew"
+def check_folder(folder: Path) -> bool:
+    """Compare a folder with its checksums: it must hold the recorded files and no others.
+
+    Returns:
+        Whether the folder has checksums.
+
+    Raises:
+        RunError: A file is damaged, missing, unexpected or a link out of the folder.
+    """
+    files = {path.name: path for path in folder.iterdir() if path.name != CHECKSUMS and not is_temporary(path)}
+    for path in files.values():
+        check_inside(path, folder)
+    checksums = read_checksums(folder)
+    if not checksums:
+        return False
+    hint = "remove this folder, and it is made again"
+    if files.keys() != checksums.keys():
+        missing, unexpected = sorted(checksums.keys() - files.keys()), sorted(files.keys() - checksums.keys())
+        raise DamageError(folder, f"missing: {missing}, unexpected: {unexpected}", hint=hint)
+    for name, expected in checksums.items():
+        _compare(files[name], expected, fingerprint(files[name]), hint=hint)
+    return True
 
 
-def _read(path: Path) -> dict[str, str]:
-    content = path.read_bytes()
-    check_seal(path, content)
-    try:
-        files = json.loads(content)["files"]
-        if not all(isinstance(name, str) and isinstance(digest, str) for name, digest in files.items()):
-            raise ValueError("files are not recorded by name")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RunError(f"{path}: damaged: {error}; {_MEND}") from error
-    return files
+def check_inside(path: Path, folder: Path) -> None:
+    """Check that a path is no link out of a folder.
+
+    Raises:
+        RunError: It leads out of the folder.
+    """
+    real = os.path.realpath(path)
+    if not Path(real).is_relative_to(os.path.realpath(folder)):
+        raise RunError(f"{path}: is a link out of {folder}, to {real}; a run must be whole in itself")
+
+
+def shorten(digest: str) -> str:
+    """Enough of a digest to tell two apart."""
+    return f"{digest[:12]}…"
+
+
+def _check_embedded(path: Path) -> bool:
+    """Compare a file with the checksum inside it, as formats 1 and 2 wrote it; False if it has none."""
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            match = _EMBEDDED.search(content)
+            if match is None:
+                return False
+            expected, (start, end) = match[1].decode(), match.span(1)
+            digest = hashlib.sha256(content[:start] + b"0" * (end - start))
+            with memoryview(content) as view, view[end:] as rest:
+                digest.update(rest)
+    _compare(path, expected, digest.hexdigest())
+    return True
+
+
+def _compare(path: Path, expected: str, found: str, *, hint: str | None = None) -> None:
+    if found != expected:
+        raise DamageError(path, f"its checksum should be {shorten(expected)}, but is {shorten(found)}", hint=hint)

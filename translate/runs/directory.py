@@ -1,9 +1,30 @@
-"""Where everything lies in a run directory."""
+"""What lies in a run directory, how a new one is written, and whether one from elsewhere is whole."""
 
+import datetime
+import json
+import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from translate import __version__
+from translate.atomic import fsync_file, fsync_folder, write_error, write_text
+from translate.config import Config, ModelConfig
+from translate.config.show import resolved_yaml
+from translate.config.yaml import read_yaml
+from translate.data.tokenizer import Tokenizers
+from translate.errors import InputError, RunError
+from translate.fingerprint import fingerprint
+from translate.runs.checksums import check_file, check_inside, read_checksums, shorten, write_checksums
+from translate.versions import package_versions
+
+FORMAT = 3  # Raised when an older toolkit cannot read a newer run. 1: no checksums; 2: checksums inside the files.
 Checkpoint = Literal["best", "last"]
+
+_TOKENIZER_MODELS = ("joint.model", "source.model", "target.model")
+_VERSION_OR_DATE = re.compile(r"[\w.:+-]{0,60}", re.ASCII)
+_MAX_NAMES = 10
 
 
 class RunDirectory:
@@ -15,7 +36,7 @@ class RunDirectory:
         self.description = path / "run.json"
         self.tokenizer = path / "tokenizer"
         self.checkpoints = path / "checkpoints"
-        self.previous = self.checkpoints / "previous.safetensors"  # the last one before the last
+        self.previous = self.checkpoints / "previous.safetensors"  # the last checkpoint but one
         self.metrics = path / "metrics.jsonl"
         self.evaluation = path / "evaluation"
         self.export = path / "export"
@@ -25,3 +46,219 @@ class RunDirectory:
     def checkpoint(self, which: Checkpoint) -> Path:
         """The file of a checkpoint, whether it exists yet or not."""
         return self.checkpoints / f"{which}.safetensors"
+
+    def tokenizer_files(self) -> list[Path]:
+        """The SentencePiece models that the run has."""
+        return [path for name in _TOKENIZER_MODELS if (path := self.tokenizer / name).is_file()]
+
+
+class Description(NamedTuple):
+    """What `run.json` says."""
+
+    run_format: int
+    writer: str  # version of this toolkit
+    created: str  # date and time in ISO 8601, or empty
+    has_checksum: bool
+    tokenizer_checksums: dict[str, str]  # by file name; empty for a run of format 1
+
+
+class NewerFormatError(InputError):
+    """A newer version wrote a run that this version cannot read."""
+
+
+def create_run(path: Path, *, config: Config, tokenizers: Tokenizers, command: Sequence[str]) -> RunDirectory:
+    """Make a run directory with everything but its checkpoints.
+
+    Raises:
+        InputError: The directory holds a run already.
+        RunError: The directory cannot be written, or a part of it is a link that leads out of it.
+    """
+    run = RunDirectory(path)
+    check_holds_no_run(path)
+    try:
+        run.checkpoints.mkdir(parents=True, exist_ok=True)
+        check_links(run)
+        run.tokenizer.mkdir(exist_ok=True)
+        for leftover in run.tokenizer_files():  # A process was killed while it made this run.
+            leftover.unlink()
+        tokenizers.save(run.tokenizer)
+        for file in run.tokenizer_files():
+            fsync_file(file)
+        fsync_folder(run.tokenizer)
+    except OSError as error:
+        raise write_error(path, error) from error
+    values = {
+        "format": FORMAT,
+        "versions": package_versions(),
+        "command": list(command),
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    config_text = resolved_yaml(config)
+    description = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    write_text(run.config, config_text)
+    checksums = {f"{run.tokenizer.name}/{file.name}": fingerprint(file) for file in run.tokenizer_files()}
+    checksums |= {run.config.name: fingerprint(config_text), run.description.name: fingerprint(description)}
+    write_checksums(path, checksums)
+    # The description comes last: a directory that has one is a whole run.
+    write_text(run.description, description)
+    return run
+
+
+def check_holds_no_run(path: Path) -> None:
+    """Check that a new run may be written to a path.
+
+    Raises:
+        InputError: There is a run or a file.
+    """
+    if RunDirectory(path).description.exists():
+        raise InputError(
+            f"{path} already holds a run: continue it with --resume, choose another directory with --run, or remove it"
+        )
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file, not a directory for a run")
+
+
+def write_config(run: RunDirectory, config: Config) -> None:
+    """Write the resolved config of a run that is continued, unless it is there already.
+
+    A process that is killed meanwhile leaves a config whose checksum is unknown, never one that does not match.
+
+    Raises:
+        RunError: The config cannot be written, or the checksums are damaged.
+    """
+    text = resolved_yaml(config)
+    checksums = read_checksums(run.path)
+    if checksums.pop(run.config.name, None) != fingerprint(text) or run.config.read_text(encoding="utf-8") != text:
+        write_checksums(run.path, checksums)
+        write_text(run.config, text)
+        write_checksums(run.path, {**checksums, run.config.name: fingerprint(text)})
+
+
+def open_run(path: Path) -> RunDirectory:
+    """A run directory that this version can read, with its own config and tokenizers.
+
+    Raises:
+        InputError: There is no run, or one of a newer format.
+        RunError: A file is damaged, or a link that leads out of the run.
+    """
+    check_holds_run(path)
+    run = RunDirectory(path)
+    check_links(run)
+    description = read_description(run)
+    check_config_is_complete(run)
+    check_tokenizers(run, description)
+    return run
+
+
+def check_holds_run(path: Path) -> None:
+    """Check that a path is a run directory.
+
+    Raises:
+        InputError: It is something else; the message says what.
+    """
+    run = RunDirectory(path)
+    if not path.is_dir():
+        raise InputError(f"{path}: {'is a file, no run directory' if path.exists() else 'no such run directory'}")
+    if os.path.lexists(run.description):
+        return
+    if not any(path.iterdir()):
+        raise InputError(f"{path} is no run directory: it is empty")
+    parts = [part.name for part in (run.config, run.tokenizer, run.checkpoints, run.metrics) if part.exists()]
+    if parts:
+        raise InputError(
+            f"{path} is an incomplete run directory: it has {', '.join(parts)}, but no {run.description.name}; copy it"
+            " again, whole, or train it again"
+        )
+    raise InputError(f"{path} is no run directory: it has no {run.description.name}")
+
+
+def check_links(run: RunDirectory) -> None:
+    """Check that no part of a run is a link that leads out of it; the directory itself may be a link.
+
+    Raises:
+        RunError: A part leads out of the run.
+    """
+    folders = (run.tokenizer, run.checkpoints, run.evaluation, run.export)
+    files = (run.description, run.config, run.metrics, run.shortlist, run.lock)
+    for path in (*folders, *files, *run.tokenizer.glob("*"), *run.checkpoints.glob("*")):
+        check_inside(path, run.path)
+
+
+def read_description(run: RunDirectory) -> Description:
+    """What `run.json` says, if this version can read the run.
+
+    Raises:
+        NewerFormatError: The run is of a newer format.
+        InputError: The file cannot be read.
+        RunError: Its content is not what was written.
+    """
+    path = run.description
+    try:
+        values = json.loads(path.read_bytes())
+        run_format, writer, created = int(values["format"]), values["versions"]["translate"], values.get("created", "")
+        for text in (writer, created):
+            if not isinstance(text, str) or not _VERSION_OR_DATE.fullmatch(text):
+                raise ValueError(f"{str(text)[:40]!r} is no version or date")
+        if run_format > FORMAT:
+            raise NewerFormatError(
+                f"{run.path} was written by translate {writer} in format {run_format};"
+                f" this is {__version__}, which reads up to {FORMAT}"
+            )
+        # Format 2 records them here.
+        tokenizers = {name: digest.removeprefix("sha256:") for name, digest in values.get("tokenizer", {}).items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path} is damaged: {error}") from error
+    checksums = read_checksums(run.path)
+    beginning = f"{run.tokenizer.name}/"
+    tokenizers |= {name.removeprefix(beginning): each for name, each in checksums.items() if name.startswith(beginning)}
+    return Description(run_format, writer, created, check_file(path, checksums.get(path.name)), tokenizers)
+
+
+def check_config_is_complete(run: RunDirectory) -> None:
+    """Check that a run's config has every value.
+
+    A missing value would get its default, so a file that was cut would silently give another model. Sections and model
+    keys that are younger than format 1 must be excepted here.
+
+    Raises:
+        InputError: Values are missing; the message names them.
+    """
+    values = read_yaml(run.config).values
+    missing = [name for name in Config.model_fields if name not in values]
+    model = values.get("model")
+    if isinstance(model, dict):
+        missing += [f"model.{name}" for name in ModelConfig.model_fields if name not in model]
+    if missing:
+        raise InputError(
+            f"{run.config}: is incomplete: it lacks {list_names(missing)}; a run's config has every value, so copy it"
+            " again from where it came"
+        )
+
+
+def check_tokenizers(run: RunDirectory, description: Description) -> None:
+    """Check that the tokenizers are those with which the run was made.
+
+    Raises:
+        InputError: A file is missing.
+        RunError: A file is damaged, another model's, or unexpected.
+    """
+    checksums = description.tokenizer_checksums
+    for path in run.tokenizer_files():
+        if checksums and path.name not in checksums:
+            raise RunError(f"{path}: this run was made without it; remove it")
+    for name, expected in checksums.items():
+        path = run.tokenizer / name
+        if not path.is_file():
+            raise InputError(f"{path}: is missing; copy the run again, whole")
+        found = fingerprint(path)
+        if found != expected:
+            raise RunError(
+                f"{path}: is damaged, or another model's tokenizer: its checksum should be {shorten(expected)}, but is"
+                f" {shorten(found)}; copy the run's own again from where it came"
+            )
+
+
+def list_names(names: Sequence[str]) -> str:
+    """The first few names, and how many there are besides."""
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,33 +1,19 @@
-"""From a run directory to a model that translates: whole and sound, or refused with a reason."""
+"""From a run directory to a model that translates: whole and undamaged, or refused with a reason."""
 
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from translate.config import Config, ModelConfig, read_resolved_config
-from translate.config.yaml import read_yaml
+from translate.config import Config, read_resolved_config
 from translate.data.tokenizer import PAD_ID, Tokenizers, load_tokenizers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
-from translate.runs.checkpoints import read_step
-from translate.runs.description import check_tokenizers, read_description
-from translate.runs.directory import Checkpoint, RunDirectory
-from translate.runs.header import TORCH_DTYPES, Header, read_header
-from translate.runs.safety import refuse_hostile_paths
-from translate.runs.tensors import read_tensors
-from translate.runs.weights import (
-    AVERAGE_PREFIX,
-    WEIGHTS_PREFIX,
-    Form,
-    expected_forms,
-    named,
-    refuse_misfits,
-    set_parameters,
-    with_prefix,
-)
+from translate.runs.checkpoint import AVERAGE_PREFIX, WEIGHTS_PREFIX, read_step, read_tensors
+from translate.runs.directory import Checkpoint, list_names, open_run
 
 
 class LoadedRun(NamedTuple):
@@ -40,67 +26,15 @@ class LoadedRun(NamedTuple):
     step: int  # at which the weights were saved
 
 
-def open_run(path: Path) -> RunDirectory:
-    """A run directory that exists, that this version can read, and whose config and tokenizers are its own and whole.
-
-    Raises:
-        InputError: No directory, no run, or one of a newer format.
-        RunError: Damaged or hostile.
-    """
-    refuse_no_run(path)
-    run = RunDirectory(path)
-    refuse_hostile_paths(run)
-    description = read_description(run)
-    refuse_incomplete_config(run)
-    check_tokenizers(run, description)
-    return run
-
-
-def refuse_no_run(path: Path) -> None:
-    """Raise the InputError that says what a path is, if it is not a run directory."""
-    run = RunDirectory(path)
-    if not path.is_dir():
-        raise InputError(f"{path}: {'is a file, no run directory' if path.exists() else 'no such run directory'}")
-    if os.path.lexists(run.description):
-        return
-    if not any(path.iterdir()):
-        raise InputError(f"{path} is no run directory: it is empty")
-    parts = [part.name for part in (run.config, run.tokenizer, run.checkpoints, run.metrics) if part.exists()]
-    if parts:
-        raise InputError(
-            f"{path} is an incomplete run directory: it has {', '.join(parts)}, but no {run.description.name}; copy it"
-            " again, whole, or train it again"
-        )
-    raise InputError(f"{path} is no run directory: it has no {run.description.name}")
-
-
-def refuse_incomplete_config(run: RunDirectory) -> None:
-    """Raise the InputError that names what a run's config lacks, if it does.
-
-    A value that is not said would get its default, and so a file that was cut would give another model in silence.
-    Sections and keys of the model that are younger than format 1 are to be excepted here.
-    """
-    values = read_yaml(run.config).values
-    lacking = [name for name in Config.model_fields if name not in values]
-    model = values.get("model")
-    if isinstance(model, dict):
-        lacking += [f"model.{name}" for name in ModelConfig.model_fields if name not in model]
-    if lacking:
-        raise InputError(
-            f"{run.config}: is incomplete: it lacks {named(lacking)}; a run's config says every value, so copy it anew"
-            " from where it came"
-        )
-
-
 def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.device | None = None) -> LoadedRun:
-    """A run's config, tokenizers and model, ready to translate.
+    """Load a run's config, tokenizers and model, ready to translate.
 
     Args:
-        checkpoint: best: chosen on validation; last: the newest. A run with an average of its weights gives that.
+        checkpoint: best: chosen on validation; last: the newest. A checkpoint with averaged weights gives those.
 
     Raises:
-        InputError: Not a run, or one without that checkpoint.
-        RunError: Damaged or hostile, or weights that do not fit the model.
+        InputError: The path is no run, or the run lacks that checkpoint.
+        RunError: A file is damaged or leads out of the run, or the weights do not fit the model.
     """
     run = open_run(path)
     config = read_resolved_config(run.config)
@@ -109,46 +43,18 @@ def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.devic
     if not file.is_file():
         hint = "; training has not validated yet: --checkpoint last" if run.checkpoint("last").is_file() else ""
         raise InputError(f"{path} has no checkpoint {file.name}{hint}")
-    header = read_header(file)
-    prefix = weights_prefix(header)
-    check_weights(file, header, config, tokenizers, prefix=prefix)
-    tensors, metadata = read_tensors(file)
+    weights, metadata, _ = read_tensors(file, prefixes=(AVERAGE_PREFIX, WEIGHTS_PREFIX))
     step = read_step(file, metadata)
     model = build_model(config, tokenizers, device=device)
-    set_parameters(model, with_prefix(tensors, prefix), name=str(file))
+    set_parameters(model, weights, name=str(file))
     return LoadedRun(path, config, tokenizers, model.eval(), step)
-
-
-def weights_prefix(header: Header) -> str:
-    """Of the weights in a checkpoint that translate: their average, if there is one."""
-    return AVERAGE_PREFIX if any(name.startswith(AVERAGE_PREFIX) for name in header.entries) else WEIGHTS_PREFIX
-
-
-def check_weights(file: Path, header: Header, config: Config, tokenizers: Tokenizers, *, prefix: str) -> None:
-    """Raise the RunError that says why a checkpoint's weights are not those of the config's model, if they are not.
-
-    Nothing is allocated before: a config from elsewhere may ask for more than any computer has.
-    """
-    given = {
-        name.removeprefix(prefix): Form(entry.shape, TORCH_DTYPES[entry.dtype])
-        for name, entry in header.entries.items()
-        if name.startswith(prefix)
-    }
-    for side, tokenizer in (("encoder", tokenizers.source), ("decoder", tokenizers.target)):
-        embedding = given.get(f"{side}.embedder.tokens.weight")
-        if embedding is not None and embedding.shape[:1] != (tokenizer.vocab_size,):
-            raise RunError(
-                f"{file}: the {side}'s embedding has the shape {embedding.shape}, but its tokenizer in this run has"
-                f" {tokenizer.vocab_size} subwords: it is another model's"
-            )
-    refuse_misfits(expected_forms(config.model, tokenizers), given, name=str(file))
 
 
 def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device | None = None) -> Transformer:
     """The model of a config with the vocabularies of its tokenizers, newly initialised.
 
     Args:
-        device: Where it goes; its weights are drawn on the CPU, and so the same on each.
+        device: Where the model goes. Its weights are drawn on the CPU, so they are the same everywhere.
 
     Raises:
         OutOfMemory: The memory is not enough.
@@ -166,3 +72,53 @@ def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device 
             target_vocab_size=tokenizers.target.vocab_size,
             pad_id=PAD_ID,
         ).to(device)
+
+
+def get_parameters(model: torch.nn.Module) -> dict[str, Tensor]:
+    """The trained tensors by name; tied ones once."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def set_parameters(model: torch.nn.Module, tensors: Mapping[str, Tensor], *, name: str) -> None:
+    """Give a model saved weights: all or none.
+
+    Args:
+        name: The name of the file with the weights, for errors.
+
+    Raises:
+        RunError: Tensors are missing, unexpected, or of another shape or type; the message lists them.
+    """
+    parameters = dict(model.named_parameters())
+    check_same_tensors(parameters, tensors, name=name)
+    with torch.no_grad():
+        for key, parameter in parameters.items():
+            parameter.copy_(tensors[key])
+
+
+def check_same_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Tensor], *, name: str) -> None:
+    """Check that two sets of tensors have the same names, shapes and types.
+
+    Args:
+        name: The name of the file with the given tensors, for errors.
+
+    Raises:
+        RunError: Something does not fit; the message lists it.
+    """
+    both = [(key, expected[key], given[key]) for key in sorted(expected.keys() & given.keys())]
+    problems = {
+        "missing": sorted(expected.keys() - given.keys()),
+        "unexpected": sorted(given.keys() - expected.keys()),
+        "of another shape": [
+            f"{key} is {tuple(tensor.shape)}, the model's {tuple(wanted.shape)}"
+            for key, wanted, tensor in both
+            if tensor.shape != wanted.shape
+        ],
+        "of another type": [
+            f"{key} is {tensor.dtype}, the model's {wanted.dtype}"
+            for key, wanted, tensor in both
+            if tensor.dtype != wanted.dtype
+        ],
+    }
+    if any(problems.values()):
+        listed = "; ".join(f"{kind}: {list_names(names)}" for kind, names in problems.items() if names)
+        raise RunError(f"{name} does not fit the model of its config: {listed}")

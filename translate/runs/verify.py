@@ -1,48 +1,60 @@
-"""Every file of a run directory against its checksum and against the others: what `translate verify` tells."""
+"""Every file of a run directory against its checksum and against the others: the report of `translate verify`."""
 
 import functools
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import torch
 
 from translate.atomic import is_temporary
 from translate.config import Config, read_resolved_config
 from translate.config.yaml import shown_path
-from translate.data.tokenizer import Tokenizers, load_tokenizers
+from translate.data.tokenizer import PAD_ID, Tokenizers, load_tokenizers
 from translate.errors import InputError, RunError
-from translate.runs.description import (
+from translate.fingerprint import fingerprint
+from translate.model import Transformer
+from translate.runs.checkpoint import (
+    AVERAGE_PREFIX,
+    OPTIMIZER_PREFIX,
+    SAFETENSORS_TEMPORARY,
+    WEIGHTS_PREFIX,
+    TensorFile,
+    read_step,
+    read_tensors,
+    with_prefix,
+)
+from translate.runs.checksums import (
+    CHECKSUMS,
+    DamageError,
+    check_file,
+    check_folder,
+    check_inside,
+    read_checksums,
+    shorten,
+)
+from translate.runs.directory import (
     Description,
     NewerFormatError,
+    RunDirectory,
+    check_config_is_complete,
+    check_holds_run,
     check_tokenizers,
+    list_names,
     read_description,
-    tokenizer_files,
 )
-from translate.runs.directory import RunDirectory
-from translate.runs.header import read_header
-from translate.runs.loading import refuse_incomplete_config, refuse_no_run
-from translate.runs.safety import MOST_MODEL_BYTES, MOST_TEXT_BYTES, entries, require_kind
-from translate.runs.seal import check_seal
-from translate.runs.soundness import (
-    Found,
-    Parts,
-    check_best,
-    check_conversion,
-    check_hypotheses,
-    check_last,
-    check_metrics,
-    check_report,
-    check_shortlist,
-    read_progress,
-)
-from translate.runs.weights import named
+from translate.runs.loading import check_same_tensors, get_parameters
 
 State = Literal["ok", "no checksum", "DAMAGED", "CHANGED", "MISSING", "absent", "leftover", "unknown"]
-_MOST_UNKNOWN = 100
+_Result = TypeVar("_Result")
+_MAX_UNKNOWN = 100
+_FOREIGN = {"tensorboard": "TensorBoard's events", "profile": "what translate train --profile wrote"}
 
 
 class FileReport(NamedTuple):
-    """What is to be said of one file."""
+    """The state of one file."""
 
     name: str  # relative to the run directory
     state: State
@@ -50,29 +62,29 @@ class FileReport(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """What is to be said of a run."""
+    """The state of a run."""
 
     directory: Path
-    writer: str | None  # version of this toolkit; None: nobody knows
+    writer: str | None  # version of this toolkit; None: unknown
     created: str
     run_format: int | None
     files: tuple[FileReport, ...]
 
     @property
     def is_sound(self) -> bool:
-        """Whether all that is there is as it was written, and nothing lacks."""
+        """Whether every file is as it was written, and none is missing."""
         return not self._unsound
 
     @property
     def summary(self) -> str:
-        """One sentence."""
+        """The result in one sentence."""
         unsound = self._unsound
         if unsound:
-            return f"not sound: {named([file.name for file in unsound])}"
-        num_unsealed = sum(file.state == "no checksum" for file in self.files)
-        if num_unsealed:
+            return f"not sound: {list_names([file.name for file in unsound])}"
+        num_unknown = sum(file.state == "no checksum" for file in self.files)
+        if num_unknown:
             by = f", written by translate {self.writer}" if self.writer else ""
-            return f"sound, as far as can be said: no checksum was recorded of {num_unsealed}{by}"
+            return f"sound, as far as can be said: no checksum was recorded of {num_unknown}{by}"
         return "sound: every file is as it was written"
 
     @property
@@ -80,218 +92,326 @@ class Verification(NamedTuple):
         return [file for file in self.files if file.state in {"DAMAGED", "CHANGED", "MISSING"}]
 
 
+class Finding(NamedTuple):
+    """What a check says of a file that is as it should be."""
+
+    has_checksum: bool
+    detail: str = ""
+
+
 def verify_run(path: Path) -> Verification:
-    """Look at every file of a run; none is changed.
+    """Check every file of a run; none is changed.
 
     Raises:
         InputError: There is no run, or one of a newer format.
     """
-    refuse_no_run(path)
+    check_holds_run(path)
     inspection = _Inspection(RunDirectory(path))
-    files = tuple(inspection.reports())
     about = inspection.description
     return Verification(
         path,
         about.writer if about else None,
         about.created if about else "",
         about.run_format if about else None,
-        files,
+        tuple(inspection.files),
     )
 
 
 class _Inspection:
-    """Goes through a run in the order in which one file says what others must be."""
+    """Goes through a run in the order in which one file says what others must be, and collects the reports."""
 
     def __init__(self, run: RunDirectory) -> None:
         self.run = run
+        self.files: list[FileReport] = []
         self.description: Description | None = None
-        self.config: Config | None = None
-        self.tokenizers: Tokenizers | None = None
-        self.progress: dict[str, Any] | None = None  # of the newest sound checkpoint
-        self.seen: set[Path] = set()
-        self.whole: set[Path] = set()  # folders that were looked at with all that is in them
+        self._config: Config | None = None
+        self._tokenizers: Tokenizers | None = None
+        self._progress: dict[str, Any] = {}  # of the newest intact checkpoint
+        self._seen: set[Path] = set()
+        self._conversions: set[Path] = set()
+        self._check_text_files()
+        self._check_tokenizers()
+        self._check_checkpoints()
+        for path, check in ((run.metrics, self._find_metrics), (run.shortlist, self._find_shortlist)):
+            if os.path.lexists(path):
+                self._check(path, check)
+        self._check_evaluations()
+        self._check_conversions()
+        self._list_others()
 
-    def reports(self) -> Iterator[FileReport]:
-        """All reports: what belongs to a run, and then what does not."""
-        run = self.run
-        yield self._report(run.description, self._check_description, most_bytes=MOST_TEXT_BYTES)
-        yield from self._about_places()
-        yield from self._about_config()
-        yield from self._about_tokenizers()
-        yield from self._about_checkpoints()
-        if os.path.lexists(run.metrics):
-            yield self._report(run.metrics, lambda: check_metrics(run, self.progress))
-        if os.path.lexists(run.shortlist):
-            yield self._report(run.shortlist, lambda: check_shortlist(run, self._parts))
-        yield from self._about_evaluations()
-        yield from self._about_conversions()
-        yield from self._about_others()
-
-    @property
-    def _parts(self) -> Parts:
-        return Parts(self.config, self.tokenizers)
-
-    def _report(
-        self,
-        path: Path,
-        check: Callable[[], Found],
-        *,
-        kind: Literal["file", "folder"] = "file",
-        most_bytes: int | None = None,
-    ) -> FileReport:
-        """What a check finds or fails with."""
-        self.seen.add(path)
-        try:
-            require_kind(path, kind, within=self.run.path, most_bytes=most_bytes)
-            found = check()
-        except NewerFormatError:
-            raise
-        except (InputError, RunError, OSError) as error:
-            return FileReport(self._name(path), "DAMAGED", self._reason(path, error))
-        return self._told(path, found)
-
-    def _told(self, path: Path, found: Found) -> FileReport:
-        return FileReport(self._name(path), "ok" if found.is_sealed else "no checksum", found.detail)
-
-    def _check_description(self) -> Found:
-        self.description = read_description(self.run)
-        return Found(self.description.is_sealed, "")
-
-    def _about_places(self) -> Iterator[FileReport]:
-        """Folders, and the lock, are told of only if they are not what they should be."""
-        run = self.run
-        places: dict[Path, Literal["file", "folder"]] = {run.lock: "file"}
-        places |= dict.fromkeys((run.checkpoints, run.evaluation, run.export), "folder")
-        for path, kind in places.items():
-            report = self._report(path, lambda: Found(True, ""), kind=kind)
-            if report.state == "DAMAGED":
-                yield report
-
-    def _about_config(self) -> Iterator[FileReport]:
-        """A config may be edited; but nobody can tell an edited one from a damaged one."""
-        file = self.run.config
+    def _check_text_files(self) -> None:
+        run, file = self.run, self.run.config
+        self._check(run.description, self._find_description)
+        for path in (run.lock, run.checkpoints, run.evaluation, run.export):
+            self._try(path, lambda: None)  # They have no line unless they are links out of the run.
+        checksums = self._try(run.path / CHECKSUMS, self._read_checksums) or {}
         if not os.path.lexists(file):
-            yield FileReport(self._name(file), "MISSING", "the run was half copied")
-            return
+            self._report(file, "MISSING", "the run was half copied")
+        elif self._try(file, self._read_config):
+            try:
+                self._report_finding(file, Finding(check_file(file, checksums.get(file.name))))
+            except RunError:
+                hint = f"by hand? if so, remove its line from {CHECKSUMS}, or its first line if that has a checksum"
+                self._report(file, "CHANGED", hint)
 
-        def check() -> Found:
-            refuse_incomplete_config(self.run)
-            self.config = read_resolved_config(file)
-            return Found(False, "")
+    def _find_description(self) -> Finding:
+        self.description = read_description(self.run)
+        return Finding(self.description.has_checksum)
 
-        report = self._report(file, check, most_bytes=MOST_TEXT_BYTES)
-        if report.state == "DAMAGED":
-            yield report
-            return
+    def _read_checksums(self) -> dict[str, str]:
+        """The recorded checksums, which need no line of their own unless something is wrong with them."""
+        path = self.run.path / CHECKSUMS
+        checksums = read_checksums(self.run.path)
+        if not checksums and self.description is not None and self.description.run_format > 2:
+            self._report(path, "MISSING", "the run was half copied")
+        known = {self.run.config.name, self.run.description.name}
+        unknown = [name for name in checksums if name not in known and not name.startswith("tokenizer/")]
+        if unknown:
+            raise DamageError(path, f"it names files that no run has: {list_names(unknown)}")
+        return checksums
+
+    def _read_config(self) -> Config:
+        check_config_is_complete(self.run)
+        self._config = read_resolved_config(self.run.config)
+        return self._config
+
+    def _check_tokenizers(self) -> None:
+        folder = self.run.tokenizer
+        checksums = self.description.tokenizer_checksums if self.description is not None else {}
+        self._seen |= {folder, *self.run.tokenizer_files()}
         try:
-            yield self._told(file, Found(check_seal(file, file.read_bytes()), ""))
-        except RunError:
-            yield report._replace(
-                state="CHANGED", detail="by hand? if so, remove its first line, which has the checksum"
-            )
-
-    def _about_tokenizers(self) -> Iterator[FileReport]:
-        folder, is_recorded = self.run.tokenizer, bool(self.description and self.description.tokenizer_digests)
-        self.seen.add(folder)
-        try:
-            require_kind(folder, "folder", within=self.run.path)
-            for file in entries(folder):
-                require_kind(file, "file", within=self.run.path, most_bytes=MOST_MODEL_BYTES)
+            for path in (folder, *folder.glob("*")):
+                check_inside(path, self.run.path)
             if self.description is not None:
                 check_tokenizers(self.run, self.description)
-            self.tokenizers = load_tokenizers(folder)
+            self._tokenizers = load_tokenizers(folder)
         except (InputError, RunError, OSError) as error:
-            self.seen |= set(tokenizer_files(self.run))
-            yield FileReport(f"{folder.name}/", "DAMAGED", self._reason(folder, error))
+            self.files.append(FileReport(f"{folder.name}/", "DAMAGED", self._shorten(folder, error)))
             return
-        for file in tokenizer_files(self.run):
-            tokenizer = self.tokenizers.target if file.stem == "target" else self.tokenizers.source
-            self.seen.add(file)
-            yield self._told(file, Found(is_recorded, f"{tokenizer.vocab_size:,} subwords"))
+        for file in self.run.tokenizer_files():
+            tokenizer = self._tokenizers.target if file.stem == "target" else self._tokenizers.source
+            self._report_finding(file, Finding(bool(checksums), f"{tokenizer.vocab_size:,} subwords"))
 
-    def _about_checkpoints(self) -> Iterator[FileReport]:
-        run = self.run
+    def _check_checkpoints(self) -> None:
+        run, first = self.run, len(self.files)
         best, last, previous = run.checkpoint("best"), run.checkpoint("last"), run.previous
-        reports = []
-        for path in filter(os.path.lexists, (last, previous)):
-            report = self._report(path, functools.partial(check_last, path, self._parts))
-            if report.state != "DAMAGED" and self.progress is None:
-                self.progress = read_progress(path, read_header(path).metadata)
-            reports.append(report)
-        if os.path.lexists(best):
-            reports.append(self._report(best, functools.partial(check_best, best, self._parts, self.progress)))
-        yield from sorted(reports)
-        if not os.path.lexists(best):
-            if not os.path.lexists(last) and not os.path.lexists(previous):
-                reason = "there is no checkpoint: the run was half copied, or stopped before its first"
-                yield FileReport(self._name(best), "MISSING", reason)
-            elif self.progress is not None and self.progress.get("best_step") is not None:
-                yield FileReport(self._name(best), "MISSING", "the training had one")
-            else:
-                yield FileReport(self._name(best), "absent", "training has not validated yet: use --checkpoint last")
-        elif not os.path.lexists(last):
-            yield FileReport(self._name(last), "absent", "the run translates, but cannot be resumed")
+        has_best, has_last, has_previous = (os.path.lexists(path) for path in (best, last, previous))
+        for path in (last, previous):
+            if os.path.lexists(path):
+                self._check(path, functools.partial(self._find_resumable, path))
+        if has_best:
+            self._check(best, functools.partial(self._find_best, best))
+        self.files[first:] = sorted(self.files[first:])
+        if has_best:
+            if not has_last:
+                self._report(last, "absent", "the run translates, but cannot be resumed")
+        elif not has_last and not has_previous:
+            self._report(best, "MISSING", "there is no checkpoint: half copied, or stopped before the first")
+        elif self._progress.get("best_step") is not None:
+            self._report(best, "MISSING", "the training had one")
+        else:
+            self._report(best, "absent", "training has not validated yet: use --checkpoint last")
 
-    def _about_evaluations(self) -> Iterator[FileReport]:
+    def _find_best(self, path: Path) -> Finding:
+        """The best checkpoint: its weights against the config, and its step against the newest checkpoint's."""
+        file = self._read_checkpoint(path)
+        step, best_step = read_step(path, file.metadata), self._progress.get("best_step")
+        if isinstance(best_step, int) and step < best_step:
+            raise RunError(
+                f"{path}: of step {step}, but the training has a better one of step {best_step}; copy that too"
+            )
+        num_parameters = sum(tensor.numel() for tensor in file.tensors.values())
+        return Finding(file.has_digest, f"step {step}, {num_parameters:,} parameters")
+
+    def _find_resumable(self, path: Path) -> Finding:
+        """The last or previous checkpoint: its weights, and everything that a training needs to continue."""
+        file = self._read_checkpoint(path)
+        step = read_step(path, file.metadata)
+        parameters = with_prefix(file.tensors, WEIGHTS_PREFIX)
+        state = with_prefix(file.tensors, OPTIMIZER_PREFIX)
+        entries = {name.rpartition("/")[2] for name in state}
+        expected = {f"{name}/{entry}" for name in parameters for entry in entries}
+        missing = [f"{OPTIMIZER_PREFIX}{name}" for name in sorted(expected - state.keys())]
+        if not state:
+            missing.append(f"{OPTIMIZER_PREFIX}*")
+        if self._config is not None and self._config.training.ema_decay is not None:
+            missing += [] if with_prefix(file.tensors, AVERAGE_PREFIX) else [f"{AVERAGE_PREFIX}*"]
+        if missing:
+            raise RunError(f"{path}: cannot be resumed from; missing: {list_names(missing)}")
+        misfits = [
+            f"{OPTIMIZER_PREFIX}{name}"
+            for name, tensor in state.items()
+            if name not in expected or (tensor.dim() and tensor.shape != parameters[name.rpartition("/")[0]].shape)
+        ]
+        if misfits:
+            raise RunError(f"{path}: cannot be resumed from; these fit no weights: {list_names(misfits)}")
+        try:
+            progress = json.loads(file.metadata["progress"])
+            if not isinstance(progress, dict):
+                raise ValueError("it is no mapping")
+        except (ValueError, KeyError, RecursionError) as error:
+            raise RunError(f"{path}: cannot be resumed from; its progress is missing or unreadable: {error}") from error
+        self._progress = self._progress or progress
+        return Finding(file.has_digest, f"step {step}, resumable")
+
+    def _read_checkpoint(self, path: Path) -> TensorFile:
+        """A checkpoint whose weights are finite and are those of the config's model."""
+        file = read_tensors(path)
+        if self._config is not None and self._tokenizers is not None:
+            with torch.device("meta"):
+                model = Transformer(
+                    self._config.model,
+                    source_vocab_size=self._tokenizers.source.vocab_size,
+                    target_vocab_size=self._tokenizers.target.vocab_size,
+                    pad_id=PAD_ID,
+                )
+            averages = with_prefix(file.tensors, AVERAGE_PREFIX)
+            for weights in filter(None, (with_prefix(file.tensors, WEIGHTS_PREFIX), averages)):
+                check_same_tensors(get_parameters(model), weights, name=str(path))
+        broken = [name for name, tensor in file.tensors.items() if not bool(tensor.isfinite().all())]
+        if broken:
+            raise RunError(f"{path}: not all numbers are finite in {list_names(broken)}")
+        return file
+
+    def _find_metrics(self) -> Finding:
+        """Whether the metrics are lines of JSON, and begin as the newest checkpoint says."""
+        path, content = self.run.metrics, self.run.metrics.read_bytes()
+        num_bytes, expected = self._progress.get("metrics_bytes"), self._progress.get("metrics_sha256")
+        if isinstance(num_bytes, int) and isinstance(expected, str):
+            digest = fingerprint(content[:num_bytes])
+            if digest != expected:
+                raise RunError(
+                    f"{path}: its first {num_bytes} bytes should have the checksum {shorten(expected)}, but have"
+                    f" {shorten(digest)}"
+                )
+        *lines, rest = content.split(b"\n")
+        for number, line in enumerate(lines, start=1):
+            try:
+                json.loads(line)["step"]
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise RunError(f"{path}: line {number} is no record: {error}") from error
+        cut = ", and half a record of a process that was killed, which --resume removes" if rest else ""
+        return Finding(expected is not None, f"{len(lines)} records{cut}")
+
+    def _find_shortlist(self) -> Finding:
+        """Whether a shortlist is one of the run's vocabularies."""
+        path, file = self.run.shortlist, read_tensors(self.run.shortlist)
+        if self._tokenizers is not None:
+            expected = [self._tokenizers.source.vocab_size, self._tokenizers.target.vocab_size]
+            sizes = [len(file.tensors.get(name, ())) for name in ("translations", "always")]
+            if sizes != expected:
+                raise RunError(
+                    f"{path}: is a shortlist for vocabularies of {sizes[0]} and {sizes[1]} subwords, but the"
+                    f" tokenizers have {expected[0]} and {expected[1]}"
+                )
+        return Finding(file.has_digest)
+
+    def _check_evaluations(self) -> None:
         for folder in self._folders(self.run.evaluation):
-            self.seen.add(folder)
+            self._seen.add(folder)
             report, hypotheses = folder / "report.json", folder / "hypotheses.txt"
+            checksums = self._try(folder / CHECKSUMS, functools.partial(read_checksums, folder)) or {}
             if os.path.lexists(report):
-                yield self._report(report, functools.partial(check_report, report), most_bytes=MOST_TEXT_BYTES)
+                content = self._try(report, functools.partial(_read_report, report)) or {}
+                if content:
+                    self._check(report, functools.partial(_find_checked, report, checksums.get(report.name)))
+                if not checksums and isinstance(recorded := content.get("hypotheses"), str):  # format 2
+                    checksums[hypotheses.name] = recorded.removeprefix("sha256:")
+                if not os.path.lexists(hypotheses):
+                    self._report(hypotheses, "MISSING", "make it again with translate eval")
             if os.path.lexists(hypotheses):
-                yield self._report(hypotheses, functools.partial(check_hypotheses, hypotheses, report))
-            elif os.path.lexists(report):
-                yield FileReport(self._name(hypotheses), "MISSING", "make it anew with translate eval")
+                self._check(hypotheses, functools.partial(_find_checked, hypotheses, checksums.get(hypotheses.name)))
 
-    def _about_conversions(self) -> Iterator[FileReport]:
+    def _check_conversions(self) -> None:
         for folder in self._folders(self.run.export):
             if folder.name.startswith("ctranslate2-") and not is_temporary(folder):
-                self.whole.add(folder)
-                report = self._report(folder, functools.partial(check_conversion, folder), kind="folder")
-                yield report._replace(name=f"{report.name}/")
+                self._conversions.add(folder)
+                self._check(folder, functools.partial(_find_checked_folder, folder))
+                self.files[-1] = self.files[-1]._replace(name=f"{self.files[-1].name}/")
 
     def _folders(self, folder: Path) -> list[Path]:
-        """The folders in a folder of the run; what is none is told of elsewhere."""
+        """The folders in a folder of the run, unless that is a link out of it, which has been reported."""
         try:
-            require_kind(folder, "folder", within=self.run.path)
-            return [entry for entry in entries(folder) if entry.is_dir() and not entry.is_symlink()]
-        except RunError:
+            check_inside(folder, self.run.path)
+            return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink())
+        except (RunError, OSError):
             return []
 
-    def _about_others(self) -> Iterator[FileReport]:
-        """What is not of a run, and what processes that were killed have left."""
+    def _list_others(self) -> None:
+        """List what does not belong to a run, and what processes that were killed have left."""
         num_unknown = 0
         for place, folders, files in os.walk(self.run.path):
             for name in sorted((*folders, *files)):
                 path, is_folder = Path(place, name), name in folders
-                if path in self.seen and path not in self.whole:
+                if path in self._seen and path not in self._conversions:
                     continue
                 if is_folder:
-                    folders.remove(name)  # what is in it needs no line of its own
-                if path in self.whole:
-                    continue
+                    folders.remove(name)  # Its content needs no lines of its own.
                 shown = self._name(path) + ("/" if is_folder else "")
-                if is_temporary(path):
-                    yield FileReport(shown, "leftover", "of a process that was killed, or is writing now; harmless")
-                elif path == self.run.path / "tensorboard":
-                    yield FileReport(shown, "no checksum", "TensorBoard's events")
-                elif path == self.run.path / "profile":
-                    yield FileReport(shown, "no checksum", "what translate train --profile wrote")
+                if path in self._conversions:
+                    continue
+                if is_temporary(path) or path.match(SAFETENSORS_TEMPORARY):
+                    self.files.append(FileReport(shown, "leftover", "of a process that was killed or is writing now"))
+                elif path.parent == self.run.path and name in _FOREIGN:
+                    self.files.append(FileReport(shown, "no checksum", _FOREIGN[name]))
                 else:
                     num_unknown += 1
-                    if num_unknown <= _MOST_UNKNOWN:
-                        yield FileReport(shown, "unknown", "does not belong to a run, and is not used")
-        if num_unknown > _MOST_UNKNOWN:
-            yield FileReport("…", "unknown", f"and {num_unknown - _MOST_UNKNOWN} more that do not belong to a run")
+                    if num_unknown <= _MAX_UNKNOWN:
+                        self.files.append(FileReport(shown, "unknown", "does not belong to a run, and is not used"))
+        if num_unknown > _MAX_UNKNOWN:
+            more = num_unknown - _MAX_UNKNOWN
+            self.files.append(FileReport("…", "unknown", f"and {more} more that do not belong to a run"))
+
+    def _check(self, path: Path, find: Callable[[], Finding]) -> None:
+        """Report what a check finds, or fails with."""
+        finding = self._try(path, find)
+        if finding is not None:
+            self._report_finding(path, finding)
+
+    def _try(self, path: Path, read: Callable[[], _Result]) -> _Result | None:
+        """The result of a function that reads a file; None if it fails, and then the file is reported as damaged."""
+        self._seen.add(path)
+        try:
+            check_inside(path, self.run.path)
+            return read()
+        except NewerFormatError:
+            raise
+        except (InputError, RunError, OSError) as error:
+            self._report(path, "DAMAGED", self._shorten(path, error))
+            return None
+
+    def _report_finding(self, path: Path, finding: Finding) -> None:
+        self._report(path, "ok" if finding.has_checksum else "no checksum", finding.detail)
+
+    def _report(self, path: Path, state: State, detail: str) -> None:
+        self.files.append(FileReport(self._name(path), state, detail))
 
     def _name(self, path: Path) -> str:
-        """As people and terminals can read it."""
+        """A path within the run, as people and terminals can read it."""
         name = path.relative_to(self.run.path).as_posix()
         return name if name.isprintable() else ascii(name)
 
-    def _reason(self, path: Path, error: Exception) -> str:
-        """An error's message without what the line says already."""
+    def _shorten(self, path: Path, error: Exception) -> str:
+        """An error's message without what its line says already."""
         text = str(error)
         for beginning in (f"{path}: ", f"{shown_path(path)}: ", f"{path} ", "damaged: ", "is "):
             text = text.removeprefix(beginning)
         return text.replace(f"{self.run.path}{os.sep}", "")
+
+
+def _find_checked(path: Path, expected: str | None) -> Finding:
+    return Finding(check_file(path, expected))
+
+
+def _find_checked_folder(folder: Path) -> Finding:
+    return Finding(check_folder(folder))
+
+
+def _read_report(path: Path) -> dict[str, Any]:
+    try:
+        report = json.loads(path.read_bytes())
+        if not isinstance(report, dict):
+            raise ValueError("it is no mapping")
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path}: is no report: {error}") from error
+    return report

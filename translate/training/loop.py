@@ -22,12 +22,12 @@ from translate.model import Transformer
 from translate.model.device import OutOfMemory
 from translate.runs import RunDirectory, get_parameters
 from translate.training.average import AveragedWeights
-from translate.training.checkpoints import save_best, save_last
 from translate.training.pace import Pace
 from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
 from translate.training.progress import LogWindow, Progress, StepResult
 from translate.training.schedule import learning_rate
 from translate.training.signals import Abandoned, StoppedBySignal, StopRequests
+from translate.training.state import save_best, save_last
 from translate.training.step import Stepper
 from translate.training.tracking import Tracker, record_validation
 from translate.training.validation import computing_with, validate
@@ -249,7 +249,7 @@ class Trainer:
     def _validate(self) -> None:
         """Score the weights, keep them if they are the best, and save the training with the result.
 
-        A signal ends the validation and saves the training without it; a continued run then validates first.
+        A signal or an error ends the validation and saves the training without it; a continued run validates first.
         """
         progress, average = self.progress, self.average
         weights = get_parameters(self.model) if average is None else average.tensors
@@ -259,13 +259,18 @@ class Trainer:
             self._save()
             return
         result = None
-        with (
-            computing_with(weights, self.model, average, self.config, self.tokenizers) as model,
-            contextlib.suppress(Abandoned),
-        ):
-            every_position = model.decoder.final_norm  # with a cache or without
-            with self.stop.abandoning(every_position):
-                result = validate(model, self.tokenizers, self.validation, self.config, world=self.world)
+        try:
+            with (
+                computing_with(weights, self.model, average, self.config, self.tokenizers) as model,
+                contextlib.suppress(Abandoned),
+            ):
+                every_position = model.decoder.final_norm  # with a cache or without
+                with self.stop.abandoning(every_position):
+                    result = validate(model, self.tokenizers, self.validation, self.config, world=self.world)
+        except RunError:  # such as too little memory; the steps so far are not lost with it
+            if self.world.size == 1:
+                self._save_new()
+            raise
         if result is None:
             return
         progress.validated_step = progress.step

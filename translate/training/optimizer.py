@@ -3,10 +3,9 @@
 import copy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from translate.config import TrainingConfig
-from translate.runs.weights import Form, forms_of
 from translate.training.workers import Workers, share_evenly
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's; beside them it counts its steps
@@ -58,8 +57,8 @@ class SharedOptimizer:
         self._workers.map(lambda part: part.step(), self._parts)
 
 
-def optimizer_forms(model: nn.Module) -> dict[str, Form]:
-    """The shape and type of each tensor of the optimizer's state, by `parameter/entry`."""
+def expected_state(model: nn.Module) -> dict[str, Tensor]:
+    """A tensor of the right shape and type for each entry of the optimizer's state, by `parameter/entry`."""
     parameters = dict(model.named_parameters())
-    forms = {f"{parameter}/{entry}": form for parameter, form in forms_of(parameters).items() for entry in _MOMENTS}
-    return forms | {f"{parameter}/step": Form((), torch.float32) for parameter in parameters}
+    moments = {f"{name}/{entry}": parameter for name, parameter in parameters.items() for entry in _MOMENTS}
+    return moments | {f"{name}/step": torch.zeros(()) for name in parameters}

@@ -98,7 +98,7 @@ class Progress:
     metrics_bytes: int | None = None
     metrics_sha256: str | None = None
     loss_scale: LossScale = dataclasses.field(default_factory=LossScale)  # of fp16
-    circumstances: dict[str, str] = dataclasses.field(default_factory=dict)  # see `circumstances.py`
+    circumstances: dict[str, str] = dataclasses.field(default_factory=dict)  # see `describe_environment`
     stream: dict[str, Any] | None = None  # where this epoch begins in streamed corpora; see `StreamedBatches.position`
 
     @property

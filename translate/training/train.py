@@ -15,12 +15,10 @@ from translate.distributed.devices import choose_own_device, settle_threads
 from translate.distributed.process_group import World, join_world
 from translate.errors import InputError
 from translate.memory import configure_memory
-from translate.runs import RunDirectory, create_run, lock_run, refuse_existing_run, write_config
+from translate.runs import RunDirectory, check_holds_no_run, create_run, lock_run, write_config
 from translate.training.assembly import assembled
 from translate.training.auto_batch import resolve_batch_tokens, resolve_from_run, resolve_step_tokens
 from translate.training.average import AveragedWeights
-from translate.training.checkpoints import Restored, restore_last
-from translate.training.circumstances import circumstances, describe_changes
 from translate.training.loop import Trainer
 from translate.training.metrics_log import MetricsLog
 from translate.training.preparation import (
@@ -32,8 +30,15 @@ from translate.training.preparation import (
     refuse_long_validation,
 )
 from translate.training.progress import Progress
-from translate.training.resuming import check_settings, comparable, is_begun
+from translate.training.resume import (
+    check_settings,
+    describe_changes,
+    describe_environment,
+    holds_run,
+    settings_of_all_processes,
+)
 from translate.training.signals import StoppedBySignal
+from translate.training.state import restore_last
 from translate.training.tracking import SilentTracker, Tracker
 
 Say = Callable[[str], None]
@@ -76,7 +81,7 @@ def train(
         try:
             device = world.run_on_all_ranks(lambda: choose_own_device(config.training.device, world.environment))
             settle_threads(config.training.threads, world.environment)
-            world.check_same_on_all_ranks(comparable(config, device))
+            world.check_same_on_all_ranks(settings_of_all_processes(config, device))
 
             def claim() -> tuple[TrainingConfig, bool]:
                 return _claim(config, directory, resume=resume, held=held, say=say)
@@ -105,16 +110,16 @@ def _claim(
 ) -> tuple[TrainingConfig, bool]:
     """The run's settings, and whether it is continued; from now on no other training may touch it."""
     if not (resume and directory.is_dir()):
-        if is_begun(directory):
+        if holds_run(directory):
             with lock_run(directory):  # that another process trains there is told first
                 pass
-        refuse_existing_run(directory)
+        check_holds_no_run(directory)
     held.enter_context(lock_run(directory))
-    is_continued = is_begun(directory) and resume
+    is_continued = holds_run(directory) and resume
     config = resolve_step_tokens(config)
     if is_continued:
         config = resolve_from_run(config, directory)
-        check_settings(config, directory, say)
+        check_settings(config, directory)
     elif resume:
         say(f"{directory} holds no run to go on with: beginning one")
     return config.training, is_continued
@@ -148,7 +153,7 @@ def _train(
     average = AveragedWeights(model, decay=settings.ema_decay) if settings.ema_decay is not None else None
     now = Progress(
         fingerprint(corpora.train, tokenizers, streams=corpora.streams),
-        circumstances=circumstances(settings, device, num_processes=world.size),
+        circumstances=describe_environment(settings, device, num_processes=world.size),
     )
     world.check_same_on_all_ranks({"data.train (its checksum)": now.data_fingerprint})
     progress = now
@@ -218,24 +223,23 @@ def _say_nothing(text: str) -> None:
     """What all processes but the first say."""
 
 
-def _go_on(run: RunDirectory, restored: Restored | None, *, now: Progress, say: Say) -> Progress:
+def _go_on(run: RunDirectory, saved: Progress | None, *, now: Progress, say: Say) -> Progress:
     """Where a continued training stands, if its data are the same; what else is not as it was is said.
 
     Args:
         now: The progress of a training that begins.
     """
-    if restored is None:
+    if saved is None:
         say(f"{run.path} has no checkpoint yet: its training begins at the first step")
         return now
-    saved = restored.progress
     if saved.data_fingerprint != now.data_fingerprint:
         raise InputError(
             f"{run.path}: data.train is not what this run was trained on, so it cannot be continued; give the data that"
             " it was begun with, or begin a new run"
         )
-    for remark in (*restored.remarks, describe_changes(saved.circumstances, now.circumstances)):
-        if remark is not None:
-            say(remark)
+    changes = describe_changes(saved.circumstances, now.circumstances)
+    if changes is not None:
+        say(changes)
     say(f"going on from step {saved.step}")
     saved.circumstances = now.circumstances
     return saved

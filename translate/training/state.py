@@ -1,6 +1,6 @@
-"""All that has a state, to a file and back: a run that is continued computes what it would have computed."""
+"""The whole state of a training, to a checkpoint and back: a continued run computes what it would have computed."""
 
-from typing import NamedTuple
+import logging
 
 import torch
 from torch import Tensor
@@ -16,38 +16,33 @@ from translate.errors import RunError
 from translate.model import Transformer
 from translate.runs import (
     AVERAGE_PREFIX,
+    OPTIMIZER_PREFIX,
     WEIGHTS_PREFIX,
+    IntactCheckpoint,
     RunDirectory,
-    SoundCheckpoint,
     add_prefix,
     get_parameters,
-    read_newest_sound,
+    read_newest_intact,
     read_tensors,
     with_prefix,
     write_checkpoint,
 )
-from translate.runs.checkpoints import OPTIMIZER_PREFIX
-from translate.runs.weights import forms_of, refuse_misfits
+from translate.runs.loading import check_same_tensors
 from translate.training.average import AveragedWeights
-from translate.training.optimizer import optimizer_forms
+from translate.training.optimizer import expected_state
 from translate.training.progress import Progress
 
-
-class Restored(NamedTuple):
-    """A training as a checkpoint has it."""
-
-    progress: Progress
-    remarks: tuple[str, ...]  # sentences on what was damaged, and what that means
+logger = logging.getLogger(__name__)
 
 
 def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world: World = SINGLE_PROCESS) -> None:
-    """Keep the weights that are the best so far.
+    """Save the weights that are the best so far.
 
     Args:
-        world: Its first process writes, what all of them have.
+        world: The processes that train together; rank 0 writes.
 
     Raises:
-        RunError: They cannot be written.
+        RunError: The checkpoint cannot be written.
     """
     tensors = full_state_dict(add_prefix(weights, WEIGHTS_PREFIX), world)
     if world.is_main_process:
@@ -63,13 +58,13 @@ def save_last(
     *,
     world: World = SINGLE_PROCESS,
 ) -> None:
-    """Write everything that `restore_last` needs.
+    """Save everything that `restore_last` needs.
 
     Args:
-        world: Its first process writes, what all of them have.
+        world: The processes that train together; rank 0 writes.
 
     Raises:
-        RunError: It cannot be written; the file that was there is intact.
+        RunError: The checkpoint cannot be written; those that were there are intact.
     """
     tensors = add_prefix(get_parameters(model), WEIGHTS_PREFIX)
     tensors |= add_prefix(optimizer_state_dict(model, optimizer), OPTIMIZER_PREFIX)
@@ -86,72 +81,76 @@ def restore_last(
     average: AveragedWeights | None,
     *,
     world: World = SINGLE_PROCESS,
-) -> Restored | None:
-    """Put everything back as `save_last` found it; None: there is no checkpoint yet.
+) -> Progress | None:
+    """Restore what `save_last` saved. What is damaged, and what that means, is logged.
 
     Args:
-        world: Its first process reads for all of them; there may be more or fewer than when it was saved.
+        world: The processes that train together; rank 0 reads. There may be more or fewer than when it was saved.
+
+    Returns:
+        Where the training stands; None: there is no checkpoint yet.
 
     Raises:
-        RunError: All checkpoints are damaged, or the newest sound one holds another model or optimizer.
+        RunError: All checkpoints are damaged, or the newest intact one is of another model or optimizer.
     """
     saved: dict[str, Tensor] = {}
 
-    def read() -> Restored | None:
-        nonlocal saved
-        found = read_newest_sound(run)
+    def read() -> Progress | None:
+        found = read_newest_intact(run)
         if found is None:
             return None
-        saved = found.tensors
+        saved.update(found.tensors)
         _check_fits(saved, model, average, name=str(found.path))
-        return _judge(run, found)
+        return _read_progress(run, found)
 
-    restored = world.run_on_rank_0(read)
-    if restored is None:
+    progress = world.run_on_rank_0(read)
+    if progress is None:
         return None
     if average is not None:
         load_model_state_dict(model, with_prefix(saved, AVERAGE_PREFIX), world)
         average.copy_from(model)
     load_optimizer_state_dict(model, optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
     load_model_state_dict(model, with_prefix(saved, WEIGHTS_PREFIX), world)
-    return restored
+    return progress
 
 
-def _judge(run: RunDirectory, found: SoundCheckpoint) -> Restored:
-    """Where it stands, and what is to be said."""
+def _read_progress(run: RunDirectory, found: IntactCheckpoint) -> Progress:
     if "progress" not in found.metadata:
-        raise RunError(f"{found.path}: has no progress to go on from")
+        raise RunError(f"{found.path}: has no progress to continue from")
     progress = Progress.from_json(found.metadata["progress"])
-    remarks = list(found.damaged)
+    for sentence in found.damaged:
+        logger.warning(sentence)
     if found.damaged:
-        remarks.append(f"so the run goes on from {found.path.name}, of step {progress.step}")
-    return Restored(progress, tuple(remarks + _check_best(run, progress)))
+        logger.warning("so the run continues from %s, of step %d", found.path.name, progress.step)
+    _check_best(run, progress)
+    return progress
 
 
 def _check_fits(tensors: dict[str, Tensor], model: Transformer, average: AveragedWeights | None, *, name: str) -> None:
-    parameters = forms_of(get_parameters(model))
-    expected = {"average": {} if average is None else parameters, "optimizer": optimizer_forms(model)}
-    refuse_misfits(parameters, forms_of(with_prefix(tensors, WEIGHTS_PREFIX)), name=name)
-    for part, prefix in (("average", AVERAGE_PREFIX), ("optimizer", OPTIMIZER_PREFIX)):
-        refuse_misfits(expected[part], forms_of(with_prefix(tensors, prefix)), name=f"{name}: {part}")
+    parameters = get_parameters(model)
+    check_same_tensors(parameters, with_prefix(tensors, WEIGHTS_PREFIX), name=name)
+    averages = {} if average is None else parameters
+    check_same_tensors(averages, with_prefix(tensors, AVERAGE_PREFIX), name=f"{name}: average")
+    check_same_tensors(expected_state(model), with_prefix(tensors, OPTIMIZER_PREFIX), name=f"{name}: optimizer")
 
 
-def _check_best(run: RunDirectory, progress: Progress) -> list[str]:
-    """Whether the best checkpoint is the one that the progress speaks of; if it is lost, the next one is kept.
+def _check_best(run: RunDirectory, progress: Progress) -> None:
+    """Forget the best validation if its checkpoint is lost, so that the next validation's weights are kept.
 
-    A newer one is no harm: it was written just before the process ended, and is computed again.
+    A best checkpoint that is newer than the progress is no harm: it was written just before the process ended, and
+    the continued training computes and writes it again.
     """
     if progress.best_step is None:
-        return []
+        return
     file = run.checkpoint("best")
     try:
         if file.exists():
-            read_tensors(file)
-            return []
+            read_tensors(file, prefixes=())
+            return
         reason = f"{file}: is missing"
     except RunError as error:
         reason = str(error)
     lost, progress.best_step, progress.best_score = progress.best_step, None, None
-    return [
-        f"{reason}. The best weights so far, of step {lost}, are lost: those of the next validation take their place"
-    ]
+    logger.warning(
+        "%s. The best weights so far, of step %d, are lost: those of the next validation take their place", reason, lost
+    )

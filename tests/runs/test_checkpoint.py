@@ -1,0 +1,396 @@
+"""Checkpoints: every change in a file is seen, and there is always an intact one, whatever is damaged or killed."""
+
+import contextlib
+import itertools
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from translate.errors import RunError
+from translate.runs import (
+    RunDirectory,
+    add_prefix,
+    read_newest_intact,
+    read_tensors,
+    with_prefix,
+    write_checkpoint,
+    write_tensors,
+)
+from translate.runs import checkpoint as checkpoint_module
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+# One file
+
+
+def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
+    """safetensors shuffles the metadata; two runs of one training could not be compared by their files."""
+    tensors = {
+        "weight": torch.randn(3, 5).t(),  # not contiguous
+        "half": torch.randn(7).bfloat16(),
+        "is": torch.tensor([True, False, True]),
+        "none": torch.zeros(0, 2),
+        "one": torch.tensor(5, dtype=torch.int64),
+    }
+    metadata = {"step": "1", "größe": 'a "quoted"\n text', "a": "b"}
+    write_tensors(tmp_path / "a", tensors, metadata)
+    write_tensors(tmp_path / "b", dict(reversed(tensors.items())), dict(reversed(metadata.items())))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    loaded = read_tensors(tmp_path / "a")
+    assert (loaded.metadata, loaded.has_digest) == (metadata, True)
+    others = load_file(tmp_path / "a")  # the library's own reader agrees
+    assert loaded.tensors.keys() == others.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert torch.equal(loaded.tensors[name], tensor) and torch.equal(others[name], tensor)
+        assert loaded.tensors[name].dtype == tensor.dtype
+
+
+def test_every_flipped_bit_and_every_cut_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "last.safetensors"
+    tensors = {"b": torch.arange(3.0), "a": torch.arange(3.0) + 5, "c": torch.tensor([True]), "d": torch.zeros(0, 2)}
+    write_tensors(path, tensors, {"step": "10", "progress": '{"a": "\\u00e4", "b": 1e-05}'})
+    content = path.read_bytes()
+    for place in range(len(content)):
+        for bit in (place % 8, 5):  # bit 5 makes `f` an `F` and `0` a space
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
+            with pytest.raises(RunError, match=r"^\S+last.safetensors: damaged: "):
+                read_tensors(path)
+    for changed in (*(content[:length] for length in range(0, len(content), 7)), content[:-1], content + b"\0"):
+        path.write_bytes(changed)
+        with pytest.raises(RunError, match=r"^\S+last.safetensors: damaged: "):
+            read_tensors(path)
+
+
+def test_tensors_under_each_others_names_are_seen(tmp_path: Path) -> None:
+    path = tmp_path / "last.safetensors"
+    tensors = {"a": torch.arange(3.0), "b": torch.arange(3.0) + 5}
+    write_tensors(path, tensors, {"step": "1"})
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    save_file({"a": tensors["b"], "b": tensors["a"]}, path, metadata)
+    with pytest.raises(RunError, match="damaged: its checksum should be "):
+        read_tensors(path)
+    save_file(tensors, path, metadata)
+    assert read_tensors(path).metadata == {"step": "1"}
+
+
+def test_only_the_tensors_that_are_asked_for_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "best.safetensors"
+    write_tensors(path, {"model.a": torch.zeros(2), "average.a": torch.ones(2), "optimizer.a": torch.ones(1)}, {})
+    assert read_tensors(path, prefixes=("average.", "model.")).tensors.keys() == {"a"}
+    assert torch.equal(read_tensors(path, prefixes=("average.", "model.")).tensors["a"], torch.ones(2))
+    assert torch.equal(read_tensors(path, prefixes=("mean.", "model.")).tensors["a"], torch.zeros(2))
+    assert read_tensors(path, prefixes=()).tensors == {}
+    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    with pytest.raises(RunError, match="damaged"):
+        read_tensors(path, prefixes=())
+
+
+def test_whoever_may_read_the_config_may_read_the_weights(run: RunDirectory) -> None:
+    """safetensors makes files that their owner alone can read; a run is also for colleagues and servers."""
+    assert run.checkpoint("best").stat().st_mode == run.config.stat().st_mode == run.description.stat().st_mode
+
+
+def test_what_is_no_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "best.safetensors"
+    with pytest.raises(RunError, match="damaged: it cannot be read: No such file"):
+        read_tensors(path)
+    torch.save({"a": torch.zeros(1)}, path)  # a pickle is not loaded
+    with pytest.raises(RunError, match="damaged: it cannot be read: "):
+        read_tensors(path)
+    for metadata in ({"format": "pt"}, {"translate": "{"}, {"translate": "[]"}, {"translate": '{"sha256": 1}'}):
+        save_file({"a": torch.zeros(1)}, path, metadata)
+        with pytest.raises(RunError, match="damaged: its metadata cannot be read"):
+            read_tensors(path)
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """No file may grow beyond 2000 bytes: a real failure of `write`, for root too."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "last.safetensors"
+    write_tensors(path, {"a": torch.arange(3)}, {"step": "1"})
+    before = path.read_bytes()
+    with full_disk(), pytest.raises(RunError) as caught:
+        write_tensors(path, {"a": torch.zeros(5000)}, {"step": "2"})
+    assert str(caught.value) == (
+        f"{path}: cannot be written: File too large; free some space on that disk; earlier checkpoints are intact"
+    )
+    assert path.read_bytes() == before and names(tmp_path) == {"last.safetensors"}
+
+
+def test_prefixes() -> None:
+    tensors = {"a": torch.zeros(1), "model.a": torch.ones(1)}
+    assert with_prefix(add_prefix(tensors, "model."), "model.") == tensors
+    assert list(with_prefix(tensors, "model.")) == ["a"]
+
+
+READS_WHILE_REPLACED = """
+import sys
+from pathlib import Path
+from translate.runs import read_tensors
+
+print("ready", flush=True)
+while (steps := [read_tensors(Path(sys.argv[1]))]) and steps[0].metadata["step"] != "120":
+    assert len(steps[0].tensors["a"]) == 1000 + int(steps[0].metadata["step"]) % 7
+"""
+
+
+def test_a_reader_beside_a_training_never_meets_a_torn_file(tmp_path: Path) -> None:
+    path = tmp_path / "last.safetensors"
+    write_tensors(path, {"a": torch.zeros(1000)}, {"step": "0"})
+    with subprocess.Popen([sys.executable, "-c", READS_WHILE_REPLACED, str(path)], stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None and reader.stdout.readline() == b"ready\n"
+        for step in range(1, 121):
+            write_tensors(path, {"a": torch.full((1000 + step % 7,), float(step))}, {"step": str(step)})
+        assert reader.wait(timeout=60) == 0
+
+
+# Last and previous
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> RunDirectory:
+    run = RunDirectory(tmp_path)
+    run.checkpoints.mkdir()
+    return run
+
+
+def write(run: RunDirectory, step: int) -> None:
+    write_checkpoint(run, "last", {"a": torch.full((50,), float(step))}, {"step": str(step)})
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def steps(run: RunDirectory) -> dict[str, str]:
+    return {path.stem: read_tensors(path).metadata["step"] for path in run.checkpoints.iterdir()}
+
+
+def newest(run: RunDirectory) -> Any:
+    found = read_newest_intact(run)
+    assert found is not None
+    return found
+
+
+def test_the_one_before_is_kept(checkpoints: RunDirectory) -> None:
+    run = checkpoints
+    assert read_newest_intact(run) is None
+    write(run, 1)
+    assert steps(run) == {"last": "1"}
+    write(run, 2)
+    assert steps(run) == {"last": "2", "previous": "1"}
+    write(run, 3)
+    assert steps(run) == {"last": "3", "previous": "2"}
+    write_checkpoint(run, "best", {}, {"step": "2"})
+    write_checkpoint(run, "best", {}, {"step": "3"})
+    assert steps(run) == {"best": "3", "last": "3", "previous": "2"}
+    found = newest(run)
+    assert (found.path, found.metadata, found.damaged) == (run.checkpoint("last"), {"step": "3"}, ())
+    assert torch.equal(found.tensors["a"], torch.full((50,), 3.0))
+
+
+def test_a_state_that_is_saved_again_keeps_the_older_one(checkpoints: RunDirectory) -> None:
+    """A validation that was stopped is saved with the same step when it has been made up for."""
+    for step in (1, 2, 2):
+        write(checkpoints, step)
+    assert steps(checkpoints) == {"last": "2", "previous": "1"}
+
+
+def test_a_damaged_one_is_skipped_and_named(checkpoints: RunDirectory) -> None:
+    run = checkpoints
+    write(run, 1)
+    write(run, 2)
+    damage(run.checkpoint("last"))
+    found = newest(run)
+    assert (found.path, found.metadata) == (run.previous, {"step": "1"})
+    (sentence,) = found.damaged
+    assert re.fullmatch(
+        rf"{run.checkpoint('last')}: damaged: its checksum should be \w{{12}}…, but is \w{{12}}…", sentence
+    )
+
+
+def test_a_damaged_one_never_takes_the_place_of_an_intact_one(checkpoints: RunDirectory) -> None:
+    """A continued run makes the intact one the last one, which stays if the next save is killed."""
+    run = checkpoints
+    write(run, 1)
+    write(run, 2)
+    damage(run.checkpoint("last"))
+    assert newest(run).metadata == {"step": "1"}
+    assert steps(run) == {"last": "1", "previous": "1"}
+    write(run, 3)
+    assert steps(run) == {"last": "3", "previous": "1"}
+
+
+@pytest.mark.parametrize("metadata", [{}, {"step": "one"}, {"step": "٧x"}, {"step": "-1"}])
+def test_one_without_a_step_is_skipped(checkpoints: RunDirectory, metadata: dict[str, str]) -> None:
+    run = checkpoints
+    write(run, 1)
+    write(run, 2)
+    write_tensors(run.checkpoint("last"), {}, metadata)
+    found = newest(run)
+    assert found.path == run.previous
+    assert found.damaged == (f"{run.checkpoint('last')}: does not name its step; it is no checkpoint of this toolkit",)
+
+
+def test_only_the_previous_one_is_left(checkpoints: RunDirectory) -> None:
+    write(checkpoints, 1)
+    write(checkpoints, 2)
+    checkpoints.checkpoint("last").unlink()
+    assert (newest(checkpoints).metadata, newest(checkpoints).damaged) == ({"step": "1"}, ())
+
+
+def test_all_are_damaged(checkpoints: RunDirectory) -> None:
+    run = checkpoints
+    write(run, 1)
+    write(run, 2)
+    damage(run.checkpoint("last"))
+    run.previous.write_bytes(b"")
+    with pytest.raises(RunError) as caught:
+        read_newest_intact(run)
+    message = str(caught.value)
+    assert message.startswith(
+        f"{run.path} has no intact checkpoint to continue from: {run.checkpoint('last')}: damaged"
+    )
+    assert f"; {run.previous}: damaged: it cannot be read: " in message
+
+
+def refuse_links(source: Path, target: Path) -> NoReturn:
+    raise PermissionError(1, "Operation not permitted")  # as FAT and some network file systems do
+
+
+@pytest.mark.parametrize("can_link", [True, False])
+def test_at_every_moment_there_is_an_intact_one(
+    checkpoints: RunDirectory, monkeypatch: pytest.MonkeyPatch, can_link: bool
+) -> None:
+    """Killed before or after each call that changes the directory, the run goes on from the newest or that before."""
+
+    class Killed(BaseException):
+        pass
+
+    run = checkpoints
+    if not can_link:
+        monkeypatch.setattr(checkpoint_module.os, "link", refuse_links)
+    originals = {"link": os.link, "replace": os.replace}
+    write(run, 1)
+    write(run, 2)
+    for step in itertools.count(3):
+        calls = 0
+
+        def count(name: str, *arguments: Path, deadly: int = step - 3) -> None:
+            nonlocal calls
+            calls += 1
+            if calls > deadly // 2:
+                if deadly % 2:
+                    originals[name](*arguments)
+                raise Killed
+            originals[name](*arguments)
+
+        before, is_over = newest(run), True
+        with monkeypatch.context() as patch:
+            for name in originals:
+                patch.setattr(os, name, lambda *arguments, name=name: count(name, *arguments))
+            try:
+                write(run, step)
+            except Killed:
+                is_over = False
+        after = newest(run)
+        assert after.damaged == ()
+        assert after.metadata["step"] in ({str(step)} if is_over else {before.metadata["step"], str(step)})
+        if is_over:
+            break
+    assert step >= 5  # it was killed at two moments at least
+    assert steps(run).keys() == {"last", "previous"}
+
+
+KILLED_WHILE_LINKING = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from translate.runs import RunDirectory, write_checkpoint
+
+link = os.link
+
+def link_and_die(source, target):
+    link(source, target)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+os.link = link_and_die
+write_checkpoint(RunDirectory(Path(sys.argv[1])), "last", {"a": torch.zeros(3)}, {"step": "2"})
+"""
+
+
+def test_the_next_save_removes_what_a_killed_process_left(checkpoints: RunDirectory) -> None:
+    run = checkpoints
+    write(run, 1)
+    process = subprocess.Popen([sys.executable, "-c", KILLED_WHILE_LINKING, str(run.path)])
+    assert process.wait() == -signal.SIGKILL
+    leftovers = {f"{name}.safetensors.{process.pid}.tmp" for name in ("last", "previous")}
+    assert names(run.checkpoints) == {"last.safetensors", *leftovers}
+    (run.checkpoints / ".tmpAb12Cd").write_text("what safetensors leaves")
+    write(run, 3)
+    assert steps(run) == {"last": "3", "previous": "1"}
+
+
+@contextlib.contextmanager
+def mounted(place: Path, *, num_kib: int) -> Iterator[Path]:
+    """A file system of its own, if this process may mount one."""
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={num_kib}k", "tmpfs", str(place)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("cannot mount a file system here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_a_small_disk_keeps_both_checkpoints(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", num_kib=40) as disk:
+        run = RunDirectory(disk)
+        run.checkpoints.mkdir()
+        for step in (1, 2):  # 8 KiB each
+            write_checkpoint(run, "last", {"a": torch.full((2000,), float(step))}, {"step": str(step)})
+        with pytest.raises(RunError, match=r"last.safetensors: cannot be written: No space left on device; free some"):
+            write_checkpoint(run, "last", {"a": torch.zeros(20_000)}, {"step": "3"})
+        assert steps(run) == {"last": "2", "previous": "1"}
+        write_checkpoint(run, "last", {"a": torch.zeros(2000)}, {"step": "3"})  # and there is room for what fits
+
+
+def test_a_read_only_disk(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", num_kib=64) as disk:
+        run = RunDirectory(disk)
+        run.checkpoints.mkdir()
+        write(run, 1)
+        write(run, 2)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        with pytest.raises(RunError, match=r"cannot be written: Read-only file system; make that directory writable"):
+            write(run, 3)
+        assert newest(run).metadata == {"step": "2"}
+        assert names(run.checkpoints) == {"last.safetensors", "previous.safetensors"}

@@ -1,0 +1,81 @@
+"""`SHA256SUMS` reports every change in its folder, and `sha256sum` agrees."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from translate.errors import RunError
+from translate.fingerprint import fingerprint
+from translate.runs.checksums import CHECKSUMS, check_file, check_folder, check_inside, read_checksums, write_checksums
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "model.bin").write_bytes(b"weights")
+    (folder / "größe config.json").write_text("{}")
+    assert read_checksums(folder) == {} and check_folder(folder) is False
+    write_checksums(folder, {path.name: fingerprint(path) for path in folder.iterdir()})
+    assert check_folder(folder) is True
+    return folder
+
+
+@pytest.mark.skipif(shutil.which("sha256sum") is None, reason="needs sha256sum")
+def test_sha256sum_reads_it(folder: Path) -> None:
+    command = ["sha256sum", "--strict", "--check", CHECKSUMS]
+    assert subprocess.run(command, cwd=folder, capture_output=True).returncode == 0
+    (folder / "model.bin").write_bytes(b"Weights")
+    assert subprocess.run(command, cwd=folder, capture_output=True).returncode == 1
+
+
+@pytest.mark.parametrize(
+    "damage, message",
+    [
+        (lambda folder: (folder / "model.bin").write_bytes(b"Weights"), "/model.bin: damaged: its checksum should be "),
+        (lambda folder: (folder / "model.bin").unlink(), r": damaged: missing: \['model.bin'\], unexpected: \[\]; "),
+        (lambda folder: (folder / "new").write_text(""), r": damaged: missing: \[\], unexpected: \['new'\]; "),
+        (lambda folder: (folder / CHECKSUMS).write_text("{}"), "/SHA256SUMS: damaged: it has lines that are no "),
+        (lambda folder: (folder / CHECKSUMS).write_bytes(b"\xff"), "/SHA256SUMS: damaged: "),
+        (lambda folder: (folder / CHECKSUMS).write_text(f"{'0' * 64}  ../x\n"), r"missing: \['../x'\]"),
+    ],
+)
+def test_a_folder_that_is_not_as_it_was(folder: Path, damage: Callable[[Path], object], message: str) -> None:
+    damage(folder)
+    with pytest.raises(RunError, match=rf"^{folder}.*{message}"):
+        check_folder(folder)
+
+
+def test_every_flipped_bit_of_the_checksums_is_seen(folder: Path) -> None:
+    path = folder / CHECKSUMS
+    content = path.read_bytes()
+    for place in range(len(content)):
+        for bit in range(8):
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
+            with pytest.raises(RunError):
+                check_folder(folder)
+    for length in range(1, len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(RunError):
+            check_folder(folder)
+
+
+def test_a_file_without_a_checksum(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    assert check_file(tmp_path / "file", None) is False
+    (tmp_path / "file").write_text("")
+    assert check_file(tmp_path / "file", None) is False
+
+
+def test_a_link_out_of_a_folder(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(b"weights")
+    (folder / "model.bin").unlink()
+    (folder / "model.bin").symlink_to(tmp_path / "model.bin")
+    with pytest.raises(RunError, match=rf"^{folder}/model.bin: is a link out of {folder}, to {tmp_path}/model.bin; "):
+        check_folder(folder)
+    check_inside(folder / "missing", folder)
+    (tmp_path / "link").symlink_to(folder)
+    check_inside(tmp_path / "link" / "missing", folder)

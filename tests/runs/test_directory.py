@@ -1,0 +1,272 @@
+"""A run directory: what a new one holds, where none is made, and which one from elsewhere is taken for a run."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import translate
+from translate.config import Config, read_resolved_config
+from translate.data.tokenizer import Tokenizers, prepare_tokenizers
+from translate.errors import InputError, RunError
+from translate.runs import FORMAT, RunDirectory, create_run, load_run, open_run, write_config
+from translate.runs.checksums import check_file, read_checksums, write_checksums
+
+
+def test_what_a_new_run_holds(run: RunDirectory, config: Config, command: list[str]) -> None:
+    assert read_resolved_config(run.config) == config
+    assert re.search(r"^  label_smoothing: 0.1$", run.config.read_text(), flags=re.M)  # defaults are said too
+    description = json.loads(run.description.read_text(encoding="utf-8"))
+    assert description["format"] == FORMAT == 3
+    assert description["command"] == command
+    assert {"translate", "python", "torch", "sentencepiece", "sacrebleu"} == set(description["versions"])
+    assert description["versions"]["translate"] == translate.__version__
+    assert list(read_checksums(run.path)) == ["config.yaml", "run.json", "tokenizer/joint.model"]
+    assert (run.tokenizer / "joint.model").is_file()
+
+
+def test_a_config_written_again_is_read_again(run: RunDirectory, config: Config) -> None:
+    changed = config.model_copy(update={"name": "größer"})
+    write_config(run, changed)
+    assert read_resolved_config(open_run(run.path).config) == changed
+    assert check_file(run.config, read_checksums(run.path)["config.yaml"])
+
+
+def test_a_config_that_is_half_written_has_no_wrong_checksum(
+    run: RunDirectory, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before any of the three files gets its name, the run is what it was, or its config's checksum unknown."""
+    replace = os.replace
+    left = 0
+
+    def kill(temporary: Path, path: Path) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        replace(temporary, path)
+
+    changed = config.model_copy(update={"name": "größer"})
+    for number in (1, 2, 3):
+        left = number
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(os, "replace", kill)
+            write_config(run, changed)
+        check_file(run.config, read_checksums(run.path).get("config.yaml"))
+    write_config(run, changed)
+    assert check_file(run.config, read_checksums(run.path)["config.yaml"])
+    before = run.config.stat().st_mtime_ns
+    write_config(run, changed)
+    assert run.config.stat().st_mtime_ns == before
+
+
+def test_an_existing_run_is_not_overwritten(run: RunDirectory, config: Config, tokenizers: Tokenizers) -> None:
+    before = run.description.read_bytes()
+    with pytest.raises(InputError) as caught:
+        create_run(run.path, config=config, tokenizers=tokenizers, command=["other"])
+    assert str(caught.value) == (
+        f"{run.path} already holds a run: continue it with --resume, choose another directory with --run, or remove it"
+    )
+    assert run.description.read_bytes() == before
+
+
+def test_a_file_where_the_run_should_be(tmp_path: Path, config: Config, tokenizers: Tokenizers) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(InputError, match=rf"{tmp_path}/run is a file, not a directory for a run"):
+        create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
+    with pytest.raises(RunError, match=rf"{tmp_path}/run/deeper: cannot be written: Not a directory"):
+        create_run(tmp_path / "run" / "deeper", config=config, tokenizers=tokenizers, command=[])
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path, config: Config, tokenizers: Tokenizers) -> None:
+    """A directory from elsewhere that is no run may hold links all the same."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "joint.model").write_text("precious")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "tokenizer").symlink_to(tmp_path / "outside")
+    with pytest.raises(RunError, match=rf"^{tmp_path}/run/tokenizer: is a link out of {tmp_path}/run, to "):
+        create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
+    assert (tmp_path / "outside" / "joint.model").read_text() == "precious"
+
+
+def test_an_empty_or_half_made_directory_is_taken(
+    tmp_path: Path, config: Config, tokenizers: Tokenizers, lines: list[str]
+) -> None:
+    """A run that was killed before it was whole has no description, and is begun again, with other settings too."""
+    (tmp_path / "run" / "tokenizer").mkdir(parents=True)
+    (tmp_path / "run" / "tokenizer" / "source.model").write_text("half of")
+    (tmp_path / "run" / "config.yaml").write_text("half of")
+    run = create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
+    assert read_resolved_config(open_run(run.path).config) == config
+    assert [path.name for path in run.tokenizer.iterdir()] == ["joint.model"]
+
+
+def test_separate_vocabularies_are_recorded(tmp_path: Path, config: Config, lines: list[str]) -> None:
+    settings = {"tokenizer": {"vocab_size": 290, "vocabulary": "separate"}, "model": {"tie_embeddings": "none"}}
+    separate = Config.model_validate(settings)
+    tokenizers = prepare_tokenizers(separate.tokenizer, lines, [line.upper() for line in lines])
+    run = create_run(tmp_path / "run", config=separate, tokenizers=tokenizers, command=[])
+    assert {"tokenizer/source.model", "tokenizer/target.model"} < read_checksums(run.path).keys()
+
+
+# Refused
+
+
+def test_no_directory_and_no_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"^{tmp_path}/nowhere: no such run directory$"):
+        open_run(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=rf"^{tmp_path} is no run directory: it is empty$"):
+        open_run(tmp_path)
+    (tmp_path / "letter.txt").write_text("")
+    with pytest.raises(InputError, match=rf"^{tmp_path} is no run directory: it has no run.json$"):
+        open_run(tmp_path)
+    with pytest.raises(InputError, match=rf"^{tmp_path}/letter.txt: is a file, no run directory$"):
+        open_run(tmp_path / "letter.txt")
+
+
+def test_a_half_copied_run(run: RunDirectory) -> None:
+    run.description.unlink()
+    with pytest.raises(InputError) as caught:
+        load_run(run.path)
+    assert str(caught.value) == (
+        f"{run.path} is an incomplete run directory: it has config.yaml, tokenizer, checkpoints, but no run.json; copy"
+        " it again, whole, or train it again"
+    )
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("{", "Expecting property name"),
+        ("", "Expecting value"),
+        ("[]", "list indices"),
+        ("{}", "format"),
+        ("[" * 100_000, "recursion"),
+        ('{"format": 1}', "versions"),
+        ('{"format": "one", "versions": {"translate": "0.1"}}', "'one'"),
+        ('{"format": 1, "versions": {"translate": "\\u001b[31mred"}}', "is no version or date"),
+        ('{"format": 1, "versions": {"translate": 1}}', "'1' is no version or date"),
+        ("\udcff", "can't decode byte 0xff"),
+    ],
+)
+def test_a_damaged_description(run: RunDirectory, text: str, reason: str) -> None:
+    run.description.write_text(text, encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(InputError) as caught:
+        open_run(run.path)
+    assert str(caught.value).startswith(f"{run.description} is damaged: ") and reason in str(caught.value)
+
+
+def test_a_description_that_was_changed(run: RunDirectory) -> None:
+    text = run.description.read_text(encoding="utf-8")
+    run.description.write_text(text.replace("train", "brain"), encoding="utf-8")
+    with pytest.raises(RunError) as caught:
+        open_run(run.path)
+    assert re.fullmatch(
+        rf"{run.description}: damaged: its checksum should be [0-9a-f]{{12}}…, but is [0-9a-f]{{12}}…;"
+        " copy it again from where it came; if you edited it, remove its line from SHA256SUMS",
+        str(caught.value),
+    )
+    # And so it can be done.
+    checksums = read_checksums(run.path)
+    del checksums["run.json"]
+    write_checksums(run.path, checksums)
+    assert load_run(run.path).step == 7
+
+
+def test_a_newer_format(run: RunDirectory) -> None:
+    run.description.write_text(json.dumps({"format": FORMAT + 1, "versions": {"translate": "9.8.7"}}))
+    with pytest.raises(InputError) as caught:
+        load_run(run.path)
+    assert str(caught.value) == (
+        f"{run.path} was written by translate 9.8.7 in format 4; this is {translate.__version__}, which reads up to 3"
+    )
+
+
+def test_a_config_may_be_edited_but_not_cut(run: RunDirectory) -> None:
+    """Of a config that ends early, the defaults would make another model in silence."""
+    text = run.config.read_text()
+    run.config.write_text(text.replace("beam_size: 2", "beam_size: 3"))
+    assert load_run(run.path).config.decoding.beam_size == 3
+    assert load_run(run.path).config.decoding.beam_size == 3
+    for kept, lacking in [
+        (0, "name, data, tokenizer, model, training, decoding, evaluation"),
+        (text.index("decoding:"), "decoding, evaluation"),
+        (text.index("training:"), "training, decoding, evaluation"),
+    ]:
+        run.config.write_text(text[:kept])
+        with pytest.raises(InputError) as caught:
+            load_run(run.path)
+        assert str(caught.value) == (
+            f"{run.config}: is incomplete: it lacks {lacking}; a run's config has every value, so copy it again from"
+            " where it came"
+        )
+    run.config.write_text(re.sub(r"  (positions|norm): .*\n", "", text))
+    with pytest.raises(InputError, match="is incomplete: it lacks model.norm, model.positions; a run's config"):
+        load_run(run.path)
+
+
+@pytest.mark.timeout(20)
+def test_a_config_of_aliases_of_aliases(run: RunDirectory) -> None:
+    """The billion laughs, for YAML."""
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+    )
+    run.config.write_text(bomb)
+    with pytest.raises(InputError, match="more than 100000 values"):
+        open_run(run.path)
+
+
+@pytest.mark.parametrize("name", ["..", "../elsewhere", "/tmp/elsewhere", "a/b"])
+def test_a_config_that_names_a_test_set_as_a_path(run: RunDirectory, name: str) -> None:
+    """`translate eval` makes a folder of that name."""
+    corpus = "{kind: text, source: a, target: b}"
+    text = run.config.read_text()
+    assert "  test: {}\n" in text
+    run.config.write_text(text.replace("  test: {}\n", f'  test: {{"{name}": {corpus}}}\n'))
+    with pytest.raises(InputError, match=r"the name of a test set has letters|the key .* has a dot"):
+        load_run(run.path)
+
+
+# Links
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "run.json",
+        "config.yaml",
+        "tokenizer",
+        "tokenizer/joint.model",
+        "checkpoints",
+        "checkpoints/best.safetensors",
+        "checkpoints/last.safetensors",
+        "metrics.jsonl",
+        "evaluation",
+        "export",
+        "shortlist.safetensors",
+        "lock",
+    ],
+)
+def test_a_link_out_of_the_run(tmp_path: Path, run: RunDirectory, name: str) -> None:
+    """To another user's file, or one that would be written to; also to what is right, or is not there."""
+    path, outside = run.path / name, tmp_path / "outside"
+    if path.exists():
+        shutil.move(path, outside)
+    path.symlink_to(outside)
+    with pytest.raises(RunError) as caught:
+        load_run(run.path)
+    assert str(caught.value) == (f"{path}: is a link out of {run.path}, to {outside}; a run must be whole in itself")
+
+
+def test_a_relative_link_out_of_the_run(run: RunDirectory) -> None:
+    run.metrics.symlink_to("../../outside")
+    with pytest.raises(RunError, match=rf"^{run.metrics}: is a link out of {run.path}, to "):
+        open_run(run.path)
+
+
+def test_a_link_inside_the_run_is_fine(run: RunDirectory) -> None:
+    run.checkpoint("last").symlink_to("best.safetensors")
+    assert load_run(run.path, checkpoint="last").step == 7

@@ -1,0 +1,45 @@
+"""A run directory from elsewhere is data: nothing in the package runs what it reads."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import translate
+
+UNSAFE = re.compile(
+    r"pickl|torch\.(load|save|hub)\b|joblib|dill\b|marshal|shelve|np\.load|yaml\.(unsafe_|full_)?load(_all)?\("
+    r"|\b(?<!\.)(eval|exec)\(|trust_remote_code\s*=\s*True"
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "state = torch.load(path)",
+        "import pickle",
+        "from cloudpickle import loads",
+        "value = eval(text)",
+        "exec(code)",
+        "yaml.load(text)",
+        "yaml.unsafe_load(text)",
+        "load_dataset(name, trust_remote_code=True)",
+    ],
+)
+def test_the_search_finds(line: str) -> None:
+    assert UNSAFE.search(line)
+
+
+def test_the_search_leaves_what_is_harmless() -> None:
+    assert not UNSAFE.search("model.eval(); _evaluate(text); yaml.safe_load(text); trust_remote_code=False")
+
+
+def test_nothing_in_the_package_runs_what_it_reads() -> None:
+    sources = list(Path(translate.__file__).parent.rglob("*.py"))
+    assert len(sources) > 80
+    assert [
+        f"{path}:{number}: {line.strip()}"
+        for path in sources
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if UNSAFE.search(line)
+    ] == []

@@ -1,0 +1,248 @@
+"""Checkpoints: safetensors files that carry a digest of everything in them, written so that one is always intact.
+
+The digest covers the tensors' names, types, shapes and bytes and the other metadata, and lies in the file's own
+metadata, so file and digest cannot part. All metadata is one JSON text: safetensors writes several entries in random
+order, and two runs of one training could then not be compared by their files.
+
+The last checkpoint stays as the previous one until the next is on the disk. Whoever writes checkpoints holds the
+run's lock.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from translate.atomic import atomic_write, remove_leftovers, write_error
+from translate.errors import RunError
+from translate.runs.checksums import DamageError, check_file, shorten
+from translate.runs.directory import Checkpoint, RunDirectory
+
+WEIGHTS_PREFIX = "model."
+AVERAGE_PREFIX = "average."
+OPTIMIZER_PREFIX = "optimizer."
+SAFETENSORS_TEMPORARY = ".tmp??????"
+"""What safetensors calls a file until it is whole; a process that is killed leaves it behind."""
+
+_METADATA_KEY = "translate"
+_OLD_METADATA_KEYS = {"step", "progress", "sha256"}  # of formats 1 and 2
+_ERROR_NUMBER = re.compile(r"os error (\d+)")  # in the text of safetensors' errors
+
+
+class TensorFile(NamedTuple):
+    """A safetensors file in memory."""
+
+    tensors: dict[str, Tensor]
+    metadata: dict[str, str]
+    has_digest: bool  # False for a file of format 1
+
+
+class IntactCheckpoint(NamedTuple):
+    """A checkpoint to continue from."""
+
+    path: Path
+    tensors: dict[str, Tensor]
+    metadata: dict[str, str]
+    damaged: tuple[str, ...]  # one sentence for each newer checkpoint that was skipped
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], *, keep_old_as: Path | None = None
+) -> None:
+    """Write a safetensors file with its digest, atomically. The same content gives the same bytes.
+
+    Args:
+        keep_old_as: Gets the file that is replaced, just before the new file gets its name.
+
+    Raises:
+        RunError: The disk is full, the directory is missing, or it is read-only.
+    """
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    digest = _start_digest(metadata)
+    for name in sorted(tensors):
+        _update_digest(digest, name, tensors[name])
+    text = json.dumps({**metadata, "sha256": digest.hexdigest()}, sort_keys=True, ensure_ascii=False)
+    try:
+        with atomic_write(path) as file:
+            _save(path, tensors, {_METADATA_KEY: text}, temporary=file.name)
+            # safetensors has put a file of its own in the place of the open one, which only its owner may read.
+            os.chmod(file.name, os.fstat(file.fileno()).st_mode)
+            if keep_old_as is not None:
+                _link(path, keep_old_as)
+    except RunError as error:
+        raise RunError(f"{error}; earlier checkpoints are intact") from error
+
+
+def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
+    """Read a safetensors file whose content is what was written.
+
+    The file is opened once and read through that handle, so a training may replace it meanwhile.
+
+    Args:
+        prefixes: Only the tensors whose names begin with the first of these that occurs are kept, without it; the
+            others are just compared with the digest.
+
+    Raises:
+        RunError: The file is damaged or cannot be read.
+    """
+    kept: dict[str, Tensor] = {}
+    try:
+        with safe_open(path, framework="pt", backend="pread") as file:
+            names = sorted(file.keys())
+            metadata, expected = _split_metadata(path, file.metadata() or {})
+            digest = _start_digest(metadata)
+            prefix = next((each for each in prefixes if any(name.startswith(each) for name in names)), None)
+            for name in names:
+                tensor = file.get_tensor(name)
+                _update_digest(digest, name, tensor)
+                if prefix is not None and name.startswith(prefix):
+                    kept[name.removeprefix(prefix)] = tensor
+        if expected is None:
+            return TensorFile(kept, metadata, has_digest=check_file(path, None))
+    except (OSError, SafetensorError) as error:
+        raise DamageError(path, f"it cannot be read: {error}") from error
+    if digest.hexdigest() != expected:
+        raise DamageError(path, f"its checksum should be {shorten(expected)}, but is {shorten(digest.hexdigest())}")
+    return TensorFile(kept, metadata, has_digest=True)
+
+
+def write_checkpoint(
+    run: RunDirectory, which: Checkpoint, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
+) -> None:
+    """Write a checkpoint. The last checkpoint before it stays as the previous one, if it is of another step.
+
+    Args:
+        metadata: Includes the step.
+
+    Raises:
+        RunError: The checkpoint cannot be written; those that were there are intact.
+    """
+    path = run.checkpoint(which)
+    for leftover in run.checkpoints.glob(SAFETENSORS_TEMPORARY):
+        with contextlib.suppress(OSError):
+            leftover.unlink()
+    is_newer = which == "last" and _read_metadata(path).get("step", metadata.get("step")) != metadata.get("step")
+    write_tensors(path, tensors, metadata, keep_old_as=run.previous if is_newer else None)
+
+
+def read_newest_intact(run: RunDirectory) -> IntactCheckpoint | None:
+    """The newest checkpoint to continue from that is not damaged; None if there is none yet.
+
+    If the last checkpoint is damaged, the previous one takes its place, so that the next save cannot put the damaged
+    one in the place of the intact one.
+
+    Raises:
+        RunError: All are damaged; the message gives the reason for each.
+    """
+    damaged: list[str] = []
+    last = run.checkpoint("last")
+    for path in (last, run.previous):
+        if not path.exists():
+            continue
+        try:
+            tensors, metadata, _ = read_tensors(path)
+            read_step(path, metadata)
+        except DamageError as error:
+            damaged.append(error.fact)
+        except RunError as error:
+            damaged.append(str(error))
+        else:
+            if damaged:
+                with contextlib.suppress(OSError):
+                    _link(path, last)
+            return IntactCheckpoint(path, tensors, metadata, tuple(damaged))
+    if damaged:
+        raise RunError(
+            f"{run.path} has no intact checkpoint to continue from: {'; '.join(damaged)}. Copy the run again from where"
+            " it came, or train it again"
+        )
+    return None
+
+
+def read_step(path: Path, metadata: Mapping[str, str]) -> int:
+    """The step at which a checkpoint was saved.
+
+    Raises:
+        RunError: The metadata lack it.
+    """
+    step = metadata.get("step", "")
+    if not (step.isascii() and step.isdecimal()):
+        raise RunError(f"{path}: does not name its step; it is no checkpoint of this toolkit")
+    return int(step)
+
+
+def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def add_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors with a prefix before their names."""
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def _save(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], *, temporary: str) -> None:
+    """Have safetensors write a file, and its errors say what the operating system said."""
+    try:
+        save_file(tensors, temporary, metadata)
+    except SafetensorError as error:
+        number = _ERROR_NUMBER.search(str(error))
+        if number is None:
+            raise RunError(f"{path}: cannot be written: {error}") from error
+        raise write_error(path, OSError(int(number[1]), os.strerror(int(number[1])))) from error
+
+
+def _start_digest(metadata: Mapping[str, str]) -> "hashlib._Hash":
+    return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+
+
+def _update_digest(digest: "hashlib._Hash", name: str, tensor: Tensor) -> None:
+    digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+    digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+
+
+def _split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str], str | None]:
+    """A file's metadata and digest; the digest is None for formats 1 and 2."""
+    if stored.keys() <= _OLD_METADATA_KEYS:
+        return {key: text for key, text in stored.items() if key != "sha256"}, None
+    try:
+        metadata = json.loads(stored.pop(_METADATA_KEY))
+        digest = metadata.pop("sha256")
+        if stored or not isinstance(digest, str):
+            raise ValueError("unknown entries")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamageError(path, f"its metadata cannot be read: {error}") from error
+    return metadata, digest
+
+
+def _read_metadata(path: Path) -> dict[str, str]:
+    """The metadata of a checkpoint, which is not compared with its digest; none if there is no such file."""
+    try:
+        with safe_open(path, framework="pt", backend="pread") as file:
+            return _split_metadata(path, file.metadata() or {})[0]
+    except (OSError, SafetensorError, RunError):
+        return {}
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a file a second name, in place of the file that has that name."""
+    if not source.exists():
+        return
+    remove_leftovers(target)
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        os.link(source, temporary)
+    except OSError:  # A file system without links; for a moment the file has only its new name.
+        os.replace(source, target)
+    else:
+        os.replace(temporary, target)
+        temporary.unlink(missing_ok=True)  # Renaming between two names of one file does nothing.
