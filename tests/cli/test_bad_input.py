@@ -289,8 +289,8 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "lines-not-gzip": decode("Hund\n", name="in.gz"),
     "lines-gzip-unnamed": decode(gzip.compress(b"Hund\n")),
     "lines-long-error": decode("Hund\n" + "Hund. " * 300, "--long", "error"),
-    "wishes-number": lambda place: decode("a\nb\n", "--prefix", place.write("p", "a\n"))(place),
-    "wishes-columns": lambda place: decode("a\n", "--terminology", place.write("terms.tsv", "Hund\n"))(place),
+    "constraints-number": lambda place: decode("a\nb\n", "--prefix", place.write("p", "a\n"))(place),
+    "constraints-columns": lambda place: decode("a\n", "--terminology", place.write("terms.tsv", "Hund\n"))(place),
     "score-numbers": score("a\nb\nc\n", "a\nb\n"),
     "score-long-error": score("Hund " * 400, "a\n", "--long", "error"),
     "eval-numbers": lambda place: Call(

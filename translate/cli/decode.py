@@ -14,6 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from translate.cli.console import fail, is_terminal, prompted, with_bar
+from translate.cli.constraints import (
+    ConstraintFiles,
+    ForbidFile,
+    PrefixFile,
+    RequireFile,
+    TerminologyFile,
+    read_phrases,
+    read_requests,
+)
 from translate.cli.lines import (
     TextLines,
     check_not_overwriting,
@@ -23,15 +32,6 @@ from translate.cli.lines import (
     write_lines,
 )
 from translate.cli.options import CheckpointOption, InputFile, OutputFile, RunArgument, takes_decoding_options
-from translate.cli.wishes import (
-    ForbidFile,
-    PrefixFile,
-    RequireFile,
-    TerminologyFile,
-    WishFiles,
-    read_phrases,
-    read_requests,
-)
 from translate.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ class DecodeCommand:
     alignments: Path | None
     output_format: Literal["text", "jsonl"]
     checkpoint: Literal["best", "last"]
-    wishes: WishFiles
-    forbid: Path | None
+    constraints: ConstraintFiles
     ensemble: list[Path]
     contrast: Path | None
     options: dict[str, Any]
@@ -64,7 +63,7 @@ class DecodeCommand:
         output, alignments = self.output, self.alignments
         if output is not None and alignments is not None and output.resolve() == alignments.resolve():
             raise InputError(f"--output and --alignments are both {output}: name two files")
-        read = [self.file, self.forbid, *self.wishes]
+        read = [self.file, *self.constraints]
         check_not_overwriting({"--output": output, "--alignments": alignments}, read)
 
     def load(self) -> "Translator":
@@ -77,7 +76,7 @@ class DecodeCommand:
             options=self.options,
             ensemble=self.ensemble,
             contrast=self.contrast,
-            forbidden=read_phrases(self.forbid),
+            forbidden=read_phrases(self.constraints.forbid),
         ).translator
 
 
@@ -149,9 +148,9 @@ def decode(
       translate decode runs/demo large.de --output large.en --resume
       torchrun --nproc-per-node 8 -m translate decode runs/demo large.de --output large.en
     """
-    wishes = WishFiles(prefix, require, terminology)
+    constraints = ConstraintFiles(prefix, require, terminology, forbid)
     command = DecodeCommand(
-        run, file, output, alignments, output_format, checkpoint, wishes, forbid, ensemble or [], contrast, options
+        run, file, output, alignments, output_format, checkpoint, constraints, ensemble or [], contrast, options
     )
     in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
     if interactive:
@@ -187,7 +186,7 @@ def decode(
         translator: Any = _load_ctranslate2(run, checkpoint, options)
         requests: Iterable[Any] = source
     else:
-        requests = read_requests(source, wishes)  # a wrong file is reported before the model is loaded
+        requests = read_requests(source, constraints)  # a wrong file is reported before the model is loaded
         translator = command.load()
     translations = translator.translate_stream(requests)
     if not interactive:  # a bar would stand beside the prompt
@@ -267,17 +266,17 @@ def _prepare_parts(
             "under torchrun and with --resume, decode needs FILE and --output FILE: several processes cannot share"
             " standard input and output, and a later start could not read them again"
         )
-    for path in (command.file, *command.wishes, command.forbid):
+    for path in (command.file, *command.constraints):
         if path is not None:
             require_file(path)
     if command.output.exists() and not command.output.is_file():
         raise InputError(f"--output {command.output}: is not a file, and parts are joined into one; name a file")
     source = open_lines(command.file)
-    requests = read_requests(source, command.wishes)  # a wrong file is reported before the model is loaded
+    requests = read_requests(source, command.constraints)  # a wrong file is reported before the model is loaded
     share_machine(world.environment)
     contrast = [] if command.contrast is None else [command.contrast]
     runs = {"RUN": [command.run], "--ensemble": command.ensemble, "--contrast": contrast}
-    files = {"--terminology": command.wishes.terminology, "--forbid": command.forbid}
+    files = {"--terminology": command.constraints.terminology, "--forbid": command.constraints.forbid}
     with contextlib.ExitStack() as unchanged:
         for run in [run for named in runs.values() for run in named]:
             checkpoint = RunDirectory(run).checkpoint(command.checkpoint)
@@ -297,7 +296,7 @@ def _prepare_parts(
         output_format=command.output_format,
         has_alignments=command.alignments is not None,
     )
-    lines = {"FILE": command.file, "--prefix": command.wishes.prefix, "--require": command.wishes.require}
+    lines = {"FILE": command.file, "--prefix": command.constraints.prefix, "--require": command.constraints.require}
     dependencies |= {name: fingerprint(file) for name, file in lines.items() if file is not None}
     return decoder, dependencies, source, requests
 

@@ -1,4 +1,4 @@
-"""`translate decode` with what is wanted of single lines: seen in the output, and a paragraph for a wrong file."""
+"""`translate decode` with files of constraints: seen in the output, and an error for a wrong file."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ OPTIONS = ["--prefix", "--require", "--terminology", "--forbid"]
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     def file(text: str) -> Path:
-        path = tmp_path / "wishes.txt"
+        path = tmp_path / "constraints.txt"
         path.write_text(text, encoding="utf-8")
         return path
 
@@ -88,8 +88,8 @@ def test_terminology(translate: Translate, learnt: Path, write: Write) -> None:
 
 def test_terms_are_required_beside_phrases(translate: Translate, learnt: Path, write: Write, tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("Hund\tgreen\n")
-    wishes = ["--require", write("runs\n\n\nhouse\n"), "--terminology", tmp_path / "terms.tsv"]
-    found = translations(translate("decode", learnt, *wishes, stdin=TEXT))
+    constraints = ["--require", write("runs\n\n\nhouse\n"), "--terminology", tmp_path / "terms.tsv"]
+    found = translations(translate("decode", learnt, *constraints, stdin=TEXT))
     assert {"runs", "green"} <= set(found[0].split()) and {"house", "green"} <= set(found[3].split())
 
 
@@ -103,7 +103,7 @@ def test_forbidden_words(translate: Translate, learnt: Path, write: Write, searc
     assert found[0] != "" != found[3]
 
 
-def test_wishes_are_allowed_beside_a_shortlist(
+def test_constraints_are_allowed_beside_a_shortlist(
     translate: Translate, learnt: Path, write: Write, tmp_path: Path
 ) -> None:
     """A shortlist of no words but those that translate the source's; the wished ones are no such."""
@@ -112,8 +112,8 @@ def test_wishes_are_allowed_beside_a_shortlist(
     made = translate("shortlist", run, "--frequent", "0", "--translations", "1")
     assert made.exit_code == 0, made.stderr
     for option in ("--prefix", "--require"):
-        wishes = [option, write("green house\n\n\nruns\n")]
-        found = translations(translate("decode", run, "--shortlist", *wishes, stdin=TEXT))
+        constraints = [option, write("green house\n\n\nruns\n")]
+        found = translations(translate("decode", run, "--shortlist", *constraints, stdin=TEXT))
         assert "green house" in found[0] and "runs" in found[3].split()
 
 
@@ -156,7 +156,11 @@ def test_wrong_numbers_of_lines(
     "option, text, message",
     [
         ("--terminology", "Hund\n", "line 1: 'Hund' has 1 tab-separated column; source, tab, target are needed"),
-        ("--terminology", "Hund\tdog\nHund\thound\n", "line 2: 'Hund' is to be 'hound', but line 1 says 'dog'"),
+        (
+            "--terminology",
+            "Hund\tdog\nHund\thound\n",
+            "line 2: 'Hund' is translated as 'hound', but in line 1 as 'dog'",
+        ),
         ("--forbid", "dog\nr\xfcns\n", None),
     ],
 )
