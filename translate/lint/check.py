@@ -158,7 +158,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
         findings += spelling_findings(report.key, report.spelling, unit=report.unit)
     findings += vocabulary_findings(vocabularies, config)
     for survey in held_out:
-        findings += long_references(config, survey.key, survey.corpus, tokenizers, unit=survey.unit)
+        findings += long_references(config, survey, tokenizers)
 
     watch("trying the longest batch, and the speed")
     measured = None

@@ -60,28 +60,26 @@ class Kind(NamedTuple):
 
     what: str  # completes "12 of 100 pairs …"
     hint: str
-    warning_share: float  # the share of pairs from which on it is a warning, below a note
+    warning_share: float = 0.01  # the share of pairs from which on it is a warning; below it is a note
     error_share: float = math.inf  # from which on the training, or the score of a held-out corpus, is worthless
 
 
 # Shares from which a warning is due: copies hurt from 1 to 2 % on (Ott et al. 2018, arXiv 1803.00047;
 # Khayrallah and Koehn 2018, arXiv 1805.12282, who find that 5 % of other noise costs little).
+_SWAPPED = "remove them, or swap their sides"
+_FOREIGN = "look at them, and remove them"
 KINDS: dict[str, Kind] = {
-    "empty": Kind("have an empty side", "training leaves them out; remove them from held-out text", 0.01),
+    "empty": Kind("have an empty side", "training leaves them out; remove them from held-out text"),
     "equal": Kind("are copies, the source its own translation", "remove those that have one; 1 % hurts", 0.01, 0.5),
-    "unlikely_length": Kind("have sides whose lengths do not fit", "align or remove them", 0.01),
+    "unlikely_length": Kind("have sides whose lengths do not fit", "align or remove them"),
     "repeated": Kind("occurred before, source and target", "remove repetitions, unless they are meant", 0.10),
     "ambiguous": Kind(
         "have a source that occurred before with another target", "usual in small numbers, and in paraphrases", 0.25
     ),
-    "source_like_target": Kind(
-        "have a source that looks like the target language", "remove them, or swap their sides", 0.005, 0.5
-    ),
-    "target_like_source": Kind(
-        "have a target that looks like the source language", "remove them, or swap their sides", 0.005, 0.5
-    ),
-    "source_like_neither": Kind("have a source perhaps in a third language", "look at them, and remove them", 0.01),
-    "target_like_neither": Kind("have a target perhaps in a third language", "look at them, and remove them", 0.01),
+    "source_like_target": Kind("have a source that looks like the target language", _SWAPPED, 0.005, 0.5),
+    "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
+    "source_like_neither": Kind("have a source perhaps in a third language", _FOREIGN),
+    "target_like_neither": Kind("have a target perhaps in a third language", _FOREIGN),
     "shifted": Kind(
         "belong to a neighbour: a line is missing or doubled on one side",
         "find the line, and align the files again",
@@ -89,32 +87,23 @@ KINDS: dict[str, Kind] = {
         0.1,
     ),
     "unrelated": Kind("do not translate each other", "check that the two sides belong together", 0.0, 0.1),
-    "control": Kind("have control characters", "remove them; tabs may stay", 0.01),
+    "control": Kind("have control characters", "remove them; tabs may stay"),
     "line_end": Kind(
-        "have line ends inside a line",
-        "replace them by spaces: editors count lines differently from this program",
-        0.01,
+        "have line ends inside a line", "replace them by spaces: editors count lines differently from translate"
     ),
-    "private_use": Kind(
-        "have private-use characters", "find out what wrote them; they mean nothing by themselves", 0.01
-    ),
-    "invisible": Kind(
-        "have invisible characters", "remove them: the same word with and without one counts as two words", 0.01
-    ),
+    "private_use": Kind("have private-use characters", "find out what wrote them; they mean nothing by themselves"),
+    "invisible": Kind("have invisible characters", "remove them: a word with and without one counts as two words"),
     "replacement": Kind(
         "have the replacement character U+FFFD",
         "the text was damaged before it got here; get it again, or remove the lines",
-        0.01,
     ),
     "mojibake": Kind(
         "have mojibake, UTF-8 that was read as another encoding",
         "read the original in its own encoding (iconv), or restore it: line.encode('cp1252').decode('utf-8')",
-        0.01,
     ),
     "markup": Kind(
         "have HTML entities or tags",
         "turn entities into characters and remove tags, unless translations should have them",
-        0.01,
     ),
 }
 

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from translate.config import Config
-from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.search.scoring import maximum_lengths
+from translate.lint.corpora import Survey
 from translate.lint.findings import Finding, Severity, Unit
 from translate.lint.lengths import count_items, flatten
 
@@ -150,11 +150,9 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
     return findings
 
 
-def long_references(
-    config: Config, key: str, corpus: ParallelCorpus, tokenizers: Tokenizers, *, unit: Unit
-) -> list[Finding]:
+def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> list[Finding]:
     """References of a held-out corpus with more tokens than the search may write."""
-    decoding = config.decoding
+    corpus, decoding = survey.corpus, config.decoding
     source_lengths = [len(tokenizers.source.encode(line)) + 1 for line in corpus.sources]
     limits = maximum_lengths(torch.tensor(source_lengths), decoding, max_positions=None).tolist()
     over = [
@@ -165,8 +163,8 @@ def long_references(
     if not over:
         return []
     message = (
-        f"{key}: {len(over):,} of {len(limits):,} references, the first on {unit} {over[0]:,}, have more tokens than"
-        f" decoding.max_length_factor = {decoding.max_length_factor:g} and decoding.max_length_constant ="
+        f"{survey.key}: {len(over):,} of {len(limits):,} references, the first on {survey.unit} {over[0]:,}, have more"
+        f" tokens than decoding.max_length_factor = {decoding.max_length_factor:g} and decoding.max_length_constant ="
         f" {decoding.max_length_constant} allow"
     )
     severity: Severity = "warning" if len(over) >= 0.01 * len(limits) else "note"
