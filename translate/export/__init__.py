@@ -5,9 +5,10 @@ from typing import Literal
 
 from translate.atomic import atomic_folder
 from translate.errors import InputError
-from translate.export.ctranslate2 import import_ctranslate2, write_ctranslate2
+from translate.export.checks import import_extra
+from translate.export.ctranslate2 import write_ctranslate2
 from translate.export.engine import ComputeType, CTranslate2Translator
-from translate.export.huggingface import import_transformers, write_huggingface
+from translate.export.huggingface import write_huggingface
 from translate.runs import Checkpoint, load_run
 
 __all__ = ["CTranslate2Translator", "ComputeType", "Format", "export_run"]
@@ -37,10 +38,7 @@ def export_run(run_path: Path, *, to: Format, output: Path, checkpoint: Checkpoi
     occupied = InputError(f"{output} is not empty: choose another folder, or empty it")
     if output.is_dir() and any(output.iterdir()):
         raise occupied
-    if to == "ctranslate2":
-        import_ctranslate2()
-    else:
-        import_transformers()
+    import_extra("ctranslate2" if to == "ctranslate2" else "transformers", extra=to)
     run = load_run(run_path, checkpoint=checkpoint)
     try:
         with atomic_folder(output) as temporary:

@@ -5,7 +5,6 @@ and rotary positions are computed alike. Each exported model is checked at the e
 """
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from translate.atomic import atomic_folder
 from translate.config import ModelConfig, read_resolved_config
 from translate.data.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizer, Tokenizers
 from translate.errors import InputError
-from translate.export.agreement import check_agreement, probe, real_positions
+from translate.export.checks import check_agreement, import_extra, probe
 from translate.fingerprint import fingerprint
 from translate.model import Decoder, Encoder, Transformer, log_probabilities
 from translate.model.layers import DecoderLayer, EncoderLayer
@@ -35,23 +34,6 @@ TABLE_POSITIONS = 4096
 """Rows of the table of sines in the file: tokens of the longest source or translation, the special symbol included."""
 CONVERSION = 1
 """Version of the conversion; raise it when runs that were converted before must be converted anew."""
-
-
-def import_ctranslate2() -> ModuleType:
-    """Import the package, which is an extra.
-
-    Raises:
-        InputError: The package is not installed.
-    """
-    try:
-        import ctranslate2
-        import ctranslate2.specs
-    except ImportError as error:
-        raise InputError(
-            f"CTranslate2 cannot be imported ({error}): pip install 'translate-nmt[ctranslate2]'"
-        ) from error
-    module: ModuleType = ctranslate2
-    return module
 
 
 def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
@@ -120,17 +102,19 @@ def check_ctranslate2(directory: Path, model: Transformer, tokenizers: Tokenizer
     Raises:
         RunError: A token's log-probability differs by more than the tolerance.
     """
-    translator = import_ctranslate2().Translator(str(directory), compute_type="float32", intra_threads=1)
+    translator = import_extra("ctranslate2", extra="ctranslate2").Translator(
+        str(directory), compute_type="float32", intra_threads=1
+    )
     probes = probe(model, max_positions=max_positions(model.config))
     scored = translator.score_batch(
         [tokenizers.source.pieces(pair.source) for pair in probes.pairs],
         [tokenizers.target.pieces(pair.target) for pair in probes.pairs],
         max_input_length=0,  # no limit
     )
-    target_ids = probes.batch.target_output_ids
-    ours = log_probabilities(probes.logits).gather(2, target_ids[:, :, None])[:, :, 0]
+    target_ids = probes.batch.target_output_ids[:, :, None]
+    ours = log_probabilities(probes.logits).gather(2, target_ids)[:, :, 0]
     theirs = [torch.tensor(result.log_probs) for result in scored]
-    check_agreement(real_positions(ours, target_ids), theirs, what="log-probabilities")
+    check_agreement(probes.pairs, ours, theirs, what="log-probabilities")
 
 
 def build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
@@ -139,7 +123,7 @@ def build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
     Raises:
         InputError: The package is not installed.
     """
-    specs = import_ctranslate2().specs
+    specs = import_extra("ctranslate2", extra="ctranslate2").specs
     config = model.config
     activations = {
         "relu": specs.common_spec.Activation.RELU,

@@ -1,58 +1,40 @@
-"""CTranslate2 as an engine in the place of `decoding.Translator`: text in, text out, nearly the same translations.
+"""CTranslate2 as an engine in the place of our own search: text in, text out, nearly the same translations.
 
 CTranslate2's beam search differs from ours: a finished hypothesis leaves its slot to another one, and the only length
 penalty is length^alpha. So it searches without a penalty, until the likeliest hypothesis and somewhat more than
 `beam_size` in all are finished, and the run's own scoring ranks them here. Greedy search is the same.
 """
 
+import copy
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 
 from translate.config import DecodingConfig, read_resolved_config
-from translate.data.batching import batch_by_tokens
+from translate.data.batching import EncodedPair, batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, load_tokenizers
 from translate.decoding import Translation, Translator
-from translate.decoding.request import SearchInput, one_line
+from translate.decoding.request import SearchInput
+from translate.decoding.score import ForcedDecoding
+from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
-from translate.decoding.splitting import find_limit, fit_sources, join_translations
-from translate.decoding.translator import read_buffers, search_memory_hint
+from translate.decoding.translator import search_memory_hint
 from translate.errors import InputError, RunError
-from translate.export.ctranslate2 import convert_run, import_ctranslate2, max_positions
+from translate.export.checks import import_extra
+from translate.export.ctranslate2 import convert_run, max_positions
 from translate.model.device import explain_out_of_memory, num_cores
-from translate.runs import Checkpoint, load_run, open_run
+from translate.runs import Checkpoint, build_model, load_run, open_run
 
 ComputeType = Literal["float32", "int8", "bfloat16"]
 
-_COMPUTE_TYPES: dict[str, ComputeType] = {
-    "fp32": "float32",
-    "int8": "int8",
-    "bf16": "bfloat16",
-}  # by decoding.precision
+_COMPUTE_TYPES: dict[str, ComputeType] = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
 _FINISHED_PER_SLOT = 1.2  # hypotheses finished for each of `beam_size`; with fewer the search stops before ours would
 
 
-class _Found(NamedTuple):
-    """A finished hypothesis."""
-
-    ids: list[int]  # without the end symbol
-    log_prob: float  # nats, of the ids and the end symbol
-    score: float
-    truncated: bool
-
-
-class _Sentence(NamedTuple):
-    """A sentence to translate."""
-
-    number: int  # in its buffer of lines
-    pieces: list[str]
-    limit: int  # the most tokens to generate, with the end symbol
-
-
-class CTranslate2Translator:
+class CTranslate2Translator(Translator):
     """Translates lines of text with a run's model, which is converted to CTranslate2 and kept in the run.
 
     Args:
@@ -75,99 +57,63 @@ class CTranslate2Translator:
     ) -> None:
         run = open_run(run_path)
         run_config = read_resolved_config(run.config)
-        self.config = config or run_config.decoding_settings()
-        check_search_is_supported(self.config)
-        self.tokenizers = load_tokenizers(run.tokenizer)
-        self.num_workers = self.config.workers or num_cores()
+        config = config or run_config.decoding_settings()
+        check_search_is_supported(config)
+        tokenizers = load_tokenizers(run.tokenizer)
+        with torch.device("meta"):  # without weights, which only `_our_translator` needs
+            model = build_model(run_config, tokenizers)
+        super().__init__(model, tokenizers, config)
         self._run_path, self._checkpoint = run_path, checkpoint
-        is_learned = run_config.model.positions == "learned"
-        self.max_positions = run_config.model.max_positions if is_learned else None
-        self.source_limit = find_limit("source", self.config, max_positions=self.max_positions)
+        self._num_workers = config.workers or num_cores()
         self._table_positions = max_positions(run_config.model)
-        self._ours: Translator | None = None  # loaded for sentences that are longer than the exported table
-        target = self.tokenizers.target
+        target = tokenizers.target
         self._ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
         self._never = [[piece] for piece in target.pieces([PAD_ID, BOS_ID])]
         self._translator = _load(
             convert_run(run_path, checkpoint=checkpoint),
-            compute_type=compute_type or _COMPUTE_TYPES[self.config.precision],
-            device=self.config.device,
-            num_workers=self.num_workers,
+            compute_type=compute_type or _COMPUTE_TYPES[config.precision],
+            device=config.device,
+            num_workers=self._num_workers,
         )
 
-    def translate(self, lines: Iterable[str]) -> list[Translation]:
-        """The translation of each line, in order. A line without any word gives an empty translation."""
-        return list(self.translate_stream(lines))
+    def with_options(self, **options: object) -> "CTranslate2Translator":
+        """The same translator with some of its settings changed; see `Translator.with_options`."""
+        changed = super().with_options(**options)
+        check_search_is_supported(changed.config)
+        translator = copy.copy(self)
+        translator.config, translator.source_limit = changed.config, changed.source_limit
+        return translator
 
-    def translate_stream(self, lines: Iterable[str]) -> Iterator[Translation]:
-        """The translation of each line, in order, reading no further ahead than `look_ahead_lines`.
+    def force(self, pairs: Sequence[EncodedPair]) -> list[ForcedDecoding]:
+        """Forced decoding with our own model; see `Translator.force`."""
+        return self._our_translator().force(pairs)
 
-        Raises:
-            InputError: A source is longer than the limit, and decoding.long = error.
-        """
-        number = 0
-        for window in read_buffers(lines, max_items=self.config.look_ahead_lines, count_characters=len):
-            yield from self._translate_window(window, first_number=number)
-            number += len(window)
+    def _our_translator(self) -> Translator:
+        run = load_run(self._run_path, checkpoint=self._checkpoint)
+        return Translator(run.model, run.tokenizers, self.config)
 
-    def _translate_window(self, lines: list[str], *, first_number: int) -> Iterator[Translation]:
-        fitted = fit_sources(
-            lines,
-            self.tokenizers.source,
-            self.source_limit,
-            long=self.config.long,
-            first_number=first_number,
-            num_threads=self.num_workers,
-        )
-        translated = self._translate_pieces([piece for pieces in fitted for piece in pieces])
-        for line, pieces in zip(lines, fitted, strict=True):
-            yield join_translations(line, [next(translated) for _ in pieces])
-
-    def _translate_pieces(self, pieces: list[SearchInput]) -> Iterator[Translation]:
-        lengths = [len(piece.source_ids) + 1 for piece in pieces]
+    def _search(self, inputs: list[SearchInput]) -> dict[int, list[Hypothesis]]:
+        if any(each.prefix_ids or each.phrase_ids for each in inputs):
+            raise InputError("the engine ctranslate2 has no prefixes, phrases or terminology; use the engine translate")
+        lengths = [len(each.source_ids) + 1 for each in inputs]
         limits = maximum_lengths(torch.tensor(lengths), self.config, max_positions=self.max_positions).tolist()
-        has_words = [bool(piece.source_ids) and not piece.source.isspace() for piece in pieces]
-        longest = [max(lengths[index], limits[index]) for index in range(len(pieces))]
-        fits = [self._table_positions is None or length <= self._table_positions for length in longest]
-        sentences = [
-            _Sentence(index, self.tokenizers.source.pieces(piece.source_ids), limits[index])
-            for index, piece in enumerate(pieces)
-            if has_words[index] and fits[index]
-        ]
+        with_words = [index for index, each in enumerate(inputs) if each.source_ids and not each.source.isspace()]
+        table = self._table_positions
+        fitting = [index for index in with_words if table is None or max(lengths[index], limits[index]) <= table]
         with explain_out_of_memory(
-            f"the search for the translations of {len(sentences)} texts of up to {max(lengths, default=0)} tokens",
+            f"the search for the translations of {len(fitting)} texts of up to {max(lengths, default=0)} tokens",
             hint=search_memory_hint(self.config),
         ):
-            found = self._search(sentences)
-        for index, piece in enumerate(pieces):
-            if has_words[index] and not fits[index]:
-                yield self._translate_long(piece.source)
-                continue
-            hypotheses = found.get(index, [_Found([], 0.0, 0.0, truncated=False)])
-            best, *others = (self._translation(piece, each) for each in hypotheses[: self.config.n_best])
-            yield best._replace(alternatives=tuple(others)) if others else best
+            found = self._search_fitting(inputs, fitting, limits)
+        if long := sorted(set(with_words) - set(fitting)):  # our own table of positions grows
+            ours = self._our_translator()._search([inputs[index] for index in long])
+            found |= {long[number]: hypotheses for number, hypotheses in ours.items()}
+        return {index: hypotheses[: self.config.n_best] for index, hypotheses in found.items()}
 
-    def _translation(self, piece: SearchInput, hypothesis: _Found) -> Translation:
-        return Translation(
-            source=piece.source,
-            text=one_line(self.tokenizers.target.decode(hypothesis.ids)),
-            ids=hypothesis.ids,
-            log_prob=hypothesis.log_prob,
-            score=hypothesis.score,
-            truncated=hypothesis.truncated,
-            source_truncated=piece.source_truncated,
-            source_ids=piece.source_ids,
-        )
-
-    def _translate_long(self, line: str) -> Translation:
-        """Translate with our own search, whose table of positions grows."""
-        if self._ours is None:
-            run = load_run(self._run_path, checkpoint=self._checkpoint)
-            self._ours = Translator(run.model, run.tokenizers, self.config)
-        return self._ours.translate([line])[0]
-
-    def _search(self, sentences: list[_Sentence]) -> dict[int, list[_Found]]:
-        """The hypotheses of each sentence by its number, the best score first.
+    def _search_fitting(
+        self, inputs: list[SearchInput], indices: list[int], limits: list[int]
+    ) -> dict[int, list[Hypothesis]]:
+        """The hypotheses of sentences that fit into the exported table of positions, the best score first.
 
         A batch has one maximum length, the largest of its sentences. A sentence that reached its own maximum is
         searched again, with others of the same maximum. So is a sentence with a symbol that ours never generates: only
@@ -176,48 +122,51 @@ class CTranslate2Translator:
         Raises:
             RunError: The model's weights are not finite.
         """
-        found: dict[int, list[_Found]] = {}
-        again: list[_Sentence] = []
-        for batch, results in self._run(self._batches(sentences), never=None):
-            longest = max(sentence.limit for sentence in batch)
-            for sentence, result in zip(batch, results, strict=True):
+        pieces = {index: self.tokenizers.source.pieces(inputs[index].source_ids) for index in indices}
+        costs = [(len(pieces[index]) + 1) * self.config.beam_size for index in indices]
+        order = sorted(range(len(indices)), key=lambda place: -costs[place])
+        max_tokens = min(self.config.batch_tokens, -(-sum(costs) // self._num_workers))  # a batch for each worker
+        batches = [[indices[i] for i in batch] for batch in batch_by_tokens(costs, order=order, max_tokens=max_tokens)]
+        found: dict[int, list[Hypothesis]] = {}
+        again: list[int] = []
+        for batch, results in self._run(batches, pieces, limits, never=None):
+            longest = max(limits[index] for index in batch)
+            for index, result in zip(batch, results, strict=True):
                 reached = max(map(len, result.hypotheses))
-                is_within = reached < sentence.limit or sentence.limit == longest
+                is_within = reached < limits[index] or limits[index] == longest
                 if is_within and not any([piece] in self._never for piece in itertools.chain(*result.hypotheses)):
-                    found[sentence.number] = self._ranked(result)
+                    found[index] = self._ranked(result)
                 else:
-                    again.append(sentence)
-        again.sort(key=lambda sentence: sentence.limit)
-        groups = [list(group) for _, group in itertools.groupby(again, key=lambda sentence: sentence.limit)]
-        for batch, results in self._run(groups, never=self._never):
-            found |= {sentence.number: self._ranked(result) for sentence, result in zip(batch, results, strict=True)}
+                    again.append(index)
+        again.sort(key=lambda index: limits[index])
+        groups = [list(group) for _, group in itertools.groupby(again, key=lambda index: limits[index])]
+        for batch, results in self._run(groups, pieces, limits, never=self._never):
+            found |= {index: self._ranked(result) for index, result in zip(batch, results, strict=True)}
         if not all(found.values()):
             raise RunError("the model gives no probability to any word: its weights are not finite")
         return found
 
-    def _batches(self, sentences: list[_Sentence]) -> list[list[_Sentence]]:
-        """Batches of similar lengths within `batch_tokens`, the longest first, and enough of them for all workers."""
-        lengths = [(len(sentence.pieces) + 1) * self.config.beam_size for sentence in sentences]
-        order = sorted(range(len(sentences)), key=lambda index: -lengths[index])
-        max_tokens = min(self.config.batch_tokens, -(-sum(lengths) // self.num_workers))
-        return [[sentences[i] for i in batch] for batch in batch_by_tokens(lengths, order=order, max_tokens=max_tokens)]
-
     def _run(
-        self, batches: Sequence[list[_Sentence]], *, never: list[list[str]] | None
-    ) -> Iterator[tuple[list[_Sentence], list[Any]]]:
+        self,
+        batches: list[list[int]],
+        pieces: dict[int, list[str]],
+        limits: list[int],
+        *,
+        never: list[list[str]] | None,
+    ) -> Iterator[tuple[list[int], list[Any]]]:
         """Each batch with CTranslate2's results; all batches wait in its queue, from which its workers take them."""
         beam_size = self.config.beam_size
         num_finished = 1 if beam_size == 1 else round(beam_size * _FINISHED_PER_SLOT)
         waiting = [
             self._translator.translate_batch(
-                [sentence.pieces for sentence in batch],
+                [pieces[index] for index in batch],
                 asynchronous=True,
                 beam_size=beam_size,
                 num_hypotheses=num_finished,
                 patience=num_finished / beam_size,
                 length_penalty=0,
                 min_decoding_length=0,
-                max_decoding_length=max(sentence.limit for sentence in batch),
+                max_decoding_length=max(limits[index] for index in batch),
                 max_input_length=0,  # no limit
                 suppress_sequences=never,
                 return_scores=True,
@@ -228,15 +177,21 @@ class CTranslate2Translator:
         for batch, results in zip(batches, waiting, strict=True):
             yield batch, [result.result() for result in results]
 
-    def _ranked(self, result: Any) -> list[_Found]:
+    def _ranked(self, result: Any) -> list[Hypothesis]:
         scoring = build_scoring(self.config)
         hypotheses = []
         for pieces, log_prob in zip(result.hypotheses, result.scores, strict=True):
             ids = [self._ids[piece] for piece in pieces]
             score = float(scoring.score(torch.tensor(log_prob), torch.tensor(len(ids))))
             is_ended = ids[-1] == EOS_ID
-            hypotheses.append(_Found(ids[:-1] if is_ended else ids, log_prob, score, truncated=not is_ended))
+            hypotheses.append(Hypothesis(ids[:-1] if is_ended else ids, [log_prob], score, truncated=not is_ended))
         return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+
+    def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
+        """As ours, but CTranslate2 gives the sum of a translation's log-probabilities and not those of its tokens."""
+        made = super()._translation(given, hypotheses)
+        others = tuple(each._replace(token_log_probs=()) for each in made.alternatives)
+        return made._replace(token_log_probs=(), alternatives=others)
 
 
 def check_search_is_supported(config: DecodingConfig) -> None:
@@ -263,11 +218,9 @@ def check_search_is_supported(config: DecodingConfig) -> None:
 
 def _load(folder: Path, *, compute_type: ComputeType, device: str, num_workers: int) -> Any:
     """CTranslate2's translator of a converted model."""
-    ctranslate2 = import_ctranslate2()
-    name, _, index = device.partition(":")
+    ctranslate2 = import_extra("ctranslate2", extra="ctranslate2")
     num_gpus = ctranslate2.get_cuda_device_count()
-    if name == "auto":
-        name = "cuda" if num_gpus else "cpu"
+    name, _, index = (("cuda" if num_gpus else "cpu") if device == "auto" else device).partition(":")
     if name == "mps" or (name == "cuda" and int(index or 0) >= num_gpus):
         raise InputError(f"device = {device}: CTranslate2 has no such device here; use device=auto or device=cpu")
     supported = ctranslate2.get_supported_compute_types(name)

@@ -4,11 +4,9 @@ Marian's table of positions has the sines in its first half and the cosines in i
 So the dimensions of the residual stream change places, in every weight alike, which changes no result.
 """
 
-import contextlib
 import json
 import logging
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +18,7 @@ from translate.config import Config, DecodingConfig, ModelConfig
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
 from translate.errors import InputError, RunError
-from translate.export.agreement import check_agreement, probe, real_positions
+from translate.export.checks import check_agreement, import_extra, probe
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.layers import DecoderLayer, EncoderLayer
@@ -29,22 +27,6 @@ logger = logging.getLogger(__name__)
 
 TABLE_POSITIONS = 1024
 """Rows of Marian's table of positions: the most tokens of a source or translation, with the special symbol."""
-
-
-def import_transformers() -> ModuleType:
-    """Import the package, which is an extra.
-
-    Raises:
-        InputError: The package is not installed.
-    """
-    try:
-        import transformers
-    except ImportError as error:
-        raise InputError(
-            f"transformers cannot be imported ({error}): pip install 'translate-nmt[huggingface]'"
-        ) from error
-    module: ModuleType = transformers
-    return module
 
 
 def check_marian_can_express(config: ModelConfig) -> None:
@@ -80,16 +62,16 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         OSError: The folder cannot be written to.
     """
     check_marian_can_express(config.model)
-    transformers = import_transformers()
+    transformers = import_extra("transformers", extra="huggingface")
     marian = transformers.MarianMTModel(marian_config(transformers, model))
     missing, unexpected = marian.load_state_dict(marian_weights(model), strict=False)
     # Marian makes these two by itself: its table of positions, and zeros.
     assert not unexpected and all(name.endswith(("embed_positions.weight", "final_logits_bias")) for name in missing)
     marian.generation_config = generation_config(transformers, config.decoding)
-    with _without_progress_bars(transformers):
-        marian.save_pretrained(directory)
-        write_tokenizer(tokenizers, config, directory)
-        check_huggingface(directory, model, tokenizers)
+    transformers.utils.logging.disable_progress_bar()
+    marian.save_pretrained(directory)
+    write_tokenizer(tokenizers, config, directory)
+    check_huggingface(directory, model, tokenizers)
 
 
 def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizers) -> None:
@@ -98,7 +80,7 @@ def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizer
     Raises:
         RunError: A logit differs by more than the tolerance, or the tokens of a text differ.
     """
-    transformers = import_transformers()
+    transformers = import_extra("transformers", extra="huggingface")
     probes = probe(model, max_positions=TABLE_POSITIONS)
     marian = transformers.MarianMTModel.from_pretrained(directory, local_files_only=True).eval()
     with torch.inference_mode():
@@ -107,24 +89,11 @@ def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizer
             attention_mask=(probes.batch.source_ids != PAD_ID).long(),
             decoder_input_ids=probes.batch.target_input_ids,
         ).logits
-    target_ids = probes.batch.target_output_ids
-    check_agreement(real_positions(probes.logits, target_ids), real_positions(logits, target_ids), what="logits")
+    check_agreement(probes.pairs, probes.logits, logits, what="logits")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used here
         marian_tokenizer = transformers.MarianTokenizer.from_pretrained(directory, local_files_only=True)
     check_tokenizer(marian_tokenizer, tokenizers, probes.pairs)
-
-
-@contextlib.contextmanager
-def _without_progress_bars(transformers: ModuleType) -> Iterator[None]:
-    their_logging = transformers.utils.logging
-    were_shown = their_logging.is_progress_bar_enabled()
-    their_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if were_shown:
-            their_logging.enable_progress_bar()
 
 
 def marian_config(transformers: ModuleType, model: Transformer) -> Any:
@@ -248,24 +217,32 @@ def write_tokenizer(tokenizers: Tokenizers, config: Config, directory: Path) -> 
     """
     unk, bos, eos, pad = tokenizers.source.pieces([UNK_ID, BOS_ID, EOS_ID, PAD_ID])
     is_separate = tokenizers.vocabulary == "separate"
-    settings = {
-        "tokenizer_class": "MarianTokenizer",
-        "separate_vocabs": is_separate,
-        "source_lang": config.data.source_language,
-        "target_lang": config.data.target_language,
-        "unk_token": unk,
-        "bos_token": bos,
-        "eos_token": eos,
-        "pad_token": pad,
-        "model_max_length": TABLE_POSITIONS,
-        "clean_up_tokenization_spaces": False,
+    files: dict[str, dict[str, Any]] = {
+        "vocab.json": _vocabulary(tokenizers.source),
+        "tokenizer_config.json": {
+            "tokenizer_class": "MarianTokenizer",
+            "separate_vocabs": is_separate,
+            "source_lang": config.data.source_language,
+            "target_lang": config.data.target_language,
+            "unk_token": unk,
+            "bos_token": bos,
+            "eos_token": eos,
+            "pad_token": pad,
+            "model_max_length": TABLE_POSITIONS,
+            "clean_up_tokenization_spaces": False,
+        },
     }
+    if is_separate:
+        files["target_vocab.json"] = _vocabulary(tokenizers.target)
+    for name, content in files.items():
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        (directory / name).write_text(text, encoding="utf-8", newline="\n")
     (directory / "source.spm").write_bytes(tokenizers.source.model_bytes)
     (directory / "target.spm").write_bytes(tokenizers.target.model_bytes)
-    _write_json(directory / "vocab.json", _vocabulary(tokenizers.source))
-    if is_separate:
-        _write_json(directory / "target_vocab.json", _vocabulary(tokenizers.target))
-    _write_json(directory / "tokenizer_config.json", settings)
+
+
+def _vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
+    return {piece: token_id for token_id, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size)))}
 
 
 def check_tokenizer(marian_tokenizer: Any, tokenizers: Tokenizers, pairs: list[EncodedPair]) -> None:
@@ -286,11 +263,3 @@ def check_tokenizer(marian_tokenizer: Any, tokenizers: Tokenizers, pairs: list[E
         theirs = marian_tokenizer.decode([BOS_ID, *pair.target, EOS_ID], skip_special_tokens=True)
         if joined != theirs:
             raise RunError(f"the exported tokenizer joins {theirs!r}, ours {joined!r}; nothing was exported")
-
-
-def _vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
-    return {piece: token_id for token_id, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size)))}
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")

@@ -1,0 +1,90 @@
+"""What every export checks: the other program is installed, and on the same sentences it gives the same numbers."""
+
+import importlib
+import random
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from translate.data.batching import Batch, EncodedPair, collate
+from translate.data.tokenizer import EOS_ID
+from translate.errors import InputError, RunError
+from translate.model import Transformer
+
+TOLERANCE = 1e-4
+"""The largest difference that is allowed between two logits, or two log-probabilities in nats."""
+
+# Tokens of source and target. All are in one batch, so that padding and masks are checked too.
+_LENGTHS = ((1, 2), (7, 5), (13, 17), (31, 29), (67, 71))
+
+
+class Probes(NamedTuple):
+    """Sentences of random words, and our model's logits for them."""
+
+    pairs: list[EncodedPair]
+    batch: Batch
+    logits: Float[Tensor, "batch target vocab"]
+
+
+def import_extra(package: str, *, extra: str) -> ModuleType:
+    """Import the package of an extra.
+
+    Raises:
+        InputError: The package is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise InputError(f"{package} cannot be imported ({error}): pip install 'translate-nmt[{extra}]'") from error
+
+
+def probe(model: Transformer, *, max_positions: int | None) -> Probes:
+    """Compute our model's logits for sentences of random words, which are the same in each call.
+
+    Args:
+        max_positions: The most tokens on either side, with the special symbol; None: no limit.
+    """
+    generator = random.Random(17)
+    vocab_sizes = model.encoder.embedder.tokens.num_embeddings, model.output.out_features
+    lengths = list(_LENGTHS)
+    if model.config.positions == "relative":
+        # Long enough for every distance bucket, as far as a model of a usual size allows.
+        farthest = min(model.config.relative_max_distance + 11, 1000)
+        lengths.append((farthest, farthest + 2))
+    pairs = []
+    for pair in lengths:
+        source, target = (
+            [generator.randrange(EOS_ID + 1, size) if size > EOS_ID + 1 else EOS_ID for _ in range(length)]
+            for length, size in zip(pair, vocab_sizes, strict=True)
+        )
+        longest = None if max_positions is None else max_positions - 1
+        pairs.append(EncodedPair(source[:longest], target[:longest]))
+    batch = collate(pairs, range(len(pairs)))
+    with torch.inference_mode():
+        logits = model(batch.source_ids.to(model.device), batch.target_input_ids.to(model.device))
+    return Probes(pairs, batch, logits.float().cpu())
+
+
+def check_agreement(pairs: list[EncodedPair], ours: Tensor, theirs: Tensor | Sequence[Tensor], *, what: str) -> None:
+    """Check that no number of the exported model differs by more than the tolerance.
+
+    Args:
+        ours: Numbers of each target position, with padding, (batch, target, …).
+        theirs: The same numbers of the exported model, with or without padding.
+        what: What the numbers are, such as "logits".
+
+    Raises:
+        RunError: Some numbers differ more, or are not finite.
+    """
+    lengths = [len(pair.target) + 1 for pair in pairs]
+    differences = [(mine[:n] - other[:n]).flatten() for n, mine, other in zip(lengths, ours, theirs, strict=True)]
+    difference = float(torch.cat(differences).abs().max())  # nan if one is nan
+    if not difference <= TOLERANCE:
+        raise RunError(
+            f"the exported model is not the trained one: its {what} differ by up to {difference:.2g},"
+            f" and {TOLERANCE:g} is allowed; nothing was exported"
+        )
