@@ -21,21 +21,21 @@ class EncodedPair(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Pairs side by side. The decoder reads `target_input_ids[:, t]` and should say `target_output_ids[:, t]`."""
+    """Padded pairs. At position t the decoder reads `target_input_ids[:, t]` and predicts `target_output_ids[:, t]`."""
 
     source_ids: Int[Tensor, "batch source"]  # tokens, EOS, padding
     target_input_ids: Int[Tensor, "batch target"]  # BOS, tokens, padding
     target_output_ids: Int[Tensor, "batch target"]  # tokens, EOS, padding
-    indices: tuple[int, ...]  # which pairs these are, in the numbering of whoever made the batch
+    indices: tuple[int, ...]  # the numbers of the pairs in their corpus
 
     @property
     def num_source_tokens(self) -> int:
-        """Source tokens, EOS counted and padding not."""
+        """The source tokens, including EOS and without padding."""
         return int((self.source_ids != PAD_ID).sum())
 
     @property
     def num_target_tokens(self) -> int:
-        """Target tokens, EOS counted and padding not: what the loss is a sum over."""
+        """The target tokens, including EOS and without padding: the loss is a sum over them."""
         return int((self.target_output_ids != PAD_ID).sum())
 
     def to(self, device: torch.device | str) -> "Batch":
@@ -48,13 +48,13 @@ class Batch(NamedTuple):
 
 
 def collate(pairs: Sequence[EncodedPair], indices: Sequence[int]) -> Batch:
-    """One batch of the given pairs.
+    """Make one batch of pairs.
 
     Args:
-        indices: What to call the pairs in `Batch.indices`.
+        indices: The numbers of the pairs in `Batch.indices`.
 
     Returns:
-        A batch on the CPU; `source` and `target` are the longest sides, the special symbol counted.
+        A batch on the CPU, as long as its longest sides with their special symbols.
     """
     return Batch(
         source_ids=collate_sources([pair.source for pair in pairs]),
@@ -65,27 +65,26 @@ def collate(pairs: Sequence[EncodedPair], indices: Sequence[int]) -> Batch:
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> Int[Tensor, "batch source"]:
-    """Sources alone, as the encoder reads them: tokens, EOS, padding on the right.
+    """Make the encoder's input: tokens, EOS, and padding on the right.
 
     Args:
-        sources: Token ids without special symbols; an empty sentence is EOS alone.
+        sources: Token ids without special symbols; an empty sentence becomes EOS alone.
     """
     return _padded([[*source, EOS_ID] for source in sources])
 
 
 def batch_by_tokens(*lengths: Sequence[int], order: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Cuts an order into batches that have at most `max_tokens` tokens, padding counted, on each side.
+    """Cut an order into batches of at most `max_tokens` tokens on each side, padding counted.
 
-    Greedy: the next item joins the batch unless that breaks the limit. So items of like lengths should stand together.
+    An item joins the batch before it unless that breaks the limit, so items of similar lengths should stand together.
 
     Args:
-        lengths: For each side (source; or source and target) the length of each item as it will be padded, with its
-            special symbol.
+        lengths: For each side (source; or source and target) the length of each item with its special symbol.
         order: The items, as positions in `lengths`, in the order in which they fill batches.
-        max_tokens: An item that is longer by itself gets a batch of its own.
+        max_tokens: An item that is longer than this gets a batch of its own.
 
     Returns:
-        The batches, as lists of items; one after the other they are `order`.
+        The batches as lists of items, which together are `order`.
     """
     widths = np.array([max(side[item] for side in lengths) for item in order], dtype=np.int64)
     borders = cut_batches(widths, max_tokens=max_tokens).tolist()
@@ -93,7 +92,7 @@ def batch_by_tokens(*lengths: Sequence[int], order: Sequence[int], max_tokens: i
 
 
 def cut_batches(widths: NDArray[np.signedinteger], *, max_tokens: int) -> NDArray[np.int64]:
-    """Where the batches of a whole epoch begin; see `batch_by_tokens`.
+    """Find where the batches of a whole epoch begin; see `batch_by_tokens`.
 
     Args:
         widths: The longer side of each item, at least 1, in the order in which the items fill batches.
@@ -103,7 +102,7 @@ def cut_batches(widths: NDArray[np.signedinteger], *, max_tokens: int) -> NDArra
     """
     borders = [0]
     while (first := borders[-1]) < len(widths):
-        # All that can join the first item, and the one that cannot.
+        # All items that could join the first one, and one more.
         waiting = widths[first : first + max_tokens // int(widths[first]) + 1].astype(np.int64)
         fits = np.maximum.accumulate(waiting) * np.arange(1, len(waiting) + 1) <= max_tokens
         size = len(waiting) if fits.all() else int(fits.argmin())
@@ -117,11 +116,11 @@ def order_by_length(
     *,
     generator: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """A random order in which neighbours have like lengths on both sides.
+    """Draw a random order in which neighbours have similar lengths on both sides.
 
-    Sorted by the longer side, because that one fills the batch; within it back and forth by the difference of the
-    sides, so that where one length ends and the next begins the shapes are alike. Pairs of equal shape stand in random
-    order, and in half of the draws the whole order is turned round, so that batches are cut elsewhere.
+    The pairs are sorted by the longer side, which fills the batch, and within one length by the difference of the
+    sides, upwards and downwards in turn, so that shapes are similar where one length ends and the next begins. Pairs of
+    equal shape stand in random order. Half of the orders, at random, are reversed, so that batches are cut elsewhere.
 
     Returns:
         A permutation of the positions.

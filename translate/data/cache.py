@@ -1,37 +1,99 @@
-"""What was made of the same text before: token ids and trained tokenizers, in files named by what they were made from.
+"""Files in the user's cache folder: token ids and tokenizers kept for the next training, and temporary files.
 
-They lie in a folder among those of `datasets`, which may be deleted at any time: what is needed is made anew. Together
-they take at most 10 GiB, and half of the room there is; what has not been used for longest goes first.
+They lie where `datasets` keeps its own files (`HF_DATASETS_CACHE`) and not in `/tmp`, which is memory on many machines.
+The user may delete the folder at any time: whatever is missing is computed again.
 """
 
 import contextlib
 import hashlib
+import logging
 import os
 import secrets
 import shutil
+import sys
+import tempfile
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import sentencepiece
 
 from translate import __version__
-from translate.data.spill import cache_folder
+from translate.errors import RunError
+
+logger = logging.getLogger(__name__)
 
 MAX_BYTES = 10 * 2**30
-_FORMAT = "1"  # another number for another layout of any entry
-_SEAL = b"translate"  # behind the content, and behind it the SHA-256 of all before
+"""Of all entries together; they also never take more than half of the room that the disk has for them."""
+_FORMAT = "1"  # to be raised when the layout of any entry changes
+_SEAL = b"translate"  # stands after the content and before the SHA-256 of the content
 _SEAL_BYTES = len(_SEAL) + 32
 _BLOCK_BYTES = 2**20
 _CHUNK_LINES = 10_000
-_ABANDONED_SECONDS = 24 * 3600.0  # since the last write to a temporary file: its process is gone
-_MEND = "the environment variable HF_DATASETS_CACHE names another place"
+_ABANDONED_SECONDS = 24 * 3600.0  # an unfinished entry this old belongs to a process that has ended
+_OTHER_FOLDER = "set the environment variable HF_DATASETS_CACHE to a folder on a disk with room"
+
+
+def cache_folder() -> Path:
+    """The folder where `datasets` keeps its files, found without importing `datasets`, which takes most of a second."""
+    if (datasets := sys.modules.get("datasets")) is not None:
+        return Path(datasets.config.HF_DATASETS_CACHE)
+    user = os.getenv("XDG_CACHE_HOME", "~/.cache")
+    home = os.path.expanduser(os.getenv("HF_HOME", os.path.join(user, "huggingface")))
+    return Path(os.getenv("HF_DATASETS_CACHE", os.path.join(home, "datasets")))
+
+
+class TemporaryFile:
+    """A growing file for this process alone. It is gone when the process ends, however it ends.
+
+    The file has no name on Linux and macOS, and on Windows the system deletes it when it is closed. It is mapped by its
+    open handle, never by a path.
+    """
+
+    def __init__(self, content: str) -> None:
+        """
+        Args:
+            content: What the file holds, for error messages.
+
+        Raises:
+            RunError: The file cannot be created; the message names the folder.
+        """
+        self._folder = cache_folder()
+        self._content = content
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self.file: Any = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise RunError(
+                f"{self._folder}: no temporary file for {content} can be created there ({error.strerror});"
+                f" {_OTHER_FOLDER}"
+            ) from error
+        weakref.finalize(self, self.file.close)
+        self.num_bytes = 0
+
+    def write(self, data: Any) -> None:
+        """Append all bytes of a buffer.
+
+        Raises:
+            RunError: The disk is full or fails; the message names the folder.
+        """
+        remaining = memoryview(data).cast("B")
+        try:
+            while remaining:
+                num_written = self.file.write(remaining)
+                self.num_bytes += num_written
+                remaining = remaining[num_written:]
+        except OSError as error:
+            raise RunError(
+                f"{self._folder}: {error.strerror}, after {self.num_bytes / 2**20:.0f} MiB of {self._content} were"
+                f" written to a temporary file there; free some space, or {_OTHER_FOLDER}"
+            ) from error
 
 
 def text_digest(lines: Sequence[str]) -> bytes:
-    """A checksum of some lines, each of which may hold any character."""
+    """A checksum of lines, each of which may contain any character."""
     digest = hashlib.sha256()
     for first in range(0, len(lines), _CHUNK_LINES):
         encoded = [line.encode("utf-8", "surrogatepass") for line in lines[first : first + _CHUNK_LINES]]
@@ -41,10 +103,10 @@ def text_digest(lines: Sequence[str]) -> bytes:
 
 
 def entry_name(kind: str, *parts: str | bytes) -> str:
-    """What an entry is called: a checksum of all that decides its content, the libraries' versions too.
+    """The name of an entry: a checksum of all that decides its content, including the versions of the libraries.
 
     Args:
-        kind: What it is, such as `ids`; the end of the name.
+        kind: What the entry holds, such as `ids`; it becomes the end of the name.
     """
     digest = hashlib.sha256()
     for part in (kind, _FORMAT, __version__, sentencepiece.__version__, *parts):
@@ -54,65 +116,61 @@ def entry_name(kind: str, *parts: str | bytes) -> str:
 
 
 class CachedFile:
-    """The content of an entry, open: it can be read even when the entry has been deleted."""
+    """The content of an entry, open for reading; it stays readable when the entry is deleted."""
 
     def __init__(self, file: BinaryIO, num_bytes: int) -> None:
-        self._file = file
-        weakref.finalize(self, file.close)
+        """
+        Args:
+            num_bytes: The length of the content, which stands at the beginning of the file.
+        """
+        self.file = file
         self.num_bytes = num_bytes
-        """Of the content, with which the file begins."""
-
-    @property
-    def path(self) -> str:
-        """What it can be opened by, in this process."""
-        return f"/dev/fd/{self._file.fileno()}"
+        weakref.finalize(self, file.close)
 
     def content(self) -> bytes:
-        """All of it."""
-        self._file.seek(0)
-        return self._file.read(self.num_bytes)
+        """All of the content."""
+        self.file.seek(0)
+        return self.file.read(self.num_bytes)
 
 
 class DataCache:
-    """Entries of this user, of all trainings; several processes may use them at once.
+    """Entries of all trainings of this user; several processes may use them at once.
 
-    It never fails: without a folder that can be written there are no entries, and that is said.
+    The cache never fails: without a folder that can be written, nothing is kept, and a warning says so.
 
     Args:
-        say: Receives what the user should know.
-        folder: Where they are; None: in `translate-nmt` where `datasets` has its files.
+        folder: Where the entries are; None: in `translate-nmt` where `datasets` has its files.
     """
 
-    def __init__(self, say: Callable[[str], None], *, folder: Path | None = None) -> None:
+    def __init__(self, *, folder: Path | None = None) -> None:
         self.folder = folder or cache_folder() / "translate-nmt"
-        self._say = say
         self.num_made = 0
-        """Entries that were not there and had to be made, whether they could be kept or not."""
+        """Entries that were missing and had to be computed, whether they could be kept or not."""
 
     def find(self, name: str) -> CachedFile | None:
-        """An entry that is there and sound. A damaged one is deleted."""
+        """An entry that exists and is intact; a damaged one is deleted."""
         path = self.folder / name
         with contextlib.ExitStack() as stack:
             try:
                 file = stack.enter_context(open(path, "rb"))
-            except OSError:  # there is none, or it is another user's
+            except OSError:  # it does not exist, or belongs to another user
                 return None
-            num_bytes = _sound_bytes(file)
+            num_bytes = _intact_bytes(file)
             if num_bytes is not None:
-                stack.pop_all()  # it stays open
+                stack.pop_all()  # the file stays open
                 with contextlib.suppress(OSError):
-                    os.utime(path)  # when it was last used
+                    os.utime(path)  # the time of its last use
                 return CachedFile(file, num_bytes)
-        self._say(f"{path}: is damaged; it is deleted and made anew")
+        logger.warning(f"{path} is damaged; it is deleted and computed again")
         with contextlib.suppress(OSError):
             path.unlink()
         return None
 
     def make(self, name: str, write: Callable[[BinaryIO], None]) -> CachedFile | None:
-        """A new entry, there for others once it is whole.
+        """Add an entry, which other processes see once it is complete.
 
         Args:
-            write: Writes the content; what it raises passes, but for `OSError`.
+            write: Writes the content. Its exceptions pass through, except for `OSError`.
 
         Returns:
             The entry; None if it cannot be written.
@@ -129,30 +187,29 @@ class DataCache:
                 file.flush()
                 os.replace(temporary, self.folder / name)
                 self._delete_unused()
-                stack.pop_all()  # it stays open
+                stack.pop_all()  # the file stays open
                 return CachedFile(file, num_bytes)
         except OSError as error:
-            self._say(
+            logger.warning(
                 f"{self.folder}: nothing can be kept there ({error.strerror or error}), so the next start will take as"
-                f" long as this one; {_MEND}"
+                f" long as this one; {_OTHER_FOLDER}"
             )
             return None
         finally:
             with contextlib.suppress(OSError):
-                temporary.unlink()  # it is there only if something failed
+                temporary.unlink()  # it exists only if something failed
 
     def _delete_unused(self) -> None:
-        """Down to what may be there. What is deleted while a process has it open is there for that process."""
+        """Delete the entries that were unused for longest, until the rest fits. A process that has one open keeps it."""
         entries, num_bytes = [], 0
         for path in self.folder.iterdir():
             with contextlib.suppress(OSError):  # another process may have deleted it
                 status = path.stat()
-                if path.suffix == ".tmp":
-                    if time.time() - status.st_mtime > _ABANDONED_SECONDS:
-                        path.unlink()
-                else:
+                if path.suffix != ".tmp":
                     entries.append((status.st_mtime, status.st_size, path))
                     num_bytes += status.st_size
+                elif time.time() - status.st_mtime > _ABANDONED_SECONDS:
+                    path.unlink()
         most = min(MAX_BYTES, (shutil.disk_usage(self.folder).free + num_bytes) // 2)
         for _, size, path in sorted(entries):
             if num_bytes <= most:
@@ -162,8 +219,8 @@ class DataCache:
             num_bytes -= size
 
 
-def _sound_bytes(file: BinaryIO) -> int | None:
-    """How many bytes of content a file has; None if it is not what was written."""
+def _intact_bytes(file: BinaryIO) -> int | None:
+    """The length of a file's content; None if the file is not what was written."""
     try:
         num_bytes = file.seek(0, os.SEEK_END) - _SEAL_BYTES
         if num_bytes < 0:
@@ -175,7 +232,7 @@ def _sound_bytes(file: BinaryIO) -> int | None:
 
 
 def _checksum(file: BinaryIO, num_bytes: int) -> bytes:
-    """Of so many bytes from the beginning; the file stands behind them."""
+    """The SHA-256 of the first bytes of a file, which is then positioned behind them."""
     digest = hashlib.sha256()
     file.seek(0)
     while num_bytes and (block := file.read(min(num_bytes, _BLOCK_BYTES))):

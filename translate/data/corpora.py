@@ -1,30 +1,38 @@
-"""Text in: files, tables and Hub data sets become sentences and their translations, or an error naming the place.
+"""Parallel corpora: sentences and their translations out of files, tables and data sets of the Hugging Face Hub.
 
-Nothing is silently changed or dropped here. A sentence out of a table may contain a newline; it is kept, and
-SentencePiece's normalisation takes it for a space.
+Nothing is silently changed or dropped here: whatever cannot be used is an error that names its place. A sentence out of
+a table may contain a newline; it is kept, and SentencePiece's normalisation turns it into a space.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from translate.config import Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
-from translate.data.tables import read_hub, read_table
+from translate.data.cache import TemporaryFile
+from translate.data.tables import PairChunk, read_table, table_name
 from translate.data.text import stream_lines
-from translate.data.texts import PairChunk, store_pairs
+from translate.data.token_store import MappedArray
+from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 
+MAX_BYTES_IN_MEMORY = 64 * 2**20
+"""The memory that Python may take for one corpus, some 200,000 pairs; the text of larger ones lies in a file."""
+_STRING_BYTES = 64  # of a Python string, besides its characters
 _CHUNK_LINES = 1000
+_DIGEST_LINES = 10_000  # changing this number changes the checksum of the training data
 
 
 class ParallelCorpus(NamedTuple):
     """Sentences and their translations: `targets[i]` translates `sources[i]`.
 
-    A large corpus is in a file: go through it in order, by iteration or in slices (which are lists).
+    A large corpus is in a file: read it in order, by iteration or in slices (which are lists).
     """
 
     name: str  # for logs: the files or the data set
@@ -34,34 +42,31 @@ class ParallelCorpus(NamedTuple):
 
 
 def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
-    """Reads one corpus of any kind.
+    """Read one corpus of any kind.
 
     Args:
         key: Where the corpus stands in the config, such as `data.train.0`; errors begin with it.
 
     Raises:
         InputError: The corpus is missing, damaged, misaligned, or has no pair.
-        RunError: It is large, and its text cannot be written to a temporary file.
+        RunError: The corpus is large, and its text cannot be written to a temporary file.
     """
+    match corpus:
+        case TextCorpus():
+            name, chunks = f"{corpus.source}, {corpus.target}", _text_pairs(corpus)
+        case TsvCorpus():
+            name, chunks = str(corpus.path), _tsv_pairs(corpus)
+        case TableCorpus():
+            name, chunks = table_name(corpus), read_table(corpus)
+        case HubCorpus():
+            name, chunks = f"{corpus.dataset}[{corpus.split}]", read_table(corpus)
     try:
-        match corpus:
-            case TextCorpus():
-                name = f"{corpus.source}, {corpus.target}"
-                pairs = store_pairs(_text_pairs(corpus), name=name)
-            case TsvCorpus():
-                name = str(corpus.path)
-                pairs = store_pairs(_tsv_pairs(corpus), name=name)
-            case TableCorpus():
-                name = str(corpus.path)
-                pairs = read_table(corpus)
-            case HubCorpus():
-                name = f"{corpus.dataset}[{corpus.split}]"
-                pairs = read_hub(corpus)
+        sources, targets = store_pairs(chunks, name=name)
     except InputError as error:
         raise InputError(f"{key}: {error}") from error.__cause__
-    if not len(pairs.sources):
+    if not len(sources):
         raise InputError(f"{key}: {name} has no sentence pair")
-    return ParallelCorpus(name, pairs.sources, pairs.targets, corpus.weight)
+    return ParallelCorpus(name, sources, targets, corpus.weight)
 
 
 def _text_pairs(corpus: TextCorpus) -> Iterator[PairChunk]:
@@ -75,9 +80,27 @@ def _text_pairs(corpus: TextCorpus) -> Iterator[PairChunk]:
         yield chunk
 
 
+def _tsv_pairs(corpus: TsvCorpus) -> Iterator[PairChunk]:
+    needed = max(corpus.source_column, corpus.target_column) + 1
+    lines = enumerate(stream_lines(corpus.path), start=1)
+    while chunk := list(islice(lines, _CHUNK_LINES)):
+        pairs = PairChunk([], [])
+        for number, line in chunk:
+            columns = line.split("\t")
+            if len(columns) < needed:
+                raise InputError(
+                    f"{corpus.path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)},"
+                    f" but source_column = {corpus.source_column} and target_column = {corpus.target_column},"
+                    f" counted from 0, need {needed}"
+                )
+            pairs.sources.append(columns[corpus.source_column])
+            pairs.targets.append(columns[corpus.target_column])
+        yield pairs
+
+
 def unequal_message(source: Path, target: Path) -> str:
-    """For two files of unlike numbers of lines, which are read again, for the lengths alone."""
-    sources, targets = _line_lengths(source), _line_lengths(target)
+    """The error for two files with different numbers of lines, which are read again for the lengths of their lines."""
+    sources, targets = (np.fromiter(map(len, stream_lines(path)), dtype=np.int32) for path in (source, target))
     message = (
         f"{source} has {len(sources)} lines and {target} has {len(targets)};"
         " line N of one must translate line N of the other"
@@ -87,12 +110,8 @@ def unequal_message(source: Path, target: Path) -> str:
     return message
 
 
-def _line_lengths(path: Path) -> NDArray[np.int32]:
-    return np.fromiter(map(len, stream_lines(path)), dtype=np.int32)
-
-
 def _slip_line(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> int:
-    """The likeliest line (from 1) at which the longer list has its surplus lines.
+    """The likeliest line (from 1) at which the longer file has its surplus lines.
 
     Until there line i should pair with line i, and from there with line i + surplus; the place is chosen where the
     lengths of the paired lines agree best, with the difference of their logarithms as the cost.
@@ -108,21 +127,142 @@ def _slip_line(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int
     return int(cost.argmin()) + 1
 
 
-def _tsv_pairs(corpus: TsvCorpus) -> Iterator[PairChunk]:
-    needed = max(corpus.source_column, corpus.target_column) + 1
-    number = 0
-    lines = stream_lines(corpus.path)
-    while chunk := list(islice(lines, _CHUNK_LINES)):
-        pairs = PairChunk([], [])
-        for line in chunk:
-            number += 1
-            columns = line.split("\t")
-            if len(columns) < needed:
-                raise InputError(
-                    f"{corpus.path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)},"
-                    f" but source_column = {corpus.source_column} and target_column = {corpus.target_column},"
-                    f" counted from 0, need {needed}"
-                )
-            pairs.sources.append(columns[corpus.source_column])
-            pairs.targets.append(columns[corpus.target_column])
-        yield pairs
+def data_fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers, *, streams: str | None = None) -> str:
+    """A checksum of all that is trained on, in order, by which a run knows its data again when it is continued.
+
+    Args:
+        corpora: The training corpora; of streamed ones the first segment.
+        streams: What else tells the streamed corpora apart; None: no corpus is streamed.
+    """
+    digest = hashlib.sha256(tokenizers.source.model_bytes + tokenizers.target.model_bytes)
+    if streams is not None:
+        digest.update(f"{streams}\n".encode())
+    for corpus in corpora:
+        digest.update(f"{len(corpus.sources)} {corpus.weight}\n".encode())
+        for lines in (corpus.sources, corpus.targets):
+            for first in range(0, len(lines), _DIGEST_LINES):
+                if first:
+                    digest.update(b"\n")
+                digest.update("\n".join(lines[first : first + _DIGEST_LINES]).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+# Where the text lies
+
+
+class MappedText(Sequence[str]):
+    """Lines in a memory-mapped file of UTF-8."""
+
+    def __init__(self, text: MappedArray, borders: MappedArray) -> None:
+        """
+        Args:
+            text: The bytes of all lines, one line after the other.
+            borders: Where each line begins, and where the last one ends.
+        """
+        self._text = text
+        self._borders = borders
+
+    def __len__(self) -> int:
+        return self._borders.size - 1
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        numbers = range(len(self))[place]
+        if isinstance(numbers, int):
+            return self._lines(numbers, numbers + 1)[0]
+        if numbers.step != 1:
+            return [self[number] for number in numbers]
+        return self._lines(numbers.start, max(numbers.start, numbers.stop))
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, len(self), _CHUNK_LINES):
+            yield from self._lines(first, min(first + _CHUNK_LINES, len(self)))
+
+    def _lines(self, start: int, stop: int) -> list[str]:
+        borders = self._borders.read(start, stop + 1).tolist()
+        data = self._text.read(borders[0], borders[-1]).tobytes()
+        return [
+            data[begin - borders[0] : end - borders[0]].decode("utf-8", "surrogatepass")
+            for begin, end in pairwise(borders)
+        ]
+
+
+class JoinedText(Sequence[str]):
+    """Several texts, one after the other."""
+
+    def __init__(self, texts: Iterable[Sequence[str]]) -> None:
+        self._texts = list(texts)
+        self._starts = [0, *accumulate(map(len, self._texts))]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        numbers = range(len(self))[place]
+        if isinstance(numbers, int):
+            text = bisect_right(self._starts, numbers) - 1
+            return self._texts[text][numbers - self._starts[text]]
+        if numbers.step != 1:
+            return [self[number] for number in numbers]
+        lines: list[str] = []
+        for text, first in zip(self._texts, self._starts, strict=False):
+            if numbers.start - first < len(text) and numbers.stop > first:
+                lines += text[max(numbers.start - first, 0) : numbers.stop - first]
+        return lines
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self._texts)
+
+
+class _TextFile:
+    """Lines written to temporary files, to be read as `MappedText`."""
+
+    def __init__(self, content: str) -> None:
+        self._text, self._borders = TemporaryFile(content), TemporaryFile(content)
+        self._borders.write(np.zeros(1, dtype=np.int64))
+        self._num_lines = 0
+
+    def write(self, lines: Sequence[str]) -> None:
+        encoded = [line.encode("utf-8", "surrogatepass") for line in lines]
+        lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+        self._borders.write(self._text.num_bytes + np.cumsum(lengths))
+        self._text.write(b"".join(encoded))
+        self._num_lines += len(lines)
+
+    def mapped(self) -> MappedText:
+        text = MappedArray(self._text, dtype=np.dtype(np.uint8), size=self._text.num_bytes)
+        return MappedText(text, MappedArray(self._borders, dtype=np.dtype(np.int64), size=self._num_lines + 1))
+
+
+def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str], Sequence[str]]:
+    """All sources and all targets, in memory while they are few, else in temporary files.
+
+    Args:
+        chunks: Read as they are needed.
+        name: What errors call the corpus.
+
+    Raises:
+        RunError: A file cannot be written.
+    """
+    sources: list[str] = []
+    targets: list[str] = []
+    num_bytes = 0
+    remaining = iter(chunks)
+    for chunk in remaining:
+        sources += chunk.sources
+        targets += chunk.targets
+        num_bytes += sum(_STRING_BYTES + len(line) for lines in chunk for line in lines)
+        if num_bytes > MAX_BYTES_IN_MEMORY:
+            files = _TextFile(f"the text of {name}"), _TextFile(f"the text of {name}")
+            for part in chain([PairChunk(sources, targets)], remaining):
+                for file, lines in zip(files, part, strict=True):
+                    file.write(lines)
+            return files[0].mapped(), files[1].mapped()
+    return sources, targets

@@ -1,36 +1,36 @@
-"""What is trained on in which epoch: a pure function of the data, the seed and the epoch's number.
+"""The batches of each epoch: a pure function of the data, the seed and the epoch's number.
 
-So a run that was stopped goes on from (epoch, batch) alone, and skips what it has seen without making a tensor of it.
+So a run that was stopped is continued from (epoch, batch) alone, and skips what it has seen without making a tensor.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from translate.config import DataConfig
 from translate.data.batching import Batch, cut_batches, order_by_length
 from translate.data.cache import DataCache
-from translate.data.corpora import ParallelCorpus
-from translate.data.drawing import Drawer, Part
-from translate.data.filtering import FilterReport, filter_pairs, refuse_unusable
-from translate.data.texts import JoinedText
-from translate.data.token_store import EncodedLines, encode_texts
-from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, Tokenizers
+from translate.data.corpora import JoinedText, ParallelCorpus
+from translate.data.encoding import encode_texts
+from translate.data.filtering import FilterReport, check_usable, filter_pairs
+from translate.data.subword_sampling import SamplingPool, SamplingTask
+from translate.data.token_store import TokenStore, store_tokens
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, Tokenizers
 
-Encode = Callable[[Sequence[str], Tokenizer], EncodedLines]
-
-# What a generator is for; with the seed and the epoch it makes its seed, so that no draw disturbs another.
+# What a generator is for. Together with the seed and the epoch it gives the generator's seed, so that no random choice
+# depends on another.
 _CHOICE, _ORDER, _SOURCE_SAMPLING, _TARGET_SAMPLING = range(4)
-# Lines for which one generator draws: with another number, a run would see other segmentations.
-_DRAWN_LINES = 50_000
+# Lines that one generator samples: with another number, a run would see other segmentations.
+_SAMPLED_LINES = 50_000
 
 
 class PaddingReport(NamedTuple):
-    """What an epoch computes: its tokens, special symbols counted, and what pads them, on each side."""
+    """The tokens of an epoch, special symbols counted, and its padding, on each side."""
 
     num_source_tokens: int
     num_target_tokens: int
@@ -39,48 +39,48 @@ class PaddingReport(NamedTuple):
 
     @property
     def num_padding(self) -> int:
-        """Padding of both sides."""
+        """The padding of both sides."""
         return self.num_source_padding + self.num_target_padding
 
     @property
     def num_computed(self) -> int:
-        """Tokens and padding of both sides."""
+        """The tokens and the padding of both sides."""
         return self.num_padding + self.num_source_tokens + self.num_target_tokens
 
     @property
     def share(self) -> float:
-        """Padding as a share of all that is computed, 0 to 1."""
+        """The padding as a share of all that is computed, 0 to 1."""
         return self.num_padding / max(1, self.num_computed)
 
 
-class Plan(NamedTuple):
+class BatchPlan(NamedTuple):
     """The batches of an epoch, in flat arrays: batch n is `positions[starts[n] : ends[n]]`."""
 
-    positions: NDArray[np.int64]  # pairs, those of a batch side by side
+    positions: NDArray[np.int64]  # of pairs; those of a batch stand side by side
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
 
 
 class Epoch:
-    """The batches of one epoch, planned; a tensor is made when its batch is asked for."""
+    """The planned batches of one epoch; the tensors of a batch are made when it is asked for."""
 
     def __init__(
         self,
-        plan: Plan,
-        sources: EncodedLines,
-        targets: EncodedLines,
-        pair_numbers: NDArray[np.int64] | None,
-        num_resegmented: int,
+        plan: BatchPlan,
+        sources: TokenStore,
+        targets: TokenStore,
+        *,
+        pair_numbers: NDArray[np.int64] | None = None,
+        num_resegmented: int = 0,
     ) -> None:
         """
         Args:
-            plan: Its pairs are positions in the three that follow.
-            pair_numbers: What each position is called in `Batch.indices`; None: as it is.
-            num_resegmented: See the attribute.
+            plan: Its pairs are positions in the other arguments.
+            pair_numbers: The number of each position in `Batch.indices`; None: the position itself.
         """
         self.plan = plan
         self.num_resegmented = num_resegmented
-        """Pairs whose drawn segmentation broke a length limit, and which keep their usual one in this epoch."""
+        """Pairs whose sampled segmentation broke a length limit, and which keep their usual one in this epoch."""
         self._sources = sources
         self._targets = targets
         self._pair_numbers = pair_numbers
@@ -92,20 +92,20 @@ class Epoch:
         positions = self.plan.positions[self.plan.starts[number] : self.plan.ends[number]]
         numbers = positions if self._pair_numbers is None else self._pair_numbers[positions]
         return Batch(
-            source_ids=self._sources.side_by_side(positions, after=EOS_ID),
-            target_input_ids=self._targets.side_by_side(positions, before=BOS_ID),
-            target_output_ids=self._targets.side_by_side(positions, after=EOS_ID),
+            source_ids=torch.from_numpy(self._sources.padded(positions, pad_id=PAD_ID, after=EOS_ID)),
+            target_input_ids=torch.from_numpy(self._targets.padded(positions, pad_id=PAD_ID, before=BOS_ID)),
+            target_output_ids=torch.from_numpy(self._targets.padded(positions, pad_id=PAD_ID, after=EOS_ID)),
             indices=tuple(numbers.tolist()),
         )
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
-        """The batches in order, from number `start` on."""
+        """The batches in order, beginning with number `start`."""
         return (self[number] for number in range(start, len(self)))
 
     @property
     def shapes(self) -> NDArray[np.int64]:
-        """Of each batch: its pairs, and the tokens of its longest source and target, special symbols counted."""
-        order = np.argsort(self.plan.starts)  # the batches as they lie in `positions`, which `reduceat` wants
+        """For each batch: its pairs, and the tokens of its longest source and target, special symbols counted."""
+        order = np.argsort(self.plan.starts)  # `reduceat` needs the batches as they lie in `positions`
         widest = [
             np.maximum.reduceat(side.lengths[self.plan.positions], self.plan.starts[order]) + 1
             for side in (self._sources, self._targets)
@@ -117,7 +117,7 @@ class Epoch:
 
     @property
     def padding(self) -> PaddingReport:
-        """Tokens and padding of the whole epoch, counted from the plan."""
+        """The tokens and the padding of the whole epoch, counted from the plan."""
         positions, shapes = self.plan.positions, self.shapes
         num_pairs = len(positions)
         tokens = [
@@ -128,7 +128,7 @@ class Epoch:
 
 
 class TrainingBatches:
-    """The training corpora, encoded and filtered once; `epoch(n)` says what is seen in epoch n, in which batches."""
+    """The training corpora, encoded and filtered once; `epoch(n)` gives the batches of epoch n."""
 
     def __init__(
         self,
@@ -141,20 +141,20 @@ class TrainingBatches:
         seed: int,
         num_threads: int = 1,
         cache: DataCache | None = None,
-        drawer: Drawer | None = None,
-        encode: Encode | None = None,
+        sampling_pool: SamplingPool | None = None,
+        encode: Callable[[Sequence[str], Tokenizer], TokenStore] | None = None,
         may_be_empty: bool = False,
     ) -> None:
         """
         Args:
             limits: Which pairs are left out; see `filter_pairs`. Only these fields of the section are read.
-            subword_sampling: `tokenizer.subword_sampling`: draw another segmentation each epoch; None: never.
+            subword_sampling: `tokenizer.subword_sampling`: sample another segmentation each epoch; None: never.
             batch_tokens: The most tokens of a batch, padding and special symbols counted, on each side.
-            num_threads: Threads for encoding, and processes for drawing; the result does not depend on it.
+            num_threads: Threads for encoding, and processes for sampling; the result does not depend on it.
             cache: Where the token ids are read, or kept for the next time; None: they are not.
-            drawer: What draws segmentations, if they are; None: one that is made for it.
-            encode: What to encode by, instead of by these threads and with this cache.
-            may_be_empty: That no pair passes the filter is no error: the epochs have no batch then.
+            sampling_pool: The processes that sample segmentations; None: the corpora get their own.
+            encode: Encodes the texts, instead of this process's threads and cache.
+            may_be_empty: If no pair passes the filter, the epochs have no batch, instead of an error.
 
         Raises:
             InputError: No pair passes the filter, or a pair is longer than `batch_tokens`.
@@ -163,7 +163,7 @@ class TrainingBatches:
         self._limits = limits
         self._subword_sampling = subword_sampling
         if subword_sampling is not None:
-            self._drawer = drawer or Drawer(amount=subword_sampling, num_processes=num_threads)
+            self._sampling_pool = sampling_pool or SamplingPool(amount=subword_sampling, num_processes=num_threads)
         self._batch_tokens = batch_tokens
         self._seed = seed
         self._weights = [corpus.weight for corpus in corpora]
@@ -190,7 +190,7 @@ class TrainingBatches:
             first = these.stop
         self.filter_reports = tuple(reports)
         if self.num_pairs or not may_be_empty:
-            refuse_unusable(
+            check_usable(
                 np.concatenate(self._kept),
                 self._sources.lengths,
                 self._targets.lengths,
@@ -201,19 +201,19 @@ class TrainingBatches:
 
     @property
     def num_pairs(self) -> int:
-        """Pairs that passed the filter, each counted once whatever its corpus's weight."""
+        """The pairs that passed the filter, each counted once whatever its corpus's weight."""
         return sum(report.num_kept for report in self.filter_reports)
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest side of any pair with its special symbol; with subword sampling, what they may be."""
+        """The tokens that the longest side of a pair has with its special symbol, or may have with subword sampling."""
         if self._subword_sampling is not None:
             return max(self._limits.max_source_tokens, self._limits.max_target_tokens) + 1
         kept = np.concatenate(self._kept)
         return int(max(side.lengths[kept].max(initial=0) for side in (self._sources, self._targets))) + 1
 
     def with_batch_tokens(self, batch_tokens: int) -> "TrainingBatches":
-        """The same corpora in batches of another size, at least `longest`; nothing is encoded again."""
+        """The same corpora in batches of another size, at least `longest`, without encoding them again."""
         assert batch_tokens >= self.longest
         other = copy.copy(self)
         other._batch_tokens = batch_tokens
@@ -225,30 +225,30 @@ class TrainingBatches:
         `Batch.indices` counts the pairs of all corpora one after the other, from 0, before filtering.
 
         Args:
-            check: Called now and then while segmentations are drawn: what it raises ends that.
+            check: Called now and then while segmentations are sampled; an exception that it raises ends the sampling.
         """
         chosen = self._choose_pairs(number)
         generator = self._generator(number, _ORDER)
         if self._subword_sampling is None:
             plan = self._plan(self._sources, self._targets, chosen, generator)
-            return Epoch(plan, self._sources, self._targets, None, 0)
-        sources, targets, num_resegmented = self._draw_segmentations(chosen, epoch=number, check=check)
+            return Epoch(plan, self._sources, self._targets)
+        sources, targets, num_resegmented = self._sample_segmentations(chosen, epoch=number, check=check)
         plan = self._plan(sources, targets, np.arange(len(chosen)), generator)
-        return Epoch(plan, sources, targets, chosen, num_resegmented)
+        return Epoch(plan, sources, targets, pair_numbers=chosen, num_resegmented=num_resegmented)
 
     def _plan(
         self,
-        sources: EncodedLines,
-        targets: EncodedLines,
+        sources: TokenStore,
+        targets: TokenStore,
         positions: NDArray[np.int64],
         generator: np.random.Generator,
-    ) -> Plan:
+    ) -> BatchPlan:
         # Specials counted: the source ends in EOS, the target has BOS before or EOS behind.
         source_lengths, target_lengths = sources.lengths[positions] + 1, targets.lengths[positions] + 1
         order = order_by_length(source_lengths, target_lengths, generator=generator)
         borders = cut_batches(np.maximum(source_lengths, target_lengths)[order], max_tokens=self._batch_tokens)
         shuffle = generator.permutation(len(borders) - 1)
-        return Plan(positions[order], borders[:-1][shuffle], borders[1:][shuffle])
+        return BatchPlan(positions[order], borders[:-1][shuffle], borders[1:][shuffle])
 
     def _choose_pairs(self, epoch: int) -> NDArray[np.int64]:
         """Each pair as often as its corpus's weight says; of a fraction, a random share without repetition."""
@@ -262,43 +262,40 @@ class TrainingBatches:
             chosen.append(np.sort(generator.choice(kept, size=num_extra, replace=False)))
         return np.concatenate(chosen)
 
-    def _draw_segmentations(
+    def _sample_segmentations(
         self, chosen: NDArray[np.int64], *, epoch: int, check: Callable[[], None]
-    ) -> tuple[EncodedLines, EncodedLines, int]:
-        """Segments each chosen pair anew, so that a pair seen twice is seen in two ways.
+    ) -> tuple[TokenStore, TokenStore, int]:
+        """Segment each chosen pair anew, so that a pair seen twice is seen in two ways.
 
-        A segmentation drawn may be longer than the limits allow. Leaving the pair out would favour short sentences, so
-        it keeps its usual segmentation, on both sides.
+        A sampled segmentation may be longer than the limits allow. Leaving the pair out would favour short sentences,
+        so it keeps its usual segmentation, on both sides.
 
         Returns:
             Sources and targets, in the order of `chosen`, and the number of pairs that keep the usual segmentation.
         """
-        num_parts = -(-len(chosen) // _DRAWN_LINES)
-        parts = (self._part(chosen, number, side=side, epoch=epoch) for side in (0, 1) for number in range(num_parts))
-        drawn = self._drawer.draw(parts, num_lines=2 * len(chosen), check=check)
+        content = f"the segmentations sampled for epoch {epoch + 1}"
+        num_tasks = -(-len(chosen) // _SAMPLED_LINES)
+        tasks = (task for side in (0, 1) for task in self._sampling_tasks(chosen, side=side, epoch=epoch))
+        chunks = self._sampling_pool.sample(tasks, num_lines=2 * len(chosen), check=check)
         sources, targets = (
-            EncodedLines.of_chunks(
-                islice(drawn, num_parts),
-                vocab_size=usual.vocab_size,
-                content=f"the segmentations drawn for epoch {epoch + 1}",
-            )
+            store_tokens(islice(chunks, num_tasks), vocab_size=usual.vocab_size, content=content)
             for usual in (self._sources, self._targets)
         )
         max_source = min(self._limits.max_source_tokens, self._batch_tokens - 1)
         max_target = min(self._limits.max_target_tokens, self._batch_tokens - 1)
         too_long = (sources.lengths > max_source) | (targets.lengths > max_target)
         if too_long.any():
-            sources = sources.replaced(too_long, by=self._sources, lines=chosen)
-            targets = targets.replaced(too_long, by=self._targets, lines=chosen)
+            sources = sources.replaced(too_long, by=self._sources, lines=chosen, content=content)
+            targets = targets.replaced(too_long, by=self._targets, lines=chosen, content=content)
         return sources, targets, int(too_long.sum())
 
-    def _part(self, chosen: NDArray[np.int64], number: int, *, side: int, epoch: int) -> Part:
-        texts = self._texts[side]
-        tokenizer = self._tokenizers.source if side == 0 else self._tokenizers.target
+    def _sampling_tasks(self, chosen: NDArray[np.int64], *, side: int, epoch: int) -> Iterable[SamplingTask]:
+        texts, model_bytes = self._texts[side], self._tokenizers[:2][side].model_bytes
         purpose = _SOURCE_SAMPLING if side == 0 else _TARGET_SAMPLING
-        seed = int(self._generator(epoch, purpose, number).integers(2**63))
-        pairs = chosen[number * _DRAWN_LINES : (number + 1) * _DRAWN_LINES].tolist()
-        return Part(tokenizer, [texts[pair] for pair in pairs], seed)
+        for number, first in enumerate(range(0, len(chosen), _SAMPLED_LINES)):
+            seed = int(self._generator(epoch, purpose, number).integers(2**63))
+            lines = [texts[pair] for pair in chosen[first : first + _SAMPLED_LINES].tolist()]
+            yield SamplingTask(model_bytes, lines, seed)
 
     def _generator(self, epoch: int, purpose: int, part: int = 0) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self._seed, epoch, purpose, part])))

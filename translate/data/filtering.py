@@ -1,4 +1,4 @@
-"""Which training pairs are left out, and how many for which reason: nothing goes missing without a line in the log."""
+"""Which training pairs are left out, and how many for which reason; each reason has a line in the log."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from translate.errors import InputError
 
 
 class FilterReport(NamedTuple):
-    """Counts of one corpus. Each pair counts once, under the first rule that it breaks, in the order of the fields."""
+    """The counts of one corpus. A pair that is left out counts under the first rule that it breaks."""
 
     name: str
     limits: DataConfig
@@ -24,11 +24,11 @@ class FilterReport(NamedTuple):
 
     @property
     def num_kept(self) -> int:
-        """Pairs that break no rule."""
+        """The pairs that break no rule."""
         return self.num_pairs - sum(self[3:])
 
     def lines(self) -> list[str]:
-        """The report for the log: a summary, and a line for each rule that left something out, naming its limit."""
+        """A summary for the log, and a line for each rule that left pairs out, with its limit."""
         limits = self.limits
         reasons = (
             (self.num_empty_source, "empty source"),
@@ -42,7 +42,7 @@ class FilterReport(NamedTuple):
 
 
 class FilteredPairs(NamedTuple):
-    """What filtering gives."""
+    """The result of filtering one corpus."""
 
     kept: NDArray[np.int64]  # ascending positions
     report: FilterReport
@@ -55,11 +55,11 @@ def filter_pairs(
     limits: DataConfig,
     name: str,
 ) -> FilteredPairs:
-    """Applies the limits of the config to one corpus.
+    """Apply the limits of the config to one corpus.
 
     Args:
-        source_lengths: Subwords of each source, special symbols not counted.
-        target_lengths: Subwords of each target, likewise.
+        source_lengths: The subwords of each source, without special symbols.
+        target_lengths: The subwords of each target, without special symbols.
         name: What the report calls the corpus.
 
     Returns:
@@ -82,7 +82,7 @@ def filter_pairs(
     return FilteredPairs(np.flatnonzero(~dropped), FilterReport(name, limits, len(source_lengths), *counts))
 
 
-def refuse_unusable(
+def check_usable(
     kept: NDArray[np.int64],
     source_lengths: NDArray[np.signedinteger],
     target_lengths: NDArray[np.signedinteger],
@@ -91,17 +91,17 @@ def refuse_unusable(
     limits: DataConfig,
     batch_tokens: int,
 ) -> None:
-    """Look at what filtering has left of some corpora, whose pairs are counted one after the other.
+    """Check that the pairs that filtering has left of all corpora can be trained on.
 
     Args:
-        kept: Of all corpora.
-        source_lengths: Of all pairs, as in `filter_pairs`.
-        target_lengths: Likewise.
-        reports: Of each corpus.
-        batch_tokens: The most that a side of a pair may have with its special symbol.
+        kept: The pairs of all corpora that are left; pairs are numbered through all corpora.
+        source_lengths: The subwords of each source, without special symbols.
+        target_lengths: The subwords of each target, without special symbols.
+        reports: The report on each corpus.
+        batch_tokens: The most tokens that a side of a pair may have with its special symbol.
 
     Raises:
-        InputError: No pair is left, or one is too long for a batch.
+        InputError: No pair is left, or a pair is too long for a batch.
     """
     if len(kept) == 0:
         lines = [line.strip() for report in reports for line in report.lines()]

@@ -1,8 +1,8 @@
-"""Batches made ahead: while a step is computed, a thread makes those of the next, and another plans the next epoch.
+"""Batches made ahead: while a step is computed, one thread makes those of the next steps, another plans the next epoch.
 
-What is made does not depend on it: batches are functions of the seed and the epoch, and come in their order. Nor do
-the epochs that are planned: each is when whoever takes the groups comes to the one before, wherever the threads are. So
-the processes of a training, which stop after the same step, have planned the same epochs, and none waits for another.
+The threads change nothing about the batches, which are a function of the seed and the epoch and come in order. An epoch
+is planned when the training comes to the epoch before it, however far ahead the threads are. So the processes of a
+training, which stop after the same step, have planned the same epochs, and none waits for another.
 """
 
 import threading
@@ -12,21 +12,22 @@ from queue import SimpleQueue
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from translate.data.batching import Batch
+from translate.data.encoding import Cancelled
 from translate.data.epochs import Epoch
 
-_GROUPS_AHEAD = 4
+_STEPS_AHEAD = 4
 
 
 @runtime_checkable
 class PlansEpochs(Protocol):
-    """`TrainingBatches`, or whatever else has epochs."""
+    """Training data with epochs: `TrainingBatches` or `StreamedBatches`."""
 
     def epoch(self, number: int, *, check: Callable[[], None]) -> Epoch:
-        """Epoch `number`, from 0; `check` is called now and then, and what it raises ends the planning."""
+        """Epoch `number`, from 0; `check` is called now and then, and an exception that it raises ends the work."""
 
 
-class Group(NamedTuple):
-    """The batches of one optimizer step, and where it stands."""
+class StepBatches(NamedTuple):
+    """The batches of one optimizer step, and the position of the step."""
 
     batches: list[Batch]
     epoch: Epoch
@@ -34,16 +35,16 @@ class Group(NamedTuple):
     number: int  # in its epoch, from 0
 
 
-class _Begun(NamedTuple):
-    """Stands before the groups of an epoch that another follows."""
+class _EpochBegins(NamedTuple):
+    """Stands before the steps of an epoch that is not the last."""
 
-    epoch_number: int
+    number: int
 
 
-class Prefetched:
-    """The groups of a training in their order, made ahead: a context, in which one goes through them.
+class Prefetcher:
+    """The batches of a training's steps in order, made ahead: a context manager to iterate over.
 
-    An exception met while a group was made, or an epoch planned, is raised in its place, after the groups before it.
+    An exception that is raised in the making of a step is raised in its place, after the steps before it.
     """
 
     def __init__(
@@ -52,33 +53,33 @@ class Prefetched:
         *,
         epoch: int,
         first: int,
-        group_size: int,
-        max_groups: int,
+        batches_per_step: int,
+        max_steps: int,
         max_epochs: int | None,
     ) -> None:
         """
         Args:
             epoch: The number of the epoch to begin in, from 0.
-            first: The number of its group to begin with, from 0; if it has no more, the next epoch follows.
-            group_size: Batches of a group; the last of an epoch may have fewer.
-            max_groups: How many are wanted; no epoch is planned beyond them.
+            first: The number of its step to begin with, from 0; if the epoch is shorter, the next one follows.
+            batches_per_step: The last step of an epoch may have fewer.
+            max_steps: The number of steps that are wanted; no epoch beyond them is planned.
             max_epochs: Epochs from this number on are not wanted; None: there is no last one.
         """
         self._batches = batches
         self._epoch = epoch
         self._first = first
-        self._group_size = group_size
-        self._max_groups = max_groups
+        self._batches_per_step = batches_per_step
+        self._max_steps = max_steps
         self._max_epochs = max_epochs
         self._is_closed = False
-        self._ready: SimpleQueue[_Begun | Group | BaseException | None] = SimpleQueue()
-        self._room = threading.Semaphore(_GROUPS_AHEAD)
+        self._ready: SimpleQueue[_EpochBegins | StepBatches | BaseException | None] = SimpleQueue()
+        self._room = threading.Semaphore(_STEPS_AHEAD)
         self._planner = ThreadPoolExecutor(1, "epochs")
         self._plans: SimpleQueue[Future[Epoch] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._make, name="batches", daemon=True)
 
-    def __enter__(self) -> "Prefetched":
-        if self._max_groups <= 0 or self._is_last(self._epoch - 1):
+    def __enter__(self) -> "Prefetcher":
+        if self._max_steps <= 0 or self._is_last(self._epoch - 1):
             self._plans.put(None)
         else:
             self._begin_to_plan(self._epoch)
@@ -86,70 +87,58 @@ class Prefetched:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the threads. One that draws segmentations ends with the 50,000 lines that it is at."""
+        """End the threads. If segmentations are being sampled, this waits for the lines of one task."""
         self._is_closed = True
         self._room.release()
         self._ready.put(None)
         self._plans.put(None)
         self._thread.join()
-        self._planner.shutdown()  # without cancelling what waits, for another process may have begun it
+        self._planner.shutdown()  # without cancelling a plan that waits, which another process may have begun
 
-    def __iter__(self) -> Iterator[Group]:
-        while True:
-            ready = self._ready.get()
-            if ready is None:
-                return
+    def __iter__(self) -> Iterator[StepBatches]:
+        while (ready := self._ready.get()) is not None:
             if isinstance(ready, BaseException):
                 raise ready
-            if isinstance(ready, _Begun):
-                self._begin_to_plan(ready.epoch_number + 1)
+            if isinstance(ready, _EpochBegins):
+                self._begin_to_plan(ready.number + 1)
                 continue
             self._room.release()
             yield ready
 
     def _make(self) -> None:
-        """What the thread does."""
+        """Put all steps into the queue: the work of the thread."""
         try:
-            for group in self._groups():
+            for step in self._steps():
                 self._room.acquire()
-                self._refuse_if_closed()
-                self._ready.put(group)
+                self._check_not_closed()
+                self._ready.put(step)
             self._ready.put(None)
         except BaseException as error:
             self._ready.put(error)
 
-    def _groups(self) -> Iterator[Group]:
-        number, first, num_left = self._epoch, self._first, self._max_groups
+    def _steps(self) -> Iterator[StepBatches]:
+        number, first, num_left = self._epoch, self._first, self._max_steps
         while (plan := self._plans.get()) is not None:
             epoch = plan.result()
-            num_groups = -(-len(epoch) // self._group_size)
-            is_last = self._is_last(number) or num_left <= num_groups - first
+            num_steps = -(-len(epoch) // self._batches_per_step)
+            is_last = self._is_last(number) or num_left <= num_steps - first
             if not is_last:
-                self._ready.put(_Begun(number))
-            for group in range(first, min(num_groups, first + num_left)):
-                yield Group(self._batches_of(epoch, group), epoch, number, group)
+                self._ready.put(_EpochBegins(number))
+            for step in range(first, min(num_steps, first + num_left)):
+                start = step * self._batches_per_step
+                end = min(start + self._batches_per_step, len(epoch))
+                yield StepBatches([epoch[batch] for batch in range(start, end)], epoch, number, step)
                 num_left -= 1
             if is_last:
                 return
             number, first = number + 1, 0
 
-    def _begin_to_plan(self, epoch: int) -> None:
-        self._plans.put(self._planner.submit(self._plan, epoch))
+    def _begin_to_plan(self, number: int) -> None:
+        self._plans.put(self._planner.submit(self._batches.epoch, number, check=self._check_not_closed))
 
     def _is_last(self, epoch: int) -> bool:
         return self._max_epochs is not None and epoch + 1 >= self._max_epochs
 
-    def _plan(self, epoch: int) -> Epoch:
-        return self._batches.epoch(epoch, check=self._refuse_if_closed)
-
-    def _batches_of(self, epoch: Epoch, group: int) -> list[Batch]:
-        first = group * self._group_size
-        return [epoch[number] for number in range(first, min(first + self._group_size, len(epoch)))]
-
-    def _refuse_if_closed(self) -> None:
+    def _check_not_closed(self) -> None:
         if self._is_closed:
-            raise _Closed
-
-
-class _Closed(Exception):
-    """Nobody waits for what is being made."""
+            raise Cancelled

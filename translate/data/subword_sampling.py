@@ -1,17 +1,30 @@
-"""Subword sampling: another segmentation of the same text at each draw, as a pure function of the seed.
+"""Subword sampling: another segmentation of the same text in each epoch, as a pure function of the seed.
 
-SentencePiece can draw too, but it salts its generator anew in every process (seen with 0.2.3, whatever is passed to
-`set_random_generator_seed`), so that a resumed run would not see what the straight one saw. The vocabulary and its
-scores are the model's; only the draw is made here. No piece crosses a space, so each word is drawn by itself.
+SentencePiece can sample too, but it salts its generator anew in every process (seen with 0.2.3, whatever is passed to
+`set_random_generator_seed`), so that a resumed run would not see what the straight run saw. The vocabulary and its
+scores are the model's; only the sampling is ours. No piece crosses a space, so each word is sampled by itself.
 """
 
+import contextlib
+import logging
 import math
-from collections.abc import Iterator
+import multiprocessing
+import os
+import signal
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 import sentencepiece
+
+from translate.data.token_store import TokenChunk, flatten
+
+logger = logging.getLogger(__name__)
 
 _SPACE = "▁"
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character costs this much more than the least likely piece
@@ -20,6 +33,9 @@ _DRAWS_AT_ONCE = 8192
 _MAX_REMEMBERED_WORDS = 500_000
 _MAX_REMEMBERED_CHARACTERS = 400_000
 _NEVER = 2**62  # merges to wait for the next that is dropped
+_MIN_LINES_OF_POOL = 20_000  # for fewer lines, starting processes takes as long as sampling
+_MAX_PROCESSES = 8  # each remembers up to 180 MB of words
+_NICENESS = 5  # of the worker processes, so that the training goes first
 
 
 class _Edge(NamedTuple):
@@ -38,15 +54,21 @@ class _Merges(NamedTuple):
 
 
 class SubwordSampler:
-    """Draws segmentations from a BPE or unigram vocabulary."""
+    """Samples segmentations from a BPE or unigram vocabulary."""
 
-    def __init__(self, processor: sentencepiece.SentencePieceProcessor, *, unk_id: int) -> None:
-        self._processor = processor
-        self._unk_id = unk_id
+    def __init__(self, model_bytes: bytes) -> None:
+        """
+        Args:
+            model_bytes: A serialised SentencePiece model.
+        """
+        self._processor = processor = sentencepiece.SentencePieceProcessor()
+        processor.LoadFromSerializedProto(model_bytes)
+        self.vocab_size = int(processor.get_piece_size())
+        self._unk_id = int(processor.unk_id())
         self._ids: dict[str, int] = {}
         self._scores: dict[str, float] = {}
         self._byte_ids: dict[int, int] = {}
-        for token in range(processor.get_piece_size()):
+        for token in range(self.vocab_size):
             piece = processor.id_to_piece(token)
             if processor.is_byte(token):
                 self._byte_ids[int(piece[1:-1], 16)] = token
@@ -233,3 +255,108 @@ def _waiting_times(probability: float, generator: np.random.Generator) -> Iterat
 def _uniforms(generator: np.random.Generator) -> Iterator[float]:
     while True:
         yield from generator.random(size=_DRAWS_AT_ONCE).tolist()
+
+
+class SamplingTask(NamedTuple):
+    """Lines whose segmentations come from one generator."""
+
+    model_bytes: bytes  # of the tokenizer
+    lines: list[str]
+    seed: int
+
+
+class SamplingPool:
+    """Worker processes that sample the segmentations of an epoch beside the training, which reuses them.
+
+    Sampling is Python's own work: in a thread it would hold Python's lock, for which each operation of a training step
+    would wait. Which process samples changes nothing, because each task has its own seed. The processes are spawned,
+    so that a script that trains needs the usual `if __name__ == "__main__":`.
+
+    Args:
+        amount: See `SubwordSampler.sample`.
+        num_processes: At most this many workers are started, and none if it is 1.
+    """
+
+    def __init__(self, *, amount: float, num_processes: int) -> None:
+        self._amount = amount
+        self._num_processes = min(num_processes, _MAX_PROCESSES)
+        self._executor: ProcessPoolExecutor | None = None
+        self._is_broken = False
+        self._samplers: dict[bytes, SubwordSampler] = {}
+
+    def sample(
+        self, tasks: Iterable[SamplingTask], *, num_lines: int, check: Callable[[], None]
+    ) -> Iterator[TokenChunk]:
+        """The segmentations of each task, in order.
+
+        Args:
+            num_lines: The number of lines of all tasks.
+            check: Called before each task; an exception that it raises ends the sampling.
+        """
+        if num_lines < _MIN_LINES_OF_POOL or self._num_processes < 2:
+            for task in tasks:
+                check()
+                yield _sample(task, self._amount, self._samplers)
+            return
+        waiting: deque[tuple[SamplingTask, Future[TokenChunk] | None]] = deque()
+        try:
+            for task in tasks:
+                check()
+                waiting.append((task, self._submit(task)))
+                if len(waiting) > self._num_processes:
+                    yield self._result(*waiting.popleft())
+            while waiting:
+                yield self._result(*waiting.popleft())
+        finally:
+            for _, future in waiting:
+                if future is not None:
+                    future.cancel()
+
+    def _submit(self, task: SamplingTask) -> Future[TokenChunk] | None:
+        """A task given to the workers; None if there are none, and it is to be done here."""
+        if self._is_broken:
+            return None
+        if self._executor is None:
+            context = multiprocessing.get_context("spawn")
+            self._executor = ProcessPoolExecutor(self._num_processes, context, initializer=_start_worker)
+            weakref.finalize(self, self._executor.shutdown, cancel_futures=True)
+        with contextlib.suppress(OSError, BrokenExecutor):  # a process cannot be started, or one has ended
+            return self._executor.submit(_sample_in_worker, task, self._amount)
+        return None
+
+    def _result(self, task: SamplingTask, future: Future[TokenChunk] | None) -> TokenChunk:
+        if future is not None:
+            with contextlib.suppress(BrokenExecutor):
+                return future.result()
+        if not self._is_broken:
+            self._is_broken = True
+            logger.warning("Subword sampling goes on without worker processes, because one of them could not run")
+        return _sample(task, self._amount, self._samplers)
+
+
+def _sample(task: SamplingTask, amount: float, samplers: dict[bytes, SubwordSampler]) -> TokenChunk:
+    sampler = samplers.get(task.model_bytes) or SubwordSampler(task.model_bytes)
+    samplers[task.model_bytes] = sampler  # with all that it remembers of words
+    return flatten(sampler.sample(task.lines, amount=amount, seed=task.seed), vocab_size=sampler.vocab_size)
+
+
+_samplers_of_worker: dict[bytes, SubwordSampler] = {}
+
+
+def _sample_in_worker(task: SamplingTask, amount: float) -> TokenChunk:
+    return _sample(task, amount, _samplers_of_worker)
+
+
+def _start_worker() -> None:
+    """Leave Ctrl-C to the training, and end with it even if it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(_NICENESS)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(0)

@@ -1,168 +1,190 @@
-"""Tables with named columns, local or from the Hugging Face Hub: one way, through `datasets`, from a table to pairs.
+"""Tables with named columns become pairs: JSON, CSV and Parquet files, and data sets of the Hugging Face Hub.
 
-`datasets` is imported where it is used, because it takes most of a second and a corpus of plain text does not need it.
+JSON and CSV are read here rather than by `datasets`, so that an error can name the line. `datasets` (seen with 5.2)
+counts rows from wherever its chunk began, fills up missing cells, guesses types, and dies with the whole process of a
+file that begins with `null`. It reads the Hub and whatever is streamed, and is imported only then, because the import
+takes most of a second.
 """
 
+import csv
 import glob
+import json
 import logging
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from translate.config import HubCorpus, TableCorpus
-from translate.data.rows import check_csv, check_json_lines
 from translate.data.text import require_file, require_unchanged, stream_lines
-from translate.data.texts import PairChunk, StoredPairs, store_pairs
 from translate.errors import InputError
 
 _CHUNK_ROWS = 1000
 
 
-def read_table(corpus: TableCorpus) -> StoredPairs:
-    """The pairs of a local JSON, CSV or Parquet file.
+class PairChunk(NamedTuple):
+    """Some pairs of a corpus: as many sources as targets."""
+
+    sources: list[str]
+    targets: list[str]
+
+
+def read_table(corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
+    """The pairs of a local file, or of a data set of the Hub, which is downloaded once into the user's cache.
 
     Every cell of a CSV file is text as it stands: `null`, `NA` and `007` are neither missing nor numbers.
 
     Raises:
-        InputError: The file cannot be read, has no such column, or a cell that is not text.
+        InputError: The table cannot be read, has no such column, or has a cell that is not text.
     """
-    path = corpus.path
-    require_file(path)
-    options: dict[str, Any] = {}
-    with require_unchanged(path):
-        if path.stat().st_size == 0:
-            raise InputError(f"{path}: the file is empty")
-        if corpus.kind == "json":
-            check_json_lines(path, (corpus.source_column, corpus.target_column))
-        elif corpus.kind == "csv":
-            # A converter for every column, also those not asked for: types are guessed anew for each chunk.
-            options = {"converters": dict.fromkeys(check_csv(path), str), "na_filter": False, "index_col": False}
-
-        def load(datasets: Any) -> Iterable[Any]:
-            # As a stream: `datasets` makes no copy of its own, which could be stale or fill a disk.
-            rows = datasets.load_dataset(
-                corpus.kind, data_files=glob.escape(str(path)), split="train", streaming=True, **options
-            )
-            return rows.with_format("arrow").iter(batch_size=_CHUNK_ROWS)
-
-        return _store(load, corpus)
+    if isinstance(corpus, HubCorpus):
+        with quiet_datasets() as datasets:
+            yield from _pairs_of_tables(_hub_tables(datasets, corpus), corpus)
+        return
+    _check_has_content(corpus.path)
+    match corpus.kind:
+        case "json":
+            yield from _chunked(_json_pairs(corpus))
+        case "csv":
+            yield from _chunked(_csv_pairs(corpus))
+        case "parquet":
+            with require_unchanged(corpus.path):
+                yield from _pairs_of_tables(_parquet_tables(corpus), corpus)
 
 
-def read_hub(corpus: HubCorpus) -> StoredPairs:
-    """The pairs of a data set of the Hub, downloaded once into the user's cache.
-
-    Raises:
-        InputError: The data set cannot be loaded, has no such column, or a cell that is not text.
-    """
-
-    def load(datasets: Any) -> Iterable[Any]:
-        rows = datasets.load_dataset(corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision)
-        return rows.with_format("arrow").iter(batch_size=_CHUNK_ROWS)
-
-    return _store(load, corpus)
-
-
-def open_stream(corpus: TableCorpus | HubCorpus) -> Any:
-    """The rows of a table as they come, of which nothing is stored.
-
-    Returns:
-        A `datasets.IterableDataset` of Arrow tables, which can say where it stands and be put there again.
-
-    Raises:
-        InputError: The table cannot be opened.
-    """
-    if isinstance(corpus, TableCorpus):
-        _check_beginning(corpus)
-    # What readers log of a broken file stands in the error raised; that the network is tried again may well be read.
-    logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL + 1)
-    with quiet_datasets() as datasets, reading(corpus):
-        if isinstance(corpus, HubCorpus):
-            rows = datasets.load_dataset(
-                corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision, streaming=True
-            )
-        else:
-            from datasets.packaged_modules.json.json import JsonConfig
-
-            options = {}
-            if corpus.kind == "json" and hasattr(JsonConfig, "on_mixed_types"):
-                options = {"on_mixed_types": None}  # or it would turn a whole column into JSON for one number in it
-            rows = datasets.load_dataset(
-                corpus.kind, data_files=glob.escape(str(corpus.path)), split="train", streaming=True, **options
-            )
-        return rows.with_format("arrow")
-
-
-def _check_beginning(corpus: TableCorpus) -> None:
-    """What can be told of a file that is too large to be looked through."""
-    path = corpus.path
+def _check_has_content(path: Path) -> None:
     require_file(path)
     if path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty")
-    if corpus.kind == "json":
-        if next(stream_lines(path), "").lstrip().startswith("["):
-            raise InputError(f"{path}: is one JSON array, which cannot be streamed; write one object a line instead")
-        check_json_lines(path, (corpus.source_column, corpus.target_column), max_lines=_CHUNK_ROWS)
 
 
-def table_name(corpus: TableCorpus | HubCorpus) -> str:
-    """What errors call it: the file, or the data set with all that was asked for."""
-    if isinstance(corpus, TableCorpus):
-        return str(corpus.path)
-    details = [f"split {corpus.split}"]
-    details += [f"subset {corpus.subset}"] if corpus.subset is not None else []
-    details += [f"revision {corpus.revision}"] if corpus.revision is not None else []
-    return f"{corpus.dataset} ({', '.join(details)})"
+def _chunked(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
+    while some := list(islice(pairs, _CHUNK_ROWS)):
+        yield PairChunk([source for source, _ in some], [target for _, target in some])
 
 
-@contextmanager
-def reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
-    """Whatever the readers of `datasets` and the network raise becomes an InputError."""
+# JSON and CSV
+
+
+def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
+    """The pairs of a file with one JSON object a line, or with one array of objects."""
+    path = corpus.path
+    if _is_json_array(path):
+        try:
+            rows = json.loads("\n".join(stream_lines(path)))
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: begins as a JSON array, and cannot be read as one ({error})") from error
+        for number, row in enumerate(rows, start=1):
+            yield _json_pair(row, corpus, place=f"{path}, row {number}")
+        return
+    for number, line in enumerate(stream_lines(path), start=1):
+        if not line.strip():
+            continue  # as `datasets` does
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{path}, line {number}, character {error.colno}: is not JSON ({error.msg}); each line must be one"
+                " object"
+            ) from error
+        except ValueError as error:
+            raise InputError(f"{path}, line {number}: is not JSON ({error}); each line must be one object") from error
+        except RecursionError as error:
+            raise InputError(f"{path}, line {number}: is nested too deeply") from error
+        yield _json_pair(row, corpus, place=f"{path}, line {number}")
+
+
+def _is_json_array(path: Path) -> bool:
+    return next(stream_lines(path), "").lstrip().startswith("[")
+
+
+def _json_pair(row: Any, corpus: TableCorpus, *, place: str) -> tuple[str, str]:
+    if not isinstance(row, dict):
+        raise InputError(f"{place}: is JSON but not an object: {_shortened(json.dumps(row))}")
+    return _json_cell(row, corpus.source_column, place=place), _json_cell(row, corpus.target_column, place=place)
+
+
+def _json_cell(row: dict[str, Any], column: str, *, place: str) -> str:
+    value: Any = row
+    entered = ""
+    for key in [column] if column in row else column.split("."):
+        if not isinstance(value, dict) or key not in value:
+            where = f"{entered!r} has" if entered else "has"
+            keys = f"the keys {', '.join(map(str, value))}" if isinstance(value, dict) and value else "no keys"
+            raise InputError(f"{place}: {where} no {key!r}, which column {column!r} needs, but {keys}")
+        value, entered = value[key], f"{entered}.{key}".removeprefix(".")
+    if not isinstance(value, str):
+        what = "is null" if value is None else f"is {_shortened(json.dumps(value))}, of type {type(value).__name__},"
+        raise InputError(f"{place}: column {column!r} {what} where text is needed")
     try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        name, reason = table_name(corpus), _innermost(error)
-        if isinstance(corpus, TableCorpus):
-            if corpus.kind == "json" and corpus.streaming:
-                # Its rows are counted from wherever a chunk began; looked through now, the line can be named.
-                check_json_lines(corpus.path, (corpus.source_column, corpus.target_column))
-            elif corpus.kind == "parquet":
-                _refuse_no_row(corpus.path)
-            raise InputError(f"{name}: cannot be read as {corpus.kind} ({reason})") from error
+        value.encode()
+    except UnicodeEncodeError as error:
         raise InputError(
-            f"{name} could not be loaded from the Hugging Face Hub ({reason}); check the network and the names,"
-            " or download the data and give them as kind text, tsv, json, csv or parquet"
+            f"{place}: column {column!r} has half a surrogate pair (such as \\ud800), which is not a character"
         ) from error
+    return value
 
 
-def _refuse_no_row(path: Path) -> None:
-    """What `datasets` does not understand: a Parquet file with columns and nothing in them."""
-    from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]
+def _csv_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
+    """The pairs of a file with a header, in which every row has as many cells as the header."""
+    path = corpus.path
+    previous_limit = csv.field_size_limit(sys.maxsize)
+    try:
+        # A quoted cell may contain newlines, and the parser needs them.
+        rows = csv.reader((f"{line}\n" for line in stream_lines(path)), strict=True)
+        header = next((row for row in rows if row), [])
+        if not header:
+            raise InputError(f"{path}: the file has no header")
+        _check_columns(header, corpus)
+        source, target = header.index(corpus.source_column), header.index(corpus.target_column)
+        for row in rows:
+            if row and len(row) != len(header):
+                raise InputError(
+                    f"{path}, line {rows.line_num}: has {len(row)} cell{'s' * (len(row) > 1)}, and the header has"
+                    f" {len(header)}; a cell with commas must stand in double quotes"
+                )
+            if row:
+                yield row[source], row[target]
+    except csv.Error as error:
+        raise InputError(f"{path}, line {rows.line_num}: is not CSV ({error})") from error
+    finally:
+        csv.field_size_limit(previous_limit)
 
-    with suppress(ArrowException, OSError):
-        if parquet.read_metadata(path).num_rows == 0:
-            raise InputError(f"{path} has no sentence pair")
+
+def _check_columns(columns: list[str], corpus: TableCorpus | HubCorpus) -> None:
+    for key, column in (("source_column", corpus.source_column), ("target_column", corpus.target_column)):
+        if column not in columns:
+            raise InputError(
+                f"{table_name(corpus)}: {key} = {column!r} does not exist; the columns are {', '.join(columns)}"
+            )
 
 
-def _store(load: Callable[[Any], Iterable[Any]], corpus: TableCorpus | HubCorpus) -> StoredPairs:
-    """The two columns of a table that comes in parts.
-
-    Args:
-        load: Given the module `datasets`, begins to read the table, as Arrow tables one below the other.
-    """
-    with quiet_datasets() as datasets:
-
-        def tables() -> Iterator[Any]:
-            with reading(corpus):
-                yield from load(datasets)
-
-        return store_pairs(_pairs(tables(), corpus), name=table_name(corpus))
+def _shortened(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def _pairs(tables: Iterable[Any], corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
+# Arrow tables: Parquet and the Hub
+
+
+def _parquet_tables(corpus: TableCorpus) -> Iterator[Any]:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyarrow import parquet
+
+    with reading(corpus), parquet.ParquetFile(corpus.path) as file:
+        for batch in file.iter_batches(batch_size=_CHUNK_ROWS):
+            yield pa.Table.from_batches([batch])
+
+
+def _hub_tables(datasets: Any, corpus: HubCorpus) -> Iterator[Any]:
+    with reading(corpus):
+        rows = datasets.load_dataset(corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision)
+        yield from rows.with_format("arrow").iter(batch_size=_CHUNK_ROWS)
+
+
+def _pairs_of_tables(tables: Iterable[Any], corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
     num_rows = 0
     for table in tables:
         yield pairs_of(table, corpus, num_before=num_rows)
@@ -176,25 +198,20 @@ def pairs_of(table: Any, corpus: TableCorpus | HubCorpus, *, num_before: int) ->
         num_before: Rows of the corpus before these, for errors.
 
     Raises:
-        InputError: It has no such column, or a cell that is not text.
+        InputError: The table has no such column, or a cell that is not text.
     """
-    name = table_name(corpus)
     while any(str(column.type).startswith("struct<") for column in table.columns):
         table = table.flatten()  # {"translation": {"de": ...}} becomes a column "translation.de"
-    for key, column in (("source_column", corpus.source_column), ("target_column", corpus.target_column)):
-        if column not in table.column_names:
-            existing = ", ".join(table.column_names)
-            raise InputError(f"{name}: {key} = {column!r} does not exist; the columns are {existing}")
+    _check_columns(table.column_names, corpus)
+    name = table_name(corpus)
     return PairChunk(
-        *(
-            _text(table, column, name=name, num_before=num_before)
-            for column in (corpus.source_column, corpus.target_column)
-        )
+        _cells(table, corpus.source_column, name=name, num_before=num_before),
+        _cells(table, corpus.target_column, name=name, num_before=num_before),
     )
 
 
-def _text(table: Any, column: str, *, name: str, num_before: int) -> list[str]:
-    """The cells of a column, all of them text; `num_before` rows came before."""
+def _cells(table: Any, column: str, *, name: str, num_before: int) -> list[str]:
+    """The cells of a column, all of which must be text; `num_before` rows came before."""
     try:
         values: list[Any] = table[column].to_pylist()
     except UnicodeDecodeError as error:
@@ -209,11 +226,93 @@ def _text(table: Any, column: str, *, name: str, num_before: int) -> list[str]:
     return values
 
 
+def open_stream(corpus: TableCorpus | HubCorpus) -> Any:
+    """The rows of a table as they come; nothing is stored.
+
+    Returns:
+        A `datasets.IterableDataset` of Arrow tables, which can tell its position and be put back there.
+
+    Raises:
+        InputError: The table cannot be opened.
+    """
+    if isinstance(corpus, TableCorpus):
+        _check_beginning(corpus)
+    # What readers log about a broken file is in the error; that a download is tried again is worth reading.
+    logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL + 1)
+    with quiet_datasets() as datasets, reading(corpus):
+        if isinstance(corpus, HubCorpus):
+            rows = datasets.load_dataset(
+                corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision, streaming=True
+            )
+        else:
+            from datasets.packaged_modules.json.json import JsonConfig
+
+            options = {}
+            if corpus.kind == "json" and hasattr(JsonConfig, "on_mixed_types"):
+                options = {"on_mixed_types": None}  # otherwise one number turns a whole column into JSON
+            rows = datasets.load_dataset(
+                corpus.kind, data_files=glob.escape(str(corpus.path)), split="train", streaming=True, **options
+            )
+        return rows.with_format("arrow")
+
+
+def _check_beginning(corpus: TableCorpus) -> None:
+    """Check what can be checked in a file that is too large to be read twice."""
+    _check_has_content(corpus.path)
+    if corpus.kind == "json":
+        if _is_json_array(corpus.path):
+            raise InputError(
+                f"{corpus.path}: is one JSON array, which cannot be streamed; write one object a line instead"
+            )
+        for _ in islice(_json_pairs(corpus), _CHUNK_ROWS):
+            pass
+
+
+def table_name(corpus: TableCorpus | HubCorpus) -> str:
+    """What errors call a table: the file, or the data set with all that was asked for."""
+    if isinstance(corpus, TableCorpus):
+        return str(corpus.path)
+    details = [f"split {corpus.split}"]
+    details += [f"subset {corpus.subset}"] if corpus.subset is not None else []
+    details += [f"revision {corpus.revision}"] if corpus.revision is not None else []
+    return f"{corpus.dataset} ({', '.join(details)})"
+
+
+@contextmanager
+def reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
+    """Turn whatever the libraries and the network raise into an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        name, reason = table_name(corpus), _innermost(error)
+        if isinstance(corpus, TableCorpus):
+            if corpus.kind == "json":
+                for _ in _json_pairs(corpus):  # finds and names the line, which `datasets` cannot
+                    pass
+            elif corpus.kind == "parquet":
+                _check_has_rows(corpus.path)
+            raise InputError(f"{name}: cannot be read as {corpus.kind} ({reason})") from error
+        raise InputError(
+            f"{name} could not be loaded from the Hugging Face Hub ({reason}); check the network and the names,"
+            " or download the data and give them as kind text, tsv, json, csv or parquet"
+        ) from error
+
+
+def _check_has_rows(path: Path) -> None:
+    """Find the file that `datasets` cannot stream: Parquet with columns and no rows."""
+    from pyarrow import ArrowException, parquet
+
+    with suppress(ArrowException, OSError):
+        if parquet.read_metadata(path).num_rows == 0:
+            raise InputError(f"{path} has no sentence pair")
+
+
 @contextmanager
 def quiet_datasets() -> Iterator[Any]:
-    """`datasets` without progress bars and log lines of its own; what it has to say stands in the error raised."""
+    """`datasets` without its progress bars and log lines; what matters in them is in the error that it raises."""
     import datasets
-    from pandas.errors import ParserWarning
 
     bars_were_on = datasets.is_progress_bar_enabled()
     verbosity = datasets.logging.get_verbosity()
@@ -222,7 +321,6 @@ def quiet_datasets() -> Iterator[Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            warnings.simplefilter("error", ParserWarning)  # a row with too many cells loses some of them
             yield datasets
     finally:
         datasets.logging.set_verbosity(verbosity)
@@ -231,7 +329,7 @@ def quiet_datasets() -> Iterator[Any]:
 
 
 def _innermost(error: BaseException) -> str:
-    """The first line of the error that started it: `datasets` wraps it in one that says only `generation failed`."""
+    """The first line of the original error, which `datasets` wraps in one that says only `generation failed`."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines()

@@ -1,124 +1,122 @@
-"""The token ids of many sentences, 2 or 4 bytes each: in memory if they are few, else in a memory-mapped file."""
+"""The token ids of many lines, 2 or 4 bytes each: in memory if they are few, else in a memory-mapped file."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
-import torch
-from jaxtyping import Int
 from numpy.typing import NDArray
-from torch import Tensor
 
-from translate.data.cache import DataCache, entry_name, text_digest
-from translate.data.spill import UnnamedFile
-from translate.data.tokenizer import PAD_ID, Tokenizer
+from translate.data.cache import CachedFile, TemporaryFile
 
 MAX_BYTES_IN_MEMORY = 64 * 2**20
-# Lines taken at once: the lists of Python integers that SentencePiece gives take ten times the room of the arrays.
+# Lines converted at once: the lists of Python integers that SentencePiece gives take ten times the room of the arrays.
 _CHUNK_LINES = 10_000
-# A mapped page counts as resident once it is touched, and a line touches up to 64 KiB; mapping anew lets go of all.
-_MAX_LINES_TOUCHED = 2048
+# A mapped page counts as resident memory once it is read. Reading a line brings in up to 64 KiB, and mapping the file
+# anew gives all pages back.
+_MAX_BYTES_READ = 64 * 2**20
+_READ_BYTES = 2**16
 _LENGTH_TYPE = np.dtype("<i4")
 
 
-@runtime_checkable
-class OpenFile(Protocol):
-    """A file that is there as long as something refers to it."""
+class MappedArray:
+    """A flat array in a file, of which only what was read lately takes memory."""
 
-    @property
-    def path(self) -> str:
-        """What it can be opened by, in this process."""
+    def __init__(self, source: TemporaryFile | CachedFile, *, dtype: np.dtype[np.integer], size: int) -> None:
+        """
+        Args:
+            source: An open file that begins with the array.
+        """
+        self._source = source
+        self._dtype = dtype
+        self.size = size
+        self._map()
+
+    def read(self, start: int, stop: int) -> NDArray[np.integer]:
+        """The values from one position to before another, as a view that is to be used at once."""
+        return self.values(_READ_BYTES + (stop - start) * self._dtype.itemsize)[start:stop]
+
+    def values(self, num_bytes: int) -> NDArray[np.integer]:
+        """All values, of which about so many bytes will be read."""
+        self._num_read += num_bytes
+        if self._num_read > _MAX_BYTES_READ:
+            self._map()
+            self._num_read = num_bytes
+        return self._values
+
+    def _map(self) -> None:
+        # numpy maps an open file by its handle on every system; /dev/fd, say, exists on few.
+        mapped = np.memmap(self._source.file, dtype=self._dtype, mode="r", shape=(self.size,)) if self.size else []
+        self._values = np.asarray(mapped, dtype=self._dtype)
+        self._num_read = 0
 
 
-class IdChunk(NamedTuple):
+class TokenChunk(NamedTuple):
     """The ids of some lines, one line after the other."""
 
     lengths: NDArray[np.int32]
     ids: NDArray[np.integer]
 
 
-class EncodedLines:
-    """The ids of each line, and their numbers."""
+class TokenStore:
+    """The token ids of each line, and their number."""
 
-    def __init__(self, lines: Iterator[list[int]], *, vocab_size: int, content: str) -> None:
+    def __init__(self, lengths: NDArray[np.int32], ids: NDArray[np.integer] | MappedArray, *, vocab_size: int) -> None:
         """
         Args:
-            lines: The ids of each line, less than `vocab_size`; read once, chunk by chunk.
-            content: What they are, in the error for a full disk.
-
-        Raises:
-            RunError: There are many, and the file for them cannot be written.
+            lengths: The number of ids of each line.
+            ids: All ids, one line after the other.
         """
+        self.lengths = lengths
         self.vocab_size = vocab_size
-        self._content = content
-        self._take(_flattened(lines, vocab_size=vocab_size))
-
-    @classmethod
-    def of_chunks(cls, chunks: Iterable[IdChunk], *, vocab_size: int, content: str) -> "EncodedLines":
-        """The same of lines that come some thousand at a time."""
-        encoded = cls(iter(()), vocab_size=vocab_size, content=content)
-        encoded._take(chunks)
-        return encoded
-
-    @classmethod
-    def read(cls, file: OpenFile, *, num_bytes: int, num_lines: int, vocab_size: int, content: str) -> "EncodedLines":
-        """What `write_ids` wrote; if it is large, the file remains mapped.
-
-        Args:
-            num_bytes: Of what was written, with which the file begins.
-        """
-        encoded = cls(iter(()), vocab_size=vocab_size, content=content)
-        dtype = id_type(vocab_size)
-        num_id_bytes = num_bytes - num_lines * _LENGTH_TYPE.itemsize
-        lengths = np.fromfile(file.path, dtype=_LENGTH_TYPE, count=num_lines, offset=num_id_bytes)
-        if num_id_bytes > MAX_BYTES_IN_MEMORY:
-            encoded._hold(lengths, file)
-        else:
-            encoded._hold(lengths, np.fromfile(file.path, dtype=dtype, count=num_id_bytes // dtype.itemsize))
-        return encoded
+        self._ends = np.cumsum(lengths, dtype=np.int64)
+        self._ids = ids
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, line: int) -> list[int]:
         end = int(self._ends[line])
-        ids: list[int] = self._touch(1)[end - int(self.lengths[line]) : end].tolist()
+        ids: list[int] = self._values(1)[end - int(self.lengths[line]) : end].tolist()
         return ids
 
-    def side_by_side(
-        self, lines: NDArray[np.int64], *, before: int | None = None, after: int | None = None
-    ) -> Int[Tensor, "batch length"]:
+    def padded(
+        self, lines: NDArray[np.int64], *, pad_id: int, before: int | None = None, after: int | None = None
+    ) -> NDArray[np.int64]:
         """The ids of some lines with one special symbol each, padded on the right to the longest.
 
         Args:
             before: The symbol that begins each row; or else
             after: the one that ends it, before the padding.
+
+        Returns:
+            An array of (line, token).
         """
         lengths = self.lengths[lines].astype(np.int64)
         columns = np.arange(lengths.max(initial=0))
-        real = columns < lengths[:, None]
-        rows = np.full((len(lines), len(columns) + 1), PAD_ID, dtype=np.int64)
-        places = ((self._ends[lines] - lengths)[:, None] + columns)[real]
-        ids = self._touch(len(lines))[places]
+        is_token = columns < lengths[:, None]
+        rows = np.full((len(lines), len(columns) + 1), pad_id, dtype=np.int64)
+        positions = ((self._ends[lines] - lengths)[:, None] + columns)[is_token]
+        ids = self._values(len(lines))[positions]
         if before is not None:
-            rows[:, 1:][real] = ids
+            rows[:, 1:][is_token] = ids
             rows[:, 0] = before
         elif after is not None:
-            rows[:, :-1][real] = ids
+            rows[:, :-1][is_token] = ids
             rows[np.arange(len(lines)), lengths] = after
-        return torch.from_numpy(rows)
+        return rows
 
-    def replaced(self, where: NDArray[np.bool_], *, by: "EncodedLines", lines: NDArray[np.int64]) -> "EncodedLines":
-        """The same, but for the lines at `where`, in whose place `by[lines[i]]` stands.
+    def replaced(
+        self, where: NDArray[np.bool_], *, by: "TokenStore", lines: NDArray[np.int64], content: str
+    ) -> "TokenStore":
+        """A store with other ids for the lines at `where`: line i has those of `by[lines[i]]`.
 
         Args:
-            by: Of the same vocabulary.
+            by: A store of the same vocabulary.
+            content: See `store_tokens`.
         """
 
-        def chunks() -> Iterator[IdChunk]:
+        def chunks() -> Iterator[TokenChunk]:
             for first in range(0, len(self), _CHUNK_LINES):
                 part = slice(first, first + _CHUNK_LINES)
                 others = where[part]
@@ -128,134 +126,88 @@ class EncodedLines:
                 ids = np.empty(len(is_other), dtype=id_type(self.vocab_size))
                 ids[is_other] = by._ids_of(lines[part][others])
                 ids[~is_other] = self._ids_of(own[~others])
-                yield IdChunk(lengths, ids)
+                yield TokenChunk(lengths, ids)
 
-        return EncodedLines.of_chunks(chunks(), vocab_size=self.vocab_size, content=self._content)
-
-    def _take(self, chunks: Iterable[IdChunk]) -> None:
-        file: UnnamedFile | None = None
-        lengths = [np.empty(0, dtype=_LENGTH_TYPE)]
-        ids = [np.empty(0, dtype=id_type(self.vocab_size))]
-        num_bytes = 0
-        for chunk in chunks:
-            lengths.append(chunk.lengths)
-            ids.append(chunk.ids)
-            num_bytes += chunk.ids.nbytes
-            if num_bytes > MAX_BYTES_IN_MEMORY:
-                file = file or UnnamedFile(self._content)
-                for array in ids:
-                    file.write(array.data)
-                ids.clear()
-        self._hold(np.concatenate(lengths), file or np.concatenate(ids))
+        return store_tokens(chunks(), vocab_size=self.vocab_size, content=content)
 
     def _ids_of(self, lines: NDArray[np.int64]) -> NDArray[np.integer]:
         """The ids of some lines, one line after the other."""
         lengths = self.lengths[lines].astype(np.int64)
         ends = np.cumsum(lengths)
-        places = np.arange(lengths.sum()) + np.repeat(self._ends[lines] - ends, lengths)
-        return self._touch(len(lines))[places]
+        positions = np.arange(lengths.sum()) + np.repeat(self._ends[lines] - ends, lengths)
+        return self._values(len(lines))[positions]
 
-    def _hold(self, lengths: NDArray[np.int32], ids: NDArray[np.integer] | OpenFile) -> None:
-        self.lengths = lengths
-        self._ends = np.cumsum(lengths, dtype=np.int64)
-        self._num_touched = 0
-        if isinstance(ids, np.ndarray):
-            self._file, self._ids = None, ids
-        else:
-            self._file, self._ids = ids, self._map(ids)
-
-    def _touch(self, num_lines: int) -> NDArray[np.integer]:
-        """All ids, of which so many lines will be looked at."""
-        if self._file is not None:
-            self._num_touched += num_lines
-            if self._num_touched > _MAX_LINES_TOUCHED:
-                self._ids, self._num_touched = self._map(self._file), num_lines
-        return self._ids
-
-    def _map(self, file: OpenFile) -> NDArray[np.integer]:
-        num_ids = int(self._ends[-1])
-        return np.asarray(np.memmap(file.path, dtype=id_type(self.vocab_size), mode="r", shape=(num_ids,)))
+    def _values(self, num_lines: int) -> NDArray[np.integer]:
+        """All ids, of which those of so many lines will be read."""
+        return self._ids.values(num_lines * _READ_BYTES) if isinstance(self._ids, MappedArray) else self._ids
 
 
-def write_ids(lines: Iterator[list[int]], file: BinaryIO, *, vocab_size: int) -> None:
-    """Write what `EncodedLines.read` reads: all ids, and then the lengths of all lines.
+def store_tokens(chunks: Iterable[TokenChunk], *, vocab_size: int, content: str) -> TokenStore:
+    """The ids of many lines, in memory while they are few, else in a temporary file.
 
     Args:
-        lines: See `EncodedLines`.
+        chunks: The ids of all lines, some thousand lines at a time; see `chunked`.
+        content: What the ids are, for the error about a full disk.
 
     Raises:
-        OSError: The disk is full, or fails.
+        RunError: There are many ids, and the file for them cannot be written.
+    """
+    dtype = id_type(vocab_size)
+    file: TemporaryFile | None = None
+    lengths, ids = [np.empty(0, dtype=_LENGTH_TYPE)], [np.empty(0, dtype=dtype)]
+    num_ids = 0
+    for chunk in chunks:
+        lengths.append(chunk.lengths)
+        ids.append(chunk.ids)
+        num_ids += len(chunk.ids)
+        if num_ids * dtype.itemsize > MAX_BYTES_IN_MEMORY:
+            file = file or TemporaryFile(content)
+            for array in ids:
+                file.write(array)
+            ids.clear()
+    stored = np.concatenate(ids) if file is None else MappedArray(file, dtype=dtype, size=num_ids)
+    return TokenStore(np.concatenate(lengths), stored, vocab_size=vocab_size)
+
+
+def read_tokens(file: CachedFile, *, num_lines: int, vocab_size: int) -> TokenStore:
+    """Read what `write_tokens` wrote; a large file remains mapped."""
+    dtype = id_type(vocab_size)
+    num_id_bytes = file.num_bytes - num_lines * _LENGTH_TYPE.itemsize
+    file.file.seek(num_id_bytes)
+    lengths = np.fromfile(file.file, dtype=_LENGTH_TYPE, count=num_lines)
+    mapped = MappedArray(file, dtype=dtype, size=num_id_bytes // dtype.itemsize)
+    is_large = num_id_bytes > MAX_BYTES_IN_MEMORY
+    return TokenStore(lengths, mapped if is_large else mapped.read(0, mapped.size).copy(), vocab_size=vocab_size)
+
+
+def write_tokens(chunks: Iterable[TokenChunk], file: BinaryIO) -> None:
+    """Write what `read_tokens` reads: all ids, and then the lengths of all lines.
+
+    Raises:
+        OSError: The disk is full or fails.
     """
     lengths = []
-    for chunk in _flattened(lines, vocab_size=vocab_size):
+    for chunk in chunks:
         lengths.append(chunk.lengths)
         file.write(chunk.ids.data)
     for each in lengths:
         file.write(each.data)
 
 
-def _flattened(lines: Iterator[list[int]], *, vocab_size: int) -> Iterator[IdChunk]:
-    while chunk := list(islice(lines, _CHUNK_LINES)):
-        yield flatten(chunk, vocab_size=vocab_size)
+def chunked(lines: Iterable[Sequence[int]], *, vocab_size: int) -> Iterator[TokenChunk]:
+    """The ids of many lines, less than `vocab_size`, as chunks; the lines are read as they are needed."""
+    remaining = iter(lines)
+    while some := list(islice(remaining, _CHUNK_LINES)):
+        yield flatten(some, vocab_size=vocab_size)
 
 
-def flatten(lines: Sequence[Sequence[int]], *, vocab_size: int) -> IdChunk:
+def flatten(lines: Sequence[Sequence[int]], *, vocab_size: int) -> TokenChunk:
     """The ids of some lines, less than `vocab_size`, as one chunk."""
     lengths = np.fromiter(map(len, lines), dtype=_LENGTH_TYPE, count=len(lines))
     num_ids = int(lengths.sum(dtype=np.int64))
-    return IdChunk(lengths, np.fromiter(chain.from_iterable(lines), dtype=id_type(vocab_size), count=num_ids))
+    return TokenChunk(lengths, np.fromiter(chain.from_iterable(lines), dtype=id_type(vocab_size), count=num_ids))
 
 
 def id_type(vocab_size: int) -> np.dtype[np.integer]:
+    """The smallest type that holds the ids of a vocabulary."""
     return np.dtype("<u2" if vocab_size <= 2**16 else "<i4")
-
-
-# Lines that a thread encodes at once: the lists of Python integers that SentencePiece gives take ten times the room of
-# the arrays, and while they are made, no other thread of Python does anything.
-_THREAD_LINES = 1_000
-
-
-def encode_texts(
-    texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, cache: DataCache | None
-) -> EncodedLines:
-    """The ids of each line.
-
-    Args:
-        num_threads: The result does not depend on it.
-        cache: Where they are read, or kept for the next time; None: they are not.
-
-    Raises:
-        RunError: There are many, and the file for them cannot be written.
-    """
-    size, content = tokenizer.vocab_size, "the token ids of the training corpora"
-    if cache is not None:
-        name = entry_name("ids", tokenizer.model_bytes, text_digest(texts))
-        file = cache.find(name) or cache.make(
-            name, lambda file: write_ids(encode_lines(texts, tokenizer, num_threads=num_threads), file, vocab_size=size)
-        )
-        if file is not None:
-            return EncodedLines.read(
-                file, num_bytes=file.num_bytes, num_lines=len(texts), vocab_size=size, content=content
-            )
-    return EncodedLines(encode_lines(texts, tokenizer, num_threads=num_threads), vocab_size=size, content=content)
-
-
-def encode_lines(
-    texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, check: Callable[[], None] = lambda: None
-) -> Iterator[list[int]]:
-    """The ids of each line.
-
-    Args:
-        num_threads: The result does not depend on it.
-        check: Called now and then; what it raises ends the encoding.
-    """
-    # Threads of Python's rather than of SentencePiece's: while one makes lists of its ids, the others encode.
-    with ThreadPoolExecutor(num_threads) as pool:
-        waiting: deque[Future[list[list[int]]]] = deque()
-        for first in range(0, len(texts), _THREAD_LINES):
-            check()
-            waiting.append(pool.submit(tokenizer.encode_lines, texts[first : first + _THREAD_LINES], num_threads=1))
-            if len(waiting) > num_threads:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()

@@ -1,55 +1,63 @@
-"""Text to token ids and back: SentencePiece models with one fixed set of special ids.
+"""Text to token ids and back: SentencePiece models with one fixed set of special ids, trained or given ready.
 
-What a token is belongs to the model file; which ids are special belongs to the whole project, and is settled here.
+The model file says what a token is; which ids are special is the same in the whole project, and is defined here.
+Training is deterministic: the same text and config give the same bytes.
 """
 
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 import sentencepiece
 
 from translate.config import TokenizerConfig
-from translate.data.subword_sampling import SubwordSampler
+from translate.data.cache import DataCache, entry_name, text_digest
 from translate.data.text import require_file
 from translate.errors import InputError
 from translate.memory import release_free_memory
+
+# The model depends on the number of threads (through sums of floats), so the number is not a setting.
+_TRAINER_THREADS = 4
+# SentencePiece silently leaves out longer lines; its own default is 4192 bytes.
+_MAX_LINE_BYTES = 2**30
+# Longer lines are cut at spaces: a long line that occurs twice takes the unigram trainer minutes.
+_PART_CHARACTERS = 4000
 
 PAD_ID = 0
 """Fills up the shorter sequences of a batch; never a token of a sentence."""
 UNK_ID = 1
 """A character that the vocabulary cannot spell; not produced where byte_fallback is on."""
 BOS_ID = 2
-"""What the decoder sees before the first target token."""
+"""The decoder's input before the first target token."""
 EOS_ID = 3
 """Ends every source and every target."""
 
 
 class Tokenizer:
-    """One SentencePiece model. Ids never include BOS or EOS: whoever builds a batch adds them."""
+    """One SentencePiece model. Its ids never include BOS or EOS, which are added when a batch is built."""
 
     def __init__(self, model_bytes: bytes, *, name: str = "the SentencePiece model") -> None:
         """
         Args:
             model_bytes: The serialised model, the content of a `.model` file.
-            name: What errors call it: its path, or the key that names it.
+            name: What errors call the model: its path, or the key that names it.
 
         Raises:
-            InputError: The bytes are no SentencePiece model, or one with other special ids.
+            InputError: The bytes are not a SentencePiece model, or are one with other special ids.
         """
         self.model_bytes = model_bytes
         self._name = name
-        self._sampler: SubwordSampler | None = None  # made when first asked for
         self._processor = sentencepiece.SentencePieceProcessor()
         if not model_bytes:
-            raise InputError(f"{name}: is empty, and so no SentencePiece model")
+            raise InputError(f"{name}: is empty, so it is not a SentencePiece model")
         try:
             self._processor.LoadFromSerializedProto(model_bytes)
         except (RuntimeError, ValueError) as error:
-            raise InputError(f"{name}: is no SentencePiece model ({len(model_bytes)} bytes)") from error
+            raise InputError(f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes)") from error
         sp = self._processor
         pad, unk, bos, eos = sp.pad_id(), sp.unk_id(), sp.bos_id(), sp.eos_id()
         if (pad, unk, bos, eos) != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
@@ -61,11 +69,11 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids, the special ones included."""
+        """The number of ids, including the special ones."""
         return int(self._processor.get_piece_size())
 
     def encode(self, text: str) -> list[int]:
-        """The ids of one sentence; white space alone gives none."""
+        """The ids of one sentence; a sentence of white space has none."""
         ids: list[int] = self._processor.encode(text)
         return ids
 
@@ -74,37 +82,23 @@ class Tokenizer:
         ids: list[list[int]] = self._processor.encode(list(lines), num_threads=num_threads)
         return ids
 
-    def sample_lines(self, lines: Sequence[str], *, amount: float, seed: int) -> list[list[int]]:
-        """Draws one segmentation of each sentence: a pure function of the arguments, in every process.
-
-        Args:
-            amount: The probability of dropping a merge (BPE), or the exponent alpha on the probability of a
-                segmentation (unigram; towards 0 all are alike).
-            seed: Not negative.
-
-        Source: Kudo 2018, https://arxiv.org/abs/1804.10959; Provilkov et al. 2020, https://arxiv.org/abs/1910.13267.
-        """
-        if self._sampler is None:
-            self._sampler = SubwordSampler(self._processor, unk_id=UNK_ID)
-        return self._sampler.sample(list(lines), amount=amount, seed=seed)
-
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids, without padding, BOS and EOS; UNK reads ` ⁇ `, and bytes that are no UTF-8 U+FFFD."""
+        """The text of ids without padding, BOS and EOS; UNK becomes ` ⁇ `, and bytes that are not UTF-8 U+FFFD."""
         text: str = self._processor.decode([token for token in ids if token not in (PAD_ID, BOS_ID, EOS_ID)])
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The subword of each id as the vocabulary writes it, `▁` for a space; for pictures and constraints."""
+        """The subword of each id as the vocabulary writes it, with `▁` for a space."""
         return [str(self._processor.id_to_piece(int(token))) for token in ids]
 
     def parse(self, tokens: Sequence[str]) -> list[int]:
         """The ids of subwords as `pieces` writes them, or of ids written as numbers.
 
         Raises:
-            InputError: A subword or number that is not of this vocabulary.
+            InputError: A subword or number is not in this vocabulary.
         """
         if all(token.isdecimal() for token in tokens):
-            # Python reads no number of thousands of digits.
+            # Python refuses to read a number of thousands of digits.
             ids = [int(token) if len(token) < 20 else self.vocab_size for token in tokens]
         else:
             ids = [int(self._processor.piece_to_id(token)) for token in tokens]
@@ -115,19 +109,19 @@ class Tokenizer:
         return ids
 
     def num_unknown(self, ids: Sequence[int]) -> int:
-        """How many of the ids stand for something that the vocabulary cannot spell."""
+        """The number of ids that stand for something that the vocabulary cannot spell."""
         return sum(token == UNK_ID for token in ids)
 
 
 class Tokenizers(NamedTuple):
-    """The two sides of a translation; of a joint vocabulary both are the same object."""
+    """The tokenizers of both sides; with a joint vocabulary they are the same object."""
 
     source: Tokenizer
     target: Tokenizer
     vocabulary: Literal["joint", "separate"]
 
     def save(self, directory: Path) -> None:
-        """Writes `joint.model`, or `source.model` and `target.model`, into a folder that exists.
+        """Write `joint.model`, or `source.model` and `target.model`, into an existing folder.
 
         Raises:
             OSError: The folder cannot be written to.
@@ -140,14 +134,14 @@ class Tokenizers(NamedTuple):
 
 
 def load_tokenizers(directory: Path) -> Tokenizers:
-    """Reads what `Tokenizers.save` wrote.
+    """Read what `Tokenizers.save` wrote.
 
     Raises:
-        InputError: A file is missing or damaged, or both kinds of vocabulary are there.
+        InputError: A file is missing or damaged, or the folder has both kinds of vocabulary.
     """
     joint, source, target = (directory / f"{name}.model" for name in ("joint", "source", "target"))
     if joint.exists() and (source.exists() or target.exists()):
-        raise InputError(f"{directory}: has joint.model beside source.model or target.model; one kind must go")
+        raise InputError(f"{directory}: has joint.model beside source.model or target.model; remove one kind")
     if joint.exists():
         tokenizer = read_tokenizer(joint)
         return Tokenizers(tokenizer, tokenizer, "joint")
@@ -157,10 +151,10 @@ def load_tokenizers(directory: Path) -> Tokenizers:
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """Reads one `.model` file.
+    """Read one `.model` file.
 
     Raises:
-        InputError: No file, or it cannot be read, or is no SentencePiece model with this project's special ids.
+        InputError: The file cannot be read, or is not a SentencePiece model with this project's special ids.
     """
     require_file(path)
     try:
@@ -170,46 +164,60 @@ def read_tokenizer(path: Path) -> Tokenizer:
     return Tokenizer(model_bytes, name=str(path))
 
 
-# The model depends on the number of threads (sums of floats; the number is in the file), so it is no setting.
-_TRAINER_THREADS = 4
-# SentencePiece leaves out longer lines without a word; its own default is 4192 bytes.
-_MAX_LINE_BYTES = 2**30
-# Longer lines are trained on in parts, cut at spaces: a long line that occurs twice takes unigram's trainer minutes.
-_PART_CHARACTERS = 4000
+def prepare_tokenizers(
+    config: TokenizerConfig, source_lines: Sequence[str], target_lines: Sequence[str], *, cache: DataCache | None = None
+) -> Tokenizers:
+    """The tokenizers that a config asks for: the ready models that it names, or models trained on these lines.
 
-
-def prepare_tokenizers(config: TokenizerConfig, source_lines: Sequence[str], target_lines: Sequence[str]) -> Tokenizers:
-    """The tokenizers a config asks for: the ready models that it names, else trained on these lines.
+    Args:
+        cache: Where trained models are read, or kept for the next time; None: they are not.
 
     Raises:
-        InputError: A ready model does not serve, or the text does not allow `tokenizer.vocab_size`.
+        InputError: A ready model cannot be used, or the text does not allow `tokenizer.vocab_size`.
     """
     if config.source_model is not None:
         source = read_tokenizer(config.source_model)
         target = read_tokenizer(config.target_model) if config.target_model is not None else source
         return Tokenizers(source, target, config.vocabulary)
+    sides = ["joint"] if config.vocabulary == "joint" else ["source", "target"]
+    names: list[str] = []
+    if cache is not None:
+        settings = config.model_dump_json(exclude={"subword_sampling", "source_model", "target_model"})
+        digests = text_digest(source_lines), text_digest(target_lines)
+        names = [entry_name("model", side, settings, *digests) for side in sides]
+        files = [file for name in names if (file := cache.find(name)) is not None]
+        if len(files) == len(sides):
+            models = [Tokenizer(file.content()) for file in files]
+            return Tokenizers(models[0], models[-1], config.vocabulary)
     sources, targets = (_evenly_spaced(lines, config.max_training_lines) for lines in (source_lines, target_lines))
     if config.vocabulary == "joint":
-        tokenizer = train_tokenizer(chain(sources, targets), config, text_name="the training text")
-        return Tokenizers(tokenizer, tokenizer, "joint")
-    return Tokenizers(
-        train_tokenizer(sources, config, text_name="the source side of the training text"),
-        train_tokenizer(targets, config, text_name="the target side of the training text"),
-        "separate",
-    )
+        models = [train_tokenizer(chain(sources, targets), config)]
+    else:
+        models = [
+            train_tokenizer(sources, config, text_name="the source side of the training text"),
+            train_tokenizer(targets, config, text_name="the target side of the training text"),
+        ]
+    if cache is not None:
+        for name, model in zip(names, models, strict=True):
+            cache.make(name, partial(_write_model, model))
+    return Tokenizers(models[0], models[-1], config.vocabulary)
+
+
+def _write_model(model: Tokenizer, file: BinaryIO) -> None:
+    file.write(model.model_bytes)
 
 
 def train_tokenizer(
     lines: Iterable[str], config: TokenizerConfig, *, text_name: str = "the training text"
 ) -> Tokenizer:
-    """Trains a SentencePiece model on all of `lines`, deterministically and without output.
+    """Train a SentencePiece model on all of `lines`, deterministically and without output.
 
     Args:
         text_name: What errors call the lines.
 
     Raises:
         InputError: There is no text, or `tokenizer.vocab_size` is too small or too large for it; the message names the
-            smallest or the largest that works.
+            smallest or the largest size that works.
     """
     model = io.BytesIO()
     try:
@@ -236,7 +244,7 @@ def train_tokenizer(
 
 
 def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> str:
-    """Our words for SentencePiece's errors; the limits that it states are exact, as the tests try."""
+    """SentencePiece's error in our words; the limits that it states are exact, as a test shows."""
     if too_large := re.search(r"Vocabulary size too high \(\d+\)\. Please set it to a value <= (\d+)", message):
         return (
             f"tokenizer.vocab_size = {config.vocab_size} is too large for {text_name}:"
@@ -265,7 +273,7 @@ def _parts(line: str) -> Iterator[str]:
 
 
 def _evenly_spaced(lines: Sequence[str], max_lines: int) -> Iterator[str]:
-    """At most so many lines, one by one: the trainer keeps its own copy."""
+    """At most so many lines, one at a time, because the trainer keeps its own copy."""
     if len(lines) <= max_lines:
         return iter(lines)
     return (lines[number * len(lines) // max_lines] for number in range(max_lines))
