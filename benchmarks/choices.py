@@ -72,8 +72,8 @@ def padding_share(config: Any) -> float:
     from translate.training.preparation import encode_corpora, make_tokenizers, read_corpora
 
     corpora = read_corpora(config).train
-    tokenizers = make_tokenizers(config, corpora, lambda text: None)
-    return encode_corpora(config, corpora, tokenizers, lambda text: None).epoch(0).padding.share
+    tokenizers = make_tokenizers(config, corpora)
+    return encode_corpora(config, corpora, tokenizers).epoch(0).padding.share
 
 
 def main() -> None:

@@ -60,8 +60,8 @@ def read_corpus(folder: Path, batch_tokens: int, num_batches: int) -> Corpus:
     corpus = {"kind": "text", "source": str(folder / "train.de"), "target": str(folder / "train.en")}
     config = override_config(Config(), {**SETTINGS, "data.train": [corpus], "training.batch_tokens": batch_tokens})
     corpora = read_corpora(config).train
-    tokenizers = make_tokenizers(config, corpora, print)
-    epoch = encode_corpora(config, corpora, tokenizers, print).epoch(0)
+    tokenizers = make_tokenizers(config, corpora)
+    epoch = encode_corpora(config, corpora, tokenizers).epoch(0)
     padding = epoch.padding
     print(f"{len(epoch)} batches, padding {padding.share:.1%}")
     return Corpus([epoch[number % len(epoch)] for number in range(num_batches)], tokenizers.source.vocab_size)

@@ -1,28 +1,23 @@
 """Reading corpora of all kinds: the pairing never shifts, and whatever is bad is named with its file and place."""
 
-import gzip
-import io
-import json
+import hashlib
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from translate.config import HubCorpus, TableCorpus, TextCorpus, TsvCorpus
-from translate.data.corpora import read_corpus
+from translate.config import TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
+from translate.data import corpora
+from translate.data.corpora import JoinedText, MappedText, ParallelCorpus, data_fingerprint, read_corpus, store_pairs
+from translate.data.tables import PairChunk
+from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.errors import InputError
 
 
 def write(path: Path, data: bytes) -> Path:
     path.write_bytes(data)
     return path
-
-
-def table(
-    tmp_path: Path, kind: str, data: bytes, *, source: str = "de", target: str = "en", name: str = "t"
-) -> TableCorpus:
-    path = write(tmp_path / f"{name}.{kind}", data)
-    return TableCorpus(kind=kind, path=path, source_column=source, target_column=target)  # type: ignore[arg-type]
 
 
 # Plain text
@@ -108,180 +103,86 @@ def test_tsv_with_too_few_columns_names_the_line(tmp_path: Path) -> None:
     )
 
 
-# Tables
+# Large corpora
 
 
-def test_csv_cells_stay_text(tmp_path: Path) -> None:
-    data = '\ufeffde,en,id\nnull,123,1\nNA,007,2\n"a, ""b""",nan,3\n 1.50 ,,4\n"x\ny",1e5,5\n'.encode()
-    corpus = read_corpus(table(tmp_path, "csv", data), key="data.train.0")
-    assert corpus.sources == ["null", "NA", 'a, "b"', " 1.50 ", "x\ny"]
-    assert corpus.targets == ["123", "007", "nan", "", "1e5"]
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files; every corpus counts as large, and mappings are renewed often."""
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("translate.data.cache.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(corpora, "MAX_BYTES_IN_MEMORY", 0)
+    monkeypatch.setattr(corpora, "_CHUNK_LINES", 7)
+    monkeypatch.setattr("translate.data.token_store._MAX_BYTES_READ", 300_000)
+    return tmp_path / "cache"
 
 
-def test_json_enters_nested_columns(tmp_path: Path) -> None:
-    rows = [{"id": 1, "translation": {"de": "ä\u2028b", "en": "c"}}, {"id": 2, "translation": {"de": "d", "en": "e"}}]
-    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    nested = table(tmp_path, "json", data, source="translation.de", target="translation.en")
-    corpus = read_corpus(nested, key="data.train.0")
-    assert (corpus.sources, corpus.targets) == (["ä\u2028b", "d"], ["c", "e"])
+def chunks(lines: Sequence[str], size: int) -> Iterator[PairChunk]:
+    for first in range(0, len(lines), size):
+        these = list(lines[first : first + size])
+        yield PairChunk(these, [f"t {line}" for line in these])
 
 
-def test_parquet_whose_name_looks_like_a_pattern(tmp_path: Path) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table({"de": ["eins", "zwei"], "en": ["one", "two"]}), buffer)
-    corpus = read_corpus(table(tmp_path, "parquet", buffer.getvalue(), name="a[1]"), key="data.train.0")
-    assert (corpus.sources, corpus.targets) == (["eins", "zwei"], ["one", "two"])
+LINES = [f"Zeile {number} \u2028\r\n\0 🦄" for number in range(101)]
 
 
-GOOD = b'{"de": "a", "en": "b"}\n'
+def is_the_sequence(found: Sequence[str], expected: list[str]) -> bool:
+    size = len(expected)
+    places = [*range(-size, size)]
+    slices = [
+        slice(first, last) for first in (None, 0, 3, 7, 50, 96, -3, 200) for last in (None, 0, 7, 14, 60, -1, 300)
+    ]
+    assert len(found) == size and list(found) == expected
+    assert [found[place] for place in places] == [expected[place] for place in places]
+    assert all(found[place] == expected[place] for place in [*slices, slice(None, None, -3), slice(90, 2, -7)])
+    for outside in (size, -size - 1):
+        with pytest.raises(IndexError):
+            found[outside]
+    return True
 
 
-def parquet(columns: dict[str, list[object]]) -> bytes:
-    import pyarrow
-    import pyarrow.parquet
-
-    buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), buffer, row_group_size=100)
-    return buffer.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("kind", "data", "message"),
-    [
-        ("csv", b"a,b\n1,2\n", ": source_column = 'de' does not exist; the columns are a, b"),
-        ("csv", b"de,fr\n1,2\n", ": target_column = 'en' does not exist; the columns are de, fr"),
-        (
-            "csv",
-            b"de,en\na,b\na, b, c\n",
-            ", line 3: has 3 cells, and the header has 2; a cell with commas must stand in double quotes",
-        ),
-        ("csv", b'de,en\n\n"a\nb",c\na\n', ", line 5: has 1 cell, and the header has 2; a cell with"),
-        ("csv", b'de,en\na,b\n"x,c\nd,e\n', ", line 4: is no CSV (unexpected end of data)"),
-        ("csv", b'de,en\n"x"y,c\n', ", line 2: is no CSV (',' expected after '\"')"),
-        ("csv", b"de,en\na\rb,c\n", ", line 2: is no CSV (new-line character seen in unquoted field"),
-        ("csv", b"de,en\na,b\n\xff,b\n", ", line 3: byte 1 of the line (0xff) is not UTF-8"),
-        ("csv", b"\n\n", ": the file has no header"),
-        ("csv", b"", ": the file is empty"),
-        ("json", GOOD + b'{"de": "a"}\n', ", line 2: has no 'en', which column 'en' needs, but the keys de"),
-        ("json", b'{"de": 7, "en": "b"}\n', ", line 1: column 'de' is 7, of type int, where text is needed"),
-        ("json", GOOD + b'\n{"de": null, "en": "b"}\n', ", line 3: column 'de' is null where text is needed"),
-        ("json", b'{"de": {"x": "a"}, "en": "b"}\n', ', line 1: column \'de\' is {"x": "a"}, of type dict, where text'),
-        ("json", b"{nope\n", ", line 1, character 2: is no JSON (Expecting property name enclosed in double quotes)"),
-        ("json", GOOD * 7 + GOOD[:-2] + b"\n", ", line 8, character 22: is no JSON (Expecting ',' delimiter)"),
-        ("json", GOOD + b"null\n", ", line 2: is JSON, but no object: null"),
-        ("json", b"null\n", ", line 1: is JSON, but no object: null"),  # `datasets` dies of it with the process
-        ("json", GOOD + b"[" * 100_000 + b"\n", ", line 2: is nested too deeply"),
-        ("json", b'{"de": "\\ud800", "en": "b"}\n', ", line 1: column 'de' has half a surrogate pair"),
-        ("json", b'{"de": "\xff", "en": "b"}\n', ", line 1: byte 9 of the line (0xff) is not UTF-8"),
-        ("json", b'[{"de": "a", "en": "b"}, {"de": "a"}]', ": row 2 of column 'en' is null where text is needed"),
-        ("parquet", b"nope", ": cannot be read as parquet (ArrowInvalid: "),
-        (
-            "parquet",
-            parquet({"de": ["a"] * 300, "en": ["b"] * 300})[:-9],
-            ": cannot be read as parquet (ArrowInvalid: ",
-        ),
-        (
-            "parquet",
-            parquet({"de": ["a"], "en": [7]}),
-            ": row 1 of column 'en' is 7, of type int, where text is needed",
-        ),
-        (
-            "parquet",
-            parquet({"de": [*["a"] * 1500, None], "en": ["b"] * 1501}),
-            ": row 1501 of column 'de' is null where text is needed",
-        ),
-    ],
-)
-def test_bad_tables(tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str, data: bytes, message: str) -> None:
-    corpus = table(tmp_path, kind, data)
-    with pytest.raises(InputError) as caught:
-        read_corpus(corpus, key="data.train.3")
-    assert str(caught.value).startswith(f"data.train.3: {corpus.path}{message}")
-    assert "\n" not in str(caught.value)
-    assert capfd.readouterr() == ("", "")  # neither progress bars nor log lines of the libraries
+@pytest.mark.parametrize("size", [1, 7, 101])
+def test_text_in_a_file_is_the_text(folder: Path, size: int) -> None:
+    sources, targets = store_pairs(chunks(LINES, size), name="news")
+    assert isinstance(sources, MappedText) and isinstance(targets, MappedText)
+    assert is_the_sequence(sources, LINES)
+    assert is_the_sequence(targets, [f"t {line}" for line in LINES])
+    assert is_the_sequence(JoinedText([[], sources, [], ["a", "b"], targets[:9]]), [
+        *LINES, "a", "b", *[f"t {line}" for line in LINES[:9]]
+    ])  # fmt: skip
+    assert list(JoinedText([])) == [] and JoinedText([[]])[:3] == []
+    empty, _ = store_pairs([PairChunk([""], ["x"])], name="news")
+    assert list(empty) == [""]
 
 
-def test_a_nested_key_that_is_missing_is_named_with_those_that_are_there(tmp_path: Path) -> None:
-    rows = b'{"translation": {"de": "a", "en": "b"}}\n{"translation": {"de": "a", "fr": "b"}}\n'
-    corpus = table(tmp_path, "json", rows, source="translation.de", target="translation.en")
-    with pytest.raises(InputError) as caught:
-        read_corpus(corpus, key="data.train.0")
-    assert str(caught.value) == (
-        f"data.train.0: {corpus.path}, line 2: 'translation' has no 'en', which column 'translation.en' needs, but the"
-        " keys de, fr"
-    )
+def test_few_pairs_are_lists() -> None:
+    sources, targets = store_pairs([PairChunk(["a"] * 100_000, ["b"] * 100_000)], name="news")
+    assert type(sources) is type(targets) is list and len(targets) == 100_000
 
 
-def test_compressed_tables(tmp_path: Path) -> None:
-    for kind, data in (("json", GOOD * 3), ("csv", b"de,en\n" + b"a,b\n" * 3)):
-        path = write(tmp_path / f"t.{kind}.gz", gzip.compress(data))
-        corpus = TableCorpus(kind=kind, path=path, source_column="de", target_column="en")  # type: ignore[arg-type]
-        assert read_corpus(corpus, key="data.train.0")[1:3] == (["a"] * 3, ["b"] * 3)
+def test_two_corpora_have_files_of_their_own(folder: Path) -> None:
+    (one, _), (two, _) = (store_pairs(chunks([text] * 20, 5), name="news") for text in "ab")
+    assert set(one) == {"a"} and set(two) == {"b"}
 
 
-def test_cells_may_be_long_and_odd(tmp_path: Path) -> None:
-    cells = ["x" * 200_000, "\0", "\u2028\x85\r\n\x0b", "", " "]
-    rows = "".join(json.dumps({"de": cell, "en": cell}) + "\n" for cell in cells).encode()
-    assert read_corpus(table(tmp_path, "json", rows), key="k").sources == cells
-    assert read_corpus(table(tmp_path, "parquet", parquet({"de": cells, "en": cells})), key="k").sources == cells
-    data = "de,en\n" + "".join(f'"{cell}","{cell}"\n' for cell in ["x" * 200_000, "", "\u2028\x85\n"])
-    assert read_corpus(table(tmp_path, "csv", data.encode()), key="k").sources == ["x" * 200_000, "", "\u2028\x85\n"]
+# Fingerprint
 
 
-def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
-    for text in ("a", "b"):
-        assert read_corpus(table(tmp_path, "json", GOOD.replace(b"a", text.encode())), key="k").sources == [text]
-        assert read_corpus(table(tmp_path, "csv", f"de,en\n{text},x\n".encode()), key="k").sources == [text]
+def test_the_fingerprint_is_that_of_the_text_in_order() -> None:
+    tokenizer = train_tokenizer(["a b c"] * 3, TokenizerConfig(vocab_size=11, byte_fallback=False))
+    both = Tokenizers(tokenizer, tokenizer, "joint")
 
+    def fingerprint(sources: list[str], targets: list[str], weight: float = 1.0, streams: str | None = None) -> str:
+        return data_fingerprint([ParallelCorpus("any", sources, targets, weight)], both, streams=streams)
 
-def test_a_missing_table(tmp_path: Path) -> None:
-    corpus = TableCorpus(kind="json", path=tmp_path / "gone.json", source_column="de", target_column="en")
-    with pytest.raises(InputError, match=r"^data.train.0: .*gone\.json: no such file$"):
-        read_corpus(corpus, key="data.train.0")
-
-
-# The Hub, without a network
-
-
-def test_hub_passes_on_what_the_config_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    import datasets
-
-    asked = []
-
-    def load(*args: object, **options: object) -> datasets.Dataset:
-        asked.append((args, options))
-        columns = {"translation": [{"de": "eins", "en": "one"}, {"de": "zwei", "en": "two"}]}
-        features = datasets.Features({"translation": datasets.Translation(languages=["de", "en"])})
-        return datasets.Dataset.from_dict(columns, features=features).select([1])  # as a split such as train[1:] does
-
-    monkeypatch.setattr(datasets, "load_dataset", load)
-    hub = HubCorpus(
-        dataset="wmt14",
-        subset="de-en",
-        split="train[1:]",
-        revision="abc",
-        source_column="translation.de",
-        target_column="translation.en",
-    )
-    assert read_corpus(hub, key="data.train.0") == ("wmt14[train[1:]]", ["zwei"], ["two"], 1.0)
-    assert asked == [(("wmt14", "de-en"), {"split": "train[1:]", "revision": "abc"})]
-
-
-def test_hub_failure_says_what_was_tried_and_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
-    import datasets
-
-    def load(*args: object, **options: object) -> None:
-        raise RuntimeError("generation failed") from ConnectionError("no route to host\nand more")
-
-    monkeypatch.setattr(datasets, "load_dataset", load)
-    hub = HubCorpus(dataset="a/b", split="train", source_column="de", target_column="en")
-    with pytest.raises(InputError) as caught:
-        read_corpus(hub, key="data.train.1")
-    assert str(caught.value) == (
-        "data.train.1: a/b (split train) could not be loaded from the Hugging Face Hub (ConnectionError: no route to"
-        " host); check the network and the names, or download the data and give them as kind text, tsv, json, csv or"
-        " parquet"
-    )
+    fingerprints = [
+        fingerprint(["a", "b"], ["c", "d"]),
+        fingerprint(["b", "a"], ["c", "d"]),
+        fingerprint(["a", "b"], ["c", "e"]),
+        fingerprint(["a", "b"], ["c", "d"], weight=2.0),
+        fingerprint(["a", "b"], ["c", "d"], streams="x"),
+    ]
+    assert len(set(fingerprints)) == len(fingerprints)
+    # What 0.3.0 has written into checkpoints, by hand.
+    text = tokenizer.model_bytes * 2 + b"2 1.0\na\nbc\nd"
+    assert fingerprints[0] == hashlib.sha256(text).hexdigest()

@@ -1,4 +1,4 @@
-"""Batches made ahead are the batches, in their order; failures come in their place, and nothing is left running."""
+"""Steps made ahead have the batches of the epochs, in order; failures come in their place, and no thread is left."""
 
 import itertools
 import math
@@ -14,8 +14,8 @@ from translate.config import DataConfig, TokenizerConfig
 from translate.data import prefetch
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
-from translate.data.epochs import Epoch, Plan, TrainingBatches
-from translate.data.prefetch import Group, PlansEpochs, Prefetched
+from translate.data.epochs import BatchPlan, Epoch, TrainingBatches
+from translate.data.prefetch import PlansEpochs, Prefetcher, StepBatches
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 
 
@@ -47,11 +47,11 @@ def _no_thread_is_left() -> Iterator[None]:
 
 
 def prefetched(
-    batches: PlansEpochs, *, epoch: int = 0, first: int = 0, group_size: int = 1, max_groups: int = 1000,
+    batches: PlansEpochs, *, epoch: int = 0, first: int = 0, batches_per_step: int = 1, max_steps: int = 1000,
     max_epochs: int | None = None,
-) -> Prefetched:  # fmt: skip
-    return Prefetched(
-        batches, epoch=epoch, first=first, group_size=group_size, max_groups=max_groups, max_epochs=max_epochs
+) -> Prefetcher:  # fmt: skip
+    return Prefetcher(
+        batches, epoch=epoch, first=first, batches_per_step=batches_per_step, max_steps=max_steps, max_epochs=max_epochs
     )
 
 
@@ -97,55 +97,57 @@ def same(left: Batch, right: Batch) -> bool:
 # What comes
 
 
-def expected_groups(batches: TrainingBatches, *, group_size: int) -> Iterator[tuple[int, int, list[Batch]]]:
+def expected_steps(batches: TrainingBatches, *, batches_per_step: int) -> Iterator[tuple[int, int, list[Batch]]]:
     for number in itertools.count():
         epoch = list(batches.epoch(number).batches())
-        for group in range(-(-len(epoch) // group_size)):
-            yield number, group, epoch[group * group_size : (group + 1) * group_size]
+        for step in range(-(-len(epoch) // batches_per_step)):
+            yield number, step, epoch[step * batches_per_step : (step + 1) * batches_per_step]
 
 
 @pytest.mark.parametrize("sampling", [None, 0.3])
-@pytest.mark.parametrize("group_size", [1, 5])
-def test_groups_are_those_of_the_epochs(sampling: float | None, group_size: int) -> None:
+@pytest.mark.parametrize("batches_per_step", [1, 5])
+def test_steps_are_those_of_the_epochs(sampling: float | None, batches_per_step: int) -> None:
     batches = make_batches(sampling=sampling)
-    with prefetched(batches, group_size=group_size, max_groups=83) as groups:
-        found = list(groups)
-    expected = list(itertools.islice(expected_groups(make_batches(sampling=sampling), group_size=group_size), 83))
+    with prefetched(batches, batches_per_step=batches_per_step, max_steps=83) as steps:
+        found = list(steps)
+    expected = list(
+        itertools.islice(expected_steps(make_batches(sampling=sampling), batches_per_step=batches_per_step), 83)
+    )
     assert expected[-1][0] >= 2  # it is the third epoch, at least
-    assert [(group.epoch_number, group.number) for group in found] == [place[:2] for place in expected]
-    for group, (_, _, wanted) in zip(found, expected, strict=True):
-        assert len(group.batches) == len(wanted)
-        assert all(same(*pair) for pair in zip(group.batches, wanted, strict=True))
+    assert [(step.epoch_number, step.number) for step in found] == [place[:2] for place in expected]
+    for step, (_, _, wanted) in zip(found, expected, strict=True):
+        assert len(step.batches) == len(wanted)
+        assert all(same(*pair) for pair in zip(step.batches, wanted, strict=True))
 
 
 @pytest.mark.parametrize("first", [0, 3, 99])
 def test_it_begins_where_it_is_told_to(batches: TrainingBatches, first: int) -> None:
-    num_groups = -(-len(batches.epoch(2)) // 3)
-    with prefetched(batches, epoch=2, first=first, group_size=3, max_groups=num_groups) as groups:
-        places = [(group.epoch_number, group.number) for group in groups]
-    every = [(2, number) for number in range(num_groups)] + [(3, number) for number in range(num_groups)]
-    begin = min(first, num_groups)  # 99: there is no such group, and so the next epoch's first
-    assert places == every[begin : begin + num_groups]
+    num_steps = -(-len(batches.epoch(2)) // 3)
+    with prefetched(batches, epoch=2, first=first, batches_per_step=3, max_steps=num_steps) as steps:
+        places = [(step.epoch_number, step.number) for step in steps]
+    every = [(2, number) for number in range(num_steps)] + [(3, number) for number in range(num_steps)]
+    begin = min(first, num_steps)  # 99: there is no such step, and so the next epoch's first
+    assert places == every[begin : begin + num_steps]
 
 
-@pytest.mark.parametrize("max_groups, max_epochs, epochs", [(7, None, 1), (1000, 2, 2), (0, None, 0), (1000, 0, 0)])
+@pytest.mark.parametrize("max_steps, max_epochs, epochs", [(7, None, 1), (1000, 2, 2), (0, None, 0), (1000, 0, 0)])
 def test_it_ends_and_plans_no_epoch_in_vain(
-    batches: TrainingBatches, max_groups: int, max_epochs: int | None, epochs: int
+    batches: TrainingBatches, max_steps: int, max_epochs: int | None, epochs: int
 ) -> None:
     planned: list[int] = []
     watched = Watched(batches, lambda number, _: planned.append(number))
-    with prefetched(watched, max_groups=max_groups, max_epochs=max_epochs) as groups:
-        found = list(groups)
+    with prefetched(watched, max_steps=max_steps, max_epochs=max_epochs) as steps:
+        found = list(steps)
     assert planned == list(range(epochs))
-    assert len(found) == min(max_groups, sum(len(batches.epoch(number)) for number in range(epochs)))
+    assert len(found) == min(max_steps, sum(len(batches.epoch(number)) for number in range(epochs)))
 
 
 def test_the_next_epoch_is_planned_when_this_one_begins(batches: TrainingBatches) -> None:
     second = threading.Event()
     watched = Watched(batches, lambda number, _: second.set() if number == 1 else None)
-    with prefetched(watched) as groups:
-        group = next(iter(groups))
-        assert (group.epoch_number, group.number) == (0, 0)
+    with prefetched(watched) as steps:
+        step = next(iter(steps))
+        assert (step.epoch_number, step.number) == (0, 0)
         assert second.wait(timeout=30)
 
 
@@ -154,20 +156,20 @@ def test_the_next_epoch_is_planned_when_this_one_begins(batches: TrainingBatches
 def test_what_is_planned_depends_on_what_is_taken_alone(
     batches: TrainingBatches, seconds: float, num_taken: int, planned: list[int]
 ) -> None:
-    """So processes that end together have planned the same epochs, though one has made more groups ahead."""
+    """So processes that end together have planned the same epochs, though one has made more steps ahead."""
     assert len(batches.epoch(0)) == 22
     found: list[int] = []
-    with prefetched(Watched(batches, lambda number, _: found.append(number))) as groups:
-        assert len(list(itertools.islice(groups, num_taken))) == num_taken
+    with prefetched(Watched(batches, lambda number, _: found.append(number))) as steps:
+        assert len(list(itertools.islice(steps, num_taken))) == num_taken
         time.sleep(seconds)
     assert found == planned
 
 
 def test_only_a_few_are_made_ahead(batches: TrainingBatches) -> None:
     made: list[int] = []
-    most = prefetch._GROUPS_AHEAD + 1
-    with prefetched(WatchedMaking(batches, made.append)) as groups:
-        for taken, _ in enumerate(itertools.islice(groups, 4)):
+    most = prefetch._STEPS_AHEAD + 1
+    with prefetched(WatchedMaking(batches, made.append)) as steps:
+        for taken, _ in enumerate(itertools.islice(steps, 4)):
             deadline = time.monotonic() + 30
             while len(made) < taken + 1 + most and time.monotonic() < deadline:
                 time.sleep(0.001)
@@ -185,13 +187,13 @@ class WithoutBatches:
     def epoch(self, number: int, *, check: Callable[[], None]) -> Epoch:
         epoch = self._batches.epoch(number)
         if number < self._before:
-            epoch.plan = Plan(*(each[:0] for each in epoch.plan))
+            epoch.plan = BatchPlan(*(each[:0] for each in epoch.plan))
         return epoch
 
 
 def test_epochs_may_be_without_a_batch(batches: TrainingBatches) -> None:
-    with prefetched(WithoutBatches(batches, before=3), max_groups=2) as groups:
-        assert [(group.epoch_number, group.number) for group in groups] == [(3, 0), (3, 1)]
+    with prefetched(WithoutBatches(batches, before=3), max_steps=2) as steps:
+        assert [(step.epoch_number, step.number) for step in steps] == [(3, 0), (3, 1)]
     with prefetched(WithoutBatches(batches, before=math.inf)):
         time.sleep(0.05)  # and it can be ended
 
@@ -219,20 +221,20 @@ def test_a_failure_comes_in_its_place(batches: TrainingBatches) -> None:
         (WatchedMaking(batches, fail_at(11)), 11),
     ]
     for broken, num_before in cases:
-        found: list[Group] = []
-        with pytest.raises(Broken, match="number"), prefetched(broken) as groups:
-            for group in groups:
-                found.append(group)
-        assert [group.number for group in found] == list(range(num_before))
+        found: list[StepBatches] = []
+        with pytest.raises(Broken, match="number"), prefetched(broken) as steps:
+            for step in steps:
+                found.append(step)
+        assert [step.number for step in found] == list(range(num_before))
 
 
 @pytest.mark.parametrize("taken", [0, 1, 9])
 def test_stopping_early_leaves_nothing_running(batches: TrainingBatches, taken: int) -> None:
-    with pytest.raises(KeyboardInterrupt), prefetched(batches) as groups:
-        for number, _ in enumerate(groups):
+    with pytest.raises(KeyboardInterrupt), prefetched(batches) as steps:
+        for number, _ in enumerate(steps):
             if number == taken:
                 raise KeyboardInterrupt
-    assert len(list(groups)) <= prefetch._GROUPS_AHEAD  # what was made ahead, and then it ends
+    assert len(list(steps)) <= prefetch._STEPS_AHEAD  # what was made ahead, and then it ends
 
 
 def test_stopping_while_an_epoch_is_planned(batches: TrainingBatches) -> None:
@@ -244,8 +246,8 @@ def test_stopping_while_an_epoch_is_planned(batches: TrainingBatches) -> None:
             check()
             time.sleep(0.001)
 
-    with prefetched(Watched(batches, plan_for_ever)) as groups:
-        next(iter(groups))
+    with prefetched(Watched(batches, plan_for_ever)) as steps:
+        next(iter(steps))
         assert began.wait(timeout=30)
 
 

@@ -1,33 +1,45 @@
-"""Streams: segments are the same however one comes to them, by the state of `datasets`, by counting, or straight on."""
+"""Streams: segments and their batches are the same however one comes to them, by a saved position or straight on."""
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import torch
 
-from translate.config import HubCorpus, TableCorpus
-from translate.data import streaming
-from translate.data.streaming import CorpusStream, Place
-from translate.errors import InputError
+from translate.config import DataConfig, HubCorpus, TableCorpus, TextCorpus, TokenizerConfig
+from translate.data import encoding, streaming, tables
+from translate.data.batching import Batch
+from translate.data.corpora import ParallelCorpus
+from translate.data.encoding import Cancelled
+from translate.data.epochs import Epoch, TrainingBatches
+from translate.data.streaming import CorpusStream, StreamedBatches, StreamPosition, TrainingStreams
+from translate.data.tokenizer import Tokenizers, prepare_tokenizers
+from translate.distributed.process_group import SINGLE_PROCESS
+from translate.errors import InputError, RunError
 
+SEED, BATCH_TOKENS = 3, 61
 Pairs = list[tuple[str, str]]
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`datasets` keeps what little it writes in a folder of the test's; chunks are smaller than segments."""
+    """`datasets` keeps what little it writes in a folder of the test; chunks are smaller than segments."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
     monkeypatch.setattr(streaming, "_CHUNK_ROWS", 7)
 
 
-def make_pairs(start: int, count: int) -> Pairs:
+# One stream
+
+
+def numbered(start: int, count: int) -> Pairs:
     return [(f"Satz {number} \u2028", f"sentence {number}") for number in range(start, start + count)]
 
 
@@ -60,26 +72,26 @@ KINDS: dict[str, Make] = {"a.jsonl": json_lines, "a.jsonl.gz": json_lines, "a.pa
 @pytest.fixture(params=KINDS)
 def corpus(request: pytest.FixtureRequest, tmp_path: Path) -> TableCorpus | HubCorpus:
     """A stream of 50 pairs, of each kind."""
-    return KINDS[request.param](tmp_path / request.param, make_pairs(0, 50))
+    return KINDS[request.param](tmp_path / request.param, numbered(0, 50))
 
 
 def stream_of(corpus: TableCorpus | HubCorpus, segment_pairs: int) -> CorpusStream:
     return CorpusStream(corpus, key="data.train.0", segment_pairs=segment_pairs)
 
 
-def segments(stream: CorpusStream, count: int) -> Iterator[tuple[Pairs, Place, str]]:
+def segments(stream: CorpusStream, count: int) -> Iterator[tuple[Pairs, StreamPosition, str]]:
     for _ in range(count):
-        read, place = stream.read()
-        yield list(zip(read.sources, read.targets, strict=True)), place, read.name
+        read, position = stream.read()
+        yield list(zip(read.sources, read.targets, strict=True)), position, read.name
 
 
 @pytest.mark.parametrize("size", [1, 10, 20, 23, 49, 50, 51])
 def test_segments_of_a_pass_are_its_pairs_in_order(corpus: TableCorpus | HubCorpus, size: int) -> None:
-    pairs = make_pairs(0, 50)
+    pairs = numbered(0, 50)
     one_pass = [pairs[first : first + size] for first in range(0, 50, size)]
     read = list(segments(stream_of(corpus, size), 2 * len(one_pass) + 1))
     assert [each for each, _, _ in read] == [*one_pass, *one_pass, one_pass[0]]
-    assert [place[:2] for _, place, _ in read][: len(one_pass) + 1] == [
+    assert [position[:2] for _, position, _ in read][: len(one_pass) + 1] == [
         *((0, first) for first in range(0, 50, size)),
         (1, 0),
     ]
@@ -87,33 +99,287 @@ def test_segments_of_a_pass_are_its_pairs_in_order(corpus: TableCorpus | HubCorp
     assert read[len(one_pass)][2].endswith(f"pairs 1 to {min(size, 50)} of the stream, pass 2")
 
 
-def test_each_way_to_a_segment_leads_to_it(corpus: TableCorpus | HubCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_way_to_a_segment_leads_to_it(corpus: TableCorpus | HubCorpus) -> None:
     straight = list(segments(stream_of(corpus, 12), 9))
-    for number, (pairs, place, name) in enumerate(straight):
-        assert place == Place(*json.loads(json.dumps(place)))  # as a checkpoint keeps it
-        ways = {
-            "by state": stream_of(corpus, 12),
-            "counted": stream_of(corpus, 12),
-            "from nothing": stream_of(corpus, 12),
-        }
-        ways["by state"].go_to(Place(*json.loads(json.dumps(place))))
-        ways["counted"].go_to(place.counted)
-        ways["from nothing"].go_to_segment(number)
+    for number, (pairs, position, name) in enumerate(straight):
+        assert position == StreamPosition(*json.loads(json.dumps(position)))  # as a checkpoint keeps it
+        ways = {"by state": stream_of(corpus, 12), "counted": stream_of(corpus, 12)}
+        ways["by state"].seek(StreamPosition(*json.loads(json.dumps(position))))
+        ways["counted"].seek(position._replace(state=None, num_skipped=position.num_pairs))
         for way, stream in ways.items():
             there = list(segments(stream, 2))  # and it goes on as well
-            assert there[0][0] == pairs and there[0][1].sha256 == place.sha256 and there[0][2] == name, way
+            assert there[0][0] == pairs and there[0][1].sha256 == position.sha256 and there[0][2] == name, way
             if number + 1 < len(straight):
                 assert there[1][0] == straight[number + 1][0], way
 
 
-def test_a_place_saves_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that lies before the place is not read (but the first, for the names of the columns)."""
-    corpus = shards(tmp_path / "folder", make_pairs(0, 50))
-    place = list(segments(stream_of(corpus, 10), 5))[4][1]
+def test_a_position_saves_reading(tmp_path: Path) -> None:
+    """A file that lies before the position is not read (but the first, for the names of the columns)."""
+    corpus = shards(tmp_path / "folder", numbered(0, 50))
+    position = list(segments(stream_of(corpus, 10), 5))[4][1]
     (tmp_path / "folder" / "train-00001-of-00004.parquet").write_bytes(b"no parquet any more")
     stream = stream_of(corpus, 10)
-    stream.go_to(place)
-    assert next(segments(stream, 1))[0] == make_pairs(40, 10)
-    stream.go_to(place.counted)
+    stream.seek(position)
+    assert next(segments(stream, 1))[0] == numbered(40, 10)
+    stream.seek(position._replace(state=None, num_skipped=position.num_pairs))
     with pytest.raises(InputError, match="could not be loaded"):
         stream.read()
+
+
+# Batches of all streams
+
+
+def make_pairs(start: int, count: int) -> Pairs:
+    return [(f"{number} " * (1 + number % 4), f"{number}" * (1 + number % 3)) for number in range(start, start + count)]
+
+
+def stream(path: Path, pairs: Pairs, **fields: Any) -> TableCorpus:
+    path.write_text("".join(json.dumps({"de": de, "en": en}) + "\n" for de, en in pairs), encoding="utf-8")
+    return TableCorpus(kind="json", path=path, source_column="de", target_column="en", **{"streaming": True, **fields})
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    sources, targets = zip(*make_pairs(0, 300), strict=True)
+    return prepare_tokenizers(TokenizerConfig(vocab_size=40, byte_fallback=False), sources, targets)
+
+
+def batches_of(
+    data: DataConfig, tokenizers: Tokenizers, sampling: float | None = None, num_threads: int = 1
+) -> StreamedBatches:
+    return StreamedBatches(
+        TrainingStreams(data),
+        tokenizers,
+        limits=data,
+        subword_sampling=sampling,
+        batch_tokens=BATCH_TOKENS,
+        seed=SEED,
+        processes=SINGLE_PROCESS,
+        num_threads=num_threads,
+    )
+
+
+def data_of(*corpora: TableCorpus | TextCorpus, **fields: Any) -> DataConfig:
+    limits = {"max_source_tokens": 30, "max_target_tokens": 30, "stream_segment_pairs": 40}
+    return DataConfig(train=corpora, **{**limits, **fields})
+
+
+def corpus_of(pairs: Pairs, weight: float = 1.0) -> ParallelCorpus:
+    return ParallelCorpus("listed", [de for de, _ in pairs], [en for _, en in pairs], weight)
+
+
+def expected(corpora: Sequence[ParallelCorpus], data: DataConfig, tokenizers: Tokenizers, number: int) -> Epoch:
+    """The epoch of this number over a segment's pairs."""
+    listed = TrainingBatches(
+        corpora, tokenizers, limits=data, subword_sampling=None, batch_tokens=BATCH_TOKENS, seed=SEED
+    )
+    return listed.epoch(number)
+
+
+def content(epoch: Epoch) -> list[list[Any]]:
+    def values(batch: Batch) -> list[Any]:
+        return [each.tolist() if isinstance(each, torch.Tensor) else each for each in batch]
+
+    return [values(batch) for batch in epoch.batches()]
+
+
+def test_an_epoch_is_a_segment(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    data = data_of(stream(tmp_path / "a", make_pairs(0, 100)))
+    batches = batches_of(data, tokenizers)
+    for number, (first, count) in enumerate([(0, 40), (40, 40), (80, 20), (0, 40), (40, 40)]):
+        listed = expected([corpus_of(make_pairs(first, count))], data, tokenizers, number)
+        assert content(batches.epoch(number)) == content(listed)
+    assert content(batches.epoch(4)) == content(listed)  # again
+
+
+def test_streams_share_a_segment_and_other_corpora_are_in_each(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    """Streams of 25 and 100 pairs, in proportion 1 to 3, and a listed corpus that is seen twice in each segment."""
+    listed = [tmp_path / "l.de", tmp_path / "l.en"]
+    for path, lines in zip(listed, zip(*make_pairs(500, 7), strict=True), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    data = data_of(
+        stream(tmp_path / "a", make_pairs(0, 25), weight=0.5),
+        TextCorpus(source=listed[0], target=listed[1], weight=2.0),
+        stream(tmp_path / "b", make_pairs(200, 100), weight=1.5),
+    )
+    batches = batches_of(data, tokenizers)
+    parts = [
+        ((0, 10), (200, 30)),
+        ((10, 10), (230, 30)),
+        ((20, 5), (260, 30)),
+        ((0, 10), (290, 10)),
+        ((10, 10), (200, 30)),
+    ]
+    for number, (small, large) in enumerate(parts):
+        corpora = [
+            corpus_of(make_pairs(*small)), corpus_of(make_pairs(500, 7), weight=2.0), corpus_of(make_pairs(*large))
+        ]  # fmt: skip
+        assert content(batches.epoch(number)) == content(expected(corpora, data, tokenizers, number))
+
+
+def test_the_number_of_threads_changes_nothing(
+    tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "_THREAD_LINES", 7)
+    data = data_of(stream(tmp_path / "a", make_pairs(0, 100)))
+    one, several = batches_of(data, tokenizers, 0.2), batches_of(data, tokenizers, 0.2, num_threads=2)
+    for number in range(3):
+        assert content(several.epoch(number)) == content(one.epoch(number))
+
+
+def test_all_segments_sample_with_one_pool(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    batches = batches_of(data_of(stream(tmp_path / "a", make_pairs(0, 100))), tokenizers, 0.2)
+    pools = set()
+    for number in range(3):
+        batches.epoch(number)
+        assert batches._newest is not None
+        pools.add(id(batches._newest[1]._sampling_pool))
+    assert len(pools) == 1
+
+
+@pytest.mark.parametrize(("begun", "sampling"), [(0, None), (1, 0.2), (2, None), (6, None)])
+def test_a_continued_stream_is_the_same_with_a_position_and_without(
+    tmp_path: Path, tokenizers: Tokenizers, caplog: pytest.LogCaptureFixture, begun: int, sampling: float | None
+) -> None:
+    data = data_of(stream(tmp_path / "a", make_pairs(0, 100)), stream(tmp_path / "b", make_pairs(150, 33), weight=0.3))
+    straight = batches_of(data, tokenizers, sampling)
+    epochs = []
+    for number in range(begun + 3):
+        epochs.append(content(straight.epoch(number)))
+        if number == begun:
+            position = json.loads(json.dumps(straight.position(begun)))
+    bad_state = json.loads(json.dumps(position))
+    for place in bad_state["places"]:  # as if another version of `datasets` counted in another way
+        place["state"] = {"examples_iterable": {"offset": 3}, "epoch": 0}
+    wrong_state = json.loads(json.dumps(straight.position(begun + 2)))
+    for place, right in zip(wrong_state["places"], position["places"], strict=True):
+        place.update(dict(right, state=place["state"], num_skipped=place["num_skipped"]))
+    wrong_state |= {"segment": begun, "filtered": position["filtered"]}
+    for noted in (position, bad_state, wrong_state, None, {"segment": begun + 1}, {"segment": begun, "places": [3]}):
+        caplog.clear()
+        batches = batches_of(data, tokenizers, sampling)
+        batches.continue_from(begun, noted)
+        is_known = noted is not None and len(noted) == 3
+        assert ("does not say where segment" in caplog.text) == (not is_known and begun > 0)
+        assert [content(batches.epoch(begun + number)) for number in range(3)] == epochs[begun:]
+        was_counted = "found by counting the pairs before it" in caplog.text
+        assert noted is wrong_state or was_counted == (noted is bad_state and begun > 0)
+        if noted is position:  # and from where that one has come to
+            again = batches_of(data, tokenizers, sampling)
+            again.continue_from(begun + 2, json.loads(json.dumps(batches.position(begun + 2))))
+            assert content(again.epoch(begun + 2)) == epochs[-1]
+
+
+def test_what_is_left_out_is_logged_of_each_segment_and_of_all(
+    tmp_path: Path, tokenizers: Tokenizers, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    pairs = make_pairs(0, 100)
+    for number in (3, 50, 51, 99):
+        pairs[number] = ("", "x")
+    pairs[60] = ("1 " * 20, "1 " * 31)
+    path = tmp_path / "a"
+    data = data_of(stream(path, pairs))
+    batches = batches_of(data, tokenizers)
+    assert [line for report in batches.filter_reports for line in report.lines()] == [
+        f"{path}, pairs 1 to 40 of the stream: 39 of 40 pairs kept",
+        "  1 left out: empty source",
+    ]
+    batches.epoch(1)
+    caplog.clear()
+    batches.epoch(2)
+    third = [
+        "Segment 3 of the streamed corpora prepared",
+        f"{path}, pairs 81 to 100 of the stream: 19 of 20 pairs kept",
+        "  1 left out: empty source",
+        "Segments 1 to 3 together",
+        f"{path}: 95 of 100 pairs kept",
+        "  4 left out: empty source",
+        "  1 left out: target over data.max_target_tokens = 30",
+    ]
+    assert caplog.messages == third
+    caplog.clear()
+    continued = batches_of(data, tokenizers)
+    continued.continue_from(2, json.loads(json.dumps(batches.position(2))))
+    continued.epoch(2)
+    assert caplog.messages == third
+
+
+@pytest.mark.parametrize("sampling", [None, 0.2])
+def test_a_segment_of_which_nothing_is_left_has_no_batches(
+    tmp_path: Path, tokenizers: Tokenizers, caplog: pytest.LogCaptureFixture, sampling: float | None
+) -> None:
+    data = data_of(stream(tmp_path / "a", [*make_pairs(0, 40), ("", "")]))
+    batches = batches_of(data, tokenizers, sampling)
+    with caplog.at_level("INFO"):
+        epochs = [batches.epoch(number) for number in range(3)]
+    assert [len(epoch) > 0 for epoch in epochs] == [True, False, True]
+    assert content(epochs[1]) == [] and epochs[1].padding.share == 0.0 and len(epochs[1].shapes) == 0
+    assert f"{tmp_path / 'a'}, pairs 41 to 41 of the stream: 0 of 1 pairs kept" in caplog.messages
+    nothing = data_of(stream(tmp_path / "b", [("", "a")] * 3))
+    with pytest.raises(InputError, match=r"no sentence pair is left to train on: .*; 3 left out: empty source"):
+        batches_of(nothing, tokenizers).epoch(0)
+
+
+def test_data_that_changed_are_not_gone_on_with(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    data = data_of(stream(tmp_path / "a", make_pairs(0, 100)))
+    batches = batches_of(data, tokenizers)
+    for number in range(3):
+        batches.epoch(number)
+    position = batches.position(2)
+    stream(tmp_path / "a", [*make_pairs(0, 99), ("other", "pair")])
+    batches = batches_of(data, tokenizers)
+    batches.continue_from(2, position)
+    with pytest.raises(InputError) as caught:
+        batches.epoch(2)
+    assert str(caught.value) == (
+        f"{tmp_path / 'a'}, pairs 81 to 100 of the stream: these are not the pairs that this run was trained on, so it"
+        " cannot be continued; give the data that it was begun with (of a data set of the Hub, its revision), or begin"
+        " a new run"
+    )
+
+
+def test_what_breaks_later_ends_the_run_with_the_line(
+    tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_CHUNK_ROWS", 80)  # so many lines are looked at before
+    path = tmp_path / "a"
+    corpus = stream(path, make_pairs(0, 100))
+    for line, message in [
+        ('{"de": "x", "en": 7}', f"data.train.0: {path}, line 90: column 'en' is 7, of type int, where text is needed"),
+        ('{"de": "x"', f"data.train.0: {path}, line 90, character 11: is not JSON"),
+        ('{"de": "x", "en": null}', f"data.train.0: {path}: row 90 of column 'en' is null where text is needed"),
+    ]:
+        lines = [json.dumps({"de": de, "en": en}) for de, en in make_pairs(0, 100)]
+        lines[89] = line
+        path.write_text("\n".join(lines), encoding="utf-8")
+        with pytest.raises((InputError, RunError)) as caught:
+            later = batches_of(data_of(corpus), tokenizers)
+            for number in range(3):
+                later.epoch(number)
+        assert message in str(caught.value)
+    assert (
+        str(caught.value) == f"segment 3 of the training data: {message}. When that is mended, continue with --resume"
+    )
+
+
+def test_planning_ends_when_nobody_waits_for_it(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    def check() -> None:
+        raise Cancelled
+
+    data = data_of(stream(tmp_path / "a", make_pairs(0, 100)))
+    batches, undisturbed = batches_of(data, tokenizers), batches_of(data, tokenizers)
+    epochs = [content(undisturbed.epoch(number)) for number in range(3)]
+    for number in (1, 0, 2):
+        with pytest.raises(Cancelled):
+            batches.epoch(number, check=check)
+        assert content(batches.epoch(number)) == epochs[number]
+
+
+def test_another_batch_size_needs_no_new_reading(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    data = data_of(stream(tmp_path / "a", make_pairs(0, 100)))
+    batches = batches_of(data, tokenizers)
+    assert batches.num_pairs == 40 and batches.longest == 31
+    larger = batches.with_batch_tokens(200)
+    (tmp_path / "a").unlink()
+    assert len(larger.epoch(0)) < len(batches.epoch(0))

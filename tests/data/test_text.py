@@ -83,7 +83,7 @@ def test_nul_names_line_and_byte(tmp_path: Path) -> None:
 def test_utf_16_is_told_by_its_mark(tmp_path: Path, encoding: str, mark: str) -> None:
     path = write(tmp_path / "a.de", "\ufeffeins\n".encode(encoding))
     assert failure(path) == (
-        f"{path}: begins with {mark}, the byte order mark of UTF-16, and is no UTF-8;"
+        f"{path}: begins with {mark}, the byte order mark of UTF-16, so it is not UTF-8;"
         " convert it, for example with iconv -f utf-16 -t utf-8"
     )
 
@@ -100,14 +100,17 @@ def test_unreadable_files(tmp_path: Path) -> None:
         (tmp_path / ("x" * 300), "cannot be read (File name too long)"),
         (write(tmp_path / "cut.gz", whole[:-11]), f"the gzip data are cut short; {again}"),
         (write(tmp_path / "cut_header.gz", whole[:5]), f"the gzip data are cut short; {again}"),
-        (write(tmp_path / "empty.gz", b""), f"is empty, and its name promises gzip; {again}"),
-        (write(tmp_path / "plain.gz", b"plain text\n"), "not readable as gzip, which its name promises (Not a gzipped"),
-        (write(tmp_path / "broken.gz", whole[:13] + b"\xff\xff" + whole[15:]), "not readable as gzip"),
-        (write(tmp_path / "sum.gz", wrong_sum), "not readable as gzip, which its name promises (CRC check failed"),
+        (write(tmp_path / "empty.gz", b""), f"is empty, although its name says gzip; {again}"),
+        (
+            write(tmp_path / "plain.gz", b"plain text\n"),
+            "cannot be read as gzip, which its name says it is (Not a gzipped",
+        ),
+        (write(tmp_path / "broken.gz", whole[:13] + b"\xff\xff" + whole[15:]), "cannot be read as gzip"),
+        (write(tmp_path / "sum.gz", wrong_sum), "cannot be read as gzip, which its name says it is (CRC check failed"),
         (write(tmp_path / "tail.gz", whole + b"more"), f"something that is not gzip follows its gzip data; {again}"),
         (
             write(tmp_path / "named.de", whole),
-            "is compressed by gzip; gunzip it, or give the file a name that ends in .gz",
+            "is compressed with gzip; gunzip it, or give the file a name that ends in .gz",
         ),
     ]
     for path, message in cases:

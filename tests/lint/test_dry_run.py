@@ -42,14 +42,10 @@ def digits(write_reversed_digits: Callable[..., None], tmp_path: Path) -> Digits
     return lambda *overrides: load_config(str(tmp_path / "digits.yaml"), overrides, require_files=True).config
 
 
-def silent(text: str) -> None:
-    pass
-
-
 def prepared(config: Config) -> tuple[Corpora, Any, Epoch]:
     corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora.train, silent)
-    return corpora, tokenizers, encode_corpora(config, corpora.train, tokenizers, silent).epoch(0)
+    tokenizers = make_tokenizers(config, corpora.train)
+    return corpora, tokenizers, encode_corpora(config, corpora.train, tokenizers).epoch(0)
 
 
 def tried(config: Config, *, device: torch.device = CPU, **options: float) -> DryRun:

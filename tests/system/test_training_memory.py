@@ -50,9 +50,9 @@ def prepared_bytes(folder: Path) -> int:
     )
     tracemalloc.start()
     read = preparation.read_corpora(config).train
-    tokenizers = preparation.make_tokenizers(config, read, lambda _: None)
-    batches = preparation.encode_corpora(config, read, tokenizers, lambda _: None)
-    preparation.fingerprint(read, tokenizers)
+    tokenizers = preparation.make_tokenizers(config, read)
+    batches = preparation.encode_corpora(config, read, tokenizers)
+    corpora.data_fingerprint(read, tokenizers)
     for number in range(2):
         epoch = batches.epoch(number)
         assert len(epoch[0].indices) and epoch.padding.share < 0.2

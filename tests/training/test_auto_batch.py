@@ -30,8 +30,8 @@ AUTO = "training.batch_tokens=auto"
 
 def resolved(config: Config, device: torch.device = CPU) -> tuple[Config, str]:
     corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora.train, lambda text: None)
-    batches = encode_corpora(config, corpora.train, tokenizers, lambda text: None)
+    tokenizers = make_tokenizers(config, corpora.train)
+    batches = encode_corpora(config, corpora.train, tokenizers)
     config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device)
     pairs, *widths = batches.epoch(0).shapes.T
     assert (pairs * max(widths, key=max)).max() <= config.training.num_batch_tokens
@@ -73,8 +73,8 @@ def test_on_a_cpu_it_is_a_constant(
 def test_a_number_stays(digits: Digits) -> None:
     config = digits("training.batch_tokens=600")
     corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora.train, lambda text: None)
-    batches = encode_corpora(config, corpora.train, tokenizers, lambda text: None)
+    tokenizers = make_tokenizers(config, corpora.train)
+    batches = encode_corpora(config, corpora.train, tokenizers)
     assert resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=CPU) == (config, batches, None)
 
 

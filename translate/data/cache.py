@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import logging
 import os
-import secrets
 import shutil
 import sys
 import tempfile
@@ -21,7 +20,9 @@ from typing import Any, BinaryIO
 import sentencepiece
 
 from translate import __version__
+from translate.atomic import atomic_write, is_temporary
 from translate.errors import RunError
+from translate.fingerprint import fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -108,11 +109,7 @@ def entry_name(kind: str, *parts: str | bytes) -> str:
     Args:
         kind: What the entry holds, such as `ids`; it becomes the end of the name.
     """
-    digest = hashlib.sha256()
-    for part in (kind, _FORMAT, __version__, sentencepiece.__version__, *parts):
-        data = part.encode() if isinstance(part, str) else part
-        digest.update(b"%d\n" % len(data) + data)
-    return f"{digest.hexdigest()[:40]}.{kind}"
+    return f"{fingerprint(kind, _FORMAT, __version__, sentencepiece.__version__, *parts)[:40]}.{kind}"
 
 
 class CachedFile:
@@ -170,42 +167,38 @@ class DataCache:
         """Add an entry, which other processes see once it is complete.
 
         Args:
-            write: Writes the content. Its exceptions pass through, except for `OSError`.
+            write: Writes the content.
 
         Returns:
-            The entry; None if it cannot be written.
+            The entry; None if it cannot be written, or another process has deleted it at once.
         """
         self.num_made += 1
-        temporary = self.folder / f"{name}.{secrets.token_hex(8)}.tmp"
+        path = self.folder / name
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with contextlib.ExitStack() as stack:
-                file = stack.enter_context(open(temporary, "x+b"))
+            with atomic_write(path, fsync=False) as file:
                 write(file)
                 num_bytes = file.tell()
                 file.write(_SEAL + _checksum(file, num_bytes))
-                file.flush()
-                os.replace(temporary, self.folder / name)
-                self._delete_unused()
-                stack.pop_all()  # the file stays open
-                return CachedFile(file, num_bytes)
-        except OSError as error:
+            entry = CachedFile(open(path, "rb"), num_bytes)  # noqa: SIM115
+            self._delete_unused()
+            return entry
+        except FileNotFoundError:  # deleted to make room for another entry
+            return None
+        except (OSError, RunError) as error:
             logger.warning(
-                f"{self.folder}: nothing can be kept there ({error.strerror or error}), so the next start will take as"
-                f" long as this one; {_OTHER_FOLDER}"
+                f"Nothing can be kept for the next start, which will take as long as this one: {error}."
+                f" To keep token ids, {_OTHER_FOLDER}"
             )
             return None
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()  # it exists only if something failed
 
     def _delete_unused(self) -> None:
-        """Delete the entries that were unused for longest, until the rest fits. A process that has one open keeps it."""
+        """Delete what was unused for longest until the rest fits; a process that has an entry open keeps it."""
         entries, num_bytes = [], 0
         for path in self.folder.iterdir():
             with contextlib.suppress(OSError):  # another process may have deleted it
                 status = path.stat()
-                if path.suffix != ".tmp":
+                if not is_temporary(path):
                     entries.append((status.st_mtime, status.st_size, path))
                     num_bytes += status.st_size
                 elif time.time() - status.st_mtime > _ABANDONED_SECONDS:

@@ -207,8 +207,8 @@ class JoinedText(Sequence[str]):
     def __getitem__(self, place: int | slice) -> str | list[str]:
         numbers = range(len(self))[place]
         if isinstance(numbers, int):
-            text = bisect_right(self._starts, numbers) - 1
-            return self._texts[text][numbers - self._starts[text]]
+            which = bisect_right(self._starts, numbers) - 1
+            return self._texts[which][numbers - self._starts[which]]
         if numbers.step != 1:
             return [self[number] for number in numbers]
         lines: list[str] = []

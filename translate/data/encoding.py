@@ -3,12 +3,13 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from translate.data.cache import DataCache, entry_name, text_digest
 from translate.data.token_store import (
     TokenChunk,
     TokenStore,
+    TokenWriter,
     chunked,
     flatten,
     read_tokens,
@@ -29,6 +30,7 @@ class Cancelled(Exception):
     """Nobody waits any more for what is being prepared."""
 
 
+@runtime_checkable
 class ProcessGroup(Protocol):
     """The processes that encode together: `distributed.process_group.World`, which is in a higher layer."""
 
@@ -45,26 +47,20 @@ class ProcessGroup(Protocol):
 def run_together(processes: ProcessGroup, work: Callable[[], T]) -> T:
     """Like `run_on_all_ranks`, and if the work is cancelled in one process, it is cancelled in all.
 
-    The work may run others together in turn. Each begins with the exchange of failures, so a process that fails
-    between them meets the other processes there.
-
     Raises:
         Cancelled: The work raised it in some process.
     """
 
-    def attempt() -> T | None:
-        nonlocal is_cancelled
+    def attempt() -> list[T]:
         try:
-            return work()
+            return [work()]
         except Cancelled:
-            is_cancelled = True
-            return None
+            return []
 
-    is_cancelled = False
     result = processes.run_on_all_ranks(attempt)
-    if any(processes.all_gather(is_cancelled)):
+    if any(processes.all_gather(not result)):
         raise Cancelled
-    return result  # type: ignore[return-value]  # None stands for cancelled work alone
+    return result[0]
 
 
 def encode_texts(
@@ -123,22 +119,40 @@ def encode_together(
     *,
     processes: ProcessGroup,
     num_threads: int,
+    content: str,
     check: Callable[[], None] = lambda: None,
-) -> Iterator[TokenChunk]:
-    """The ids of each line, in chunks of lines: each process encodes a part, and all processes get all ids.
+) -> TokenStore:
+    """The ids of each line: each process encodes a part, and all processes get all ids.
 
     All processes must encode the same texts at the same time.
 
     Args:
         num_threads: Threads of this process; the result does not depend on them.
+        content: What the ids are, for the error about a full disk.
         check: Called now and then; an exception that it raises ends the encoding.
+
+    Raises:
+        RunError: There are many ids, and the file for them cannot be written in some process.
+        Cancelled: `check` raised it in some process.
     """
+    writer = TokenWriter(vocab_size=tokenizer.vocab_size, content=content)
+    parts: list[TokenChunk] = []
+
+    def store_parts() -> None:
+        """Store what was exchanged: as part of the work, so that a full disk of one process ends all."""
+        for part in parts:
+            writer.add(part)
+
     for first in range(0, len(texts), _EXCHANGED_LINES * processes.size):
         start = first + processes.rank * _EXCHANGED_LINES
 
         def encode_part(start: int = start) -> TokenChunk:
-            part = texts[start : start + _EXCHANGED_LINES]
-            lines = list(encode_lines(part, tokenizer, num_threads=num_threads, check=check))
+            store_parts()
+            lines = list(
+                encode_lines(texts[start : start + _EXCHANGED_LINES], tokenizer, num_threads=num_threads, check=check)
+            )
             return flatten(lines, vocab_size=tokenizer.vocab_size)
 
-        yield from processes.all_gather(run_together(processes, encode_part))
+        parts = processes.all_gather(run_together(processes, encode_part))
+    run_together(processes, store_parts)
+    return writer.finish()

@@ -20,7 +20,7 @@ from translate.data.encoding import encode_texts
 from translate.data.filtering import FilterReport, check_usable, filter_pairs
 from translate.data.subword_sampling import SamplingPool, SamplingTask
 from translate.data.token_store import TokenStore, store_tokens
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, Tokenizers
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
 
 # What a generator is for. Together with the seed and the epoch it gives the generator's seed, so that no random choice
 # depends on another.
@@ -142,7 +142,7 @@ class TrainingBatches:
         num_threads: int = 1,
         cache: DataCache | None = None,
         sampling_pool: SamplingPool | None = None,
-        encode: Callable[[Sequence[str], Tokenizer], TokenStore] | None = None,
+        encoded: tuple[TokenStore, TokenStore] | None = None,
         may_be_empty: bool = False,
     ) -> None:
         """
@@ -153,7 +153,7 @@ class TrainingBatches:
             num_threads: Threads for encoding, and processes for sampling; the result does not depend on it.
             cache: Where the token ids are read, or kept for the next time; None: they are not.
             sampling_pool: The processes that sample segmentations; None: the corpora get their own.
-            encode: Encodes the texts, instead of this process's threads and cache.
+            encoded: The ids of all sources and of all targets, if they are known; None: the corpora are encoded here.
             may_be_empty: If no pair passes the filter, the epochs have no batch, instead of an error.
 
         Raises:
@@ -171,10 +171,8 @@ class TrainingBatches:
             JoinedText(corpus.sources for corpus in corpora),
             JoinedText(corpus.targets for corpus in corpora),
         )
-        self._sources, self._targets = (
-            encode(texts, tokenizer)
-            if encode is not None
-            else encode_texts(texts, tokenizer, num_threads=num_threads, cache=cache)
+        self._sources, self._targets = encoded or (
+            encode_texts(texts, tokenizer, num_threads=num_threads, cache=cache)
             for texts, tokenizer in zip(self._texts, tokenizers[:2], strict=True)
         )
         self._kept: list[NDArray[np.int64]] = []  # for each corpus, pair numbers

@@ -14,14 +14,14 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeGuard
 
 from translate.config import Corpus, DataConfig, HubCorpus, TableCorpus
-from translate.data.corpora import ParallelCorpus, read_corpus, store_pairs
+from translate.data.corpora import JoinedText, ParallelCorpus, read_corpus, store_pairs
 from translate.data.encoding import ProcessGroup, encode_together, run_together
 from translate.data.epochs import Epoch, TrainingBatches
 from translate.data.filtering import FilterReport
 from translate.data.subword_sampling import SamplingPool
 from translate.data.tables import PairChunk, open_stream, pairs_of, reading, table_name
-from translate.data.token_store import TokenStore, store_tokens
-from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.data.token_store import TokenStore
+from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError, RunError
 
 logger = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ class CorpusStream:
         )
 
     def _chunks(self, check: Callable[[], None]) -> Iterator[PairChunk]:
-        """The pairs of the segment at the position, which becomes the next pass's beginning if this one is at its end."""
+        """The pairs of the segment at the position; at the end of a pass, the next pass begins."""
         for is_new_pass in (False, True):
             if is_new_pass:
                 self.seek(_BEGINNING._replace(num_passes=self.position.num_passes + 1))
@@ -465,7 +465,8 @@ class StreamedBatches:
 
         try:
             segment = run_together(self._processes, read)
-            batches = run_together(self._processes, lambda: self._make_batches(segment, number, check))
+            encoded = self._encode(segment, check)
+            batches = run_together(self._processes, lambda: self._make_batches(segment, number, encoded))
         except InputError as error:
             if number == self._begun:
                 raise
@@ -482,13 +483,24 @@ class StreamedBatches:
         if number > 0:
             self._log_report(number)
 
-    def _make_batches(self, segment: Segment, number: int, check: Callable[[], None]) -> TrainingBatches:
-        def encode(texts: Sequence[str], tokenizer: Tokenizer) -> TokenStore:
-            chunks = encode_together(
-                texts, tokenizer, processes=self._processes, num_threads=self._num_threads, check=check
+    def _encode(self, segment: Segment, check: Callable[[], None]) -> tuple[TokenStore, TokenStore]:
+        sources, targets = (
+            encode_together(
+                texts,
+                tokenizer,
+                processes=self._processes,
+                num_threads=self._num_threads,
+                content="the token ids of a segment",
+                check=check,
             )
-            return store_tokens(chunks, vocab_size=tokenizer.vocab_size, content="the token ids of a segment")
+            for texts, tokenizer in (
+                (JoinedText(corpus.sources for corpus in segment.corpora), self._tokenizers.source),
+                (JoinedText(corpus.targets for corpus in segment.corpora), self._tokenizers.target),
+            )
+        )
+        return sources, targets
 
+    def _make_batches(self, segment: Segment, number: int, encoded: tuple[TokenStore, TokenStore]) -> TrainingBatches:
         return TrainingBatches(
             segment.corpora,
             self._tokenizers,
@@ -497,7 +509,7 @@ class StreamedBatches:
             batch_tokens=self._batch_tokens,
             seed=self._seed,
             sampling_pool=self._sampling_pool,
-            encode=encode,
+            encoded=encoded,
             may_be_empty=number > 0,
         )
 

@@ -1,4 +1,4 @@
-"""Lines of text out of files and pipes: split where `wc -l` splits; whatever is no UTF-8 text is named by its place.
+"""Lines of text out of files and pipes, split where `wc -l` splits; whatever is not UTF-8 is an error with its place.
 
 Nothing is silently changed or dropped here.
 """
@@ -22,21 +22,21 @@ def iterate_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     r"""The lines of a UTF-8 stream, split on `\n` alone, as `wc -l` and every other MT tool counts them.
 
     Python's text mode and `str.splitlines` also split on `\r`, U+2028 and others, which would shift the pairing of
-    two files. Removed are the newline, one `\r` before it (Windows files), and a byte order mark at the start.
+    two files. Removed are the newline, one `\r` before it (Windows files), and a byte order mark at the beginning.
 
     Args:
         stream: A file opened in binary mode, or `sys.stdin.buffer`: iterating over it splits it on `\n` alone.
         name: What errors call the stream: a path, or `standard input`.
 
     Returns:
-        An iterator that reads as it goes, so that a pipe can be translated while it is written.
+        An iterator that reads only what is asked for, so that a pipe can be translated while it is written.
 
     Raises:
-        InputError: A line is not UTF-8 or has a NUL, or the stream begins as gzip or UTF-16 do.
+        InputError: A line is not UTF-8 or has a NUL, or the stream begins like gzip or UTF-16.
     """
     for number, line in enumerate(stream, start=1):
         if number == 1:
-            _refuse_other_formats(line, name)
+            _check_format(line, name)
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if b"\0" in line:
             raise InputError(
@@ -53,16 +53,18 @@ def iterate_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
         yield text.removeprefix("\ufeff") if number == 1 else text
 
 
-def _refuse_other_formats(beginning: bytes, name: str) -> None:
+def _check_format(beginning: bytes, name: str) -> None:
     if beginning.startswith(_GZIP_MAGIC):
-        raise InputError(f"{name}: is compressed by gzip; gunzip it, or give the file a name that ends in .gz")
+        raise InputError(f"{name}: is compressed with gzip; gunzip it, or give the file a name that ends in .gz")
     if beginning.startswith(_UTF_16_MARKS):
         mark = beginning[:2].hex(" ")
-        raise InputError(f"{name}: begins with {mark}, the byte order mark of UTF-16, and is no UTF-8; {_FROM_UTF_16}")
+        raise InputError(
+            f"{name}: begins with {mark}, the byte order mark of UTF-16, so it is not UTF-8; {_FROM_UTF_16}"
+        )
 
 
 def read_lines(path: Path) -> list[str]:
-    """All lines of a file; see `stream_lines`, but that a pipe serves as well.
+    """All lines of a file, which may be a pipe; see `stream_lines`.
 
     Raises:
         InputError: As `stream_lines`.
@@ -71,11 +73,11 @@ def read_lines(path: Path) -> list[str]:
 
 
 def stream_lines(path: Path, *, may_be_pipe: bool = False) -> Iterator[str]:
-    """The lines of a UTF-8 file, gunzipped if its name ends in `.gz`, read as they are asked for; as `iterate_lines`.
+    """The lines of a UTF-8 file, gunzipped if its name ends in `.gz` and read as they are needed; see `iterate_lines`.
 
     Raises:
-        InputError: The file is missing, no file but a folder or device, unreadable, not gzip although named so, cut
-            short, or not UTF-8; or it was changed while it was read.
+        InputError: The file is missing, a folder or device, unreadable, not gzip although named so, cut short, or not
+            UTF-8; or it was changed while it was read.
     """
     try:
         require_file(path, may_be_pipe=may_be_pipe)
@@ -86,7 +88,7 @@ def stream_lines(path: Path, *, may_be_pipe: bool = False) -> Iterator[str]:
 
 
 def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
-    """Raise the InputError that says what stands at a path instead of a file."""
+    """Raise an InputError that says what a path is, if it is not a file."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -105,7 +107,7 @@ def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
 
 def _gunzip_lines(stream: IO[bytes], path: Path) -> Iterator[str]:
     if not stream.peek(1):  # type: ignore[attr-defined]  # a file opened in binary mode is buffered
-        raise InputError(f"{path}: is empty, and its name promises gzip; copy or download the file again")
+        raise InputError(f"{path}: is empty, although its name says gzip; copy or download the file again")
     with gzip.open(stream) as unzipped:
         try:
             yield from iterate_lines(unzipped, str(path))
@@ -116,7 +118,7 @@ def _gunzip_lines(stream: IO[bytes], path: Path) -> Iterator[str]:
                 raise InputError(
                     f"{path}: something that is not gzip follows its gzip data; copy or download the file again"
                 ) from error
-            raise InputError(f"{path}: not readable as gzip, which its name promises ({error})") from error
+            raise InputError(f"{path}: cannot be read as gzip, which its name says it is ({error})") from error
 
 
 @contextmanager
@@ -129,6 +131,6 @@ def require_unchanged(path: Path) -> Iterator[None]:
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """What changes when somebody writes to a file or replaces it; None for a pipe, of which nothing is known."""
+    """What changes when somebody writes to a file or replaces it; None for a pipe, which has no such state."""
     state = path.stat()
     return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) if stat.S_ISREG(state.st_mode) else None

@@ -30,7 +30,8 @@ class MappedArray:
         self._source = source
         self._dtype = dtype
         self.size = size
-        self._map()
+        self._num_read = 0
+        self._values = self._map()
 
     def read(self, start: int, stop: int) -> NDArray[np.integer]:
         """The values from one position to before another, as a view that is to be used at once."""
@@ -40,15 +41,14 @@ class MappedArray:
         """All values, of which about so many bytes will be read."""
         self._num_read += num_bytes
         if self._num_read > _MAX_BYTES_READ:
-            self._map()
-            self._num_read = num_bytes
+            self._values, self._num_read = self._map(), num_bytes
         return self._values
 
-    def _map(self) -> None:
-        # numpy maps an open file by its handle on every system; /dev/fd, say, exists on few.
-        mapped = np.memmap(self._source.file, dtype=self._dtype, mode="r", shape=(self.size,)) if self.size else []
-        self._values = np.asarray(mapped, dtype=self._dtype)
-        self._num_read = 0
+    def _map(self) -> NDArray[np.integer]:
+        if self.size == 0:  # nothing that could be mapped
+            return np.empty(0, dtype=self._dtype)
+        # The open file is mapped by its handle, which works on every system; a path below /dev would not.
+        return np.asarray(np.memmap(self._source.file, dtype=self._dtype, mode="r", shape=(self.size,)))
 
 
 class TokenChunk(NamedTuple):
@@ -142,31 +142,49 @@ class TokenStore:
         return self._ids.values(num_lines * _READ_BYTES) if isinstance(self._ids, MappedArray) else self._ids
 
 
+class TokenWriter:
+    """Collects the ids of many lines, in memory while they are few, else in a temporary file."""
+
+    def __init__(self, *, vocab_size: int, content: str) -> None:
+        """
+        Args:
+            content: What the ids are, for the error about a full disk.
+        """
+        self._vocab_size = vocab_size
+        self._content = content
+        self._file: TemporaryFile | None = None
+        self._lengths = [np.empty(0, dtype=_LENGTH_TYPE)]
+        self._ids = [np.empty(0, dtype=id_type(vocab_size))]
+        self._num_ids = 0
+
+    def add(self, chunk: TokenChunk) -> None:
+        """Append some lines.
+
+        Raises:
+            RunError: There are many ids, and the file for them cannot be written.
+        """
+        self._lengths.append(chunk.lengths)
+        self._ids.append(chunk.ids)
+        self._num_ids += len(chunk.ids)
+        if self._num_ids * chunk.ids.itemsize > MAX_BYTES_IN_MEMORY:
+            self._file = self._file or TemporaryFile(self._content)
+            for array in self._ids:
+                self._file.write(array)
+            self._ids.clear()
+
+    def finish(self) -> TokenStore:
+        """All lines that were added."""
+        dtype, file = id_type(self._vocab_size), self._file
+        ids = np.concatenate(self._ids) if file is None else MappedArray(file, dtype=dtype, size=self._num_ids)
+        return TokenStore(np.concatenate(self._lengths), ids, vocab_size=self._vocab_size)
+
+
 def store_tokens(chunks: Iterable[TokenChunk], *, vocab_size: int, content: str) -> TokenStore:
-    """The ids of many lines, in memory while they are few, else in a temporary file.
-
-    Args:
-        chunks: The ids of all lines, some thousand lines at a time; see `chunked`.
-        content: What the ids are, for the error about a full disk.
-
-    Raises:
-        RunError: There are many ids, and the file for them cannot be written.
-    """
-    dtype = id_type(vocab_size)
-    file: TemporaryFile | None = None
-    lengths, ids = [np.empty(0, dtype=_LENGTH_TYPE)], [np.empty(0, dtype=dtype)]
-    num_ids = 0
+    """The ids of many lines that come some thousand lines at a time; see `TokenWriter` and `chunked`."""
+    writer = TokenWriter(vocab_size=vocab_size, content=content)
     for chunk in chunks:
-        lengths.append(chunk.lengths)
-        ids.append(chunk.ids)
-        num_ids += len(chunk.ids)
-        if num_ids * dtype.itemsize > MAX_BYTES_IN_MEMORY:
-            file = file or TemporaryFile(content)
-            for array in ids:
-                file.write(array)
-            ids.clear()
-    stored = np.concatenate(ids) if file is None else MappedArray(file, dtype=dtype, size=num_ids)
-    return TokenStore(np.concatenate(lengths), stored, vocab_size=vocab_size)
+        writer.add(chunk)
+    return writer.finish()
 
 
 def read_tokens(file: CachedFile, *, num_lines: int, vocab_size: int) -> TokenStore:

@@ -45,10 +45,10 @@ from translate.runs import build_model
 from translate.training.auto_batch import resolve_batch_tokens
 from translate.training.preparation import (
     Corpora,
+    check_validation_lengths,
     make_batches,
     make_tokenizers,
     read_corpora,
-    refuse_long_validation,
 )
 
 logger = logging.getLogger(__name__)
@@ -132,12 +132,12 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     watch("reading the corpora")
     corpora = read_corpora(config)
     watch("making the tokenizer")
-    tokenizers = make_tokenizers(config, corpora.train, lambda text: None)
+    tokenizers = make_tokenizers(config, corpora.train)
     watch("encoding")
-    batches = make_batches(config, corpora, tokenizers, lambda text: None)
+    batches = make_batches(config, corpora, tokenizers)
     config, batches, batch_size = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device)
     if corpora.validation is not None:
-        refuse_long_validation(config, corpora.validation, tokenizers)
+        check_validation_lengths(config, corpora.validation, tokenizers)
     epoch = batches.epoch(0)
 
     watch("inspecting the text")

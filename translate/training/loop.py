@@ -13,7 +13,7 @@ from translate.config import Config
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import Epoch
-from translate.data.prefetch import Group, Prefetched
+from translate.data.prefetch import Prefetcher, StepBatches
 from translate.data.streaming import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS, World
@@ -143,26 +143,23 @@ class Trainer:
             self._save_new()
             raise StoppedBySignal(number, step=self.progress.step)
 
-    def _prefetched(self) -> Prefetched:
+    def _prefetched(self) -> Prefetcher:
         settings, progress = self.settings, self.progress
-        return Prefetched(
+        return Prefetcher(
             self.batches,
             epoch=progress.epoch,
             first=progress.step_in_epoch,
-            group_size=settings.accumulate_batches,
-            max_groups=0 if self._is_over() else settings.max_steps - progress.step,
+            batches_per_step=settings.accumulate_batches,
+            max_steps=0 if self._is_over() else settings.max_steps - progress.step,
             max_epochs=settings.max_epochs,
         )
 
-    def _steps(self, groups: Iterable[Group]) -> Iterator[list[Batch]]:
+    def _steps(self, groups: Iterable[StepBatches]) -> Iterator[list[Batch]]:
         """The batches of each optimizer step to do, until it is time to stop; counts the epochs."""
         progress = self.progress
         for group in groups:
             progress.epoch, progress.step_in_epoch = group.epoch_number, group.number
             self.pace.steps_per_epoch = -(-len(group.epoch) // self.settings.accumulate_batches)
-            if isinstance(self.batches, StreamedBatches):
-                for line in self.batches.untold(group.epoch_number):
-                    self.tracker.say(line)
             if group.number == 0:
                 self._say_padding(group.epoch)
             yield group.batches

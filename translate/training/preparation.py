@@ -1,38 +1,98 @@
-"""What a training is made from, before its first step: corpora read, tokenizers made, pairs encoded and filtered."""
+"""Training data before the first step: corpora read, tokenizers trained or given, pairs encoded and filtered."""
 
-import hashlib
+import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import BinaryIO, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from translate.config import Config, TokenizerConfig
+from translate.config import Config
 from translate.config.section import MOST
-from translate.data.cache import DataCache, entry_name, text_digest
-from translate.data.corpora import ParallelCorpus, read_corpus
+from translate.data.cache import DataCache
+from translate.data.corpora import JoinedText, ParallelCorpus, read_corpus
 from translate.data.epochs import TrainingBatches
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
-from translate.data.texts import JoinedText
-from translate.data.tokenizer import Tokenizer, Tokenizers, prepare_tokenizers
+from translate.data.tokenizer import Tokenizers, load_tokenizers, prepare_tokenizers
 from translate.distributed.environment import read_environment
+from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError
 from translate.model.device import threads_per_process
+from translate.runs import RunDirectory
 
-_CHUNK_LINES = 10_000  # that are in memory at once
+logger = logging.getLogger(__name__)
 
 
 class Corpora(NamedTuple):
-    """All that a config names."""
+    """All corpora that a config names."""
 
-    train: list[ParallelCorpus]  # of those that are streamed the first segment
+    train: list[ParallelCorpus]  # of streamed corpora the first segment
     validation: ParallelCorpus | None
     test: dict[str, ParallelCorpus]
-    streams: TrainingStreams | None = None  # where `train` is from, if any of them is streamed
+    streams: TrainingStreams | None = None  # where `train` comes from, if any corpus is streamed
+
+
+class TrainingData(NamedTuple):
+    """What a training reads."""
+
+    corpora: Corpora
+    tokenizers: Tokenizers
+    batches: Batches
+
+
+def prepare_data(config: Config, run: RunDirectory, *, world: World, is_continued: bool) -> TrainingData:
+    """Prepare the data of a training in all of its processes, and log what was done and what was left out.
+
+    Args:
+        run: Its tokenizers are loaded if the training is continued.
+
+    Raises:
+        InputError: A corpus or tokenizer cannot be used.
+        RunError: A temporary file cannot be written.
+        SystemExit: Another process has failed, and says why.
+    """
+    cache = DataCache()
+    corpora = world.run_on_all_ranks(lambda: read_corpora(config))
+
+    def prepare_tokenizers() -> Tokenizers:
+        if is_continued:
+            return load_tokenizers(run.tokenizer)
+        started, num_made = time.perf_counter(), cache.num_made
+        tokenizers = make_tokenizers(config, corpora.train, cache=cache)
+        vocabulary = f"joint vocabulary of {tokenizers.source.vocab_size}"
+        if tokenizers.vocabulary == "separate":
+            vocabulary = f"vocabularies of {tokenizers.source.vocab_size} and {tokenizers.target.vocab_size}"
+        how = "loaded" if config.tokenizer.source_model is not None else "trained"
+        if how == "trained" and config.data.is_streamed:
+            how = "trained on the first segment of the streamed corpora"
+        if how != "loaded" and cache.num_made == num_made:
+            how = f"{how} before, found in {cache.folder}"
+        logger.info(f"Tokenizer {how} in {time.perf_counter() - started:.1f} s: {vocabulary}")
+        return tokenizers
+
+    tokenizers = world.run_on_rank_0(prepare_tokenizers)
+    if corpora.streams is not None:
+        # Its processes meet on connections of their own, because later segments are prepared in a thread.
+        batches = make_batches(config, corpora, tokenizers, world=world.new_group(), is_continued=is_continued)
+        if is_continued:
+            return TrainingData(corpora, tokenizers, batches)
+    else:
+        batches = world.local_rank_0_first(lambda: _encode_and_log(config, corpora, tokenizers, cache))
+    for report in batches.filter_reports:
+        for line in report.lines():
+            logger.info(line)
+    return TrainingData(corpora, tokenizers, batches)
+
+
+def _encode_and_log(config: Config, corpora: Corpora, tokenizers: Tokenizers, cache: DataCache) -> Batches:
+    started, num_made = time.perf_counter(), cache.num_made
+    batches = make_batches(config, corpora, tokenizers, cache=cache)
+    how = f"read from {cache.folder}" if cache.num_made == num_made else "encoded"
+    logger.info(f"Corpus {how} in {time.perf_counter() - started:.1f} s")
+    return batches
 
 
 def read_corpora(config: Config) -> Corpora:
-    """Read all that will be needed now, so that a missing test set is known before the training and not after it.
+    """Read all corpora that will be needed, so that a missing test set is found before the training and not after it.
 
     Raises:
         InputError: A corpus cannot be used, or there is none to train on; the message begins with its key.
@@ -51,133 +111,83 @@ def read_corpora(config: Config) -> Corpora:
     )
 
 
-def make_tokenizers(
-    config: Config,
-    corpora: Sequence[ParallelCorpus],
-    say: Callable[[str], None],
-    *,
-    cache: DataCache | None = None,
-) -> Tokenizers:
-    """The tokenizers that the config asks for, trained on the corpora or given ready.
+def make_tokenizers(config: Config, corpora: Sequence[ParallelCorpus], *, cache: DataCache | None = None) -> Tokenizers:
+    """The tokenizers that the config asks for, given ready or trained on the corpora.
 
     Args:
-        cache: Where trained ones are read, or kept for the next time; None: they are not.
+        cache: Where trained models are read, or kept for the next time; None: they are not.
     """
-    started = time.perf_counter()
     sources = JoinedText(corpus.sources for corpus in corpora)
     targets = JoinedText(corpus.targets for corpus in corpora)
-    if cache is None or config.tokenizer.source_model is not None:
-        tokenizers, origin = prepare_tokenizers(config.tokenizer, sources, targets), ""
-    else:
-        num_made = cache.num_made
-        tokenizers = _trained_tokenizers(config.tokenizer, sources, targets, cache)
-        origin = f", from {cache.folder}" if cache.num_made == num_made else ""
-    sizes = f"joint vocabulary of {tokenizers.source.vocab_size}"
-    if tokenizers.vocabulary == "separate":
-        sizes = f"vocabularies of {tokenizers.source.vocab_size} and {tokenizers.target.vocab_size}"
-    if config.data.is_streamed and config.tokenizer.source_model is None:
-        origin = f", of the first segment of the streamed corpora{origin}"
-    say(f"tokenizer: {sizes}{origin}, in {time.perf_counter() - started:.1f} s")
-    return tokenizers
-
-
-def _trained_tokenizers(
-    config: TokenizerConfig, sources: Sequence[str], targets: Sequence[str], cache: DataCache
-) -> Tokenizers:
-    """Those trained on the same text before, or now."""
-    settings = config.model_dump_json(exclude={"subword_sampling", "source_model", "target_model"})
-    digests = text_digest(sources), text_digest(targets)
-    sides = ["joint"] if config.vocabulary == "joint" else ["source", "target"]
-    names = [entry_name("model", side, settings, *digests) for side in sides]
-    models = [Tokenizer(file.content()) for name in names if (file := cache.find(name)) is not None]
-    if len(models) == len(names):
-        return Tokenizers(models[0], models[-1], config.vocabulary)
-    tokenizers = prepare_tokenizers(config, sources, targets)
-    for name, tokenizer in zip(names, tokenizers[:2], strict=False):  # a joint one is there twice
-        cache.make(name, partial(_write_model, tokenizer))
-    return tokenizers
-
-
-def _write_model(tokenizer: Tokenizer, file: BinaryIO) -> None:
-    file.write(tokenizer.model_bytes)
+    return prepare_tokenizers(config.tokenizer, sources, targets, cache=cache)
 
 
 def make_batches(
     config: Config,
     corpora: Corpora,
     tokenizers: Tokenizers,
-    say: Callable[[str], None],
     *,
     cache: DataCache | None = None,
+    world: World = SINGLE_PROCESS,
     is_continued: bool = False,
 ) -> Batches:
-    """The training corpora as batches; of streamed ones the first segment's are made, unless the run is continued.
+    """The batches of the training corpora; of streamed ones the first segment is prepared, unless the run is continued.
 
-    All processes of a training must make those of streamed corpora at once.
+    With `training.batch_tokens` = auto, batches are unlimited until `with_batch_tokens` gives them a limit.
 
     Args:
-        cache: As for `encode_corpora`; streamed corpora are not kept.
+        cache: Where token ids are read, or kept for the next time; None: they are not. Streamed corpora are not kept.
+        world: The processes that share the encoding of streamed corpora, with connections that nothing else uses.
     """
     if corpora.streams is None:
-        return encode_corpora(config, corpora.train, tokenizers, say, cache=cache)
-    batch_tokens = config.training.batch_tokens
+        return encode_corpora(config, corpora.train, tokenizers, cache=cache)
     batches = StreamedBatches(
         corpora.streams,
         tokenizers,
         limits=config.data,
         subword_sampling=config.tokenizer.subword_sampling,
-        batch_tokens=MOST if batch_tokens == "auto" else batch_tokens,
+        batch_tokens=_batch_tokens(config),
         seed=config.training.seed,
+        processes=world,
         num_threads=_num_threads(config),
     )
     if not is_continued:
-        batches.epoch(0)  # so that what cannot be used is known now
+        batches.epoch(0)  # so that data which cannot be used is found now
     return batches
 
 
 def encode_corpora(
-    config: Config,
-    corpora: Sequence[ParallelCorpus],
-    tokenizers: Tokenizers,
-    say: Callable[[str], None],
-    *,
-    cache: DataCache | None = None,
+    config: Config, corpora: Sequence[ParallelCorpus], tokenizers: Tokenizers, *, cache: DataCache | None = None
 ) -> TrainingBatches:
-    """The corpora as batches; what is left out of them is said.
-
-    With `training.batch_tokens` = auto a batch has no limit until `resolve_batch_tokens` gives it one.
-
-    Args:
-        cache: Where token ids are read, or kept for the next time; None: they are not.
-    """
-    started = time.perf_counter()
-    num_made = 0 if cache is None else cache.num_made
-    batch_tokens = config.training.batch_tokens
-    batches = TrainingBatches(
+    """The batches of corpora that are not streamed; see `make_batches`."""
+    return TrainingBatches(
         corpora,
         tokenizers,
         limits=config.data,
         subword_sampling=config.tokenizer.subword_sampling,
-        batch_tokens=MOST if batch_tokens == "auto" else batch_tokens,
+        batch_tokens=_batch_tokens(config),
         seed=config.training.seed,
         num_threads=_num_threads(config),
         cache=cache,
     )
-    origin = f"from {cache.folder}" if cache is not None and cache.num_made == num_made else "made"
-    say(f"token ids: {origin}, in {time.perf_counter() - started:.1f} s")
-    for report in batches.filter_reports:
-        for line in report.lines():
-            say(line)
-    return batches
+
+
+def _batch_tokens(config: Config) -> int:
+    return MOST if config.training.batch_tokens == "auto" else config.training.batch_tokens
 
 
 def _num_threads(config: Config) -> int:
-    """Those that are wanted, or this process's share of all cores; torch may have fewer, one for each worker."""
+    """The threads of the config, or this process's share of all cores; torch may have fewer, one for each worker."""
     threads = config.training.threads
     return threads_per_process(read_environment(os.environ).local_world_size) if threads is None else threads
 
 
-def refuse_long_validation(config: Config, validation: ParallelCorpus, tokenizers: Tokenizers) -> None:
+def check_validation_lengths(config: Config, validation: ParallelCorpus, tokenizers: Tokenizers) -> None:
+    """Check that learned positions suffice for the validation corpus.
+
+    Raises:
+        InputError: A target is too long.
+    """
     if config.model.positions != "learned":
         return
     for number, target in enumerate(validation.targets, start=1):
@@ -187,20 +197,3 @@ def refuse_long_validation(config: Config, validation: ParallelCorpus, tokenizer
                 f"data.validation: the target of pair {number} has {length} tokens, more than model.max_positions ="
                 f" {config.model.max_positions}; raise that, leave the pair out, or use other model.positions"
             )
-
-
-def fingerprint(
-    corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers, *, streams: TrainingStreams | None = None
-) -> str:
-    """A checksum of all that is trained on, in its order; of streams, of what they are called and `corpora`."""
-    digest = hashlib.sha256(tokenizers.source.model_bytes + tokenizers.target.model_bytes)
-    if streams is not None:
-        digest.update(f"{streams.identity}\n".encode())
-    for corpus in corpora:
-        digest.update(f"{len(corpus.sources)} {corpus.weight}\n".encode())
-        for lines in (corpus.sources, corpus.targets):
-            for first in range(0, len(lines), _CHUNK_LINES):
-                if first:
-                    digest.update(b"\n")
-                digest.update("\n".join(lines[first : first + _CHUNK_LINES]).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()

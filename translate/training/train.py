@@ -3,14 +3,13 @@
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
 from translate.config import Config, TrainingConfig
-from translate.data.cache import DataCache
+from translate.data.corpora import data_fingerprint
 from translate.data.streaming import Batches, StreamedBatches
-from translate.data.tokenizer import Tokenizers, load_tokenizers
+from translate.data.tokenizer import Tokenizers
 from translate.distributed.devices import choose_own_device, settle_threads
 from translate.distributed.process_group import World, join_world
 from translate.errors import InputError
@@ -23,11 +22,8 @@ from translate.training.loop import Trainer
 from translate.training.metrics_log import MetricsLog
 from translate.training.preparation import (
     Corpora,
-    fingerprint,
-    make_batches,
-    make_tokenizers,
-    read_corpora,
-    refuse_long_validation,
+    check_validation_lengths,
+    prepare_data,
 )
 from translate.training.progress import Progress
 from translate.training.resume import (
@@ -138,12 +134,15 @@ def _train(
     say: Say,
     held: contextlib.ExitStack,
 ) -> Progress:
-    config, corpora, tokenizers, batches = _prepare(config, run, device, world, is_continued=is_continued, say=say)
+    corpora, tokenizers, batches = prepare_data(config, run, world=world, is_continued=is_continued)
+    config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device, world=world)
+    if message is not None:
+        say(message)
     settings = config.training
 
     def begin() -> None:
         if corpora.validation is not None:
-            refuse_long_validation(config, corpora.validation, tokenizers)
+            check_validation_lengths(config, corpora.validation, tokenizers)
         if not is_continued:
             create_run(run.path, config=config, tokenizers=tokenizers, command=command)
 
@@ -152,7 +151,9 @@ def _train(
     model, optimizer = assembly.model, assembly.optimizer
     average = AveragedWeights(model, decay=settings.ema_decay) if settings.ema_decay is not None else None
     now = Progress(
-        fingerprint(corpora.train, tokenizers, streams=corpora.streams),
+        data_fingerprint(
+            corpora.train, tokenizers, streams=None if corpora.streams is None else corpora.streams.identity
+        ),
         circumstances=describe_environment(settings, device, num_processes=world.size),
     )
     world.check_same_on_all_ranks({"data.train (its checksum)": now.data_fingerprint})
@@ -162,7 +163,7 @@ def _train(
         progress = world.run_on_all_ranks(lambda: _go_on(run, restored, now=now, say=say))
         world.run_on_rank_0(lambda: write_config(run, config))
         if isinstance(batches, StreamedBatches):
-            batches.go_on_from(progress.epoch, progress.stream, say=say)
+            batches.continue_from(progress.epoch, progress.stream)
     say(f"model: {assembly.description}")
 
     if inspect is not None and not is_continued and world.is_main_process:
@@ -190,33 +191,6 @@ def _train(
     finally:
         tracker.close()
     return progress
-
-
-class _Prepared(NamedTuple):
-    """What a training begins with."""
-
-    config: Config  # with the batch size as a number
-    corpora: Corpora
-    tokenizers: Tokenizers
-    batches: Batches
-
-
-def _prepare(
-    config: Config, run: RunDirectory, device: torch.device, world: World, *, is_continued: bool, say: Say
-) -> _Prepared:
-    corpora = world.run_on_all_ranks(lambda: read_corpora(config))
-    cache = DataCache(say)
-    tokenizers = world.run_on_rank_0(
-        lambda: (
-            load_tokenizers(run.tokenizer) if is_continued else make_tokenizers(config, corpora.train, say, cache=cache)
-        )
-    )
-    together = world.local_rank_0_first if corpora.streams is None else world.run_on_all_ranks
-    batches = together(lambda: make_batches(config, corpora, tokenizers, say, cache=cache, is_continued=is_continued))
-    config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device, world=world)
-    if message is not None:
-        say(message)
-    return _Prepared(config, corpora, tokenizers, batches)
 
 
 def _say_nothing(text: str) -> None:

@@ -12,11 +12,15 @@ import torch
 import torch.distributed as dist
 
 from translate.config import DataConfig, TableCorpus, TokenizerConfig
-from translate.data import streaming
-from translate.data.streaming import SharedEncoding, StreamedBatches, TrainingStreams
+from translate.data import encoding
+from translate.data.encoding import Cancelled
+from translate.data.streaming import StreamedBatches, TrainingStreams
 from translate.data.tokenizer import Tokenizer, Tokenizers, prepare_tokenizers
+from translate.distributed.environment import DistributedEnvironment
+from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError, RunError
 
+pytestmark = pytest.mark.system
 PAIRS = [(f"{number} " * (1 + number % 4), f"{number}" * (1 + number % 3)) for number in range(100)]
 
 
@@ -30,9 +34,9 @@ class CountingTokenizer(Tokenizer):
         return super().encode_lines(lines, num_threads=num_threads)
 
 
-def three_epochs(folder: Path, *, check: Any = lambda: None) -> tuple[list[Any], int]:
+def three_epochs(folder: Path, *, processes: World, check: Any = lambda: None) -> tuple[list[Any], int]:
     """The content of some batches of a stream, and the lines that were encoded here for them."""
-    streaming._LINES_EXCHANGED = 7
+    encoding._EXCHANGED_LINES = 7
     model = prepare_tokenizers(
         TokenizerConfig(vocab_size=40, byte_fallback=False), *zip(*PAIRS, strict=True)
     ).source.model_bytes
@@ -48,6 +52,7 @@ def three_epochs(folder: Path, *, check: Any = lambda: None) -> tuple[list[Any],
         subword_sampling=None,
         batch_tokens=61,
         seed=3,
+        processes=processes,
     )
     content = [
         [each.tolist() if isinstance(each, torch.Tensor) else list(each) for each in batch]
@@ -57,19 +62,20 @@ def three_epochs(folder: Path, *, check: Any = lambda: None) -> tuple[list[Any],
     return content, tokenizer.num_lines
 
 
-def join(folder: Path, rank: int) -> None:
+def join(folder: Path, rank: int) -> World:
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
+    return World(DistributedEnvironment(rank, 2, rank, 2), dist.new_group(backend="gloo")).new_group()
 
 
 def work(folder: Path, rank: int) -> None:
-    join(folder, rank)
-    (folder / f"result{rank}").write_text(json.dumps(three_epochs(folder)))
+    world = join(folder, rank)
+    (folder / f"result{rank}").write_text(json.dumps(three_epochs(folder, processes=world)))
     dist.destroy_process_group()
 
 
 def fail(folder: Path, rank: int) -> None:
-    """The second process fails amid its work, or stops, and the first hears of it."""
-    join(folder, rank)
+    """The second process fails amid its work, and the first ends with its exit code."""
+    world = join(folder, rank)
     started = time.perf_counter()
     num_checks = 0
 
@@ -80,10 +86,28 @@ def fail(folder: Path, rank: int) -> None:
             raise InputError("no such file")
 
     try:
-        three_epochs(folder, check=check)
-    except (InputError, RunError) as error:
+        three_epochs(folder, processes=world, check=check)
+    except (InputError, RunError, SystemExit) as error:
         text = f"{type(error).__name__}: {error}"
         (folder / f"result{rank}").write_text(json.dumps([text, time.perf_counter() - started]))
+    dist.destroy_process_group()
+
+
+def cancel(folder: Path, rank: int) -> None:
+    """The second process does not need the segment any more, and the first does not wait for it."""
+    world = join(folder, rank)
+    num_checks = 0
+
+    def check() -> None:
+        nonlocal num_checks
+        num_checks += 1
+        if rank == 1 and num_checks == 9:
+            raise Cancelled
+
+    try:
+        three_epochs(folder, processes=world, check=check)
+    except Cancelled:
+        (folder / f"result{rank}").write_text(json.dumps("cancelled"))
     dist.destroy_process_group()
 
 
@@ -103,7 +127,7 @@ def run_two(work: Any, folder: Path) -> list[Any]:
 @pytest.mark.timeout(120)
 def test_two_processes_make_the_batches_of_one_and_share_the_work(tmp_path: Path) -> None:
     (first, first_lines), (second, second_lines) = run_two(work, tmp_path)
-    alone, lines = three_epochs(tmp_path)
+    alone, lines = three_epochs(tmp_path, processes=SINGLE_PROCESS)
     assert first == second == alone and len(alone) > 10
     assert first_lines + second_lines == lines == 2 * (40 + 40 + 20 + 40)
     assert first_lines == 2 * (21 + 21 + 13 + 21)  # of 40 lines 14, twice, and 7 of the 12 left
@@ -112,17 +136,12 @@ def test_two_processes_make_the_batches_of_one_and_share_the_work(tmp_path: Path
 @pytest.mark.timeout(120)
 def test_if_one_fails_the_other_ends_at_once(tmp_path: Path) -> None:
     (first, seconds), (second, _) = run_two(fail, tmp_path)
-    told = "segment 2 of the training data: {}no such file. When that is mended, go on by --resume"
-    assert second == f"RunError: {told.format('')}"
-    assert first == f"RunError: {told.format('process 2 of this training: ')}"
+    assert second.startswith("RunError: segment 2 of the training data: process 2 of 2")
+    assert second.endswith("no such file. When that is mended, continue with --resume")
+    assert first == "SystemExit: 2"
     assert seconds < 30
 
 
-def test_alone_it_is_the_tokenizer() -> None:
-    model = prepare_tokenizers(TokenizerConfig(vocab_size=40, byte_fallback=False), *zip(*PAIRS, strict=True))
-    lines = [source for source, _ in PAIRS]
-    shared = SharedEncoding()
-    with shared.together():
-        for num_threads in (1, 3):
-            ids = shared.encode(lines, model.source, num_threads=num_threads)
-            assert list(ids) == [model.source.encode(line) for line in lines]
+@pytest.mark.timeout(120)
+def test_what_one_cancels_is_cancelled_in_both(tmp_path: Path) -> None:
+    assert run_two(cancel, tmp_path) == ["cancelled", "cancelled"]
