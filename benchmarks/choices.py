@@ -33,14 +33,14 @@ def shuffle_pairs() -> None:
     """From now on, in this process, lengths do not matter to which batch a pair is in."""
     import numpy as np
 
-    from translate.data.epochs import Plan, TrainingBatches
+    from translate.data.epochs import BatchPlan, TrainingBatches
 
     by_length = TrainingBatches._plan
 
-    def plan(self: Any, sources: Any, targets: Any, positions: Any, generator: Any) -> Plan:
+    def plan(self: Any, sources: Any, targets: Any, positions: Any, generator: Any) -> BatchPlan:
         num_batches = len(by_length(self, sources, targets, positions, generator).starts)
         borders = np.linspace(0, len(positions), num_batches + 1).round().astype(np.int64)
-        return Plan(generator.permutation(positions), borders[:-1], borders[1:])
+        return BatchPlan(generator.permutation(positions), borders[:-1], borders[1:])
 
     TrainingBatches._plan = plan  # type: ignore[method-assign]
 

@@ -29,7 +29,7 @@ def main() -> None:
     from translate.config import TextCorpus, TokenizerConfig
     from translate.data.cache import DataCache
     from translate.data.corpora import read_corpus
-    from translate.data.token_store import encode_texts
+    from translate.data.encoding import encode_texts
     from translate.data.tokenizer import prepare_tokenizers
 
     source, target = (arguments.folder / f"train.{language}" for language in ("de", "en"))
@@ -42,7 +42,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HF_DATASETS_CACHE"] = folder
-        cache = DataCache(print)
+        cache = DataCache()
         encode(max(arguments.threads), cache)()  # so that it is there, and the machine is warm
         ways = {f"{number} thread{'s' * (number > 1)}": encode(number, None) for number in arguments.threads}
         ways["from the cache"] = encode(1, cache)

@@ -160,7 +160,7 @@ def test_an_unknown_subword(translate: Translate, model: Path, text: str, token:
 
 def test_what_a_tokenizer_cannot_be(translate: Translate, corpus: Path, tmp_path: Path) -> None:
     for arguments, message in [
-        (["encode", corpus / "train.de"], f"{corpus / 'train.de'}: is no SentencePiece model"),
+        (["encode", corpus / "train.de"], f"{corpus / 'train.de'}: is not a SentencePiece model"),
         (["encode", tmp_path / "nowhere"], f"{tmp_path / 'nowhere'}: no such file"),
         (["encode", tmp_path], f"{tmp_path / 'tokenizer'}: has no tokenizer"),
         (["train", corpus / "nowhere.de", "-o", tmp_path / "x.model"], f"{corpus / 'nowhere.de'}: no such file"),

@@ -103,7 +103,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
         (write(tmp_path / "empty.gz", b""), f"is empty, although its name says gzip; {again}"),
         (
             write(tmp_path / "plain.gz", b"plain text\n"),
-            "cannot be read as gzip, which its name says it is (Not a gzipped",
+            "cannot be read as gzip, which its name",
         ),
         (write(tmp_path / "broken.gz", whole[:13] + b"\xff\xff" + whole[15:]), "cannot be read as gzip"),
         (write(tmp_path / "sum.gz", wrong_sum), "cannot be read as gzip, which its name says it is (CRC check failed"),

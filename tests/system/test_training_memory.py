@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from translate.config import Config
-from translate.data import corpora, texts, token_store
+from translate.data import corpora, encoding, token_store
 from translate.training import preparation
 
 MIB = 2**20
@@ -62,15 +62,12 @@ def prepared_bytes(folder: Path) -> int:
 
 
 def test_preparing_a_corpus_does_not_hold_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import datasets
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    for module in (texts, token_store):
+    monkeypatch.setattr("translate.data.cache.cache_folder", lambda: tmp_path / "cache")
+    for module in (corpora, token_store):
         monkeypatch.setattr(module, "MAX_BYTES_IN_MEMORY", 0)
-    for module, name in ((texts, "_BLOCK_LINES"), (token_store, "_CHUNK_LINES"), (token_store, "_THREAD_LINES")):
+    for module, name in ((corpora, "_CHUNK_LINES"), (token_store, "_CHUNK_LINES"), (encoding, "_THREAD_LINES")):
         monkeypatch.setattr(module, name, 200)
-    monkeypatch.setattr(preparation, "_CHUNK_LINES", 200)
-    monkeypatch.setattr(corpora, "_CHUNK_LINES", 200)
+    monkeypatch.setattr(corpora, "_DIGEST_LINES", 200)
     peaks = []
     for num_pairs in (1000, 1000, 7000):  # the first time, libraries are loaded as well
         write_corpus(tmp_path / str(len(peaks)), num_pairs)

@@ -129,7 +129,7 @@ def test_on_cuda_it_is_doubled_until_memory_is_refused(
     holds: int, most: int, found: int, tried: list[int], digits: Digits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = digits("training.ema_decay=0.9", "training.step_tokens=900")
-    tokenizers = make_tokenizers(config, read_corpora(config).train, lambda text: None)
+    tokenizers = make_tokenizers(config, read_corpora(config).train)
     gpu = _Gpu(monkeypatch, holds=holds)
     cuda = torch.device("cuda")
     assert largest_batch_on_cuda(config, longest=9, most=most, tokenizers=tokenizers, device=cuda) == found

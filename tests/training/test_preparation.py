@@ -1,6 +1,7 @@
-"""The second start: what was trained and encoded is read, the same comes out, and what was done is said."""
+"""The second start: what was trained and encoded is read, the same comes out, and the log says what was done."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,10 +10,13 @@ import torch
 
 from translate.config import Config, override_config
 from translate.data.cache import DataCache
+from translate.data.corpora import data_fingerprint
 from translate.data.epochs import TrainingBatches
 from translate.data.tokenizer import Tokenizers
+from translate.distributed.process_group import SINGLE_PROCESS
+from translate.runs import RunDirectory
 from translate.training import preparation
-from translate.training.preparation import encode_corpora, fingerprint, make_tokenizers, read_corpora
+from translate.training.preparation import encode_corpora, make_tokenizers, prepare_data, read_corpora
 
 Digits = Callable[..., Config]
 
@@ -21,13 +25,12 @@ class Prepared:
     """Everything before the first step, with a cache in a folder or without."""
 
     def __init__(self, config: Config, folder: Path | None) -> None:
-        self.said: list[str] = []
-        cache = None if folder is None else DataCache(self.said.append, folder=folder)
+        cache = None if folder is None else DataCache(folder=folder)
         corpora = read_corpora(config).train
-        self.tokenizers: Tokenizers = make_tokenizers(config, corpora, self.said.append, cache=cache)
-        self.batches: TrainingBatches = encode_corpora(config, corpora, self.tokenizers, self.said.append, cache=cache)
+        self.tokenizers: Tokenizers = make_tokenizers(config, corpora, cache=cache)
+        self.batches: TrainingBatches = encode_corpora(config, corpora, self.tokenizers, cache=cache)
         self.num_made = -1 if cache is None else cache.num_made
-        self.fingerprint = fingerprint(corpora, self.tokenizers)
+        self.fingerprint = data_fingerprint(corpora, self.tokenizers)
 
     def is_like(self, other: "Prepared") -> bool:
         models = [[tokenizer.model_bytes for tokenizer in each.tokenizers[:2]] for each in (self, other)]
@@ -58,12 +61,33 @@ def test_the_second_start_is_the_first(
     assert first.is_like(without) and second.is_like(without)
     assert (first.num_made, second.num_made) == (num_entries, 0)
     assert len(list(folder.iterdir())) == num_entries
-    sizes = "joint vocabulary of 40" if vocabulary == "joint" else "vocabularies of 40 and 40"
-    for prepared in (without, first):
-        assert prepared.said[0].startswith(f"tokenizer: {sizes}, in ")
-        assert prepared.said[1].startswith("token ids: made, in ")
-    assert second.said[0].startswith(f"tokenizer: {sizes}, from {folder}, in ")
-    assert second.said[1].startswith(f"token ids: from {folder}, in ")
+
+
+def test_what_was_done_is_logged(
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("translate.data.cache.cache_folder", lambda: tmp_path / "cache")
+    caplog.set_level("INFO")
+    run, model = RunDirectory(tmp_path / "run"), tmp_path / "given.model"
+    folder = tmp_path / "cache" / "translate-nmt"
+
+    def log(config: Config) -> list[str]:
+        caplog.clear()
+        data = prepare_data(config, run, world=SINGLE_PROCESS, is_continued=False)
+        model.write_bytes(data.tokenizers.source.model_bytes)
+        return [re.sub(r"\d+\.\d s", "N s", message) for message in caplog.messages]
+
+    kept = f"{tmp_path / 'train.in'}, {tmp_path / 'train.out'}: 211 of 211 pairs kept"
+    assert log(digits()) == ["Tokenizer trained in N s: joint vocabulary of 40", "Corpus encoded in N s", kept]
+    assert log(digits()) == [
+        f"Tokenizer trained before, found in {folder} in N s: joint vocabulary of 40",
+        f"Corpus read from {folder} in N s",
+        kept,
+    ]
+    given = digits(f"tokenizer.source_model={model}")
+    assert log(given)[0] == "Tokenizer loaded in N s: joint vocabulary of 40"
+    separate = digits("tokenizer.vocabulary=separate", "model.tie_embeddings=none")
+    assert log(separate)[0] == "Tokenizer trained in N s: vocabularies of 40 and 40"
 
 
 def test_only_what_decides_counts(digits: Digits, tmp_path: Path) -> None:
@@ -86,18 +110,17 @@ def test_given_tokenizers_are_not_kept(digits: Digits, tmp_path: Path) -> None:
     for num_made in (2, 0):
         prepared = Prepared(given, tmp_path / "cache")
         assert prepared.num_made == num_made
-        assert prepared.said[0].startswith("tokenizer: joint vocabulary of 40, in ")
     assert {path.suffix for path in (tmp_path / "cache").iterdir()} == {".ids"}
 
 
-def test_a_cut_tokenizer_is_trained_again(digits: Digits, tmp_path: Path) -> None:
+def test_a_cut_tokenizer_is_trained_again(digits: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "cache"
     first = Prepared(digits(), folder)
     (path,) = folder.glob("*.model")
     path.write_bytes(path.read_bytes()[:-100])
     again = Prepared(digits(), folder)
     assert again.is_like(first) and again.num_made == 1
-    assert again.said[0] == f"{path}: is damaged; it is deleted and made anew"
+    assert caplog.messages == [f"{path} is damaged; it is deleted and computed again"]
     assert Prepared(digits(), folder).num_made == 0
 
 
