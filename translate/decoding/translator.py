@@ -14,7 +14,6 @@ from translate.data.tokenizer import Tokenizers
 from translate.decoding.constraints.phrases import (
     build_word_tables,
     encode_phrase,
-    most_satisfied_first,
     unsatisfied_phrases,
 )
 from translate.decoding.request import Request, Score, SearchInput, Translation, one_line
@@ -314,13 +313,15 @@ class Translator:
 
     def _select(self, hypotheses: list[Hypothesis], given: SearchInput) -> list[Hypothesis]:
         """The n best hypotheses; with `decoding.mbr`, the one of least risk among those that lack fewest phrases."""
-        if given.phrase_ids:
-            hypotheses = most_satisfied_first(hypotheses, given.phrase_ids, begins_word=self.words.begins_word)
+
+        def num_unmet(hypothesis: Hypothesis) -> int:
+            return len(self._unmet(hypothesis.ids, given.phrases, given.phrase_ids))
+
+        # A hypothesis that was cut at its maximum length may lack phrases and have the best score all the same.
+        hypotheses = sorted(hypotheses, key=num_unmet)
         if self.config.mbr == "none":
             return hypotheses[: self.config.n_best]
-        if given.phrase_ids:
-            num_unmet = [len(self._unmet(each.ids, given.phrases, given.phrase_ids)) for each in hypotheses]
-            hypotheses = hypotheses[: num_unmet.count(num_unmet[0])]
+        hypotheses = [each for each in hypotheses if num_unmet(each) == num_unmet(hypotheses[0])]
         texts = [one_line(self.tokenizers.target.decode(hypothesis.ids)) for hypothesis in hypotheses]
         utilities = expected_utilities(texts, utility=self.config.mbr)
         return [hypotheses[utilities.index(max(utilities))]]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from translate.decoding.constraints.allocation import RequiredPhrases
-from translate.decoding.constraints.phrases import most_satisfied_first, unsatisfied_phrases
+from translate.decoding.constraints.phrases import unsatisfied_phrases
 from translate.decoding.search.beam import (
     BeamState,
     Hypothesis,
@@ -99,12 +99,16 @@ def require(*phrases: Phrases) -> RequiredPhrases:
     return RequiredPhrases(phrases, begins_word=BEGINS_WORD, end_id=END)
 
 
+def most_satisfied_first(hypotheses: list[Hypothesis], phrases: Phrases) -> list[Hypothesis]:
+    return sorted(hypotheses, key=lambda each: len(missing_in(each.ids, phrases)))
+
+
 def search(
     model: Model, phrases: Phrases, *, max_length: int, beam_size: int, scoring: Scoring = PLAIN
 ) -> list[Hypothesis]:
     """Of one sentence, those that lack least first."""
     (found,) = run_search([model], require(phrases), max_lengths=[max_length], beam_size=beam_size, scoring=scoring)
-    return most_satisfied_first(found, phrases, begins_word=BEGINS_WORD)
+    return most_satisfied_first(found, phrases)
 
 
 def missing_in(ids: Sequence[int], phrases: Phrases) -> list[tuple[int, ...]]:
@@ -174,7 +178,7 @@ def test_a_narrow_beam_satisfies_all_phrases(beam_size: int) -> None:
     models = [random_model(seed) for seed in range(40)]
     results = run_search(models, require(*phrases), max_lengths=[25] * 40, beam_size=beam_size)
     for required, found in zip(phrases, results, strict=True):
-        assert found and not missing_in(most_satisfied_first(found, required, begins_word=BEGINS_WORD)[0].ids, required)
+        assert found and not missing_in(most_satisfied_first(found, required)[0].ids, required)
         assert all(each.truncated or not missing_in(each.ids, required) for each in found)
 
 
@@ -278,9 +282,7 @@ def test_sentences_are_known_by_number() -> None:
     select = require([[C, C]], [], [[A, B]], [[B]])
     found = run_search(models, select, max_lengths=[6, 6, 6], beam_size=3, sentences=[3, 0, 2])
     for sentence, model, phrases in zip(range(3), models, [[[B]], [[C, C]], [[A, B]]], strict=True):
-        assert most_satisfied_first(found[sentence], phrases, begins_word=BEGINS_WORD) == search(
-            model, phrases, max_length=6, beam_size=3
-        )
+        assert most_satisfied_first(found[sentence], phrases) == search(model, phrases, max_length=6, beam_size=3)
 
 
 def test_slots_and_scores() -> None:

@@ -16,10 +16,8 @@ from translate.decoding.constraints.phrases import (
     build_word_tables,
     encode_phrase,
     find_progress,
-    most_satisfied_first,
     unsatisfied_phrases,
 )
-from translate.decoding.search.beam import Hypothesis
 from translate.errors import InputError
 
 START, A, B, C, S = range(1, 6)  # S continues a word
@@ -39,12 +37,6 @@ def missing_in(ids: Sequence[int], phrases: Phrases) -> list[tuple[int, ...]]:
         missing.remove(tuple(map(int, match[0])))
         position = match.end()
     return missing
-
-
-def test_what_lacks_phrases_comes_last() -> None:
-    hypotheses = [Hypothesis(ids, [], score, True) for ids, score in [([C], 0.0), ([A], -1.0), ([B], -2.0)]]
-    ordered = most_satisfied_first(hypotheses, [[B]], begins_word=BEGINS_WORD)
-    assert [each.ids for each in ordered] == [[B], [C], [A]]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from translate.decoding.constraints.phrases import PhraseTable, Progress, build_table, find_progress
+from translate.decoding.constraints.phrases import PhraseProgress, PhraseTable, build_table, find_progress
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores, select_best
 from translate.decoding.search.topk import largest
 
@@ -35,8 +35,8 @@ class RequiredPhrases:
     candidates leave their share to the others. The end symbol is no candidate while a phrase is missing. With fewer
     slots than banks the fullest banks win, so that a narrow beam, above all greedy search, puts phrases in early.
 
-    A hypothesis that reaches its maximum length finishes as it is, and may lack phrases: see `unsatisfied_phrases` and
-    `most_satisfied_first`. A sentence without phrases gets what `select_best` gives.
+    A hypothesis that reaches its maximum length finishes as it is, and may lack phrases: see `unsatisfied_phrases`. A
+    sentence without phrases gets what `select_best` gives.
 
     Args:
         phrases: The phrases of each sentence, without the end symbol; one that is listed twice is required twice.
@@ -82,7 +82,7 @@ class RequiredPhrases:
         return Candidates(selected, candidates.beam_indices.gather(1, order), candidates.tokens.gather(1, order))
 
     def _continuations(
-        self, state: BeamState, scores: NextTokenScores, table: PhraseTable, progress: Progress
+        self, state: BeamState, scores: NextTokenScores, table: PhraseTable, progress: PhraseProgress
     ) -> tuple[Candidates, Int[Tensor, "batch candidates"]]:
         """All distinct candidates, the greatest cumulative score first, and the bank that each would come to."""
         _, beam, vocab = scores.shape
@@ -112,7 +112,7 @@ class RequiredPhrases:
 
     def _find_progress(
         self, ids: Int[Tensor, "batch beam capacity"], lengths: Int[Tensor, " batch"], table: PhraseTable
-    ) -> Progress:
+    ) -> PhraseProgress:
         return find_progress(ids, lengths, table, begins_word=self._begins_word, num_rounds=self._most_phrases)
 
 

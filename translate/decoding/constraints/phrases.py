@@ -19,7 +19,6 @@ from torch import Tensor
 
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 from translate.decoding.output.words import SPACE
-from translate.decoding.search.beam import Hypothesis
 from translate.errors import InputError
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
@@ -98,16 +97,6 @@ def unsatisfied_phrases(
     return sorted(missing)
 
 
-def most_satisfied_first(
-    hypotheses: Sequence[Hypothesis], phrases: Sequence[Sequence[int]], *, begins_word: Bool[Tensor, " vocab"]
-) -> list[Hypothesis]:
-    """The hypotheses that lack the fewest phrases first, those that lack equally many in their order.
-
-    A hypothesis that was cut at its maximum length never paid for what it lacks, and so may have the best score.
-    """
-    return sorted(hypotheses, key=lambda each: len(unsatisfied_phrases(each.ids, phrases, begins_word=begins_word)))
-
-
 class PhraseTable(NamedTuple):
     """The distinct phrases of each sentence, the longest first, padded with empty ones that are not required."""
 
@@ -116,7 +105,7 @@ class PhraseTable(NamedTuple):
     counts: Int[Tensor, "batch phrases"]  # how often each phrase is required
 
 
-class Progress(NamedTuple):
+class PhraseProgress(NamedTuple):
     """What a hypothesis has of its sentence's phrases."""
 
     num_satisfied: Int[Tensor, "batch beam"]  # required tokens; those of a phrase that is begun and word ends count
@@ -146,7 +135,7 @@ def find_progress(
     *,
     begins_word: Bool[Tensor, " vocab"],
     num_rounds: int,
-) -> Progress:
+) -> PhraseProgress:
     """What each hypothesis has of its sentence's phrases: a pure function of its tokens.
 
     A phrase counts with its tokens. The end of its last word counts as one more token as soon as the next token
@@ -166,7 +155,23 @@ def find_progress(
     ends = position + table.lengths[:, None, :, None]
     is_complete = ends <= lengths[:, None, None, None]
     stands = agrees & is_complete & (table.lengths > 0)[:, None, :, None]
-    missing, reached, num_before, is_inside = _read(stands, table, num_rounds=num_rounds)
+
+    batch, beam, num_phrases, width = stands.shape
+    missing = table.counts[:, None].repeat(1, beam, 1)
+    reached = torch.zeros(batch, beam, dtype=torch.long, device=ids.device)  # the end of the last phrase
+    num_before = reached[:, :, None].repeat(1, 1, width)  # tokens and word ends of the phrases before each position
+    is_inside = torch.zeros_like(num_before, dtype=torch.bool)  # in a phrase, and not its first token
+    for _ in range(num_rounds):
+        is_next = stands & (missing > 0)[:, :, :, None] & (position >= reached[:, :, None])[:, :, None]
+        # The first maximum is the leftmost position, and there the longest phrase.
+        is_found, start = is_next.any(dim=2).int().max(dim=2)
+        here = is_next.gather(3, start[:, :, None, None].expand(-1, -1, num_phrases, 1))[:, :, :, 0]
+        phrase = here.int().argmax(dim=2)
+        size = table.lengths.gather(1, phrase) * is_found
+        reached = torch.where(is_found > 0, start + size, reached)
+        missing = missing.scatter_add(2, phrase[:, :, None], -is_found[:, :, None].long())
+        num_before = num_before + (size + is_found)[:, :, None] * (position >= (start + size)[:, :, None])
+        is_inside |= (position > start[:, :, None]) & (position < (start + size)[:, :, None])
 
     is_begun = agrees & ~is_complete & (missing > 0)[:, :, :, None] & ~is_inside[:, :, None]
     is_begun &= position < lengths[:, None, None, None]
@@ -174,7 +179,7 @@ def find_progress(
     with_begun = (num_before + num_tokens[:, None]) * is_begun.any(dim=2)
     complete = ((table.counts[:, None] - missing) * (table.lengths[:, None] + 1)).sum(dim=2)
     is_unsettled = (reached > 0) & (reached == lengths[:, None])
-    return Progress(
+    return PhraseProgress(
         num_satisfied=torch.maximum(complete - is_unsettled.long(), with_begun.amax(dim=2)),
         missing=missing,
         begun=(is_begun * num_tokens[:, None, None]).amax(dim=3),
@@ -197,37 +202,3 @@ def _agreement(
         size = table.lengths[:, None, :, None]
         agrees = agrees & torch.where(size > offset, spells, is_boundary[:, :, None, window] | (size < offset))
     return agrees
-
-
-def _read(
-    stands: Bool[Tensor, "batch beam phrases target"], table: PhraseTable, *, num_rounds: int
-) -> tuple[
-    Int[Tensor, "batch beam phrases"],
-    Int[Tensor, "batch beam"],
-    Int[Tensor, "batch beam target"],
-    Bool[Tensor, "batch beam target"],
-]:
-    """Take phrases from left to right, the longest where several stand.
-
-    Returns:
-        How often each phrase is missing; the end of the last phrase that was taken, or 0; the tokens and word ends of
-        the phrases before each position; and whether a position is inside a phrase, but not its first token.
-    """
-    batch, beam, num_phrases, width = stands.shape
-    position = torch.arange(width, device=stands.device)
-    missing = table.counts[:, None].repeat(1, beam, 1)
-    reached = torch.zeros(batch, beam, dtype=torch.long, device=stands.device)
-    num_before = reached[:, :, None].repeat(1, 1, width)
-    is_inside = torch.zeros_like(num_before, dtype=torch.bool)
-    for _ in range(num_rounds):
-        is_next = stands & (missing > 0)[:, :, :, None] & (position >= reached[:, :, None])[:, :, None]
-        # The first maximum is the leftmost position, and there the longest phrase.
-        is_found, start = is_next.any(dim=2).int().max(dim=2)
-        here = is_next.gather(3, start[:, :, None, None].expand(-1, -1, num_phrases, 1))[:, :, :, 0]
-        phrase = here.int().argmax(dim=2)
-        size = table.lengths.gather(1, phrase) * is_found
-        reached = torch.where(is_found > 0, start + size, reached)
-        missing = missing.scatter_add(2, phrase[:, :, None], -is_found[:, :, None].long())
-        num_before = num_before + (size + is_found)[:, :, None] * (position >= (start + size)[:, :, None])
-        is_inside |= (position > start[:, :, None]) & (position < (start + size)[:, :, None])
-    return missing, reached, num_before, is_inside

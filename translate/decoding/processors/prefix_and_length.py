@@ -1,5 +1,6 @@
 """How a translation must begin, and how long it must at least be."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -36,6 +37,7 @@ class ForcedPrefix:
         return scores.masked_fill_(is_inside[:, None, None], -math.inf).scatter_(2, tokens, kept)
 
 
+@dataclasses.dataclass(frozen=True)
 class MinimumLength:
     """Allows no end symbol before a sentence has a minimum number of tokens.
 
@@ -43,12 +45,11 @@ class MinimumLength:
         min_lengths: For each sentence, the fewest tokens before its end symbol.
     """
 
-    def __init__(self, min_lengths: Int[Tensor, " num_sentences"], *, end_id: int) -> None:
-        self._min_lengths = min_lengths
-        self._end_id = end_id
+    min_lengths: Int[Tensor, " num_sentences"]
+    end_id: int
 
     def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
         """Forbids the end symbol."""
-        is_short = state.lengths < self._min_lengths[state.sentences]
-        scores[:, :, self._end_id].masked_fill_(is_short[:, None], -math.inf)
+        is_short = state.lengths < self.min_lengths[state.sentences]
+        scores[:, :, self.end_id].masked_fill_(is_short[:, None], -math.inf)
         return scores

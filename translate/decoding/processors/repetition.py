@@ -1,5 +1,6 @@
 """Against translations that go round in circles: repeated n-grams are forbidden, repeated tokens penalized."""
 
+import dataclasses
 import math
 
 import torch
@@ -8,6 +9,7 @@ from translate.decoding.processors.forbidden import forbid, newest_tokens
 from translate.decoding.search.beam import BeamState, NextTokenScores
 
 
+@dataclasses.dataclass(frozen=True)
 class NoRepeatedNgrams:
     """Lets no n tokens in a row occur twice in a hypothesis.
 
@@ -16,12 +18,11 @@ class NoRepeatedNgrams:
     Source: Paulus et al. 2017, https://arxiv.org/abs/1705.04304, section 2.5, for trigrams.
     """
 
-    def __init__(self, n: int) -> None:
-        self._n = n
+    n: int
 
     def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
         """Forbids what followed the newest n - 1 tokens where they occurred before."""
-        n = self._n
+        n = self.n
         num_starts = _longest(state) - n + 1  # of n-grams
         if num_starts < 1:
             return scores
@@ -33,6 +34,7 @@ class NoRepeatedNgrams:
         return forbid(scores, state.ids[:, :, n : n + num_starts], repeats.expand(-1, scores.shape[1], -1))
 
 
+@dataclasses.dataclass(frozen=True)
 class RepetitionPenalty:
     """Makes a token that the hypothesis already has cost `theta` times as much.
 
@@ -43,15 +45,14 @@ class RepetitionPenalty:
     favours a token with a negative one; a log-probability is never positive, so its multiple is always a penalty.
     """
 
-    def __init__(self, theta: float) -> None:
-        self._theta = theta
+    theta: float
 
     def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
         """Multiplies the scores of repeated tokens."""
         longest = _longest(state)
         is_generated = (torch.arange(longest, device=scores.device) < state.lengths[:, None])[:, None]
         tokens = state.ids[:, :, 1 : longest + 1].masked_fill(~is_generated, 0)
-        limits = (scores.gather(2, tokens) * self._theta).masked_fill(~is_generated, math.inf)
+        limits = (scores.gather(2, tokens) * self.theta).masked_fill(~is_generated, math.inf)
         return scores.scatter_reduce(2, tokens, limits, reduce="amin")
 
 

@@ -229,14 +229,8 @@ def is_done(state: BeamState, *, scoring: Scoring, num_best: int = 1) -> Bool[Te
 def finished_hypotheses(state: BeamState) -> list[list[Hypothesis]]:
     """The finished hypotheses of each sentence, the best score first."""
     results = []
-    fields = (
-        state.finished_ids,
-        state.finished_token_log_probs,
-        state.finished_scores,
-        state.finished_lengths,
-        state.finished_truncated,
-    )
-    for ids, log_probs, scores, lengths, truncated in zip(*(field.tolist() for field in fields), strict=True):
+    finished = (part.tolist() for part in state[-5:])  # the fields `finished_…`
+    for ids, log_probs, scores, lengths, truncated in zip(*finished, strict=True):
         found = [
             Hypothesis(ids[slot][1 : length + truncated[slot]], log_probs[slot][1 : length + 1], score, truncated[slot])
             for slot, (length, score) in enumerate(zip(lengths, scores, strict=True))

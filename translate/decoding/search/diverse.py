@@ -3,6 +3,7 @@
 The state has a row for each group, as if groups were sentences of their own; those of one sentence are neighbours.
 """
 
+import dataclasses
 import math
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores, select_best
 
 
+@dataclasses.dataclass(frozen=True)
 class DiverseGroups:
     """Selects the best continuations of each group, after a penalty for what earlier groups selected in this step.
 
@@ -25,13 +27,12 @@ class DiverseGroups:
     Source: Vijayakumar et al. 2018, https://arxiv.org/abs/1610.02424, algorithm 1, with their Hamming diversity.
     """
 
-    def __init__(self, num_groups: int, *, strength: float) -> None:
-        self._num_groups = num_groups
-        self._strength = strength
+    num_groups: int
+    strength: float
 
     def __call__(self, state: BeamState, scores: NextTokenScores) -> Candidates:
         """Selects group by group; all groups of a sentence have to be there."""
-        num_groups = self._num_groups
+        num_groups = self.num_groups
         rows, beam = scores.shape[:2]
         assert rows % num_groups == 0, f"{rows} rows are not whole sentences of {num_groups} groups"
         penalties = scores.new_zeros((rows // num_groups, 0))  # of the tokens selected so far, one by one
@@ -43,7 +44,7 @@ class DiverseGroups:
             by_group.append(candidates)
             selected = torch.cat((selected, candidates.tokens), dim=1)
             is_selected = (candidates.cumulative_scores > -math.inf).to(penalties.dtype)
-            penalties = torch.cat((penalties, is_selected * self._strength), dim=1)
+            penalties = torch.cat((penalties, is_selected * self.strength), dim=1)
         return Candidates(*(torch.stack(fields, dim=1).view(rows, beam) for fields in zip(*by_group, strict=True)))
 
     def _select(
@@ -54,7 +55,7 @@ class DiverseGroups:
         penalties: Float[Tensor, "batch selected"],
     ) -> Candidates:
         """The candidates of one group, given the tokens that earlier ones selected."""
-        if not selected.shape[1] or not self._strength:
+        if not selected.shape[1] or not self.strength:
             return select_best(state, scores)
         beam, vocab = scores.shape[1:]
         tokens, costs = (each[:, None].expand(-1, beam, -1) for each in (selected, penalties))

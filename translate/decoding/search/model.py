@@ -1,6 +1,7 @@
 """The models as the search sees them: sentences go in by number, log-probabilities of the next token come out."""
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ class SearchCache(NamedTuple):
     columns: ShortlistColumns | None = None  # made from `allowed` in the step after it has changed
 
 
+@dataclasses.dataclass
 class CachedDecoder:
     """One Transformer, or several that are combined, with caches of keys and values; a `NextTokenModel`.
 
@@ -47,33 +49,24 @@ class CachedDecoder:
             none for any sentence.
     """
 
-    def __init__(
-        self,
-        model: Transformer,
-        source_ids: Sequence[Sequence[int]],
-        config: DecodingConfig,
-        *,
-        beam_size: int,
-        max_length: int,
-        combination: Combination = SINGLE_MODEL,
-        shortlist: Shortlist | None = None,
-        also_allowed: Sequence[Sequence[int]] = (),
-    ) -> None:
-        self.models = [model, *combination.models]
-        self.has_contrast = combination.contrast is not None
-        self.source_ids = source_ids
-        self.config = config
-        self.beam_size = beam_size
-        self.max_length = max_length
-        self.shortlist = shortlist
-        self.also_allowed = also_allowed
-        self.device = model.device
+    model: Transformer
+    source_ids: Sequence[Sequence[int]]
+    config: DecodingConfig
+    _: dataclasses.KW_ONLY
+    beam_size: int
+    max_length: int
+    combination: Combination = SINGLE_MODEL
+    shortlist: Shortlist | None = None
+    also_allowed: Sequence[Sequence[int]] = ()
+
+    def __post_init__(self) -> None:
+        self.models = [self.model, *self.combination.models]
 
     def start(
         self, sentences: Sequence[int], rows: Int[Tensor, " new_batch"], cache: SearchCache | None
     ) -> SearchCache:
         """See `NextTokenModel.start`."""
-        source_ids = collate_sources([self.source_ids[sentence] for sentence in sentences]).to(self.device)
+        source_ids = collate_sources([self.source_ids[sentence] for sentence in sentences]).to(self.model.device)
         decoders = []
         for index, model in enumerate(self.models):
             new = model.decoder.start(model.encoder(source_ids), beam_size=self.beam_size, max_length=self.max_length)
@@ -82,7 +75,7 @@ class CachedDecoder:
             return SearchCache(tuple(decoders))
         allowed = self.shortlist.allowed(source_ids)
         for row, sentence in enumerate(sentences if self.also_allowed else ()):
-            allowed[row, torch.tensor(self.also_allowed[sentence], dtype=torch.long, device=self.device)] = True
+            allowed[row, torch.tensor(self.also_allowed[sentence], dtype=torch.long, device=source_ids.device)] = True
         if cache is None or cache.allowed is None:
             return SearchCache(tuple(decoders), allowed)
         all_rows = cache.allowed.new_zeros(decoders[0].batch, allowed.shape[1])
@@ -108,7 +101,7 @@ class CachedDecoder:
             else:
                 found = log_probabilities(columns.bias + columns.outputs[index](hidden))  # in fp32, as the bias is
             log_probs.append(found)
-        combined = combine_log_probs(log_probs, self.config, has_contrast=self.has_contrast)
+        combined = combine_log_probs(log_probs, self.config, has_contrast=self.combination.contrast is not None)
         ids = None if columns is None else columns.ids
         return NextTokens(combined, ids, attention), SearchCache(tuple(decoders), cache.allowed, columns)
 

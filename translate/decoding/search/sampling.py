@@ -4,6 +4,7 @@ A sample is a pure function of the seed, the line's number, the sample's number 
 whose state others would share, so a sample does not depend on the batch, its order, or its neighbours.
 """
 
+import dataclasses
 import math
 
 import torch
@@ -17,6 +18,7 @@ _FIRST_NUCLEUS = 64  # the most probable tokens to look for a nucleus in, before
 _NUCLEUS_GROWTH = 8
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenSampler:
     """Samples from the model's distribution, which is reshaped in this order, each step on what the last one left.
 
@@ -26,32 +28,22 @@ class TokenSampler:
     4. epsilon: tokens of at least this probability, and always the most probable one.
 
     Args:
+        lines: The number of each sentence's line, by which its samples are told apart.
         temperature: 1 is the model's own distribution; less favours the probable tokens.
         top_k: 0: all tokens.
         top_p: 1: all tokens.
         epsilon: 0: all tokens.
-        lines: The number of each sentence's line, by which its samples are told apart.
 
     Source: top-k: Fan et al. 2018, https://arxiv.org/abs/1805.04833; top-p (nucleus): Holtzman et al. 2020,
     https://arxiv.org/abs/1904.09751, section 3.1; epsilon: Hewitt et al. 2022, https://arxiv.org/abs/2210.15191.
     """
 
-    def __init__(
-        self,
-        *,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        epsilon: float = 0.0,
-        seed: int,
-        lines: Int[Tensor, " num_lines"],
-    ) -> None:
-        self._temperature = max(temperature, _MIN_TEMPERATURE)
-        self._top_k = top_k
-        self._top_p = top_p
-        self._epsilon = epsilon
-        self._seed = seed
-        self._lines = lines
+    seed: int
+    lines: Int[Tensor, " num_lines"]
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    epsilon: float = 0.0
 
     def __call__(self, state: BeamState, scores: NextTokenScores) -> Candidates:
         """One token for each slot, which continues itself; a slot without a hypothesis stays without one.
@@ -62,8 +54,8 @@ class TokenSampler:
         batch, beam = scores.shape[:2]
         slots = torch.arange(beam, device=scores.device).expand(batch, -1)
         dtype = torch.float32 if scores.device.type == "mps" else torch.float64  # MPS has no double precision
-        lines, positions = self._lines[state.sentences][:, None], state.lengths[:, None]
-        uniforms = uniform_numbers(self._seed, lines, slots, positions, dtype=dtype)
+        lines, positions = self.lines[state.sentences][:, None], state.lengths[:, None]
+        uniforms = uniform_numbers(self.seed, lines, slots, positions, dtype=dtype)
         tokens = sample_tokens(self.probabilities(scores), uniforms)
         return Candidates(state.cumulative_scores + scores.gather(2, tokens[:, :, None])[:, :, 0], slots, tokens)
 
@@ -75,16 +67,16 @@ class TokenSampler:
         """
         # The most probable token gets 0, the others less; a row of -inf alone stays so.
         highest = scores.amax(dim=2, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
-        logits = (scores - highest).div_(self._temperature)
-        if 0 < self._top_k < scores.shape[2]:
-            last_kept = logits.topk(self._top_k, dim=2).values[:, :, -1:]
+        logits = (scores - highest).div_(max(self.temperature, _MIN_TEMPERATURE))
+        if 0 < self.top_k < scores.shape[2]:
+            last_kept = logits.topk(self.top_k, dim=2).values[:, :, -1:]
             logits.masked_fill_(logits < last_kept, -math.inf)
         probabilities = _normalize(logits.exp_())
-        if self._top_p < 1.0:
-            is_outside = probabilities < _least_in_nucleus(probabilities, self._top_p)
+        if self.top_p < 1.0:
+            is_outside = probabilities < _least_in_nucleus(probabilities, self.top_p)
             probabilities = _normalize(probabilities.masked_fill_(is_outside, 0.0))
-        if self._epsilon > 0.0:
-            least_kept = probabilities.amax(dim=2, keepdim=True).clamp(max=self._epsilon)
+        if self.epsilon > 0.0:
+            least_kept = probabilities.amax(dim=2, keepdim=True).clamp(max=self.epsilon)
             probabilities = _normalize(probabilities.masked_fill_(probabilities < least_kept, 0.0))
         return probabilities
 

@@ -53,7 +53,10 @@ def build_search_settings(
         processors.append(NoRepeatedNgrams(config.no_repeat_ngram))
     if config.repetition_penalty > 1.0:
         processors.append(RepetitionPenalty(config.repetition_penalty))
-    beam_size = _beam_size(config)
+    if config.search == "beam":
+        beam_size = config.beam_size
+    else:  # one slot for each sample
+        beam_size = config.n_best if config.mbr == "none" else config.mbr_candidates
     return SearchSettings(
         beam_size=beam_size,
         scoring=build_scoring(config),
@@ -67,13 +70,6 @@ def build_search_settings(
         processors=tuple(processors),
         has_coverage=config.coverage_penalty > 0,
     )
-
-
-def _beam_size(config: DecodingConfig) -> int:
-    """The number of hypotheses for each sentence: those of a beam, or samples."""
-    if config.search == "beam":
-        return config.beam_size
-    return config.n_best if config.mbr == "none" else config.mbr_candidates
 
 
 def _build_selection(
