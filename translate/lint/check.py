@@ -235,14 +235,9 @@ def _inspect(
     for survey, sample, filtered in zip(surveys, samples, filters, strict=True):
         sources = tokenizers.source.encode_lines(sample.sources, num_threads=num_threads)
         targets = tokenizers.target.encode_lines(sample.targets, num_threads=num_threads)
+        own = sample is largest
         suspects = cheap_suspects(survey) + thorough_suspects(
-            survey,
-            sample,
-            sources,
-            targets,
-            vocab_size=vocab_size,
-            languages=languages,
-            is_own=sample is largest,
+            survey, sample, sources, targets, vocab_size=vocab_size, languages=languages, is_own=own
         )
         spelling = (
             examine_spelling("source", sample.sources, sources, tokenizers.source, numbers=sample.numbers),
@@ -254,8 +249,8 @@ def _inspect(
                 unit=survey.unit,
                 name=survey.corpus.name,
                 num_pairs=len(survey.corpus.sources),
-                num_kept=None if filtered is None else filtered.num_kept,
-                left_out={} if filtered is None else _left_out(filtered),
+                num_kept=filtered and filtered.num_kept,
+                left_out=_left_out(filtered) if filtered else {},
                 num_inspected=len(sample.sources),
                 suspects=tuple(suspects),
                 spelling=spelling,
