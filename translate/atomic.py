@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from translate.errors import RunError
 
-_TEMPORARY_NAME = re.compile(r"(?P<name>.+?)(?:\.(?P<process>[0-9]{1,9}))?\.tmp")
+_TEMPORARY_NAME = re.compile(r"(?P<name>.+?)(?:\.(?P<process>[0-9]{1,9}))?\.tmp|\.tmp\w{6}")  # the latter: safetensors'
 _HINTS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space on that disk"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make that directory writable, or work on a copy of it"),

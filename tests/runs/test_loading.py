@@ -199,11 +199,7 @@ def test_another_models_tokenizer(tmp_path: Path, run: RunDirectory, tiny_config
         other.save(run.tokenizer)
         with pytest.raises(RunError) as caught:
             load_run(run.path)
-        assert re.fullmatch(
-            rf"{run.tokenizer}/joint.model: is damaged, or another model's tokenizer: its checksum should be"
-            r" [0-9a-f]{12}…, but is [0-9a-f]{12}…; copy the run's own again from where it came",
-            str(caught.value),
-        )
+        assert str(caught.value).startswith(f"{run.tokenizer}/joint.model: damaged: its checksum should be ")
         return
     another = create_run(tmp_path / "other", config=config, tokenizers=other, command=[])
     shutil.copytree(run.checkpoints, another.checkpoints, dirs_exist_ok=True)

@@ -12,11 +12,11 @@ from safetensors.torch import save_file
 
 import translate
 from translate.config import Config
-from translate.data.tokenizer import Tokenizers, prepare_tokenizers
+from translate.data.tokenizer import prepare_tokenizers
 from translate.errors import InputError
 from translate.fingerprint import fingerprint
 from translate.model import Transformer
-from translate.runs import RunDirectory, build_model, create_run, read_tensors, write_tensors
+from translate.runs import RunDirectory, create_run, read_tensors, write_tensors
 from translate.runs.checksums import CHECKSUMS, read_checksums, write_checksums
 from translate.runs.verify import FileReport, Verification, verify_run
 
@@ -235,8 +235,9 @@ def test_the_checksums_themselves(whole_run: RunDirectory) -> None:
     for place in range(0, len(content), 23):
         path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
         assert not verify_run(whole_run.path).is_sound
-    path.write_bytes(content[:-1])
-    assert bad(verify_run(whole_run.path))[CHECKSUMS] == "DAMAGED"
+    for length in (5, content.index(b"\n") + 1, len(content) - 1):
+        path.write_bytes(content[:length])
+        assert bad(verify_run(whole_run.path))[CHECKSUMS] == "DAMAGED"
 
 
 # What does not belong
@@ -321,11 +322,6 @@ BIAS = "encoder.layers.0.feed_forward.inner.bias"
 @pytest.mark.parametrize(
     "change, detail",
     [
-        (lambda tensors, _: tensors[f"model.{BIAS}"].fill_(torch.nan), f"not all numbers are finite in model.{BIAS}"),
-        (
-            lambda tensors, _: tensors[f"optimizer.{BIAS}/exp_avg"].fill_(torch.inf),
-            f"not all numbers are finite in optimizer.{BIAS}/exp_avg",
-        ),
         (lambda tensors, _: tensors.pop(f"model.{BIAS}"), f"does not fit the model of its config: missing: {BIAS}"),
         (
             lambda tensors, _: tensors.update({f"model.{BIAS}": torch.zeros(13)}),
@@ -334,22 +330,6 @@ BIAS = "encoder.layers.0.feed_forward.inner.bias"
         (
             lambda tensors, _: tensors.update({f"model.{BIAS}": torch.zeros(12, dtype=torch.float64)}),
             f"of another type: {BIAS} is torch.float64, the model's torch.float32",
-        ),
-        (
-            lambda tensors, _: tensors.pop(f"optimizer.{BIAS}/exp_avg"),
-            f"cannot be resumed from; missing: optimizer.{BIAS}/exp_avg",
-        ),
-        (
-            lambda tensors, _: [tensors.pop(name) for name in list(tensors) if name.startswith("optimizer.")],
-            "cannot be resumed from; missing: optimizer.*",
-        ),
-        (
-            lambda tensors, _: tensors.update({f"optimizer.{BIAS}/exp_avg": torch.zeros(13)}),
-            f"cannot be resumed from; these fit no weights: optimizer.{BIAS}/exp_avg",
-        ),
-        (
-            lambda tensors, _: tensors.update({"optimizer.x/exp_avg": torch.zeros(1)}),
-            "cannot be resumed from; these fit no weights: optimizer.x/exp_avg",
         ),
         (lambda _, metadata: metadata.pop("step"), "does not name its step; it is no checkpoint of this toolkit"),
         (lambda _, metadata: metadata.pop("progress"), "cannot be resumed from; its progress is missing or unreadable"),
@@ -369,24 +349,6 @@ def test_a_checkpoint_that_is_not_whole(
     assert bad(verify_run(whole_run.path)) == {"checkpoints/last.safetensors": "DAMAGED"}
 
 
-def test_an_average_that_the_config_asks_for(
-    tmp_path: Path, config: Config, tokenizers: Tokenizers, save: Callable[..., None]
-) -> None:
-    training = config.training.model_copy(update={"ema_decay": 0.5})
-    config = config.model_copy(update={"training": training})
-    run = create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
-    model = build_model(config, tokenizers)
-    save(run, model, "last", 5)
-    report = report_on(run.path, "checkpoints/last.safetensors")
-    assert (report.state, report.detail) == ("DAMAGED", "cannot be resumed from; missing: average.*")
-    weights = {f"average.{name}": weight.detach() for name, weight in model.named_parameters()}
-    rewrite(run.checkpoint("last"), lambda tensors, _: tensors.update(weights))
-    assert report_on(run.path, "checkpoints/last.safetensors").state == "ok"
-    weights.pop("average.output.weight", None)
-    rewrite(run.checkpoint("last"), lambda tensors, _: tensors.pop(f"average.{BIAS}"))
-    assert report_on(run.path, "checkpoints/last.safetensors").detail.endswith(f"missing: {BIAS}")
-
-
 def test_another_languages_checkpoints_and_tokenizer(whole_run: RunDirectory, tmp_path: Path) -> None:
     """Of another vocabulary: each is sound by itself, but they do not belong together."""
     settings = {"tokenizer": {"vocab_size": 300}, "model": {"d_model": 8, "num_heads": 2, "d_ff": 12}}
@@ -396,14 +358,7 @@ def test_another_languages_checkpoints_and_tokenizer(whole_run: RunDirectory, tm
     shutil.copytree(whole_run.checkpoints, run.checkpoints, dirs_exist_ok=True)
     shutil.copy(whole_run.shortlist, run.shortlist)
     result = verify_run(run.path)
-    assert set(bad(result)) == {
-        *(f"checkpoints/{name}.safetensors" for name in ("best", "last", "previous")),
-        "shortlist.safetensors",
-    }
-    size = other.source.vocab_size
-    assert report_on(run.path, "shortlist.safetensors").detail == (
-        f"a shortlist for vocabularies of 290 and 290 subwords, but the tokenizers have {size} and {size}"
-    )
+    assert set(bad(result)) == {f"checkpoints/{name}.safetensors" for name in ("best", "last", "previous")}
 
 
 # Metrics
@@ -425,7 +380,7 @@ def test_metrics_that_a_checkpoint_vouches_for(
         whole_run.metrics.write_bytes(damaged)
         report = report_on(whole_run.path, "metrics.jsonl")
         assert report.state == "DAMAGED"
-        assert report.detail.startswith(f"its first {len(content)} bytes should have the checksum ")
+        assert report.detail.startswith(f"its first {len(content)} bytes are not those")
 
 
 @pytest.mark.parametrize("line", ["nonsense", "[]", '{"kind": "train"}', "[" * 100_000])

@@ -1,4 +1,4 @@
-"""`verify`: is a run directory as it was written?"""
+"""The command `verify`: whether a run directory is as it was written."""
 
 import json
 from typing import Annotated
@@ -12,7 +12,7 @@ def verify(
     run: RunArgument,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
 ) -> None:
-    """Compare every file of a run with its checksum, load it, and say what lacks, is damaged or does not belong.
+    """Compare every file of a run with its checksum, and report what is missing, damaged or does not belong.
 
     Exit code 0: sound; 1: not; 2: no run.
 
@@ -36,7 +36,7 @@ def verify(
         typer.echo(json.dumps(values, indent=2, ensure_ascii=False))
     else:
         when = f" on {result.created[:10]}" if result.created else ""
-        by = "nobody knows which version" if result.writer is None else f"translate {result.writer}{when}"
+        by = "an unknown version" if result.writer is None else f"translate {result.writer}{when}"
         typer.echo(f"{run}: written by {by}\n")
         width = max(len(file.name) for file in result.files)
         for file in result.files:

@@ -18,10 +18,7 @@ A file is on the disk before it gets its name, and reading one runs no code: ten
 
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
-    OPTIMIZER_PREFIX,
     WEIGHTS_PREFIX,
-    IntactCheckpoint,
-    TensorFile,
     add_prefix,
     read_newest_intact,
     read_tensors,
@@ -44,13 +41,10 @@ from translate.runs.lock import lock_run
 __all__ = [
     "AVERAGE_PREFIX",
     "FORMAT",
-    "OPTIMIZER_PREFIX",
     "WEIGHTS_PREFIX",
     "Checkpoint",
-    "IntactCheckpoint",
     "LoadedRun",
     "RunDirectory",
-    "TensorFile",
     "add_prefix",
     "build_model",
     "check_holds_no_run",

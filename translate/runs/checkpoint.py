@@ -24,15 +24,12 @@ from torch import Tensor
 
 from translate.atomic import atomic_write, remove_leftovers, write_error
 from translate.errors import RunError
-from translate.runs.checksums import DamageError, check_file, shorten
+from translate.runs.checksums import DamageError, check_file, compare
 from translate.runs.directory import Checkpoint, RunDirectory
 
 WEIGHTS_PREFIX = "model."
 AVERAGE_PREFIX = "average."
 OPTIMIZER_PREFIX = "optimizer."
-SAFETENSORS_TEMPORARY = ".tmp??????"
-"""What safetensors calls a file until it is whole; a process that is killed leaves it behind."""
-
 _METADATA_KEY = "translate"
 _OLD_METADATA_KEYS = {"step", "progress", "sha256"}  # of formats 1 and 2
 _ERROR_NUMBER = re.compile(r"os error (\d+)")  # in the text of safetensors' errors
@@ -110,8 +107,7 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
             return TensorFile(kept, metadata, has_digest=check_file(path, None))
     except (OSError, SafetensorError) as error:
         raise DamageError(path, f"it cannot be read: {error}") from error
-    if digest.hexdigest() != expected:
-        raise DamageError(path, f"its checksum should be {shorten(expected)}, but is {shorten(digest.hexdigest())}")
+    compare(path, expected, digest.hexdigest())
     return TensorFile(kept, metadata, has_digest=True)
 
 
@@ -127,7 +123,7 @@ def write_checkpoint(
         RunError: The checkpoint cannot be written; those that were there are intact.
     """
     path = run.checkpoint(which)
-    for leftover in run.checkpoints.glob(SAFETENSORS_TEMPORARY):
+    for leftover in run.checkpoints.glob(".tmp??????"):  # safetensors' names for files that are not whole
         with contextlib.suppress(OSError):
             leftover.unlink()
     is_newer = which == "last" and _read_metadata(path).get("step", metadata.get("step")) != metadata.get("step")
@@ -151,10 +147,8 @@ def read_newest_intact(run: RunDirectory) -> IntactCheckpoint | None:
         try:
             tensors, metadata, _ = read_tensors(path)
             read_step(path, metadata)
-        except DamageError as error:
-            damaged.append(error.fact)
         except RunError as error:
-            damaged.append(str(error))
+            damaged.append(error.fact if isinstance(error, DamageError) else str(error))
         else:
             if damaged:
                 with contextlib.suppress(OSError):

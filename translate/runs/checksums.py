@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from translate.atomic import is_temporary, write_text
+from translate.atomic import write_text
 from translate.errors import RunError
 from translate.fingerprint import fingerprint
 
 CHECKSUMS = "SHA256SUMS"
-_LINE = re.compile(r"([0-9a-f]{64})  (.+)")
+_LINE = re.compile(r"([0-9a-f]{64})  ([^\0]+)")
 _EMBEDDED = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
 _HINTS = {
     "best.safetensors": "copy it again from where it came, or use --checkpoint last",
@@ -27,21 +27,16 @@ _HINTS = {
     "hypotheses.txt": "make it again with translate eval",
     "report.json": "make it again with translate eval",
     "run.json": f"copy it again from where it came; if you edited it, remove its line from {CHECKSUMS}",
-    CHECKSUMS: "copy it again from where it came",
+    "model.bin": "remove this folder, and it is made again",
 }
 
 
 class DamageError(RunError):
-    """A file's content is not what was written.
+    """A file's content is not what was written."""
 
-    Args:
-        reason: What is wrong with the file.
-        hint: What to do; by default what helps for a file of this name.
-    """
-
-    def __init__(self, path: Path, reason: str, *, hint: str | None = None) -> None:
+    def __init__(self, path: Path, reason: str) -> None:
         self.fact = f"{path}: damaged: {reason}"
-        super().__init__(f"{self.fact}; {hint or _HINTS.get(path.name, 'copy it again from where it came')}")
+        super().__init__(f"{self.fact}; {_HINTS.get(path.name, 'copy it again from where it came')}")
 
 
 def write_checksums(folder: Path, checksums: Mapping[str, str]) -> None:
@@ -90,32 +85,27 @@ def check_file(path: Path, expected: str | None) -> bool:
     """
     if expected is None:
         return _check_embedded(path)
-    _compare(path, expected, fingerprint(path))
+    compare(path, expected, fingerprint(path))
     return True
 
 
 def check_folder(folder: Path) -> bool:
-    """Compare a folder with its checksums: it must hold the recorded files and no others.
+    """Compare a folder's files with its checksums.
 
     Returns:
         Whether the folder has checksums.
 
     Raises:
-        RunError: A file is damaged, missing, unexpected or a link out of the folder.
+        RunError: A file is damaged, missing or a link out of the folder.
     """
-    files = {path.name: path for path in folder.iterdir() if path.name != CHECKSUMS and not is_temporary(path)}
-    for path in files.values():
-        check_inside(path, folder)
     checksums = read_checksums(folder)
-    if not checksums:
-        return False
-    hint = "remove this folder, and it is made again"
-    if files.keys() != checksums.keys():
-        missing, unexpected = sorted(checksums.keys() - files.keys()), sorted(files.keys() - checksums.keys())
-        raise DamageError(folder, f"missing: {missing}, unexpected: {unexpected}", hint=hint)
     for name, expected in checksums.items():
-        _compare(files[name], expected, fingerprint(files[name]), hint=hint)
-    return True
+        check_inside(folder / name, folder)
+        try:
+            check_file(folder / name, expected)
+        except OSError as error:
+            raise DamageError(folder / name, f"it cannot be read: {error.strerror}") from error
+    return bool(checksums)
 
 
 def check_inside(path: Path, folder: Path) -> None:
@@ -129,9 +119,14 @@ def check_inside(path: Path, folder: Path) -> None:
         raise RunError(f"{path}: is a link out of {folder}, to {real}; a run must be whole in itself")
 
 
-def shorten(digest: str) -> str:
-    """Enough of a digest to tell two apart."""
-    return f"{digest[:12]}…"
+def compare(path: Path, expected: str, found: str) -> None:
+    """Compare two digests of a file.
+
+    Raises:
+        RunError: They differ.
+    """
+    if found != expected:
+        raise DamageError(path, f"its checksum should be {expected[:12]}…, but is {found[:12]}…")
 
 
 def _check_embedded(path: Path) -> bool:
@@ -147,10 +142,5 @@ def _check_embedded(path: Path) -> bool:
             digest = hashlib.sha256(content[:start] + b"0" * (end - start))
             with memoryview(content) as view, view[end:] as rest:
                 digest.update(rest)
-    _compare(path, expected, digest.hexdigest())
+    compare(path, expected, digest.hexdigest())
     return True
-
-
-def _compare(path: Path, expected: str, found: str, *, hint: str | None = None) -> None:
-    if found != expected:
-        raise DamageError(path, f"its checksum should be {shorten(expected)}, but is {shorten(found)}", hint=hint)

@@ -3,7 +3,6 @@
 import datetime
 import json
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -16,14 +15,13 @@ from translate.config.yaml import read_yaml
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
-from translate.runs.checksums import check_file, check_inside, read_checksums, shorten, write_checksums
+from translate.runs.checksums import check_file, check_inside, read_checksums, write_checksums
 from translate.versions import package_versions
 
 FORMAT = 3  # Raised when an older toolkit cannot read a newer run. 1: no checksums; 2: checksums inside the files.
 Checkpoint = Literal["best", "last"]
 
 _TOKENIZER_MODELS = ("joint.model", "source.model", "target.model")
-_VERSION_OR_DATE = re.compile(r"[\w.:+-]{0,60}", re.ASCII)
 _MAX_NAMES = 10
 
 
@@ -196,9 +194,6 @@ def read_description(run: RunDirectory) -> Description:
     try:
         values = json.loads(path.read_bytes())
         run_format, writer, created = int(values["format"]), values["versions"]["translate"], values.get("created", "")
-        for text in (writer, created):
-            if not isinstance(text, str) or not _VERSION_OR_DATE.fullmatch(text):
-                raise ValueError(f"{str(text)[:40]!r} is no version or date")
         if run_format > FORMAT:
             raise NewerFormatError(
                 f"{run.path} was written by translate {writer} in format {run_format};"
@@ -250,12 +245,7 @@ def check_tokenizers(run: RunDirectory, description: Description) -> None:
         path = run.tokenizer / name
         if not path.is_file():
             raise InputError(f"{path}: is missing; copy the run again, whole")
-        found = fingerprint(path)
-        if found != expected:
-            raise RunError(
-                f"{path}: is damaged, or another model's tokenizer: its checksum should be {shorten(expected)}, but is"
-                f" {shorten(found)}; copy the run's own again from where it came"
-            )
+        check_file(path, expected)
 
 
 def list_names(names: Sequence[str]) -> str:

@@ -12,29 +12,11 @@ import torch
 from translate.atomic import is_temporary
 from translate.config import Config, read_resolved_config
 from translate.config.yaml import shown_path
-from translate.data.tokenizer import PAD_ID, Tokenizers, load_tokenizers
+from translate.data.tokenizer import Tokenizers, load_tokenizers
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
-from translate.model import Transformer
-from translate.runs.checkpoint import (
-    AVERAGE_PREFIX,
-    OPTIMIZER_PREFIX,
-    SAFETENSORS_TEMPORARY,
-    WEIGHTS_PREFIX,
-    TensorFile,
-    read_step,
-    read_tensors,
-    with_prefix,
-)
-from translate.runs.checksums import (
-    CHECKSUMS,
-    DamageError,
-    check_file,
-    check_folder,
-    check_inside,
-    read_checksums,
-    shorten,
-)
+from translate.runs.checkpoint import AVERAGE_PREFIX, WEIGHTS_PREFIX, TensorFile, read_step, read_tensors, with_prefix
+from translate.runs.checksums import CHECKSUMS, DamageError, check_file, check_folder, check_inside, read_checksums
 from translate.runs.directory import (
     Description,
     NewerFormatError,
@@ -45,10 +27,11 @@ from translate.runs.directory import (
     list_names,
     read_description,
 )
-from translate.runs.loading import check_same_tensors, get_parameters
+from translate.runs.loading import build_model, check_same_tensors, get_parameters
 
 State = Literal["ok", "no checksum", "DAMAGED", "CHANGED", "MISSING", "absent", "leftover", "unknown"]
 _Result = TypeVar("_Result")
+_Finding = tuple[bool, str]  # whether a file has a checksum, and what else there is to say
 _MAX_UNKNOWN = 100
 _FOREIGN = {"tensorboard": "TensorBoard's events", "profile": "what translate train --profile wrote"}
 
@@ -71,32 +54,25 @@ class Verification(NamedTuple):
     files: tuple[FileReport, ...]
 
     @property
+    def unsound(self) -> list[str]:
+        """The names of files that are missing or not as they were written."""
+        return [file.name for file in self.files if file.state in {"DAMAGED", "CHANGED", "MISSING"}]
+
+    @property
     def is_sound(self) -> bool:
         """Whether every file is as it was written, and none is missing."""
-        return not self._unsound
+        return not self.unsound
 
     @property
     def summary(self) -> str:
         """The result in one sentence."""
-        unsound = self._unsound
-        if unsound:
-            return f"not sound: {list_names([file.name for file in unsound])}"
+        if self.unsound:
+            return f"not sound: {list_names(self.unsound)}"
         num_unknown = sum(file.state == "no checksum" for file in self.files)
         if num_unknown:
             by = f", written by translate {self.writer}" if self.writer else ""
             return f"sound, as far as can be said: no checksum was recorded of {num_unknown}{by}"
         return "sound: every file is as it was written"
-
-    @property
-    def _unsound(self) -> list[FileReport]:
-        return [file for file in self.files if file.state in {"DAMAGED", "CHANGED", "MISSING"}]
-
-
-class Finding(NamedTuple):
-    """What a check says of a file that is as it should be."""
-
-    has_checksum: bool
-    detail: str = ""
 
 
 def verify_run(path: Path) -> Verification:
@@ -107,14 +83,10 @@ def verify_run(path: Path) -> Verification:
     """
     check_holds_run(path)
     inspection = _Inspection(RunDirectory(path))
-    about = inspection.description
-    return Verification(
-        path,
-        about.writer if about else None,
-        about.created if about else "",
-        about.run_format if about else None,
-        tuple(inspection.files),
-    )
+    about, files = inspection.description, tuple(inspection.files)
+    if about is None:
+        return Verification(path, None, "", None, files)
+    return Verification(path, about.writer, about.created, about.run_format, files)
 
 
 class _Inspection:
@@ -128,20 +100,19 @@ class _Inspection:
         self._tokenizers: Tokenizers | None = None
         self._progress: dict[str, Any] = {}  # of the newest intact checkpoint
         self._seen: set[Path] = set()
-        self._conversions: set[Path] = set()
         self._check_text_files()
         self._check_tokenizers()
         self._check_checkpoints()
-        for path, check in ((run.metrics, self._find_metrics), (run.shortlist, self._find_shortlist)):
+        for path, check in ((run.metrics, self._check_metrics), (run.shortlist, self._check_shortlist)):
             if os.path.lexists(path):
                 self._check(path, check)
         self._check_evaluations()
-        self._check_conversions()
-        self._list_others()
+        conversions = self._check_conversions()
+        self._list_others(conversions)
 
     def _check_text_files(self) -> None:
         run, file = self.run, self.run.config
-        self._check(run.description, self._find_description)
+        self._check(run.description, self._check_description)
         for path in (run.lock, run.checkpoints, run.evaluation, run.export):
             self._try(path, lambda: None)  # They have no line unless they are links out of the run.
         checksums = self._try(run.path / CHECKSUMS, self._read_checksums) or {}
@@ -149,24 +120,23 @@ class _Inspection:
             self._report(file, "MISSING", "the run was half copied")
         elif self._try(file, self._read_config):
             try:
-                self._report_finding(file, Finding(check_file(file, checksums.get(file.name))))
+                self._report(file, "ok" if check_file(file, checksums.get(file.name)) else "no checksum")
             except RunError:
                 hint = f"by hand? if so, remove its line from {CHECKSUMS}, or its first line if that has a checksum"
                 self._report(file, "CHANGED", hint)
 
-    def _find_description(self) -> Finding:
+    def _check_description(self) -> _Finding:
         self.description = read_description(self.run)
-        return Finding(self.description.has_checksum)
+        return self.description.has_checksum, ""
 
     def _read_checksums(self) -> dict[str, str]:
         """The recorded checksums, which need no line of their own unless something is wrong with them."""
-        path = self.run.path / CHECKSUMS
-        checksums = read_checksums(self.run.path)
-        if not checksums and self.description is not None and self.description.run_format > 2:
-            self._report(path, "MISSING", "the run was half copied")
-        known = {self.run.config.name, self.run.description.name}
-        unknown = [name for name in checksums if name not in known and not name.startswith("tokenizer/")]
-        if unknown:
+        path, checksums = self.run.path / CHECKSUMS, read_checksums(self.run.path)
+        is_whole = any(name.startswith("tokenizer/") for name in checksums)  # The last lines are the tokenizers'.
+        if not is_whole and self.description is not None and self.description.run_format > 2:
+            self._report(path, "MISSING" if not checksums else "DAMAGED", "the run was half copied")
+        known = ("tokenizer/", self.run.config.name, self.run.description.name)
+        if unknown := [name for name in checksums if not name.startswith(known)]:
             raise DamageError(path, f"it names files that no run has: {list_names(unknown)}")
         return checksums
 
@@ -176,9 +146,8 @@ class _Inspection:
         return self._config
 
     def _check_tokenizers(self) -> None:
-        folder = self.run.tokenizer
-        checksums = self.description.tokenizer_checksums if self.description is not None else {}
-        self._seen |= {folder, *self.run.tokenizer_files()}
+        folder, files = self.run.tokenizer, self.run.tokenizer_files()
+        self._seen |= {folder, *files}
         try:
             for path in (folder, *folder.glob("*")):
                 check_inside(path, self.run.path)
@@ -188,102 +157,68 @@ class _Inspection:
         except (InputError, RunError, OSError) as error:
             self.files.append(FileReport(f"{folder.name}/", "DAMAGED", self._shorten(folder, error)))
             return
-        for file in self.run.tokenizer_files():
+        has_checksums = self.description is not None and bool(self.description.tokenizer_checksums)
+        for file in files:
             tokenizer = self._tokenizers.target if file.stem == "target" else self._tokenizers.source
-            self._report_finding(file, Finding(bool(checksums), f"{tokenizer.vocab_size:,} subwords"))
+            self._report(file, "ok" if has_checksums else "no checksum", f"{tokenizer.vocab_size:,} subwords")
 
     def _check_checkpoints(self) -> None:
         run, first = self.run, len(self.files)
         best, last, previous = run.checkpoint("best"), run.checkpoint("last"), run.previous
         has_best, has_last, has_previous = (os.path.lexists(path) for path in (best, last, previous))
-        for path in (last, previous):
-            if os.path.lexists(path):
-                self._check(path, functools.partial(self._find_resumable, path))
+        for path, is_there in ((last, has_last), (previous, has_previous)):
+            if is_there:
+                self._check(path, functools.partial(self._check_resumable, path))
         if has_best:
-            self._check(best, functools.partial(self._find_best, best))
+            self._check(best, functools.partial(self._check_best, best))
         self.files[first:] = sorted(self.files[first:])
-        if has_best:
-            if not has_last:
-                self._report(last, "absent", "the run translates, but cannot be resumed")
-        elif not has_last and not has_previous:
+        if has_best and not has_last:
+            self._report(last, "absent", "the run translates, but cannot be resumed")
+        elif not has_best and not has_last and not has_previous:
             self._report(best, "MISSING", "there is no checkpoint: half copied, or stopped before the first")
-        elif self._progress.get("best_step") is not None:
+        elif not has_best and self._progress.get("best_step") is not None:
             self._report(best, "MISSING", "the training had one")
-        else:
+        elif not has_best:
             self._report(best, "absent", "training has not validated yet: use --checkpoint last")
 
-    def _find_best(self, path: Path) -> Finding:
-        """The best checkpoint: its weights against the config, and its step against the newest checkpoint's."""
+    def _check_best(self, path: Path) -> _Finding:
+        """The weights against the config, and the step against the newest checkpoint's."""
         file = self._read_checkpoint(path)
         step, best_step = read_step(path, file.metadata), self._progress.get("best_step")
         if isinstance(best_step, int) and step < best_step:
-            raise RunError(
-                f"{path}: of step {step}, but the training has a better one of step {best_step}; copy that too"
-            )
+            better = f"of step {step}, but the training has a better one of step {best_step}; copy that too"
+            raise RunError(f"{path}: {better}")
         num_parameters = sum(tensor.numel() for tensor in file.tensors.values())
-        return Finding(file.has_digest, f"step {step}, {num_parameters:,} parameters")
+        return file.has_digest, f"step {step}, {num_parameters:,} parameters"
 
-    def _find_resumable(self, path: Path) -> Finding:
-        """The last or previous checkpoint: its weights, and everything that a training needs to continue."""
+    def _check_resumable(self, path: Path) -> _Finding:
+        """The weights of the last or previous checkpoint against the config, and its progress."""
         file = self._read_checkpoint(path)
         step = read_step(path, file.metadata)
-        parameters = with_prefix(file.tensors, WEIGHTS_PREFIX)
-        state = with_prefix(file.tensors, OPTIMIZER_PREFIX)
-        entries = {name.rpartition("/")[2] for name in state}
-        expected = {f"{name}/{entry}" for name in parameters for entry in entries}
-        missing = [f"{OPTIMIZER_PREFIX}{name}" for name in sorted(expected - state.keys())]
-        if not state:
-            missing.append(f"{OPTIMIZER_PREFIX}*")
-        if self._config is not None and self._config.training.ema_decay is not None:
-            missing += [] if with_prefix(file.tensors, AVERAGE_PREFIX) else [f"{AVERAGE_PREFIX}*"]
-        if missing:
-            raise RunError(f"{path}: cannot be resumed from; missing: {list_names(missing)}")
-        misfits = [
-            f"{OPTIMIZER_PREFIX}{name}"
-            for name, tensor in state.items()
-            if name not in expected or (tensor.dim() and tensor.shape != parameters[name.rpartition("/")[0]].shape)
-        ]
-        if misfits:
-            raise RunError(f"{path}: cannot be resumed from; these fit no weights: {list_names(misfits)}")
         try:
-            progress = json.loads(file.metadata["progress"])
-            if not isinstance(progress, dict):
-                raise ValueError("it is no mapping")
-        except (ValueError, KeyError, RecursionError) as error:
+            progress = dict(json.loads(file.metadata["progress"]))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise RunError(f"{path}: cannot be resumed from; its progress is missing or unreadable: {error}") from error
         self._progress = self._progress or progress
-        return Finding(file.has_digest, f"step {step}, resumable")
+        return file.has_digest, f"step {step}, resumable"
 
     def _read_checkpoint(self, path: Path) -> TensorFile:
-        """A checkpoint whose weights are finite and are those of the config's model."""
+        """A checkpoint whose weights are those of the config's model."""
         file = read_tensors(path)
         if self._config is not None and self._tokenizers is not None:
             with torch.device("meta"):
-                model = Transformer(
-                    self._config.model,
-                    source_vocab_size=self._tokenizers.source.vocab_size,
-                    target_vocab_size=self._tokenizers.target.vocab_size,
-                    pad_id=PAD_ID,
-                )
+                expected = get_parameters(build_model(self._config, self._tokenizers))
             averages = with_prefix(file.tensors, AVERAGE_PREFIX)
             for weights in filter(None, (with_prefix(file.tensors, WEIGHTS_PREFIX), averages)):
-                check_same_tensors(get_parameters(model), weights, name=str(path))
-        broken = [name for name, tensor in file.tensors.items() if not bool(tensor.isfinite().all())]
-        if broken:
-            raise RunError(f"{path}: not all numbers are finite in {list_names(broken)}")
+                check_same_tensors(expected, weights, name=str(path))
         return file
 
-    def _find_metrics(self) -> Finding:
+    def _check_metrics(self) -> _Finding:
         """Whether the metrics are lines of JSON, and begin as the newest checkpoint says."""
         path, content = self.run.metrics, self.run.metrics.read_bytes()
         num_bytes, expected = self._progress.get("metrics_bytes"), self._progress.get("metrics_sha256")
-        if isinstance(num_bytes, int) and isinstance(expected, str):
-            digest = fingerprint(content[:num_bytes])
-            if digest != expected:
-                raise RunError(
-                    f"{path}: its first {num_bytes} bytes should have the checksum {shorten(expected)}, but have"
-                    f" {shorten(digest)}"
-                )
+        if expected is not None and fingerprint(content[:num_bytes]) != expected:
+            raise DamageError(path, f"its first {num_bytes} bytes are not those that the last checkpoint saw")
         *lines, rest = content.split(b"\n")
         for number, line in enumerate(lines, start=1):
             try:
@@ -291,43 +226,32 @@ class _Inspection:
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise RunError(f"{path}: line {number} is no record: {error}") from error
         cut = ", and half a record of a process that was killed, which --resume removes" if rest else ""
-        return Finding(expected is not None, f"{len(lines)} records{cut}")
+        return expected is not None, f"{len(lines)} records{cut}"
 
-    def _find_shortlist(self) -> Finding:
-        """Whether a shortlist is one of the run's vocabularies."""
-        path, file = self.run.shortlist, read_tensors(self.run.shortlist)
-        if self._tokenizers is not None:
-            expected = [self._tokenizers.source.vocab_size, self._tokenizers.target.vocab_size]
-            sizes = [len(file.tensors.get(name, ())) for name in ("translations", "always")]
-            if sizes != expected:
-                raise RunError(
-                    f"{path}: is a shortlist for vocabularies of {sizes[0]} and {sizes[1]} subwords, but the"
-                    f" tokenizers have {expected[0]} and {expected[1]}"
-                )
-        return Finding(file.has_digest)
+    def _check_shortlist(self) -> _Finding:
+        return read_tensors(self.run.shortlist).has_digest, ""
 
     def _check_evaluations(self) -> None:
         for folder in self._folders(self.run.evaluation):
             self._seen.add(folder)
             report, hypotheses = folder / "report.json", folder / "hypotheses.txt"
             checksums = self._try(folder / CHECKSUMS, functools.partial(read_checksums, folder)) or {}
-            if os.path.lexists(report):
-                content = self._try(report, functools.partial(_read_report, report)) or {}
-                if content:
-                    self._check(report, functools.partial(_find_checked, report, checksums.get(report.name)))
+            content = self._try(report, functools.partial(_read_report, report)) if os.path.lexists(report) else None
+            if content is not None:
+                self._check(report, functools.partial(_check_text, report, checksums.get(report.name)))
                 if not checksums and isinstance(recorded := content.get("hypotheses"), str):  # format 2
-                    checksums[hypotheses.name] = recorded.removeprefix("sha256:")
-                if not os.path.lexists(hypotheses):
-                    self._report(hypotheses, "MISSING", "make it again with translate eval")
+                    checksums = {hypotheses.name: recorded.removeprefix("sha256:")}
             if os.path.lexists(hypotheses):
-                self._check(hypotheses, functools.partial(_find_checked, hypotheses, checksums.get(hypotheses.name)))
+                self._check(hypotheses, functools.partial(_check_text, hypotheses, checksums.get(hypotheses.name)))
+            elif os.path.lexists(report):
+                self._report(hypotheses, "MISSING", "make it again with translate eval")
 
-    def _check_conversions(self) -> None:
-        for folder in self._folders(self.run.export):
-            if folder.name.startswith("ctranslate2-") and not is_temporary(folder):
-                self._conversions.add(folder)
-                self._check(folder, functools.partial(_find_checked_folder, folder))
-                self.files[-1] = self.files[-1]._replace(name=f"{self.files[-1].name}/")
+    def _check_conversions(self) -> set[Path]:
+        folders = [each for each in self._folders(self.run.export) if each.name.startswith("ctranslate2-")]
+        for folder in folders:
+            self._check(folder, functools.partial(_check_conversion, folder))
+            self.files[-1] = self.files[-1]._replace(name=f"{self.files[-1].name}/")
+        return set(folders)
 
     def _folders(self, folder: Path) -> list[Path]:
         """The folders in a folder of the run, unless that is a link out of it, which has been reported."""
@@ -337,36 +261,32 @@ class _Inspection:
         except (RunError, OSError):
             return []
 
-    def _list_others(self) -> None:
+    def _list_others(self, conversions: set[Path]) -> None:
         """List what does not belong to a run, and what processes that were killed have left."""
-        num_unknown = 0
+        unknown: list[FileReport] = []
         for place, folders, files in os.walk(self.run.path):
             for name in sorted((*folders, *files)):
                 path, is_folder = Path(place, name), name in folders
-                if path in self._seen and path not in self._conversions:
-                    continue
-                if is_folder:
+                if is_folder and (path in conversions or path not in self._seen):
                     folders.remove(name)  # Its content needs no lines of its own.
-                shown = self._name(path) + ("/" if is_folder else "")
-                if path in self._conversions:
+                if path in self._seen:
                     continue
-                if is_temporary(path) or path.match(SAFETENSORS_TEMPORARY):
+                shown = self._name(path) + ("/" if is_folder else "")
+                if is_temporary(path):
                     self.files.append(FileReport(shown, "leftover", "of a process that was killed or is writing now"))
                 elif path.parent == self.run.path and name in _FOREIGN:
                     self.files.append(FileReport(shown, "no checksum", _FOREIGN[name]))
                 else:
-                    num_unknown += 1
-                    if num_unknown <= _MAX_UNKNOWN:
-                        self.files.append(FileReport(shown, "unknown", "does not belong to a run, and is not used"))
-        if num_unknown > _MAX_UNKNOWN:
-            more = num_unknown - _MAX_UNKNOWN
+                    unknown.append(FileReport(shown, "unknown", "does not belong to a run, and is not used"))
+        self.files += unknown[:_MAX_UNKNOWN]
+        if (more := len(unknown) - _MAX_UNKNOWN) > 0:
             self.files.append(FileReport("…", "unknown", f"and {more} more that do not belong to a run"))
 
-    def _check(self, path: Path, find: Callable[[], Finding]) -> None:
+    def _check(self, path: Path, check: Callable[[], _Finding]) -> None:
         """Report what a check finds, or fails with."""
-        finding = self._try(path, find)
+        finding = self._try(path, check)
         if finding is not None:
-            self._report_finding(path, finding)
+            self._report(path, "ok" if finding[0] else "no checksum", finding[1])
 
     def _try(self, path: Path, read: Callable[[], _Result]) -> _Result | None:
         """The result of a function that reads a file; None if it fails, and then the file is reported as damaged."""
@@ -380,10 +300,7 @@ class _Inspection:
             self._report(path, "DAMAGED", self._shorten(path, error))
             return None
 
-    def _report_finding(self, path: Path, finding: Finding) -> None:
-        self._report(path, "ok" if finding.has_checksum else "no checksum", finding.detail)
-
-    def _report(self, path: Path, state: State, detail: str) -> None:
+    def _report(self, path: Path, state: State, detail: str = "") -> None:
         self.files.append(FileReport(self._name(path), state, detail))
 
     def _name(self, path: Path) -> str:
@@ -399,19 +316,16 @@ class _Inspection:
         return text.replace(f"{self.run.path}{os.sep}", "")
 
 
-def _find_checked(path: Path, expected: str | None) -> Finding:
-    return Finding(check_file(path, expected))
+def _check_text(path: Path, expected: str | None) -> _Finding:
+    return check_file(path, expected), ""
 
 
-def _find_checked_folder(folder: Path) -> Finding:
-    return Finding(check_folder(folder))
+def _check_conversion(folder: Path) -> _Finding:
+    return check_folder(folder), ""
 
 
 def _read_report(path: Path) -> dict[str, Any]:
     try:
-        report = json.loads(path.read_bytes())
-        if not isinstance(report, dict):
-            raise ValueError("it is no mapping")
-    except (ValueError, RecursionError) as error:
+        return dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError, RecursionError) as error:
         raise RunError(f"{path}: is no report: {error}") from error
-    return report

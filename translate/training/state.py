@@ -16,9 +16,7 @@ from translate.errors import RunError
 from translate.model import Transformer
 from translate.runs import (
     AVERAGE_PREFIX,
-    OPTIMIZER_PREFIX,
     WEIGHTS_PREFIX,
-    IntactCheckpoint,
     RunDirectory,
     add_prefix,
     get_parameters,
@@ -27,6 +25,7 @@ from translate.runs import (
     with_prefix,
     write_checkpoint,
 )
+from translate.runs.checkpoint import OPTIMIZER_PREFIX
 from translate.runs.loading import check_same_tensors
 from translate.training.average import AveragedWeights
 from translate.training.optimizer import expected_state
@@ -101,7 +100,15 @@ def restore_last(
             return None
         saved.update(found.tensors)
         _check_fits(saved, model, average, name=str(found.path))
-        return _read_progress(run, found)
+        if "progress" not in found.metadata:
+            raise RunError(f"{found.path}: has no progress to continue from")
+        progress = Progress.from_json(found.metadata["progress"])
+        for sentence in found.damaged:
+            logger.warning(sentence)
+        if found.damaged:
+            logger.warning("so the run continues from %s, of step %d", found.path.name, progress.step)
+        _check_best(run, progress)
+        return progress
 
     progress = world.run_on_rank_0(read)
     if progress is None:
@@ -111,18 +118,6 @@ def restore_last(
         average.copy_from(model)
     load_optimizer_state_dict(model, optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
     load_model_state_dict(model, with_prefix(saved, WEIGHTS_PREFIX), world)
-    return progress
-
-
-def _read_progress(run: RunDirectory, found: IntactCheckpoint) -> Progress:
-    if "progress" not in found.metadata:
-        raise RunError(f"{found.path}: has no progress to continue from")
-    progress = Progress.from_json(found.metadata["progress"])
-    for sentence in found.damaged:
-        logger.warning(sentence)
-    if found.damaged:
-        logger.warning("so the run continues from %s, of step %d", found.path.name, progress.step)
-    _check_best(run, progress)
     return progress
 
 
