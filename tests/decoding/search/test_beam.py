@@ -312,7 +312,7 @@ def compare_with_slow_search(num_seeds: int) -> int:
 
 
 def test_stopping_early_never_changes_the_best() -> None:
-    assert compare_with_slow_search(200) == 0
+    assert compare_with_slow_search(100) == 0
 
 
 def test_an_unsafe_stop_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

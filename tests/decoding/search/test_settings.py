@@ -1,0 +1,90 @@
+"""From a config and constraints to the settings of a search: which selection, which processors, how many slots."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from translate.config import DecodingConfig
+from translate.data.tokenizer import BOS_ID, EOS_ID
+from translate.decoding.constraints.allocation import RequiredPhrases
+from translate.decoding.constraints.phrases import WordTables
+from translate.decoding.processors.forbidden import ForbiddenPhrases
+from translate.decoding.processors.prefix_and_length import ForcedPrefix, MinimumLength
+from translate.decoding.processors.repetition import NoRepeatedNgrams, RepetitionPenalty
+from translate.decoding.request import SearchInput
+from translate.decoding.search.beam import select_best
+from translate.decoding.search.diverse import DiverseGroups
+from translate.decoding.search.loop import SearchSettings
+from translate.decoding.search.sampling import TokenSampler
+from translate.decoding.search.settings import build_search_settings
+from translate.errors import InputError
+
+WORDS = WordTables(torch.ones(11, dtype=torch.bool), torch.zeros(11, dtype=torch.bool))
+PLAIN = SearchInput(line=6, piece=0, source="", source_ids=[5, 7], source_truncated=False)
+
+
+def build(*inputs: SearchInput, forbidden: tuple[list[int], ...] = (), **options: Any) -> SearchSettings:
+    config = DecodingConfig.model_validate(options)
+    device = torch.device("cpu")
+    return build_search_settings(config, inputs or (PLAIN,), forbidden=forbidden, words=WORDS, device=device)
+
+
+def test_nothing_but_a_beam_by_default() -> None:
+    settings = build(beam_size=7, n_best=3)
+    assert (settings.beam_size, settings.num_best, settings.num_groups, settings.num_open) == (7, 3, 1, 1)
+    assert (settings.start_id, settings.end_id, settings.vocab_size) == (BOS_ID, EOS_ID, 11)
+    assert settings.select_candidates is select_best and settings.processors == ()
+    assert not settings.has_coverage and build(coverage_penalty=0.1).has_coverage
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"min_length_factor": 0.5}, MinimumLength),
+        ({"min_length_constant": 1}, MinimumLength),
+        ({"no_repeat_ngram": 3}, NoRepeatedNgrams),
+        ({"repetition_penalty": 1.1}, RepetitionPenalty),
+        ({"forbidden": ([5],)}, ForbiddenPhrases),
+    ],
+)
+def test_each_option_has_its_processor(options: dict[str, Any], kind: type) -> None:
+    assert [type(processor) for processor in build(**options).processors] == [kind]
+
+
+def test_a_prefix_of_any_sentence_has_a_processor() -> None:
+    assert [type(each) for each in build(PLAIN, PLAIN._replace(prefix_ids=[5])).processors] == [ForcedPrefix]
+
+
+def test_the_penalty_comes_last() -> None:
+    """It copies the scores, in which the others have forbidden tokens in place."""
+    processors = build(repetition_penalty=1.1, no_repeat_ngram=2, min_length_constant=1, forbidden=([5],)).processors
+    assert isinstance(processors[-1], RepetitionPenalty) and len(processors) == 4
+
+
+def test_samples_are_slots_of_their_own() -> None:
+    settings = build(search="sample", n_best=5)
+    assert (settings.beam_size, settings.num_best, settings.num_open) == (5, 5, 5)
+    settings = build(search="sample", mbr="chrf", mbr_candidates=13)
+    assert (settings.beam_size, settings.num_best, settings.num_open) == (13, 13, 13)
+    assert isinstance(settings.select_candidates, TokenSampler)
+
+
+def test_the_line_and_the_piece_seed_samples() -> None:
+    select = build(PLAIN, PLAIN._replace(piece=2), search="sample").select_candidates
+    assert isinstance(select, TokenSampler) and select.lines.tolist() == [6, 6 + 2 * 2**32]
+
+
+def test_groups() -> None:
+    settings = build(beam_size=6, diversity_groups=3)
+    assert settings.select_candidates == DiverseGroups(3, 0.5) and settings.num_groups == 3
+
+
+def test_required_phrases() -> None:
+    required = PLAIN._replace(phrases=("a",), phrase_ids=[[5]])
+    assert isinstance(build(PLAIN, required).select_candidates, RequiredPhrases)
+    for options in ({"search": "sample"}, {"beam_size": 6, "diversity_groups": 3}):
+        with pytest.raises(InputError, match=r"need decoding\.search = beam and decoding\.diversity_groups = 1"):
+            build(PLAIN, required, **options)
+    with pytest.raises(InputError, match="line 7: a phrase is both required and forbidden"):
+        build(required, forbidden=([5],))
