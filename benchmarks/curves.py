@@ -19,8 +19,7 @@ from train import D_FF, D_MODEL, HEADS, LAYERS, SETTINGS, SMOOTHING, rate, read_
 from translate.config import Config, override_config
 from translate.data.tokenizer import PAD_ID
 from translate.model import Transformer
-from translate.training.assembly import Computation, stepping
-from translate.training.optimizer import build_optimizer
+from translate.training.setup import build_train_step
 
 EXACT = {**SETTINGS, "model.norm": "pre"} | {
     f"model.{place}": 0.0 for place in ("dropout", "attention_dropout", "activation_dropout")
@@ -87,12 +86,9 @@ def train_ours(batches: list[Any], vocab_size: int, *, precision: str) -> list[f
     """Losses in nats a target token, by `translate train`'s own step."""
     model = build_ours(vocab_size)
     settings = override_config(Config(), {**EXACT, "training.precision": precision}).training
-    optimizer = build_optimizer(model, settings)
-
-    computation = Computation.choose(settings, model.config, torch.device("cpu"))
-    with stepping(model, optimizer, settings, computation) as stepper:
-        steps = enumerate(batches, start=1)
-        return [stepper.step([batch], number=number, rate=rate(number)).mean_loss for number, batch in steps]
+    train_step = build_train_step(model, settings, device=torch.device("cpu"))
+    steps = enumerate(batches, start=1)
+    return [train_step([batch], number=number, learning_rate=rate(number)).mean_loss for number, batch in steps]
 
 
 def train_reference(batches: list[Any], vocab_size: int) -> list[float]:

@@ -80,26 +80,18 @@ def build_ours(vocab_size: int, *, precision: str, compiled: bool = False) -> St
     from translate.data.tokenizer import PAD_ID
     from translate.memory import configure_memory
     from translate.model import Transformer
-    from translate.training.assembly import Computation, stepping
-    from translate.training.compilation import compile_layers
-    from translate.training.optimizer import build_optimizer
+    from translate.training.setup import build_train_step
 
     configure_memory()
     config = override_config(Config(), {**SETTINGS, "training.precision": precision, "training.compile": compiled})
     model = Transformer(config.model, source_vocab_size=vocab_size, target_vocab_size=vocab_size, pad_id=PAD_ID).train()
-    if compiled:
-        compile_layers(model)
-    optimizer = build_optimizer(model, config.training)
-    computation = Computation.choose(config.training, config.model, torch.device("cpu"))
-    context = stepping(model, optimizer, config.training, computation)
-    stepper = context.__enter__()  # until the process ends
+    train_step = build_train_step(model, config.training, device=torch.device("cpu"))
     steps = iter(range(1, 10**9))
 
     def step(batch: Any) -> float:
         number = next(steps)
-        return stepper.step([batch], number=number, rate=rate(number)).mean_loss
+        return train_step([batch], number=number, learning_rate=rate(number)).mean_loss
 
-    step.context = context  # type: ignore[attr-defined]  # else it would end here
     return step
 
 

@@ -114,6 +114,24 @@ def make_format_2() -> Callable[[Path], None]:
     return convert
 
 
+@pytest.fixture
+def stream_digits() -> Callable[..., None]:
+    """A function that makes the training pairs of a folder with `digits.yaml` a stream."""
+
+    def stream_digits(directory: Path, *, segment_pairs: int) -> None:
+        sides = [(directory / name).read_text().splitlines() for name in ("train.in", "train.out")]
+        rows = [json.dumps({"in": source, "out": target}) + "\n" for source, target in zip(*sides, strict=True)]
+        (directory / "train.json").write_text("".join(rows))
+        text = (directory / "digits.yaml").read_text()
+        listed = "{kind: text, source: train.in, target: train.out}"
+        stream = "{kind: json, path: train.json, source_column: in, target_column: out, streaming: true}"
+        assert listed in text
+        text = text.replace(listed, stream).replace("data:", f"data:\n  stream_segment_pairs: {segment_pairs}", 1)
+        (directory / "digits.yaml").write_text(text)
+
+    return stream_digits
+
+
 class RunState(NamedTuple):
     """Everything that must be equal, byte for byte, in two runs of the same training: all but times."""
 

@@ -15,7 +15,7 @@ from translate.lint import dry_run as module
 from translate.lint.dry_run import BatchShape, DryRun, PeakMemory, dry_run, longest_batches
 from translate.training.preparation import Corpora, encode_corpora, make_tokenizers, read_corpora
 from translate.training.progress import StepResult
-from translate.training.step import Stepper
+from translate.training.step import TrainStep
 
 Digits = Callable[..., Config]
 DIGITS = """
@@ -90,14 +90,14 @@ def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatc
     config = digits("training.accumulate_batches=5", "training.batch_tokens=100")
     corpora, tokenizers, epoch = prepared(config)
     seen: list[list[tuple[int, ...]]] = []
-    original = Stepper.step
+    original = TrainStep.__call__
 
-    def watched(self: Stepper, group: Any, **options: Any) -> Any:
+    def watched(self: TrainStep, group: Any, **options: Any) -> Any:
         seen.append([batch.indices for batch in group])
-        assert options["rate"] > 0
+        assert options["learning_rate"] > 0
         return original(self, group, **options)
 
-    monkeypatch.setattr(Stepper, "step", watched)
+    monkeypatch.setattr(TrainStep, "__call__", watched)
     dry_run(config, epoch, tokenizers=tokenizers, validation=None, device=CPU, max_seconds=60.0)
     batches = [batch.indices for batch in epoch.batches()]
     num_longest = len(longest_batches(epoch))
@@ -121,9 +121,9 @@ def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) 
         calls += 1
         if calls == 2:
             raise RunError("no memory is left")
-        return StepResult(1.0, 1.0, 1, 1.0)
+        return StepResult(torch.tensor(1.0), torch.tensor(1.0), 1, torch.tensor(1.0))
 
-    monkeypatch.setattr(Stepper, "step", fails_on_the_longest)
+    monkeypatch.setattr(TrainStep, "__call__", fails_on_the_longest)
     corpora, tokenizers, epoch = prepared(config)
     shape = BatchShape(*epoch.shapes[longest_batches(epoch)[0]].tolist())
     with pytest.raises(RunError) as error:

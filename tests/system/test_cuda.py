@@ -23,11 +23,10 @@ from translate.model.attention import MultiHeadAttention
 from translate.model.varlen import why_no_flash_attention
 from translate.runs import load_run
 from translate.training import train
-from translate.training.assembly import Computation, stepping
-from translate.training.optimizer import build_optimizer
-from translate.training.precision import Arithmetic
-from translate.training.staging import BatchLayout
-from translate.training.step import batch_loss
+from translate.training.loss import projected_loss
+from translate.training.precision import MixedPrecision
+from translate.training.setup import build_train_step
+from translate.training.staging import BatchLayout, move_to_device
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 needs_flash = pytest.mark.skipif(
@@ -89,11 +88,13 @@ def some_batch(*, seed: int = 1) -> Batch:
     return collate(pairs, range(37))
 
 
-def loss_and_gradients(model: Transformer, arithmetic: Arithmetic, layout: BatchLayout) -> list[Tensor]:
-    with arithmetic.in_step():
-        loss = batch_loss(model, some_batch(), smoothing=0.1, arithmetic=arithmetic, layout=layout)
-        gradients = torch.autograd.grad(loss.nats, list(model.parameters()))
-    return [loss.nats.detach().cpu(), *(gradient.cpu() for gradient in gradients)]
+def loss_and_gradients(model: Transformer, precision: MixedPrecision, layout: BatchLayout) -> list[Tensor]:
+    with precision.in_step():
+        batch = move_to_device(some_batch(), precision.device, layout=layout)
+        with precision.autocast():
+            loss = projected_loss(batch.forward(model), model.output.weight, batch.target_ids, smoothing=0.1)
+        gradients = torch.autograd.grad(loss.loss, list(model.parameters()))
+    return [loss.loss.detach().cpu(), *(gradient.cpu() for gradient in gradients)]
 
 
 def assert_alike(mine: list[Tensor], expected: list[Tensor], *, tolerance: float) -> None:
@@ -107,17 +108,17 @@ def assert_alike(mine: list[Tensor], expected: list[Tensor], *, tolerance: float
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
 def test_loss_and_gradients_are_those_of_the_cpu(positions: str) -> None:
     cpu = torch.device("cpu")
-    expected = loss_and_gradients(build(cpu, positions=positions), Arithmetic(cpu, "fp32"), "padded")
+    expected = loss_and_gradients(build(cpu, positions=positions), MixedPrecision(cpu, "fp32"), "padded")
     for layout in ("padded", "packed"):
-        mine = loss_and_gradients(build(positions=positions), Arithmetic(CUDA, "fp32", deterministic=True), layout)
+        mine = loss_and_gradients(build(positions=positions), MixedPrecision(CUDA, "fp32", deterministic=True), layout)
         assert_alike(mine, expected, tolerance=1e-4)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_narrow_products_are_near_wide_ones(precision: str) -> None:
-    expected = loss_and_gradients(build(), Arithmetic(CUDA, "fp32"), "padded")
+    expected = loss_and_gradients(build(), MixedPrecision(CUDA, "fp32"), "padded")
     assert_alike(
-        loss_and_gradients(build(), Arithmetic(CUDA, precision, tf32=True), "padded"), expected, tolerance=0.05
+        loss_and_gradients(build(), MixedPrecision(CUDA, precision, tf32=True), "padded"), expected, tolerance=0.05
     )
 
 
@@ -132,9 +133,9 @@ def test_flash_attention_for_variable_lengths_is_right(dtype: torch.dtype) -> No
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 def test_flash_attention_gives_the_numbers_of_padded_batches(positions: str, precision: str) -> None:
-    arithmetic = Arithmetic(CUDA, precision, deterministic=True)
-    expected = loss_and_gradients(build(positions=positions), arithmetic, "padded")
-    assert_alike(loss_and_gradients(build(positions=positions), arithmetic, "flash"), expected, tolerance=0.03)
+    mixed = MixedPrecision(CUDA, precision, deterministic=True)
+    expected = loss_and_gradients(build(positions=positions), mixed, "padded")
+    assert_alike(loss_and_gradients(build(positions=positions), mixed, "flash"), expected, tolerance=0.03)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -142,8 +143,8 @@ def test_flash_attention_gives_the_numbers_of_padded_batches(positions: str, pre
 def test_the_same_step_gives_the_same_bits(layout: BatchLayout, precision: str) -> None:
     if layout == "flash" and precision == "fp32":
         pytest.skip("flash attention computes in bf16 and fp16")
-    arithmetic = Arithmetic(CUDA, precision, tf32=True, deterministic=True)
-    first, second = (loss_and_gradients(build(), arithmetic, layout) for _ in range(2))
+    mixed = MixedPrecision(CUDA, precision, tf32=True, deterministic=True)
+    first, second = (loss_and_gradients(build(), mixed, layout) for _ in range(2))
     assert all(map(torch.equal, first, second))
 
 
@@ -170,17 +171,16 @@ def test_the_fused_kernel_attends_as_the_formula() -> None:
 def test_a_step_never_waits_for_the_device(precision: str) -> None:
     settings = TrainingConfig.model_validate({"precision": precision, "device": "cuda", "max_gradient_norm": 1.0})
     model = build(dropout=0.1)
-    computation = Computation.choose(settings, model.config, CUDA)
-    with stepping(model, build_optimizer(model, settings), settings, computation) as stepper:
-        for number in (1, 2):  # memory, kernels and the optimizer's state
-            stepper.step([some_batch(seed=number)], number=number, rate=1e-3)
-        batch = some_batch(seed=3)
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            stepper.step([batch], number=3, rate=1e-3)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-        stepper.settle()
+    train_step = build_train_step(model, settings, device=CUDA)
+    for number in (1, 2):  # memory, kernels and the optimizer's state
+        train_step([some_batch(seed=number)], number=number, learning_rate=1e-3)
+    batch = some_batch(seed=3)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        train_step([batch], number=3, learning_rate=1e-3)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    train_step.check_last_step()
 
 
 @pytest.mark.parametrize("layout", ["padded", "packed", "auto"])

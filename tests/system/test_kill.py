@@ -37,16 +37,16 @@ def progress_of(run: RunDirectory) -> dict[str, Any]:
 # Runs in the training process before its command: while it validates there is a file.
 MARK_VALIDATIONS = """
 import contextlib, pathlib
-from translate.training import loop
+from translate.training import trainer
 
-def validate(*args, original=loop.validate, **kwargs):
+def validate(*args, original=trainer.validate, **kwargs):
     mark = pathlib.Path({mark!r})
     mark.touch()
     result = original(*args, **kwargs)
     mark.unlink()
     return result
 
-loop.validate = validate
+trainer.validate = validate
 """
 
 

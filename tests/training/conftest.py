@@ -14,8 +14,8 @@ import pytest
 
 from translate.config import Config, load_config
 from translate.runs import Checkpoint, RunDirectory, read_tensors
-from translate.training import loop, train
-from translate.training.step import Stepper
+from translate.training import train, trainer
+from translate.training.step import TrainStep
 
 Digits = Callable[..., Config]
 
@@ -48,6 +48,17 @@ _STATEFUL = (
 )
 
 
+class Messages(logging.Handler):
+    """Keeps the messages that are logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
 @pytest.fixture(scope="session")
 def write_task(write_reversed_digits: Callable[..., None]) -> Callable[[Path], Digits]:
     """A function that writes the task's files, and gives a function that gives its config with overrides."""
@@ -73,42 +84,21 @@ def stateful(digits: Digits) -> Digits:
     return lambda *overrides: digits(*_STATEFUL, *overrides)
 
 
-@pytest.fixture
-def stream_digits() -> Callable[..., None]:
-    """A function that makes the training pairs of a folder with `digits.yaml` a stream."""
-
-    def stream_digits(directory: Path, *, segment_pairs: int) -> None:
-        sides = [(directory / name).read_text().splitlines() for name in ("train.in", "train.out")]
-        rows = [json.dumps({"in": source, "out": target}) + "\n" for source, target in zip(*sides, strict=True)]
-        (directory / "train.json").write_text("".join(rows))
-        text = (directory / "digits.yaml").read_text()
-        listed = "{kind: text, source: train.in, target: train.out}"
-        stream = "{kind: json, path: train.json, source_column: in, target_column: out, streaming: true}"
-        assert listed in text
-        text = text.replace(listed, stream).replace("data:", f"data:\n  stream_segment_pairs: {segment_pairs}", 1)
-        (directory / "digits.yaml").write_text(text)
-
-    return stream_digits
-
-
 @pytest.fixture(scope="session")
 def run_training() -> Callable[..., list[str]]:
-    """A function that trains, and gives what was said before the first step."""
+    """A function that trains, and returns the messages that were logged."""
 
     def run_training(config: Config, directory: Path, *, resume: bool = False) -> list[str]:
-        said: list[str] = []
-        handler = logging.Handler()
-        handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
-        logger = logging.getLogger("translate")
+        logger, handler = logging.getLogger("translate"), Messages()
         level = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
-            train(config, directory, resume=resume, command=["test"], say=said.append)
+            train(config, directory, resume=resume, command=["test"])
         finally:
             logger.removeHandler(handler)
             logger.setLevel(level)
-        return said
+        return handler.messages
 
     return run_training
 
@@ -149,7 +139,7 @@ def happening(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.Abstr
     A signal comes, an exception is raised (KeyboardInterrupt goes past the training's own handling: it dies, and saves
     nothing), or a function is called.
     """
-    original_step, original_validate, original_init = Stepper.step, loop.validate, loop.Trainer.__init__
+    original_step, original_validate, original_init = TrainStep.__call__, trainer.validate, trainer.Trainer.__init__
 
     @contextlib.contextmanager
     def happening(
@@ -158,7 +148,7 @@ def happening(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.Abstr
         in_validation: int | None = None,
         what: Callable[[], Any] | signal.Signals | type[BaseException],
     ) -> Iterator[None]:
-        trainers: list[loop.Trainer] = []
+        trainers: list[trainer.Trainer] = []
 
         def happen() -> None:
             if isinstance(what, signal.Signals):
@@ -168,7 +158,7 @@ def happening(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.Abstr
             else:
                 what()
 
-        def init(self: loop.Trainer, *args: Any, **kwargs: Any) -> None:
+        def init(self: trainer.Trainer, *args: Any, **kwargs: Any) -> None:
             original_init(self, *args, **kwargs)
             trainers.append(self)
 
@@ -184,9 +174,9 @@ def happening(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.Abstr
             return original_validate(*args, **kwargs)
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop.Trainer, "__init__", init)
-            patch.setattr(Stepper, "step", step)
-            patch.setattr(loop, "validate", validate)
+            patch.setattr(trainer.Trainer, "__init__", init)
+            patch.setattr(TrainStep, "__call__", step)
+            patch.setattr(trainer, "validate", validate)
             yield
 
     return happening

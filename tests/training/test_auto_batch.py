@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from translate.training.auto_batch import (
     resolve_step_tokens,
 )
 from translate.training.preparation import encode_corpora, make_tokenizers, read_corpora
+from translate.training.step import TrainStep
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
@@ -95,25 +95,23 @@ class _Gpu:
         monkeypatch.setattr(
             torch.cuda, "set_per_process_memory_fraction", lambda share, index: self.shares.append(share)
         )
-        assembled = auto_batch.assembled
+        setup_training, call = auto_batch.setup_training, TrainStep.__call__
 
-        @contextmanager
-        def on_the_cpu(config: Config, tokenizers: Any, *, device: torch.device) -> Any:
-            with assembled(config, tokenizers, device=CPU) as training:
-                step = training.stepper.step
-                monkeypatch.setattr(training.stepper, "step", lambda group, **rest: self.step(step, group, **rest))
-                weights = [weight.clone() for weight in training.model.parameters()]
-                yield training
-                assert all(map(torch.equal, weights, training.model.parameters()))
+        def on_the_cpu(config: Config, tokenizers: Any, *, device: torch.device) -> TrainStep:
+            return setup_training(config, tokenizers, device=CPU)
 
-        monkeypatch.setattr(auto_batch, "assembled", on_the_cpu)
+        def step(train_step: TrainStep, batches: Any, **rest: Any) -> Any:
+            (size,) = {batch.source_ids.numel() for batch in batches}
+            self.tried.append(size)
+            if size > self.holds:
+                raise OutOfMemory("refused")
+            weights = [weight.clone() for weight in train_step.model.parameters()]
+            result = call(train_step, batches, **rest)
+            assert all(map(torch.equal, weights, train_step.model.parameters()))
+            return result
 
-    def step(self, step: Callable[..., Any], group: Any, **rest: Any) -> None:
-        (size,) = {batch.source_ids.numel() for batch in group}
-        self.tried.append(size)
-        if size > self.holds:
-            raise OutOfMemory("refused")
-        step(group, **rest)
+        monkeypatch.setattr(auto_batch, "setup_training", on_the_cpu)
+        monkeypatch.setattr(TrainStep, "__call__", step)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +163,7 @@ def test_the_run_keeps_the_number(
     assert "going on from step 3" in said
     with pytest.raises(InputError, match=r"cannot go on with: training.step_tokens = 33$"):
         run_training(digits(AUTO, "training.step_tokens=33"), tmp_path / "run", resume=True)
-    with pytest.raises(InputError, match=r"cannot go on with: training.accumulate_batches = 4 \(the run has 1\)"):
+    with pytest.raises(InputError, match=r"cannot be continued with training.accumulate_batches = 4 \(the run has 1\)"):
         many = f"training.step_tokens={4 * found.num_batch_tokens}"
         run_training(digits(*wish, many), tmp_path / "run", resume=True)
 

@@ -1,6 +1,7 @@
 """Adam's step against a hand calculation; state that travels through named tensors."""
 
-import copy
+import math
+from typing import Any
 
 import pytest
 import torch
@@ -9,9 +10,7 @@ from torch import nn
 from translate.config import TrainingConfig
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.distributed.state import load_optimizer_state_dict, optimizer_state_dict
-from translate.training.average import AveragedWeights
-from translate.training.optimizer import SharedOptimizer, build_optimizer
-from translate.training.workers import Layout, Workers
+from translate.training.optimizer import AveragedWeights, build_optimizer, learning_rate
 
 
 def build(kind: str, **settings: float) -> tuple[nn.Linear, torch.optim.Optimizer]:
@@ -42,35 +41,6 @@ def test_decoupled_decay_spares_vectors() -> None:
     optimizer.step()
     torch.testing.assert_close(model.weight.data, torch.full((2, 3), 0.4995))
     torch.testing.assert_close(model.bias.data, torch.full((2,), 0.5))
-
-
-@pytest.mark.parametrize("num_workers", [2, 3, 7])  # of five parameters
-def test_shared_steps_are_the_optimizers_own(num_workers: int) -> None:
-    """To the last bit, from a state that was read in too; and the optimizer has all of it."""
-    torch.manual_seed(3)
-    first = nn.Sequential(nn.Linear(31, 29), nn.LayerNorm(29), nn.Linear(29, 23, bias=False))
-    second = copy.deepcopy(first)
-    settings = TrainingConfig(optimizer="adamw", weight_decay=0.01)
-    alone, other = build_optimizer(first, settings), build_optimizer(second, settings)
-    with Workers(Layout(num_workers, 1)) as workers:
-        shared = SharedOptimizer(other, workers)
-        for number in range(1, 6):
-            if number == 4:
-                saved = optimizer_state_dict(second, other)
-                load_optimizer_state_dict(second, other, saved, SINGLE_PROCESS)
-            for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
-                mine.grad = torch.randn_like(mine)
-                theirs.grad = mine.grad.clone()
-            for optimizer in (alone, other):
-                for group in optimizer.param_groups:
-                    group["lr"] = 0.1 / number
-            alone.step()
-            shared.step()
-    for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
-    expected, found = optimizer_state_dict(first, alone), optimizer_state_dict(second, other)
-    assert expected.keys() == found.keys() and len(found) == 15
-    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
@@ -119,3 +89,58 @@ def test_average_is_lent_and_given_back_even_after_an_error() -> None:
         raise RuntimeError("on purpose")
     assert model.weight.data_ptr() == own
     torch.testing.assert_close(model.weight.data, torch.full((2, 3), 7.0))
+
+
+# --- the learning rate: expected values worked out by hand from the formulas
+
+
+def rate(step: int, *, d_model: int = 512, **settings: Any) -> float:
+    return learning_rate(step, TrainingConfig(**settings), d_model=d_model)
+
+
+def test_noam_is_the_papers_formula() -> None:
+    # d_model^-0.5 · min(step^-0.5, step · 4000^-1.5), d_model 512.
+    assert rate(1) == pytest.approx(0.04419417 * 1 / 252982.2128, rel=1e-6)
+    assert rate(4000) == pytest.approx(0.04419417 / 63.2455532, rel=1e-6)
+    assert rate(16000) == pytest.approx(0.04419417 / 126.4911064, rel=1e-6)
+    assert rate(100, learning_rate=2.0) == pytest.approx(2 * rate(100))
+
+
+def test_noam_is_highest_where_the_warm_up_ends() -> None:
+    rates = [rate(step, warmup_steps=50) for step in range(1, 200)]
+    assert rates.index(max(rates)) + 1 == 50
+
+
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant", "linear", "cosine"])
+def test_warm_up_is_linear_and_reaches_the_rate(schedule: str) -> None:
+    settings = {"schedule": schedule, "learning_rate": 0.01, "warmup_steps": 10, "max_steps": 110}
+    assert rate(1, **settings) == pytest.approx(0.001)
+    assert rate(5, **settings) == pytest.approx(0.005)
+    assert rate(10, **settings) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "middle", "end"),
+    [
+        ("inverse_sqrt", 0.01 * math.sqrt(10 / 60), 0.01 * math.sqrt(10 / 110)),
+        ("constant", 0.01, 0.01),
+        ("linear", 0.0055, 0.001),
+        ("cosine", 0.0055, 0.001),
+    ],
+)
+def test_after_the_warm_up(schedule: str, middle: float, end: float) -> None:
+    settings = {"schedule": schedule, "learning_rate": 0.01, "warmup_steps": 10, "max_steps": 110}
+    if schedule in {"linear", "cosine"}:
+        settings["final_learning_rate"] = 0.001
+    assert rate(60, **settings) == pytest.approx(middle)
+    assert rate(110, **settings) == pytest.approx(end)
+
+
+def test_cosine_a_quarter_of_the_way() -> None:
+    # (1 + cos(pi / 4)) / 2 of the rate
+    assert rate(35, schedule="cosine", learning_rate=0.01, warmup_steps=10, max_steps=110) == pytest.approx(0.00853553)
+
+
+def test_no_warm_up() -> None:
+    assert rate(1, schedule="linear", learning_rate=0.01, warmup_steps=0, max_steps=100) == pytest.approx(0.0099)
+    assert rate(1, schedule="inverse_sqrt", learning_rate=0.01, warmup_steps=0) == pytest.approx(0.01)

@@ -1,4 +1,4 @@
-"""The arithmetic of a step: what it is on each device, that it ends with the step, and the scale of an fp16 loss."""
+"""The mixed of a step: what it is on each device, that it ends with the step, and the scale of an fp16 loss."""
 
 import json
 import os
@@ -11,16 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from translate.config import Config, ModelConfig, TrainingConfig
-from translate.data.batching import EncodedPair, collate
-from translate.data.tokenizer import PAD_ID
-from translate.errors import RunError
-from translate.model import Transformer
+from translate.config import Config, TrainingConfig
 from translate.training import precision
-from translate.training.assembly import Computation, stepping
-from translate.training.optimizer import build_optimizer
-from translate.training.precision import Arithmetic, LossScale
-from translate.training.progress import StepResult
+from translate.training.precision import LossScale, MixedPrecision
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -38,18 +31,18 @@ def global_state() -> tuple[object, ...]:
     ("name", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)]
 )
 def test_products_are_of_the_chosen_precision(name: str, dtype: torch.dtype) -> None:
-    arithmetic = Arithmetic.choose(TrainingConfig.model_validate({"precision": name}), CPU)
-    with arithmetic.autocast():
-        assert nn.Linear(3, 5)(torch.randn(2, 3)).dtype == dtype == arithmetic.dtype
+    mixed = MixedPrecision.choose(TrainingConfig.model_validate({"precision": name}), CPU)
+    with mixed.autocast():
+        assert nn.Linear(3, 5)(torch.randn(2, 3)).dtype == dtype == mixed.dtype
 
 
 def test_cuda_is_repeatable_and_takes_tf32_within_a_step_alone() -> None:
     # These are switches of the library, which needs no device to turn them.
     before = global_state()
-    with Arithmetic.choose(TrainingConfig(), CUDA).in_step():
+    with MixedPrecision.choose(TrainingConfig(), CUDA).in_step():
         assert global_state() == ("tf32", True, False, False)
     assert global_state() == before
-    with pytest.raises(RuntimeError), Arithmetic.choose(TrainingConfig(), CUDA).in_step():
+    with pytest.raises(RuntimeError), MixedPrecision.choose(TrainingConfig(), CUDA).in_step():
         raise RuntimeError
     assert global_state() == before
 
@@ -57,25 +50,25 @@ def test_cuda_is_repeatable_and_takes_tf32_within_a_step_alone() -> None:
 def test_both_can_be_left_out() -> None:
     before = global_state()
     settings = TrainingConfig(tf32=False, deterministic=False, precision="fp32")
-    with Arithmetic.choose(settings, CUDA).in_step():
+    with MixedPrecision.choose(settings, CUDA).in_step():
         assert global_state() == before
 
 
 def test_nothing_of_it_concerns_a_cpu() -> None:
     before = global_state()
-    with Arithmetic.choose(TrainingConfig(), CPU).in_step():
+    with MixedPrecision.choose(TrainingConfig(), CPU).in_step():
         assert global_state() == before
 
 
 def test_the_users_cublas_workspace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # so that it is put back, whatever it was
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
-    Arithmetic.choose(TrainingConfig(), CPU)
+    MixedPrecision.choose(TrainingConfig(), CPU)
     assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
-    Arithmetic.choose(TrainingConfig(), CUDA)
+    MixedPrecision.choose(TrainingConfig(), CUDA)
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
-    Arithmetic.choose(TrainingConfig(), CUDA)
+    MixedPrecision.choose(TrainingConfig(), CUDA)
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
 
 
@@ -117,68 +110,18 @@ def test_small_gradients_do_not_vanish_in_fp16() -> None:
     inputs, parameters = torch.randn(11, 7), list(layers.parameters())
     small = 1e-8  # of each output's gradient: less than fp16's smallest number
 
-    def gradients(arithmetic: Arithmetic, scale: float) -> list[torch.Tensor]:
-        with arithmetic.autocast():
+    def gradients(mixed: MixedPrecision, scale: float) -> list[torch.Tensor]:
+        with mixed.autocast():
             loss = (layers(inputs).float() * small).sum()
         return list(torch.autograd.grad(loss * scale, parameters))
 
-    exact = gradients(Arithmetic(CPU, "fp32"), 1.0)
-    half = Arithmetic(CPU, "fp16")
+    exact = gradients(MixedPrecision(CPU, "fp32"), 1.0)
+    half = MixedPrecision(CPU, "fp16")
     assert not any(gradient.any() for gradient in gradients(half, 1.0))
     scaled = gradients(half, LossScale().scale)
     LossScale().unscale_(scaled)
     for mine, expected in zip(scaled, exact, strict=True):
         torch.testing.assert_close(mine, expected, rtol=0.02, atol=small * 0.02)
-
-
-# --- steps and trainings in fp16
-
-
-def half_step(scale: float) -> tuple[LossScale, StepResult, list[torch.Tensor]]:
-    """One step of a small model, with the loss scaled so at first: the scale after it, what it saw, the weights."""
-    settings = TrainingConfig(precision="fp16", device="cpu", batch_tokens=512)
-    torch.manual_seed(2)
-    model = Transformer(
-        ModelConfig(d_model=12, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1),
-        source_vocab_size=23, target_vocab_size=23, pad_id=PAD_ID,
-    ).train()  # fmt: skip
-    batch = collate([EncodedPair([5, 6, 7], [8, 9]), EncodedPair([10], [11, 12, 13, 14])], [0, 1])
-    computation = Computation.choose(settings, model.config, CPU)
-    with stepping(model, build_optimizer(model, settings), settings, computation) as stepper:
-        stepper.loss_scale.scale = scale
-        result = stepper.step([batch], number=1, rate=1e-3)
-        return stepper.loss_scale, result, list(model.parameters())
-
-
-def test_a_step_whose_gradients_overflow_is_done_again() -> None:
-    shrunk, again, weights = half_step(2.0**40)
-    kept, once, expected = half_step(2.0**8)
-    assert 2.0**8 < shrunk.scale < 2.0**40 and kept.scale == 2.0**8
-    assert shrunk.good_steps == kept.good_steps == 1
-    assert float(again.loss) == float(once.loss)  # the same pairs, and the same is dropped
-    assert float(again.gradient_norm) == pytest.approx(float(once.gradient_norm), rel=0.01)
-    for mine, wanted in zip(weights, expected, strict=True):
-        torch.testing.assert_close(mine, wanted, rtol=0, atol=2.1e-3)  # Adam's first step is of the rate, up or down
-
-
-def test_gradients_that_no_scale_makes_finite_end_the_training() -> None:
-    settings = TrainingConfig(precision="fp16", device="cpu", batch_tokens=512)
-    model = Transformer(
-        ModelConfig(d_model=12, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1),
-        source_vocab_size=23, target_vocab_size=23, pad_id=PAD_ID,
-    ).train()  # fmt: skip
-    with torch.no_grad():
-        model.output.weight[7, 3] = float("nan")
-    before = [parameter.clone() for parameter in model.parameters()]
-    batch = collate([EncodedPair([5, 6], [8, 9])], [0])
-    computation = Computation.choose(settings, model.config, CPU)
-    with (
-        stepping(model, build_optimizer(model, settings), settings, computation) as stepper,
-        pytest.raises(RunError, match="^the loss is nan"),
-    ):
-        stepper.step([batch], number=1, rate=1e-3)
-    for mine, was in zip(model.parameters(), before, strict=True):
-        torch.testing.assert_close(mine.detach(), was, rtol=0, atol=0, equal_nan=True)
 
 
 def test_a_resumed_run_goes_on_with_its_scale(
@@ -204,16 +147,15 @@ def test_the_log_tells_the_scale_in_fp16_alone(
     run_training: Callable[..., list[str]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(precision, "_STEPS_BEFORE_GROWTH", 4)
     few = ("training.max_steps=5", "training.log_every=2", "training.validate_every=99")
-    scales = {}
+    scales, messages = {}, []
     for name in ("fp16", "fp32"):
-        run_training(digits(*few, f"training.precision={name}"), tmp_path / name)
+        messages += run_training(digits(*few, f"training.precision={name}"), tmp_path / name)
         lines = (tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         records = [json.loads(line) for line in lines]
         scales[name] = [record.get("loss_scale") for record in records if record["kind"] == "train"]
     assert scales == {"fp16": [2.0**16, 2.0**17, 2.0**17], "fp32": [None] * 3}
-    said = [line for line in capsys.readouterr().err.splitlines() if ": loss " in line]
+    said = [line for line in messages if ": loss " in line]
     assert ["loss scale 131072," in line for line in said] == [False, True, True, False, False, False]

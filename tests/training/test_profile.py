@@ -153,7 +153,7 @@ def test_a_profile_changes_no_number(
     )
     config = digits(*work, two_threads)
     for name, profile in (("plain", False), ("profiled", True)):
-        train(config, tmp_path / name, resume=False, command=["test"], profile=profile, say=lambda text: None)
+        train(config, tmp_path / name, resume=False, command=["test"], profile=profile)
     assert state_of(tmp_path / "profiled") == state_of(tmp_path / "plain")
     assert not (tmp_path / "plain" / "profile").exists()
     folder = tmp_path / "profiled" / "profile"
@@ -179,7 +179,7 @@ def test_a_training_that_ends_before(
 ) -> None:
     caplog.set_level("INFO", "translate")
     config = digits(f"training.max_steps={max_steps}", "data.validation=null")
-    train(config, tmp_path / "run", resume=False, command=["test"], profile=True, say=lambda text: None)
+    train(config, tmp_path / "run", resume=False, command=["test"], profile=True)
     assert message in caplog.text
     assert (tmp_path / "run" / "profile" / "time.txt").exists() == (max_steps > 10)
 
@@ -189,10 +189,10 @@ def test_a_profile_that_cannot_be_written_stops_no_training(
 ) -> None:
     caplog.set_level("INFO", "translate")
     run = tmp_path / "run"
-    train(digits("training.max_steps=2"), run, resume=False, command=["test"], say=lambda text: None)
+    train(digits("training.max_steps=2"), run, resume=False, command=["test"])
     (run / "profile").write_text("in the way", encoding="utf-8")
     config = digits("training.max_steps=17")
-    progress = train(config, run, resume=True, command=["test"], profile=True, say=lambda text: None)
+    progress = train(config, run, resume=True, command=["test"], profile=True)
     assert progress.step == 17
     assert "profiling steps 13 to 16" in caplog.text
     assert "the profile cannot be written: [Errno 17] File exists" in caplog.text

@@ -15,7 +15,7 @@ from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.model import PackedSequences, Transformer
 from translate.training import staging
 from translate.training.loss import projected_loss
-from translate.training.precision import Arithmetic
+from translate.training.precision import MixedPrecision
 from translate.training.staging import BatchLayout, choose_batch_layout, move_to_device
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -79,7 +79,7 @@ def test_both_layouts_give_the_same_loss_and_gradients(positions: str, dtype: to
 
 def choose(wish: str, device: torch.device, precision: str = "bf16", **model: Any) -> tuple[str, str | None]:
     settings = TrainingConfig.model_validate({"batch_layout": wish, "precision": precision})
-    return choose_batch_layout(settings, ModelConfig(**model), Arithmetic.choose(settings, device))
+    return choose_batch_layout(settings, ModelConfig(**model), MixedPrecision.choose(settings, device))
 
 
 @pytest.mark.parametrize("wish", ["auto", "padded"])

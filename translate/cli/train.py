@@ -55,9 +55,7 @@ def train(
     from translate.training import train as train_run
 
     try:
-        progress = train_run(
-            loaded, directory, resume=resume, command=command, profile=profile, inspect=log_findings, say=logger.info
-        )
+        progress = train_run(loaded, directory, resume=resume, command=command, profile=profile, inspect=log_findings)
     except StoppedBySignal as stop:
         fail(f"{stop}, and saved. Continue with: {continue_command}", stop.exit_code)
     except KeyboardInterrupt:

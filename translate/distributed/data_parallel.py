@@ -1,128 +1,259 @@
-"""Torch's data-parallel engines: each process computes some pieces of a step, and all have the sum of the gradients.
+"""Data parallelism: the micro-batches of a step are computed at once, by threads or by the ranks of a world.
 
-With DDP each has all weights; with FSDP it has a part of each tensor, and of the optimizer's state, and gathers the
-weights of a layer while it computes there.
+Both classes offer the same: a training step calls `forward` in `run`, then `all_reduce`, then `update`.
 """
 
 import contextlib
+import copy
 import inspect
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from translate.data.batching import Batch, EncodedPair, collate
 from translate.distributed.process_group import STEP_TIMEOUT, World
-from translate.model import Transformer
-from translate.model.dropout import dropout_seeded
-from translate.training.gradients import BatchLoss, StepSums
-from translate.training.loss import SummedLoss
-from translate.training.pieces import Piece
 
-# What a process computes, with the weight zero, when there is no piece for it: no communication is left out.
-_NOTHING = Piece(collate([EncodedPair([], [])], [0]), seed=(0,))
+T = TypeVar("T")
+R = TypeVar("R")
+MicroBatch = TypeVar("MicroBatch")
+
+Backward = Callable[[Tensor], None]
+"""Computes the gradients of a loss and adds them to those of the micro-batches before."""
+ForwardBackward = Callable[[MicroBatch, Backward], Tensor]
+"""Computes a micro-batch with the given backward pass, and returns numbers to be summed over the whole step."""
 
 
-class Engine:
-    """A model whose gradients are summed over all processes.
+class WorkerResult(NamedTuple):
+    """What a thread or a rank has computed of a step."""
+
+    sums: Tensor  # what `ForwardBackward` returned, summed in fp64
+    gradients: Sequence[Tensor]  # of each parameter; empty where they are in `grad` already
+
+
+class ThreadParallel(Generic[MicroBatch]):
+    """Micro-batches computed by threads that share one copy of the weights; one thread is the caller's own.
+
+    On a CPU several matrix products on one core each are faster than one after the other on several cores: the cores
+    need not wait for each other after each product, and all other operations run on all cores too. PyTorch releases
+    Python's lock while it computes.
 
     Args:
-        model: The same on all; with fsdp its parameters become sharded ones, so an optimizer is made after this.
-        device: Of this process; with fsdp the model may be on the CPU yet, so that it never stands there whole.
-        loss: Of a batch on the CPU, by this very model.
+        forward: The module whose call is the forward pass.
+        num_workers: Micro-batches computed at once.
+        num_threads: Torch's threads for each of them.
+    """
+
+    def __init__(self, forward: nn.Module, *, num_workers: int, num_threads: int) -> None:
+        self.forward = forward
+        self.num_workers, self.num_threads = num_workers, num_threads
+        self._parameters = list(forward.parameters())
+        self._shares = share_evenly([parameter.numel() for parameter in self._parameters], num_shares=num_workers)
+        self._pool: ThreadPoolExecutor | None = None
+        if num_workers > 1:
+            self._pool = ThreadPoolExecutor(
+                num_workers, "micro-batch", initializer=torch.set_num_threads, initargs=(num_threads,)
+            )
+
+    def run(
+        self, forward_backward: ForwardBackward[MicroBatch], micro_batches: Sequence[MicroBatch]
+    ) -> list[WorkerResult]:
+        """Compute the micro-batches: of n threads each computes every n-th.
+
+        Returns:
+            A result for each thread.
+        """
+
+        def work(mine: Sequence[MicroBatch]) -> WorkerResult:
+            gradients: list[Tensor] = []
+
+            def backward(loss: Tensor) -> None:
+                # Not `loss.backward()`, which would add to the same tensors from several threads, in any order.
+                new = torch.autograd.grad(loss, self._parameters)
+                if gradients:
+                    torch._foreach_add_(gradients, new)
+                else:
+                    gradients.extend(new)
+
+            return WorkerResult(_sum(forward_backward(micro_batch, backward) for micro_batch in mine), gradients)
+
+        num_workers = min(self.num_workers, len(micro_batches))
+        return self._map(work, [micro_batches[first::num_workers] for first in range(num_workers)])
+
+    def all_reduce(self, results: Sequence[WorkerResult]) -> Tensor:
+        """Sum the threads' gradients, always in the same order, into `grad` of each parameter.
+
+        Returns:
+            The summed numbers.
+        """
+        (sums, gradients), *others = results
+
+        def add(share: Sequence[int]) -> None:
+            for _, more in others:
+                torch._foreach_add_([gradients[number] for number in share], [more[number] for number in share])
+
+        if others:
+            self._map(add, self._shares)
+        for more_sums, _ in others:
+            sums += more_sums
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
+            parameter.grad = gradient
+        return sums
+
+    def update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Make the optimizer's step, with the same numbers as `optimizer.step()`.
+
+        Each thread updates some of the parameters, because torch's own threads would wait for each other after every
+        parameter, for long where other programs want the cores.
+        """
+        if self._pool is None:
+            optimizer.step()
+            return
+
+        def step(share: Sequence[int]) -> None:
+            mine = {id(self._parameters[number]) for number in share}
+            part = copy.copy(optimizer)  # shares the state
+            part.param_groups = [
+                {**group, "params": [each for each in group["params"] if id(each) in mine]}
+                for group in optimizer.param_groups
+            ]
+            part.step()
+
+        self._map(step, self._shares)
+
+    def _map(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        return [work(item) for item in items] if self._pool is None else list(self._pool.map(work, items))
+
+
+class RankParallel(Generic[MicroBatch]):
+    """Micro-batches computed by the ranks of a world, each with all weights (DDP) or a part of them (FSDP).
+
+    With FSDP a rank gathers the weights of a layer while it computes there, and keeps its part of the optimizer's
+    state. An optimizer must be built after this, because the parameters become sharded ones.
+
+    Args:
+        forward: The module whose call is the forward pass; the same on all ranks. For FSDP it may still be on the
+            CPU, so that a device never holds all of it.
+        layers: The modules whose weights FSDP gathers one after the other; all others are gathered together.
+        device: The device of this rank.
+        empty: A micro-batch without any effect, which a rank computes to take part in the others' communication.
     """
 
     def __init__(
         self,
-        model: Transformer,
+        forward: nn.Module,
         world: World,
         *,
         kind: Literal["ddp", "fsdp"],
+        layers: Iterable[nn.Module],
         device: torch.device,
-        loss: BatchLoss,
+        empty: MicroBatch,
     ) -> None:
-        self.world = world
-        self.device = device
+        self.num_workers = world.size
+        self._rank, self._empty = world.rank, empty
         if device.type == "cuda":
-            torch.cuda.set_device(device)  # where FSDP puts the weights, and NCCL its buffers
+            torch.cuda.set_device(device)  # where FSDP puts the weights and NCCL its buffers
         self._group = dist.new_group(backend="nccl" if device.type == "cuda" else "gloo", timeout=STEP_TIMEOUT)
-        self._engine: Any
-        module = _Loss(model, loss)
-        if kind == "fsdp":
-            self._engine = _shard(module, model, self._group, device)
-            self._syncing = self._always
-        else:
-            self._engine = _replicate(module, self._group)
-            self._syncing = self._at_last
-            # Its first backward pass tells it in which order gradients come, and so how it sums them from then on: with
-            # that behind it, a run that is continued sums as one that was never stopped.
-            self.backward([], factor=0.0)
-            self._engine.zero_grad(set_to_none=True)
+        self.forward = (
+            _replicate(forward, self._group) if kind == "ddp" else _shard(forward, layers, self._group, device)
+        )
+        self._is_first_step = kind == "ddp"
 
-    @property
-    def num_pieces(self) -> int:
-        """Into which a step should be cut at least: one for each process."""
-        return self.world.size
+    def run(
+        self, forward_backward: ForwardBackward[MicroBatch], micro_batches: Sequence[MicroBatch]
+    ) -> list[WorkerResult]:
+        """Compute this rank's micro-batches, every n-th of n ranks; gradients are summed over the ranks meanwhile.
 
-    def backward(self, pieces: Sequence[Piece], *, factor: float) -> StepSums:
-        """Put the gradient of a step's loss, times a factor, into `grad` of each parameter; this computes its share.
-
-        Args:
-            pieces: Of the whole step, the same on all processes.
+        Returns:
+            The result of this rank.
         """
-        rank, size = self.world.rank, self.world.size
-        mine = [(piece, factor) for piece in pieces[rank::size]]
-        rounds = max(1, -(-len(pieces) // size))
-        mine += [(_NOTHING, 0.0)] * (rounds - len(mine))
-        sums = torch.zeros(2, device=self.device, dtype=torch.float64)
-        for number, (piece, weight) in enumerate(mine, start=1):
-            with self._syncing(is_last=number == rounds), dropout_seeded(*piece.seed, device=self.device):
-                loss = self._engine(piece.batch)
-                # The engines take the mean over the processes.
-                (loss.loss * (weight * size)).backward()
-            if weight:
-                sums += torch.stack([loss.loss.detach(), loss.nll])
+        if self._is_first_step:
+            # DDP learns from its first backward pass in which order gradients come, and sums them so from then on.
+            # With that behind it, a run that is continued sums in the same order as one that was never stopped.
+            self._is_first_step = False
+            self.run(forward_backward, micro_batches)
+            self.forward.zero_grad(set_to_none=True)
+        num_rounds = -(-len(micro_batches) // self.num_workers)
+        mine = list(micro_batches[self._rank :: self.num_workers])
+        mine += [self._empty] * (num_rounds - len(mine))
+
+        def backward(loss: Tensor) -> None:
+            (loss * self.num_workers).backward()
+
+        def compute(number: int, micro_batch: MicroBatch) -> Tensor:
+            with self._sum_later(is_last=number == num_rounds):
+                return forward_backward(micro_batch, backward)
+
+        return [WorkerResult(_sum(compute(number, each) for number, each in enumerate(mine, start=1)), ())]
+
+    def all_reduce(self, results: Sequence[WorkerResult]) -> Tensor:
+        """Sum over the ranks what the gradients are not: they are summed already.
+
+        Returns:
+            The summed numbers.
+        """
+        sums = results[0].sums
         dist.all_reduce(sums, group=self._group)
-        return StepSums(*sums)
+        return sums
 
-    def _always(self, *, is_last: bool) -> contextlib.AbstractContextManager[None]:
-        """Each piece's gradients are summed and sharded, for whole ones have no room."""
-        return contextlib.nullcontext()
+    def update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Make the optimizer's step."""
+        optimizer.step()
 
-    def _at_last(self, *, is_last: bool) -> contextlib.AbstractContextManager[None]:
-        """Pieces are summed here, and with the last one, while it is computed, over the processes."""
-        return contextlib.nullcontext() if is_last else self._engine.no_sync()
-
-
-class _Loss(nn.Module):
-    """The loss as a module's output, which the engines put their hooks on."""
-
-    def __init__(self, model: Transformer, loss: BatchLoss) -> None:
-        super().__init__()
-        self.model = model
-        self._loss = loss
-
-    def forward(self, batch: Batch) -> SummedLoss:
-        return self._loss(batch)
+    def _sum_later(self, *, is_last: bool) -> contextlib.AbstractContextManager[None]:
+        """DDP sums gradients with the last micro-batch; FSDP with each, for there is no room for whole ones."""
+        if is_last or not isinstance(self.forward, DistributedDataParallel):
+            return contextlib.nullcontext()
+        no_sync: contextlib.AbstractContextManager[None] = self.forward.no_sync()
+        return no_sync
 
 
-def _replicate(module: nn.Module, group: dist.ProcessGroup) -> nn.Module:
+DataParallel = ThreadParallel[MicroBatch] | RankParallel[MicroBatch]
+
+
+def share_evenly(sizes: Sequence[int], *, num_shares: int) -> list[list[int]]:
+    """Distribute items so that the sizes of each share add up to about the same.
+
+    Returns:
+        The numbers of the items in each share; some shares are empty if there are fewer items.
+    """
+    shares: list[list[int]] = [[] for _ in range(num_shares)]
+    loads = [0] * num_shares
+    for item in sorted(range(len(sizes)), key=lambda item: -sizes[item]):
+        lightest = loads.index(min(loads))
+        shares[lightest].append(item)
+        loads[lightest] += sizes[item]
+    return shares
+
+
+def _sum(numbers: Iterable[Tensor]) -> Tensor:
+    """The sum in fp64, or in fp32 on Apple's GPU, which has no more."""
+    sums: Tensor | None = None
+    for each in numbers:
+        exact = each.to(torch.float32 if each.device.type == "mps" else torch.float64)
+        sums = exact if sums is None else sums.add_(exact)
+    assert sums is not None
+    return sums
+
+
+def _replicate(forward: nn.Module, group: dist.ProcessGroup) -> nn.Module:
     # Buffers, which are tables of positions, grow where they are needed; torch 2.13 has another word for that than 2.8.
     is_new = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
-    apart: dict[str, Any] = {"forward_sync_buffers" if is_new else "broadcast_buffers": False}
-    return DistributedDataParallel(module, process_group=group, gradient_as_bucket_view=True, **apart)
+    buffers: dict[str, Any] = {"forward_sync_buffers" if is_new else "broadcast_buffers": False}
+    return DistributedDataParallel(forward, process_group=group, gradient_as_bucket_view=True, **buffers)
 
 
-def _shard(module: nn.Module, model: Transformer, group: dist.ProcessGroup, device: torch.device) -> nn.Module:
-    """Each layer by itself, and what is left, the embeddings above all, together."""
+def _shard(
+    forward: nn.Module, layers: Iterable[nn.Module], group: dist.ProcessGroup, device: torch.device
+) -> nn.Module:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
 
     mesh = DeviceMesh.from_group(group, device.type)
-    for layer in (*model.encoder.layers, *model.decoder.layers):
+    for layer in layers:
         fully_shard(layer, mesh=mesh)
-    fully_shard(module, mesh=mesh)
-    return module
+    fully_shard(forward, mesh=mesh)
+    return forward

@@ -13,7 +13,6 @@ from translate.data.corpora import ParallelCorpus
 from translate.data.filtering import FilterReport
 from translate.data.streaming import Batches
 from translate.data.tokenizer import Tokenizers
-from translate.distributed.devices import choose_own_device, settle_threads
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import RunError
 from translate.lint.corpora import (
@@ -50,6 +49,7 @@ from translate.training.preparation import (
     make_tokenizers,
     read_corpora,
 )
+from translate.training.setup import choose_training_device, set_num_threads
 
 logger = logging.getLogger(__name__)
 
@@ -127,8 +127,8 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
         InputError: The training would refuse the config or the data; the message is the training's.
     """
     configure_memory()
-    device = choose_own_device(config.training.device, SINGLE_PROCESS.environment)
-    settle_threads(config.training.threads, SINGLE_PROCESS.environment)
+    device = choose_training_device(config.training.device, SINGLE_PROCESS.environment)
+    set_num_threads(config.training.threads, SINGLE_PROCESS.environment)
     watch("reading the corpora")
     corpora = read_corpora(config)
     watch("making the tokenizer")

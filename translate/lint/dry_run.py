@@ -22,8 +22,8 @@ from translate.decoding import Translator
 from translate.errors import RunError
 from translate.memory import release_free_memory
 from translate.model import Transformer
-from translate.training.assembly import assembled
-from translate.training.schedule import learning_rate
+from translate.training.optimizer import learning_rate
+from translate.training.setup import setup_training
 from translate.training.step import describe_shapes
 
 _MAX_TIMED_STEPS = 30
@@ -82,18 +82,18 @@ def dry_run(
     def step(group: Sequence[Batch]) -> int:
         number = next(numbers)
         rate = learning_rate(number, config.training, d_model=config.model.d_model)
-        result = training.stepper.step(group, number=number, rate=rate)
-        training.stepper.settle()
+        result = train_step(group, number=number, learning_rate=rate)
+        train_step.check_last_step()
         return result.tokens
 
-    with assembled(config, tokenizers, device=device) as training:
-        step([epoch[0]])  # creates the optimizer's state
-        largest, peak_bytes = _try_longest(epoch, step, memory)
-        num_timed, tokens, seconds = _time_steps(epoch, step, config=config, max_seconds=max_seconds)
-    model, speed = training.model, tokens / seconds
+    train_step = setup_training(config, tokenizers, device=device)
+    step([epoch[0]])  # creates the optimizer's state
+    largest, peak_bytes = _try_longest(epoch, step, memory)
+    num_timed, tokens, seconds = _time_steps(epoch, step, config=config, max_seconds=max_seconds)
+    model, speed = train_step.model, tokens / seconds
     return DryRun(
         device=str(device),
-        precision=training.computation.arithmetic.precision,
+        precision=train_step.precision.name,
         num_threads=torch.get_num_threads(),
         num_parameters=model.num_parameters,
         largest_batch=largest,

@@ -1,4 +1,4 @@
-"""Layer 5: the trainer."""
+"""Training: from a config to a run directory."""
 
 from translate.training.progress import Progress
 from translate.training.signals import StoppedBySignal

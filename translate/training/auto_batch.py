@@ -19,8 +19,9 @@ from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory
 from translate.runs import open_run
-from translate.training.assembly import Assembly, assembled
-from translate.training.average import AveragedWeights
+from translate.training.optimizer import AveragedWeights
+from translate.training.setup import setup_training
+from translate.training.step import TrainStep
 
 _PAPER_STEP_TOKENS = 25_000  # Vaswani et al. 2017, section 5.1
 _CPU_BATCH_TOKENS = 4096  # measured: larger batches keep the cores no busier, and make fewer steps of the same data
@@ -128,16 +129,14 @@ def largest_batch_on_cuda(
     torch.cuda.set_per_process_memory_fraction(room / total, index)
     try:
         trial = _with_training(config, batch_tokens=longest, compile=False)
-        with assembled(trial, tokenizers, device=device) as training:
-            decay = config.training.ema_decay
-            average = None if decay is None else AveragedWeights(training.model, decay=decay)  # only takes its room
-            # The first step creates the optimizer's state, so only later ones need as much as all others.
-            if _fits(training, longest, longest=longest, step_tokens=None):
-                while fitting < most and _fits(
-                    training, tokens, longest=longest, step_tokens=config.training.step_tokens
-                ):
-                    fitting, tokens = tokens, min(2 * tokens, most)
-            del average
+        train_step = setup_training(trial, tokenizers, device=device)
+        decay, step_tokens = config.training.ema_decay, config.training.step_tokens
+        average = None if decay is None else AveragedWeights(train_step.model, decay=decay)  # only takes its room
+        # The first step creates the optimizer's state, so only later ones need as much as all others.
+        if _fits(train_step, longest, longest=longest, step_tokens=None):
+            while fitting < most and _fits(train_step, tokens, longest=longest, step_tokens=step_tokens):
+                fitting, tokens = tokens, min(2 * tokens, most)
+        del average, train_step
     except OutOfMemory:  # the model alone needs more
         pass
     finally:
@@ -152,7 +151,7 @@ def largest_batch_on_cuda(
     return fitting
 
 
-def _fits(training: Assembly, tokens: int, *, longest: int, step_tokens: int | None) -> bool:
+def _fits(train_step: TrainStep, tokens: int, *, longest: int, step_tokens: int | None) -> bool:
     """Whether memory is enough for a step on batches of the longest pairs alone, which need the most."""
     pair = EncodedPair([EOS_ID] * (longest - 1), [EOS_ID] * (longest - 1))
     num_pairs = math.ceil(tokens / longest)
@@ -160,13 +159,13 @@ def _fits(training: Assembly, tokens: int, *, longest: int, step_tokens: int | N
     # A second batch adds its gradient to one that is there already; more batches need no more memory.
     num_batches = min(2, batches_per_step(tokens, step_tokens=step_tokens))
     try:
-        training.stepper.step([batch] * num_batches, number=1, rate=0.0)  # a rate of zero leaves the weights alone
-        training.stepper.settle()
+        train_step([batch] * num_batches, number=1, learning_rate=0.0)  # which leaves the weights alone
+        train_step.check_last_step()
     except OutOfMemory:
         is_enough = False
     else:
         is_enough = True
-    training.optimizer.zero_grad(set_to_none=True)
+    train_step.optimizer.zero_grad(set_to_none=True)
     _free_memory()  # only here are the exception and what it holds gone
     return is_enough
 

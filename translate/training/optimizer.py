@@ -1,18 +1,19 @@
-"""Adam and AdamW with the paper's settings, and their state as named tensors."""
+"""The optimizer with the paper's settings, its learning rate, and the moving average of the weights."""
 
-import copy
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from translate.config import TrainingConfig
-from translate.training.workers import Workers, share_evenly
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's; beside them it counts its steps
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """The optimizer of a config, with decay on matrices only. Its learning rate is set before each step.
+    """Build Adam or AdamW, with decay on matrices only. The learning rate is set before each step.
 
     Source: Kingma and Ba 2015, https://arxiv.org/abs/1412.6980; AdamW: Loshchilov and Hutter 2019,
     https://arxiv.org/abs/1711.05101.
@@ -28,37 +29,73 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     return kind(groups, lr=0.0, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_epsilon, fused=is_fused)
 
 
-class SharedOptimizer:
-    """An optimizer's steps, made by workers of which each has some of the parameters: the same numbers.
-
-    Torch's own threads would wait for each other after each parameter, for long where other programs want the cores.
-    """
-
-    def __init__(self, optimizer: torch.optim.Optimizer, workers: Workers) -> None:
-        self._optimizer = optimizer
-        self._workers = workers
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        self._parts = []
-        for share in share_evenly([each.numel() for each in parameters], shares=workers.layout.workers):
-            own = {id(parameters[number]) for number in share}
-            part = copy.copy(optimizer)  # which has the same state, by parameter
-            part.param_groups = [
-                {**group, "params": [each for each in group["params"] if id(each) in own]}
-                for group in optimizer.param_groups
-            ]
-            self._parts.append(part)
-
-    def step(self) -> None:
-        """A step with the learning rates that the optimizer has now."""
-        for part in self._parts:
-            for own, group in zip(part.param_groups, self._optimizer.param_groups, strict=True):
-                own["lr"] = group["lr"]
-            part.state = self._optimizer.state
-        self._workers.map(lambda part: part.step(), self._parts)
-
-
 def expected_state(model: nn.Module) -> dict[str, Tensor]:
     """A tensor of the right shape and type for each entry of the optimizer's state, by `parameter/entry`."""
     parameters = dict(model.named_parameters())
     moments = {f"{name}/{entry}": parameter for name, parameter in parameters.items() for entry in _MOMENTS}
     return moments | {f"{name}/step": torch.zeros(()) for name in parameters}
+
+
+def learning_rate(step: int, config: TrainingConfig, *, d_model: int) -> float:
+    """The learning rate of the step with this number, counted from 1: a pure function, so there is no state to save.
+
+    Every schedule warms up linearly over `warmup_steps`. Then noam is the paper's formula with `learning_rate` as a
+    factor; the others reach `learning_rate` itself and then fall as 1 / sqrt(step), stay, or go down to
+    `final_learning_rate` at `max_steps` in a line or half a cosine.
+
+    Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, equation 3; cosine: Loshchilov and Hutter 2017,
+    https://arxiv.org/abs/1608.03983, equation 5.
+    """
+    warmup = config.warmup_steps
+    if config.schedule == "noam":
+        return config.learning_rate / math.sqrt(d_model) * min(1.0 / math.sqrt(step), step / warmup**1.5)
+    if step < warmup:
+        return config.learning_rate * step / warmup
+    fall = config.learning_rate - config.final_learning_rate
+    progress = min(1.0, (step - warmup) / max(1, config.max_steps - warmup))
+    match config.schedule:
+        case "inverse_sqrt":
+            return config.learning_rate * math.sqrt(max(1, warmup) / step)
+        case "constant":
+            return config.learning_rate
+        case "linear":
+            return config.final_learning_rate + fall * (1.0 - progress)
+        case "cosine":
+            return config.final_learning_rate + fall * 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+class AveragedWeights:
+    """An exponential moving average of a model's weights: smoother, and as a rule better, than the last ones.
+
+    In the first steps the decay is smaller, (1 + step) / (10 + step), so that the initial weights are soon forgotten.
+
+    Source: Polyak and Juditsky 1992, https://doi.org/10.1137/0330046; the early decay: TensorFlow's
+    `ExponentialMovingAverage`.
+    """
+
+    def __init__(self, model: nn.Module, *, decay: float) -> None:
+        self.decay = decay
+        self.tensors = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+    def update(self, model: nn.Module, *, step: int) -> None:
+        """Move the average towards the weights after step number `step`."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        weights = [parameter.detach() for parameter in model.parameters()]
+        torch._foreach_lerp_(list(self.tensors.values()), weights, 1.0 - decay)
+
+    def copy_from(self, model: nn.Module) -> None:
+        """Take the model's weights for the average."""
+        for name, parameter in model.named_parameters():
+            self.tensors[name].copy_(parameter.detach())
+
+    @contextmanager
+    def lent_to(self, model: nn.Module) -> Iterator[None]:
+        """A context in which the model computes with the average; afterwards it has its own weights back."""
+        own = {name: parameter.data for name, parameter in model.named_parameters()}
+        try:
+            for name, parameter in model.named_parameters():
+                parameter.data = self.tensors[name]
+            yield
+        finally:
+            for name, parameter in model.named_parameters():
+                parameter.data = own[name]

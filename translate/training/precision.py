@@ -1,6 +1,6 @@
-"""The arithmetic of a training step: narrow products, TF32, kernels that repeat themselves, the scale of an fp16 loss.
+"""Mixed precision: the types of a training step's products, TF32, kernels that repeat themselves, the fp16 loss scale.
 
-All of it holds within a step alone: validation computes as `translate eval` does.
+All of this holds within a step only: validation computes as `translate eval` does.
 """
 
 import contextlib
@@ -17,44 +17,44 @@ from translate.model.device import Precision, choose_precision
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
-# As torch.amp.GradScaler has them.
+# The values of torch.amp.GradScaler.
 _FIRST_SCALE = 2.0**16
 _STEPS_BEFORE_GROWTH = 2000
 
 
-class Arithmetic(NamedTuple):
-    """How a step computes."""
+class MixedPrecision(NamedTuple):
+    """The number types and kernels of a training step."""
 
     device: torch.device
-    precision: Precision
-    tf32: bool = False  # of fp32 products on CUDA
+    name: Precision
+    tf32: bool = False  # for fp32 products on CUDA
     deterministic: bool = False  # on CUDA
 
     @classmethod
-    def choose(cls, settings: TrainingConfig, device: torch.device) -> "Arithmetic":
-        """What the settings say, on this device; to be asked before anything is computed there."""
+    def choose(cls, settings: TrainingConfig, device: torch.device) -> "MixedPrecision":
+        """Choose what the settings mean on this device; must be called before anything is computed there."""
         if device.type == "cuda" and settings.deterministic:
             # cuBLAS repeats its results with a workspace of a fixed size, which it takes with its first product:
             # https://docs.nvidia.com/cuda/cublas, results reproducibility.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        precision = choose_precision(settings.precision, device)
-        return cls(device, precision, tf32=settings.tf32, deterministic=settings.deterministic)
+        name = choose_precision(settings.precision, device)
+        return cls(device, name, tf32=settings.tf32, deterministic=settings.deterministic)
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of matrix products."""
-        return _DTYPES[self.precision]
+        """The type of matrix products."""
+        return _DTYPES[self.name]
 
     def autocast(self) -> torch.autocast:
-        """A context in which products are of this precision: for the forward pass, in the thread that computes it."""
-        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.precision != "fp32")
+        """A context for the forward pass, in the thread that computes it, with products of this precision."""
+        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.name != "fp32")
 
     @contextlib.contextmanager
     def in_step(self) -> Iterator[None]:
-        """A context for a whole step, forward, backward and update, in all threads; on other devices than CUDA, none.
+        """A context for a whole step, in all threads, with TF32 and deterministic kernels on CUDA as the settings say.
 
-        Deterministic kernels are those that give the same bits each time, without which a run that was continued is not
-        that of a run that was never stopped: flash attention's backward pass is quicker without.
+        Deterministic kernels give the same bits each time, without which a continued run would differ from one that
+        was never stopped; without them flash attention's backward pass is quicker.
         """
         if self.device.type != "cuda":
             yield
@@ -83,7 +83,7 @@ def _deterministic(enabled: bool) -> Iterator[None]:
     fills = checks.fill_uninitialized_memory
     if enabled:
         torch.use_deterministic_algorithms(True)
-        checks.fill_uninitialized_memory = False  # it looks for mistakes, and takes time
+        checks.fill_uninitialized_memory = False  # it takes time and only helps to find mistakes
     try:
         yield
     finally:
@@ -93,10 +93,10 @@ def _deterministic(enabled: bool) -> Iterator[None]:
 
 @dataclasses.dataclass
 class LossScale:
-    """What the loss is multiplied by, so that small gradients do not vanish in fp16; a power of two.
+    """A power of two by which the loss is multiplied, so that small gradients do not vanish in fp16.
 
-    It grows and shrinks as `torch.amp.GradScaler` has it. But a step whose gradients overflow is not skipped: it is
-    done again with half the scale, so that no pair is lost and a step is a step of the weights.
+    It grows and shrinks like that of `torch.amp.GradScaler`. But a step whose gradients overflow is not skipped: it is
+    repeated with half the scale, so that no pair is lost and every step changes the weights.
 
     Source: Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2.
     """
@@ -104,12 +104,16 @@ class LossScale:
     scale: float = _FIRST_SCALE
     good_steps: int = 0  # in a row, with this scale
 
-    def unscale_(self, gradients: Iterable[Tensor]) -> None:
-        """Divide gradients of the scaled loss."""
-        torch._foreach_mul_(list(gradients), 1.0 / self.scale)
+    def unscale_(self, gradients: Iterable[Tensor | None]) -> None:
+        """Divide the gradients of a scaled loss by the scale."""
+        torch._foreach_mul_([gradient for gradient in gradients if gradient is not None], 1.0 / self.scale)
 
     def shrink(self) -> bool:
-        """After an overflow: whether there is a smaller scale to try. Without one, the gradients are not finite."""
+        """Halve the scale after an overflow.
+
+        Returns:
+            False if there is no smaller scale to try: the gradients are not finite without one.
+        """
         self.good_steps = 0
         if self.scale <= 1.0:
             return False
@@ -117,7 +121,7 @@ class LossScale:
         return True
 
     def keep(self) -> None:
-        """After a step without an overflow."""
+        """Count a step without an overflow; after many in a row the scale is doubled."""
         self.good_steps += 1
         if self.good_steps == _STEPS_BEFORE_GROWTH:
             self.scale, self.good_steps = self.scale * 2.0, 0

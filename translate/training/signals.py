@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a training takes them: it finishes its step and saves; a second Ctrl-C leaves at once."""
+"""SIGINT and SIGTERM end a training after its step, and save it; a second Ctrl-C ends the process at once."""
 
 import contextlib
 import signal
@@ -10,7 +10,7 @@ from torch import nn
 
 
 class StoppedBySignal(KeyboardInterrupt):
-    """A training ended early because a signal asked for it; all of it that can be continued is saved."""
+    """Raised when a training ends early because of a signal; it is saved and can be continued."""
 
     def __init__(self, number: signal.Signals, *, step: int) -> None:
         super().__init__(f"stopped by {number.name} after step {step}")
@@ -19,18 +19,18 @@ class StoppedBySignal(KeyboardInterrupt):
 
     @property
     def exit_code(self) -> int:
-        """130 or 143: 128 and the signal's number, as shells have it."""
+        """128 plus the signal's number, as in shells: 130 or 143."""
         return 128 + self.number
 
 
 class Abandoned(BaseException):
-    """Raised out of work that is left undone because the training is to stop."""
+    """Raised in work that is left undone because the training stops."""
 
 
 class StopRequests:
-    """Whether somebody has asked a training to stop.
+    """Receives the signals that ask a training to stop.
 
-    The first request only takes note, so that a step or a file is never left half done. From then on SIGINT has the
+    The first signal is only noted, so that a step or a file is never left half done. From then on SIGINT has the
     operating system's own meaning: the process ends at once, whatever it is computing or writing.
     """
 
@@ -38,13 +38,13 @@ class StopRequests:
         self.received: signal.Signals | None = None
 
     @contextlib.contextmanager
-    def heard(self) -> Iterator[None]:
-        """Within the context, signals are requests; not in another thread than the main one, where Python has none."""
+    def listening(self) -> Iterator[None]:
+        """A context in which signals are noted; outside of the main thread Python cannot, and it does nothing."""
         before = {}
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 handler = signal.getsignal(number)
-                # Ignored, as `nohup` or a shell's `&` may do, or a handler that is not Python's: left as it is.
+                # A signal that is ignored, as by `nohup`, or that has a handler outside of Python, stays as it is.
                 if handler is not None and handler is not signal.SIG_IGN:
                     before[number] = handler
         try:
@@ -57,20 +57,20 @@ class StopRequests:
 
     @contextlib.contextmanager
     def abandoning(self, module: nn.Module) -> Iterator[None]:
-        """Within the context, a request ends whatever calls the module, in each thread that does.
+        """A context in which a noted signal ends all work that calls the module, in each thread that does so.
 
-        So all that runs ends by itself, between two computations: an exception out of a signal's handler could strike
-        where a thread pool or a lock is half changed.
+        The work ends between two computations. An exception raised by a signal's handler itself could strike where a
+        thread pool or a lock is half changed.
 
         Raises:
-            Abandoned: There is a request.
+            Abandoned: A signal was noted.
         """
 
-        def look(module: nn.Module, inputs: object) -> None:
+        def check(module: nn.Module, inputs: object) -> None:
             if self.received is not None:
                 raise Abandoned
 
-        handle = module.register_forward_pre_hook(look)
+        handle = module.register_forward_pre_hook(check)
         try:
             yield
         finally:

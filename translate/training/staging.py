@@ -7,14 +7,14 @@ from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from translate.config import ModelConfig, TrainingConfig
 from translate.data.batching import Batch
 from translate.data.tokenizer import PAD_ID
 from translate.model import PackedSequences, Transformer, pack
 from translate.model.varlen import why_no_flash_attention
-from translate.training.precision import Arithmetic
+from translate.training.precision import MixedPrecision
 
 BatchLayout = Literal["padded", "packed", "flash"]  # flash: packed, and flash attention needs no padding either
 
@@ -31,6 +31,18 @@ class DeviceBatch(NamedTuple):
         """The decoder's vectors at the target positions that are not padding."""
         hidden = model.decoder(self.target_input, model.encoder(self.source)).flatten(0, 1)
         return hidden if self.real is None else hidden.index_select(0, self.real)
+
+
+class TrainingForward(nn.Module):
+    """The forward pass of a training step as a module, on which DDP and FSDP put their hooks."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: DeviceBatch) -> Float[Tensor, "real d_model"]:
+        """The decoder's vectors at the target positions that are not padding."""
+        return batch.forward(self.model)
 
 
 def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout) -> DeviceBatch:
@@ -62,12 +74,12 @@ class ChosenLayout(NamedTuple):
     remark: str | None
 
 
-def choose_batch_layout(settings: TrainingConfig, model: ModelConfig, arithmetic: Arithmetic) -> ChosenLayout:
+def choose_batch_layout(settings: TrainingConfig, model: ModelConfig, precision: MixedPrecision) -> ChosenLayout:
     """The layout that `training.batch_layout` means on this device."""
-    wish, device = settings.batch_layout, arithmetic.device
+    wish, device = settings.batch_layout, precision.device
     if wish == "padded" or (wish == "auto" and device.type != "cuda"):
         return ChosenLayout("padded", None)
-    reason = _why_no_flash_attention(model, arithmetic)
+    reason = _why_no_flash_attention(model, precision)
     if reason is None:
         return ChosenLayout("flash", "batches are packed without padding; flash attention keeps the sentences apart")
     if wish == "packed":
@@ -75,12 +87,12 @@ def choose_batch_layout(settings: TrainingConfig, model: ModelConfig, arithmetic
     return ChosenLayout("padded", f"batches are padded: {reason}")
 
 
-def _why_no_flash_attention(model: ModelConfig, arithmetic: Arithmetic) -> str | None:
+def _why_no_flash_attention(model: ModelConfig, precision: MixedPrecision) -> str | None:
     """The reason why flash attention for variable lengths cannot be used; None: it can."""
     what = "flash attention for variable lengths"
-    if arithmetic.device.type != "cuda":
+    if precision.device.type != "cuda":
         return f"{what} is for CUDA"
-    if arithmetic.precision == "fp32":
+    if precision.name == "fp32":
         return f"{what} needs training.precision=bf16 or fp16"
     if model.attention_dropout > 0.0:
         return f"{what} has no dropout, and model.attention_dropout = {model.attention_dropout}"
@@ -88,6 +100,6 @@ def _why_no_flash_attention(model: ModelConfig, arithmetic: Arithmetic) -> str |
         return f"{what} has no bias, and model.positions = 'relative' is one"
     head_dim = model.d_model // model.num_heads
     reason = why_no_flash_attention(
-        arithmetic.device, dtype=arithmetic.dtype, num_heads=model.num_heads, head_dim=head_dim
+        precision.device, dtype=precision.dtype, num_heads=model.num_heads, head_dim=head_dim
     )
     return None if reason is None else f"{what}: {reason}"

@@ -27,8 +27,7 @@ from translate.runs import (
 )
 from translate.runs.checkpoint import OPTIMIZER_PREFIX
 from translate.runs.loading import check_same_tensors
-from translate.training.average import AveragedWeights
-from translate.training.optimizer import expected_state
+from translate.training.optimizer import AveragedWeights, expected_state
 from translate.training.progress import Progress
 
 logger = logging.getLogger(__name__)

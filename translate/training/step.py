@@ -1,38 +1,50 @@
-"""One optimizer step: forward, backward, update. The training loop repeats it; `translate check` tries it."""
+"""One training step: split, forward, loss, backward, reduce, clip, update. The trainer repeats it."""
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.profiler import record_function
 
 from translate.config import TrainingConfig
-from translate.data.batching import Batch
-from translate.distributed.data_parallel import Engine
+from translate.data.batching import Batch, EncodedPair, collate
+from translate.distributed.data_parallel import DataParallel
 from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
-from translate.training.gradients import OwnGradients
-from translate.training.loss import SummedLoss, projected_loss
-from translate.training.optimizer import SharedOptimizer
-from translate.training.pieces import Piece, cut_pieces
-from translate.training.precision import Arithmetic, LossScale
+from translate.model.dropout import dropout_seeded
+from translate.training.loss import projected_loss
+from translate.training.precision import LossScale, MixedPrecision
 from translate.training.profile import FORWARD
 from translate.training.progress import StepResult
-from translate.training.reading import Reading
 from translate.training.staging import BatchLayout, move_to_device
 
 
-class Stepper:
-    """Makes optimizer steps on groups of batches.
+class MicroBatch(NamedTuple):
+    """Some pairs of a step, which are computed at once."""
+
+    batch: Batch
+    seed: tuple[int, ...]  # for `dropout_seeded`
+    weight: float = 1.0  # of its loss; zero for one that only takes part in the communication of the ranks
+
+
+EMPTY = MicroBatch(collate([EncodedPair([], [])], [0]), seed=(0,), weight=0.0)
+
+
+class TrainStep:
+    """Makes optimizer steps on batches, with the same code for one CPU, one GPU, DDP and FSDP.
 
     Args:
-        model: On its device, in training mode.
-        gradients: Computes those of the same model.
-        shared: Makes the optimizer's steps; None: it makes them itself.
+        model: The model on its device, in training mode.
+        parallel: The model's forward pass by threads or ranks.
+        layout: How batches are laid out for the model.
+        description: Where and how this computes, for the log.
     """
 
     def __init__(
@@ -41,129 +53,174 @@ class Stepper:
         optimizer: torch.optim.Optimizer,
         settings: TrainingConfig,
         *,
-        arithmetic: Arithmetic,
-        gradients: OwnGradients | Engine,
-        shared: SharedOptimizer | None = None,
+        precision: MixedPrecision,
+        parallel: DataParallel[MicroBatch],
+        layout: BatchLayout,
+        description: str = "",
     ) -> None:
-        self._parameters = list(model.parameters())
-        self._optimizer = optimizer
-        self._settings = settings
-        self._arithmetic = arithmetic
-        self._gradients = gradients
-        self._update = optimizer.step if shared is None else shared.step
+        self.model, self.optimizer, self.settings = model, optimizer, settings
+        self.precision, self.parallel, self.layout = precision, parallel, layout
+        self.description = description
         self.loss_scale = LossScale()
-        """For fp16; where it stands is a part of the training's state."""
-        self._unseen: Callable[[], None] | None = None
+        """The scale of an fp16 loss; it is a part of the training's state."""
+        self._parameters = list(model.parameters())
+        self._unchecked: Callable[[], None] | None = None
 
-    def step(self, group: Sequence[Batch], *, number: int, rate: float) -> StepResult:
-        """One step on the summed gradients of some batches, divided by their target tokens.
+    def __call__(self, batches: Sequence[Batch], *, number: int, learning_rate: float) -> StepResult:
+        """Make one step on the summed gradients of some batches, divided by their target tokens.
 
         Args:
-            group: On the CPU.
-            number: Of the step, from 1: with the seed it decides what is dropped.
-            rate: The learning rate of this step.
+            batches: The batches of the step, on the CPU.
+            number: The step's number, from 1; with the seed it decides what dropout clears.
 
         Raises:
             OutOfMemory: The device's memory is not enough for a batch.
-            RunError: The loss or the gradient is not finite; the weights are as they were.
+            RunError: The loss or the gradient is not finite; the weights are as they were before the step.
         """
-        settings = self._settings
-        tokens = sum(batch.num_target_tokens for batch in group)
-        pieces = cut_pieces(group, pieces=self._gradients.num_pieces, seed=settings.seed, step=number)
-        with self._arithmetic.in_step():
-            with explain_out_of_memory(f"a step with {describe_shapes(group)}", hint=_less_memory(settings)):
-                result = self._set_gradients(pieces, tokens)
-            self._refuse_not_finite(result, group, rate)
-            for parameters in self._optimizer.param_groups:
-                parameters["lr"] = rate
+        settings, precision, parallel, model = self.settings, self.precision, self.parallel, self.model
+        num_tokens = sum(batch.num_target_tokens for batch in batches)
+        micro_batches = split_into_micro_batches(batches, parallel.num_workers, seed=settings.seed, step=number)
+        is_scaled, factor = precision.name == "fp16", 1.0 / num_tokens
+
+        def forward_backward(micro_batch: MicroBatch, backward: Callable[[Tensor], None]) -> Float[Tensor, " sums"]:
+            batch = move_to_device(micro_batch.batch, precision.device, layout=self.layout)
+            with dropout_seeded(*micro_batch.seed, device=precision.device):
+                with record_function(FORWARD), precision.autocast():
+                    hidden = parallel.forward(batch)
+                    weight, smoothing = model.output.weight, settings.label_smoothing
+                    loss = projected_loss(hidden, weight, batch.target_ids, smoothing=smoothing)
+                backward(loss.loss * (micro_batch.weight * factor))
+            return torch.stack([loss.loss.detach(), loss.nll]) * micro_batch.weight
+
+        with precision.in_step():
+            with self._explain_out_of_memory(batches):
+                while True:  # more than once only in fp16, with a smaller scale after an overflow
+                    if is_scaled:
+                        factor = self.loss_scale.scale / num_tokens
+                    loss, nll = parallel.all_reduce(parallel.run(forward_backward, micro_batches))
+                    if is_scaled:
+                        self.loss_scale.unscale_(parameter.grad for parameter in self._parameters)
+                    norm = self._clip_gradients()
+                    if not is_scaled or math.isfinite(norm) or not self.loss_scale.shrink():
+                        break
+                    self.optimizer.zero_grad(set_to_none=True)  # the next try must not add to infinite gradients
+            if is_scaled:
+                self.loss_scale.keep()
+            result = StepResult(loss, nll, num_tokens, norm)
+            self._check_finite(result, batches, learning_rate)
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate
             with explain_out_of_memory("the optimizer's state", hint="Make the model smaller: d_model, d_ff, layers."):
-                self._update()
-            self._optimizer.zero_grad(set_to_none=True)
+                parallel.update(self.optimizer)
+            self.optimizer.zero_grad(set_to_none=True)
         return result
 
-    def settle(self) -> None:
-        """Look at the last step, where that was put off so as not to wait for a GPU.
+    def check_last_step(self) -> None:
+        """Look at the last step's loss and gradient, where that was put off so as not to wait for a GPU.
 
         Raises:
-            RunError: Its loss or gradient was not finite, and the weights are as they were before it.
+            RunError: One is not finite; the weights are as they were before that step.
         """
-        if self._unseen is not None:
-            check, self._unseen = self._unseen, None
+        if self._unchecked is not None:
+            check, self._unchecked = self._unchecked, None
             check()
 
-    def _set_gradients(self, pieces: Sequence[Piece], tokens: int) -> StepResult:
-        """In fp16 with the largest scale that does not overflow."""
-        if self._arithmetic.precision != "fp16":
-            sums = self._gradients.backward(pieces, factor=1.0 / tokens)
-            return StepResult(sums.loss, sums.nll, tokens, self._clip())
-        while True:
-            sums = self._gradients.backward(pieces, factor=self.loss_scale.scale / tokens)
-            self.loss_scale.unscale_(parameter.grad for parameter in self._parameters if parameter.grad is not None)
-            norm = self._clip()
-            if math.isfinite(norm) or not self.loss_scale.shrink():
-                break
-        self.loss_scale.keep()
-        return StepResult(sums.loss, sums.nll, tokens, norm)
+    def _clip_gradients(self) -> Tensor:
+        """Clip the gradients to `max_gradient_norm`; returns their norm before."""
+        max_norm = math.inf if self.settings.max_gradient_norm is None else self.settings.max_gradient_norm
+        return full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, max_norm))
 
-    def _clip(self) -> Tensor:
-        """The gradient's norm, before it is held to the largest that the settings allow."""
-        limit = math.inf if self._settings.max_gradient_norm is None else self._settings.max_gradient_norm
-        return full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, limit))
+    def _check_finite(self, result: StepResult, batches: Sequence[Batch], learning_rate: float) -> None:
+        """Raise a RunError if the loss or the gradient is not finite.
 
-    def _refuse_not_finite(self, result: StepResult, group: Sequence[Batch], rate: float) -> None:
-        """Now; or on a GPU, which one would have to wait for, with the next step: then it leaves out the update."""
-        norm = torch.as_tensor(result.gradient_norm)
-        reading = Reading(torch.stack([torch.as_tensor(result.loss).float(), norm.float()]))
-        shapes = describe_shapes(group)
-        check = functools.partial(_refuse_not_finite, reading, result.tokens, self._settings, rate, shapes=shapes)
+        To look at a number, one must wait for a GPU. So there the error comes with the next step, and this one makes no
+        update.
+        """
+        norm = result.gradient_norm
+        numbers = HostCopy(torch.stack([result.loss.float(), norm.float()]))
+        check = functools.partial(self._check_numbers, numbers, result.tokens, describe_shapes(batches), learning_rate)
         if not norm.is_cuda or any(map(is_sharded, self._parameters)):
             check()
             return
-        self.settle()
-        self._unseen = check
-        self._optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]  # a fused one heeds it
+        self.check_last_step()
+        self._unchecked = check
+        self.optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]  # fused ones read it
+
+    def _check_numbers(self, numbers: "HostCopy", num_tokens: int, shapes: str, learning_rate: float) -> None:
+        loss, norm = numbers.wait()
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise RunError(
+                f"the loss is {loss / num_tokens} and the gradient's norm {norm}, on {shapes}."
+                f" Lower training.learning_rate (the rate was {learning_rate:.2g}), raise training.warmup_steps"
+                f" (now {self.settings.warmup_steps}), set training.max_gradient_norm=1.0 or training.precision=fp32,"
+                " and train anew."
+            )
+
+    def _explain_out_of_memory(self, batches: Sequence[Batch]) -> contextlib.AbstractContextManager[None]:
+        settings = self.settings
+        step_tokens = settings.num_batch_tokens * settings.accumulate_batches
+        return explain_out_of_memory(
+            f"a step with {describe_shapes(batches)}",
+            hint=f"Lower training.batch_tokens (now {settings.batch_tokens}): with"
+            f" training.step_tokens={step_tokens} a step still sees as many tokens. Or lower data.max_source_tokens and"
+            " data.max_target_tokens, or make the model smaller.",
+        )
 
 
-def batch_loss(
-    model: Transformer, batch: Batch, *, smoothing: float, arithmetic: Arithmetic, layout: BatchLayout
-) -> SummedLoss:
-    """The loss of a batch; the output layer sees the real target positions alone.
+def split_into_micro_batches(batches: Sequence[Batch], num: int, *, seed: int, step: int) -> list[MicroBatch]:
+    """Split the batches of a step into at least `num` micro-batches, if there are so many pairs.
+
+    Each batch is split into equally many. A micro-batch has every n-th pair, so that all have about as many tokens.
+    What they are, and what dropout clears in them, depends only on their number and not on who computes them: so the
+    same training comes out, but for the order in which gradients are summed.
 
     Args:
-        batch: On the CPU.
-        smoothing: Of the labels; see `label_smoothed_loss`.
+        seed: `training.seed`.
+        step: The step's number, from 1.
     """
-    on_device = move_to_device(batch, arithmetic.device, layout=layout)
-    with record_function(FORWARD), arithmetic.autocast():
-        hidden = on_device.forward(model)
-        return projected_loss(hidden, model.output.weight, on_device.target_ids, smoothing=smoothing)
+    num_parts = -(-num // len(batches))
+    parts = [_every(batch, num_parts, first) for batch in batches for first in range(num_parts)]
+    full_parts = [part for part in parts if part.indices]
+    return [MicroBatch(part, (seed, step, number)) for number, part in enumerate(full_parts)]
 
 
-def _refuse_not_finite(reading: Reading, tokens: int, settings: TrainingConfig, rate: float, *, shapes: str) -> None:
-    loss, norm = reading.wait()
-    if math.isfinite(loss) and math.isfinite(norm):
-        return
-    raise RunError(
-        f"the loss is {loss / tokens} and the gradient's norm {norm}, on {shapes}."
-        f" Lower training.learning_rate (the rate was {rate:.2g}), raise training.warmup_steps"
-        f" (now {settings.warmup_steps}), set training.max_gradient_norm=1.0 or training.precision=fp32,"
-        " and train anew."
+def _every(batch: Batch, num_parts: int, first: int) -> Batch:
+    if num_parts == 1:
+        return batch
+    rows = slice(first, None, num_parts)
+    return Batch(
+        batch.source_ids[rows], batch.target_input_ids[rows], batch.target_output_ids[rows], batch.indices[rows]
     )
 
 
-def _less_memory(settings: TrainingConfig) -> str:
-    step_tokens = settings.num_batch_tokens * settings.accumulate_batches
-    return (
-        f"Lower training.batch_tokens (now {settings.batch_tokens}): with training.step_tokens={step_tokens} a step"
-        " still sees as many tokens. Or lower data.max_source_tokens and data.max_target_tokens, or make the model"
-        " smaller."
-    )
+class HostCopy:
+    """Numbers copied from a device, without waiting for the work that it is given later.
+
+    Reading a tensor itself would wait for everything that its GPU has been given to do.
+    """
+
+    def __init__(self, numbers: Float[Tensor, " number"]) -> None:
+        self._copied: torch.cuda.Event | None = None
+        if numbers.device.type != "cuda":
+            self._numbers = numbers.clone()
+            return
+        self._numbers = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+        self._numbers.copy_(numbers, non_blocking=True)
+        self._copied = torch.cuda.Event()
+        self._copied.record(torch.cuda.current_stream(numbers.device))
+
+    def wait(self) -> list[float]:
+        """Wait for the copy and return its numbers."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        numbers: list[float] = self._numbers.tolist()
+        return numbers
 
 
-def describe_shapes(group: Sequence[Batch]) -> str:
+def describe_shapes(batches: Sequence[Batch]) -> str:
     """The sizes of batches, for an error that names them."""
     return "; ".join(
         f"{len(batch.indices)} pairs of up to {batch.source_ids.shape[1]} source and"
         f" {batch.target_output_ids.shape[1]} target tokens"
-        for batch in group
+        for batch in batches
     )

@@ -1,4 +1,4 @@
-"""Validation: the loss by forced decoding, and the scores by the very code of `translate eval`."""
+"""Validation: the loss by forced decoding, and the scores by the same code as `translate eval`."""
 
 import contextlib
 import math
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
+import torch
 from torch import Tensor
 
 from translate.config import Config
@@ -19,15 +20,14 @@ from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
 from translate.runs import build_model, set_parameters
-from translate.training.average import AveragedWeights
-from translate.training.compilation import uncompiled
+from translate.training.optimizer import AveragedWeights
 from translate.training.signals import Abandoned
 
 T = TypeVar("T")
 
 
 class Validation(NamedTuple):
-    """How good the model is on the validation corpus."""
+    """The quality of the model on the validation corpus."""
 
     loss: float  # nats a target token, the end symbol included, without label smoothing
     evaluation: Evaluation
@@ -42,13 +42,13 @@ class Validation(NamedTuple):
 def validate(
     model: Transformer, tokenizers: Tokenizers, corpus: ParallelCorpus, config: Config, *, world: World = SINGLE_PROCESS
 ) -> Validation:
-    """The model's loss, translations and scores on the validation corpus; afterwards it is in training mode.
+    """Compute the model's loss, translations and scores on the validation corpus; afterwards it is in training mode.
 
     Args:
-        world: Each of its processes takes every n-th line, and has what came of all of them.
+        world: The processes that validate together: each takes every n-th line, and gets the results of all lines.
 
     Raises:
-        Abandoned: In some process; then in all.
+        Abandoned: The validation was abandoned in some process; then it is in all.
         OutOfMemory: The device's memory is not enough for the search.
     """
     started = time.perf_counter()
@@ -58,18 +58,18 @@ def validate(
     targets = [corpus.targets[line] for line in mine] if world.size > 1 else corpus.targets
 
     def score() -> list[tuple[float, int]]:
-        """Nats and target tokens of each line."""
+        """The log-probability and the number of target tokens of each line."""
         scores = translator.score(sources, [tokenizers.target.encode(line) for line in targets])
         return [(score.log_prob, len(score.token_log_probs)) for score in scores]
 
-    def from_all(translations: Iterable[Translation]) -> Iterable[Translation]:
-        return _of_all_lines(lambda: list(translations), world)
+    def gather(translations: Iterable[Translation]) -> Iterable[Translation]:
+        return _gather_lines(lambda: list(translations), world)
 
-    release_free_memory()  # what the steps have kept for themselves
+    release_free_memory()  # which the training steps have kept
     model.eval()
     try:
         with (
-            uncompiled(),
+            torch.compiler.set_stance("force_eager"),  # what runs once in a while is not worth a compiled program
             explain_out_of_memory(
                 "the validation",
                 hint=f"Lower decoding.batch_tokens (now {settings.batch_tokens}) or decoding.beam_size (now"
@@ -77,11 +77,9 @@ def validate(
             ),
         ):
             translator = Translator(model, tokenizers, settings)
-            scores = _of_all_lines(score, world)
+            scores = _gather_lines(score, world)
             loss = -sum(log_prob for log_prob, _ in scores) / sum(tokens for _, tokens in scores)
-            evaluation = evaluate(
-                translator, sources, corpus.targets, config.evaluation, effort="quick", watch=from_all
-            )
+            evaluation = evaluate(translator, sources, corpus.targets, config.evaluation, effort="quick", watch=gather)
     finally:
         model.train()
         release_free_memory()
@@ -96,11 +94,11 @@ def computing_with(
     config: Config,
     tokenizers: Tokenizers,
 ) -> Iterator[Transformer]:
-    """A model with the weights to validate, whole on this process.
+    """A context with a model that has the weights to validate, complete on this process.
 
     Args:
-        weights: The model's own, or the average's.
-        model: That is trained; where its weights are sharded, another one is made for the time of the context.
+        weights: The weights of the model or of the average.
+        model: The model that is trained; if its weights are sharded, another one is built for the time of the context.
     """
     if any(map(is_sharded, weights.values())):
         complete = build_model(config, tokenizers, device=model.device)
@@ -113,8 +111,8 @@ def computing_with(
         yield model
 
 
-def _of_all_lines(work: Callable[[], list[T]], world: World) -> list[T]:
-    """The results for all lines in their order, on each process, from those for every n-th line of each."""
+def _gather_lines(work: Callable[[], list[T]], world: World) -> list[T]:
+    """Gather the results for all lines, in their order, from processes that each work on every n-th line."""
 
     def unless_abandoned() -> list[T] | None:
         try:

@@ -8,13 +8,6 @@ import time
 from typing import Any
 
 import pytest
-import torch
-
-from translate.distributed.devices import choose_own_device
-from translate.distributed.environment import DistributedEnvironment, read_environment
-from translate.distributed.process_group import SINGLE_PROCESS
-from translate.errors import InputError
-from translate.model.device import threads_per_process
 
 _JOINED = """
 import os, signal, sys, time
@@ -43,69 +36,6 @@ except BaseException as error:
 def in_world(python: str) -> str:
     """What each process runs: the lines, with `world` joined, and errors told as the command line does."""
     return _JOINED.format("\n".join(f"        {line}" for line in python.splitlines()))
-
-
-@pytest.mark.parametrize(
-    "environment, place",
-    [
-        ({}, DistributedEnvironment()),
-        (
-            {"WORLD_SIZE": "8"},
-            DistributedEnvironment(),
-        ),  # some batch systems say it to each process; torchrun says the rank too
-        ({"RANK": "3", "WORLD_SIZE": "8"}, DistributedEnvironment(3, 8, 0, 1)),
-        (
-            {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"},
-            DistributedEnvironment(3, 8, 1, 2),
-        ),
-    ],
-)
-def test_place(environment: dict[str, str], place: DistributedEnvironment) -> None:
-    assert read_environment(environment) == place
-
-
-@pytest.mark.parametrize(
-    "environment, message",
-    [
-        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK=one, which is not a number; start with torchrun"),
-        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": ""}, "LOCAL_RANK=, which is not a number"),
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 of WORLD_SIZE=2 .* count from 0"),
-        ({"RANK": "0", "WORLD_SIZE": "0"}, "RANK=0 of WORLD_SIZE=0"),
-    ],
-)
-def test_no_place(environment: dict[str, str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_environment(environment)
-
-
-def test_each_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    for name in ("auto", "cuda"):
-        assert choose_own_device(name, DistributedEnvironment(5, 8, 1, 2)) == torch.device("cuda", 1)
-        with pytest.raises(InputError, match="4 processes on this machine, and it has 2 GPUs; .* --nproc-per-node 2"):
-            choose_own_device(name, DistributedEnvironment(2, 4, 2, 4))
-    assert choose_own_device("cpu", DistributedEnvironment(2, 4, 2, 4)) == torch.device("cpu")
-    assert choose_own_device("cuda:1", DistributedEnvironment()) == torch.device("cuda", 1)
-    with pytest.raises(InputError, match="training.device = cuda:1: of 2 processes each takes a GPU of its own"):
-        choose_own_device("cuda:1", DistributedEnvironment(0, 2, 0, 2))
-
-
-def test_threads_are_shared() -> None:
-    cores = len(os.sched_getaffinity(0))
-    assert [threads_per_process(size) for size in (1, cores, 3 * cores)] == [cores, 1, 1]
-
-
-def test_alone() -> None:
-    assert (
-        SINGLE_PROCESS.all_gather("a"),
-        SINGLE_PROCESS.max(3),
-        SINGLE_PROCESS.run_on_rank_0(lambda: 5),
-        SINGLE_PROCESS.run_on_all_ranks(lambda: 7),
-    ) == (["a"], 3, 5, 7)
-    assert SINGLE_PROCESS.is_main_process and SINGLE_PROCESS.size == 1
-    with pytest.raises(InputError, match="wrong"):
-        SINGLE_PROCESS.run_on_all_ranks(lambda: (_ for _ in ()).throw(InputError("wrong")))
 
 
 def test_what_they_agree_on(processes: Any) -> None:

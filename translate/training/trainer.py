@@ -1,12 +1,12 @@
-"""The training loop: forward, backward, step; log, save and validate at their times; stop when it is time."""
+"""The training loop: make steps; log, save and validate when each is due; stop when it is time."""
 
 import contextlib
 import functools
+import logging
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import torch
 from torch.profiler import record_function
 
 from translate.config import Config
@@ -18,41 +18,38 @@ from translate.data.streaming import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError
-from translate.model import Transformer
 from translate.model.device import OutOfMemory
 from translate.runs import RunDirectory, get_parameters
-from translate.training.average import AveragedWeights
-from translate.training.pace import Pace
+from translate.training.optimizer import AveragedWeights, learning_rate
 from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
-from translate.training.progress import LogWindow, Progress, StepResult
-from translate.training.schedule import learning_rate
+from translate.training.progress import LogWindow, Progress, StepResult, Throughput
 from translate.training.signals import Abandoned, StoppedBySignal, StopRequests
 from translate.training.state import save_best, save_last
-from translate.training.step import Stepper
+from translate.training.step import TrainStep
 from translate.training.tracking import Tracker, record_validation
 from translate.training.validation import computing_with, validate
 
+logger = logging.getLogger(__name__)
+
 
 class Trainer:
-    """One training, from where `progress` stands to its end.
+    """Trains from where `progress` stands to the end.
 
     Args:
-        model: On its device, in training mode.
-        average: Follows the weights, and is what is validated and saved as best; None: the weights themselves.
+        train_step: Makes the steps, and has the model and the optimizer.
+        average: Follows the weights, and is what is validated and saved as best; None: the weights themselves are.
         validation: The corpus that chooses the best checkpoint; None: the last one is the best.
-        profile_directory: Receives a profile of some steps; None: there is none.
+        profile_directory: Receives the profile of some steps; None: no step is profiled.
         world: The processes that train together.
     """
 
     def __init__(
         self,
         config: Config,
+        train_step: TrainStep,
         *,
         run: RunDirectory,
-        model: Transformer,
         tokenizers: Tokenizers,
-        optimizer: torch.optim.Optimizer,
-        stepper: Stepper,
         average: AveragedWeights | None,
         batches: Batches,
         validation: ParallelCorpus | None,
@@ -61,12 +58,10 @@ class Trainer:
         profile_directory: Path | None = None,
         world: World = SINGLE_PROCESS,
     ) -> None:
-        self.config = config
-        self.settings = config.training
+        self.config, self.settings = config, config.training
+        self.train_step, self.model = train_step, train_step.model
         self.run = run
-        self.model = model
         self.tokenizers = tokenizers
-        self.optimizer = optimizer
         self.average = average
         self.batches = batches
         self.validation = validation
@@ -74,42 +69,41 @@ class Trainer:
         self.tracker = tracker
         self.profile_directory = profile_directory
         self.world = world
-        self.stepper = stepper
-        stepper.loss_scale = progress.loss_scale
+        self.throughput = Throughput(self.settings, progress)
         self.stop = StopRequests()
-        self._saved_step = progress.step  # of the checkpoint that it goes on from; there is nothing to save of step 0
+        train_step.loss_scale = progress.loss_scale
+        self._saved_step = progress.step  # of the checkpoint that this goes on from; step 0 needs no saving
 
     def train(self) -> None:
-        """Go on until the last step, the last epoch, or too many validations without a better one.
+        """Train until the last step, the last epoch, or too many validations without a better one.
 
         Raises:
-            StoppedBySignal: SIGINT or SIGTERM came; all is saved.
+            StoppedBySignal: SIGINT or SIGTERM came, and the training is saved.
             RunError: The loss or a gradient is not finite, memory is out, or a file cannot be written.
         """
-        with self.stop.heard():
+        with self.stop.listening():
             self._train()
 
     def _train(self) -> None:
         settings, progress = self.settings, self.progress
-        self.pace = Pace(settings, progress)
-        if self._owes_validation():  # the run was stopped just before it, or in its midst
+        if self._owes_validation():  # the run was stopped before the validation was done
             self._validate()
             self._stop_if_asked()
         with self._prefetched() as groups:
-            steps = self.pace.timed(self._steps(groups))
+            steps = self.throughput.timed(self._steps(groups))
             if self.profile_directory is not None:
                 steps = profile_steps(
                     steps,
                     self.profile_directory,
-                    device=self.model.output.weight.device,
+                    device=self.train_step.precision.device,
                     after_step=progress.step,
-                    leave_out=self.pace.leave_out,
+                    leave_out=self.throughput.leave_out,
                 )
-            for group in steps:
-                result = self._train_step(group)
+            for batches in steps:
+                result = self._train_step(batches)
                 progress.window.add(result)
-                self.pace.end_step()
-                num_steps = progress.step + self.pace.steps_left
+                self.throughput.end_step()
+                num_steps = progress.step + self.throughput.steps_left
                 self.tracker.advance(functools.partial(self._describe, result), num_steps=num_steps)
                 if progress.step % settings.log_every == 0:
                     self._log()
@@ -122,13 +116,13 @@ class Trainer:
                     self._validate()
                     self._stop_if_asked()
         if settings.patience is not None and progress.validations_without_better >= settings.patience:
-            better = f"validations without a better {settings.best_metric}"
-            self.tracker.say(f"stopped early: {progress.validations_without_better} {better}")
+            num_validations = progress.validations_without_better
+            logger.info(f"stopped early: {num_validations} validations without a better {settings.best_metric}")
         if progress.validated_step != progress.step:
             self._validate()
             self._stop_if_asked()
         if progress.window.steps:
-            self._log()  # after the checkpoint, which has the open window: a run that goes further goes on with it
+            self._log()  # after the checkpoint, which has the open window: a continued run fills it up
 
     def _owes_validation(self) -> bool:
         progress = self.progress
@@ -136,10 +130,10 @@ class Trainer:
         return is_due and progress.validated_step != progress.step
 
     def _stop_if_asked(self) -> None:
-        received = self.world.max(self.stop.received or 0)  # whichever process heard it
+        received = self.world.max(self.stop.received or 0)  # by any of the processes
         if received:
             number = signal.Signals(received)
-            self.tracker.say(f"{number.name}: stopping after step {self.progress.step}; Ctrl-C leaves at once")
+            logger.info(f"{number.name}: stopping after step {self.progress.step}; press Ctrl-C again to quit at once")
             self._save_new()
             raise StoppedBySignal(number, step=self.progress.step)
 
@@ -155,22 +149,22 @@ class Trainer:
         )
 
     def _steps(self, groups: Iterable[StepBatches]) -> Iterator[list[Batch]]:
-        """The batches of each optimizer step to do, until it is time to stop; counts the epochs."""
+        """Yield the batches of each step until it is time to stop, and count the epochs."""
         progress = self.progress
         for group in groups:
             progress.epoch, progress.step_in_epoch = group.epoch_number, group.number
-            self.pace.steps_per_epoch = -(-len(group.epoch) // self.settings.accumulate_batches)
+            self.throughput.steps_per_epoch = -(-len(group.epoch) // self.settings.accumulate_batches)
             if group.number == 0:
-                self._say_padding(group.epoch)
+                self._log_padding(group.epoch)
             yield group.batches
             if self._is_over():
                 return
         if not self._is_over():  # the last epoch is done
             progress.epoch, progress.step_in_epoch = progress.epoch + 1, 0
 
-    def _say_padding(self, epoch: Epoch) -> None:
+    def _log_padding(self, epoch: Epoch) -> None:
         padding = epoch.padding
-        self.tracker.say(
+        logger.info(
             f"epoch {self.progress.epoch + 1}: {len(epoch)} batches, {padding.num_padding} of"
             f" {padding.num_computed} tokens are padding ({padding.share:.1%})"
             + (f", {epoch.num_resegmented} pairs over-long as sampled" if epoch.num_resegmented else "")
@@ -184,13 +178,13 @@ class Trainer:
             or (settings.patience is not None and progress.validations_without_better >= settings.patience)
         )
 
-    def _train_step(self, group: Sequence[Batch]) -> StepResult:
-        """One optimizer step, and the counters after it."""
+    def _train_step(self, batches: Sequence[Batch]) -> StepResult:
+        """Make one step, and count it."""
         progress = self.progress
         number = progress.step + 1
         rate = learning_rate(number, self.settings, d_model=self.config.model.d_model)
-        with self._failure_told(number):
-            result = self.stepper.step(group, number=number, rate=rate)
+        with self._explain_failure(number):
+            result = self.train_step(batches, number=number, learning_rate=rate)
         progress.step = number
         progress.step_in_epoch += 1
         progress.target_tokens += result.tokens
@@ -199,15 +193,15 @@ class Trainer:
         return result
 
     @contextlib.contextmanager
-    def _failure_told(self, step: int) -> Iterator[None]:
+    def _explain_failure(self, step: int) -> Iterator[None]:
         try:
             yield
         except RunError as error:
-            if not self.world.is_main_process and not isinstance(error, OutOfMemory):  # then the others have it too
+            if not self.world.is_main_process and not isinstance(error, OutOfMemory):  # rank 0 has it too
                 self.world.exit(1)
-            mend = "With other settings it is a new run; with more free memory this one goes on by --resume. "
+            hint = "With other settings it is a new run; with more free memory this one goes on by --resume. "
             raise RunError(
-                f"step {step}: {error} {mend if isinstance(error, OutOfMemory) else ''}"
+                f"step {step}: {error} {hint if isinstance(error, OutOfMemory) else ''}"
                 f"Checkpoints written so far are kept in {self.run.checkpoints}."
             ) from error
 
@@ -215,8 +209,8 @@ class Trainer:
         progress = self.progress
         means = progress.window.means()
         rate = learning_rate(progress.step, self.settings, d_model=self.config.model.d_model)
-        speed = self.pace.speed()
-        self.pace.begin_window()
+        speed = self.throughput.speed()
+        self.throughput.begin_window()
         is_scaled, scale = self.settings.precision == "fp16", progress.loss_scale.scale
         self.tracker.record(
             {
@@ -234,19 +228,19 @@ class Trainer:
                 f"loss {means['loss']:.3f}, ppl {means['perplexity']:.1f}, |gradient| {means['gradient_norm']:.2f},"
                 f" rate {rate:.1e},{f' loss scale {scale:.0f},' if is_scaled else ''}"
                 f" {speed.tokens_per_second:.0f} target tokens/s,"
-                f" {speed.waiting:.1%} {WAITING_FOR_DATA}{self.pace.time_left()}"
+                f" {speed.waiting:.1%} {WAITING_FOR_DATA}{self.throughput.time_left()}"
             ),
         )
 
     def _describe(self, result: StepResult) -> str:
-        tokens_per_second = self.pace.speed().tokens_per_second
-        return f"loss {result.mean_loss:.3f}, {tokens_per_second:.0f} target tokens/s{self.pace.time_left()}"
+        tokens_per_second = self.throughput.speed().tokens_per_second
+        return f"loss {result.mean_loss:.3f}, {tokens_per_second:.0f} target tokens/s{self.throughput.time_left()}"
 
     @record_function(VALIDATION_AND_SAVING)
     def _validate(self) -> None:
         """Score the weights, keep them if they are the best, and save the training with the result.
 
-        A signal or an error ends the validation and saves the training without it; a continued run validates first.
+        A signal ends the validation and saves the training without it; a continued run then validates first.
         """
         progress, average = self.progress, self.average
         weights = get_parameters(self.model) if average is None else average.tensors
@@ -256,22 +250,18 @@ class Trainer:
             self._save()
             return
         result = None
-        try:
-            with (
-                computing_with(weights, self.model, average, self.config, self.tokenizers) as model,
-                contextlib.suppress(Abandoned),
-            ):
-                every_position = model.decoder.final_norm  # with a cache or without
-                with self.stop.abandoning(every_position):
-                    result = validate(model, self.tokenizers, self.validation, self.config, world=self.world)
-        except RunError:  # such as too little memory; the steps so far are not lost with it
-            if self.world.size == 1:
-                self._save_new()
-            raise
+        with (
+            self._saved_on_failure(),
+            computing_with(weights, self.model, average, self.config, self.tokenizers) as model,
+            contextlib.suppress(Abandoned),
+        ):
+            every_position = model.decoder.final_norm  # with a cache or without
+            with self.stop.abandoning(every_position):
+                result = validate(model, self.tokenizers, self.validation, self.config, world=self.world)
         if result is None:
             return
         progress.validated_step = progress.step
-        self.pace.end_validation(result.seconds)
+        self.throughput.end_validation(result.seconds)
         score = -result.loss if self.settings.best_metric == "loss" else result.evaluation.score("BLEU")
         is_best = progress.best_score is None or score > progress.best_score
         if is_best:
@@ -289,6 +279,16 @@ class Trainer:
         )
         self._save()
 
+    @contextlib.contextmanager
+    def _saved_on_failure(self) -> Iterator[None]:
+        """Save a training whose validation fails, such as for lack of memory, so that it can be done later."""
+        try:
+            yield
+        except RunError:
+            if self.world.size == 1:  # of several processes the others are at their end already
+                self._save_new()
+            raise
+
     def _save_new(self) -> None:
         """Save, unless the state after this step is saved already."""
         if self._saved_step != self.progress.step:
@@ -296,10 +296,10 @@ class Trainer:
 
     @record_function(VALIDATION_AND_SAVING)
     def _save(self) -> None:
-        with self._failure_told(self.progress.step):
-            self.stepper.settle()
+        with self._explain_failure(self.progress.step):
+            self.train_step.check_last_step()
         if isinstance(self.batches, StreamedBatches):
             self.progress.stream = self.batches.position(self.progress.epoch)
         self.progress.metrics_bytes, self.progress.metrics_sha256 = self.tracker.sync()
-        save_last(self.run, self.model, self.optimizer, self.average, self.progress, world=self.world)
+        save_last(self.run, self.model, self.train_step.optimizer, self.average, self.progress, world=self.world)
         self._saved_step = self.progress.step

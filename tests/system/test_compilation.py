@@ -13,7 +13,7 @@ from torch._dynamo.utils import counters
 from translate.config import ModelConfig
 from translate.errors import InputError
 from translate.model import Transformer
-from translate.training.compilation import compile_layers, uncompiled
+from translate.training.setup import compile_layers
 
 torch.set_num_threads(1)
 torch.manual_seed(5)
@@ -40,7 +40,7 @@ def gradients(pair):
     return [logits.detach(), *torch.autograd.grad(logits.square().mean(), parameters)]
 
 expected = [gradients(pair) for pair in pairs]
-compile_layers(model)
+compile_layers(model, torch.device("cpu"))
 assert list(model.state_dict()) == names
 compiled = [gradients(pairs[0])]
 first = num_programs()
@@ -51,7 +51,7 @@ for mine, wanted in zip(compiled, expected):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 model.eval()
-with uncompiled(), torch.inference_mode():
+with torch.compiler.set_stance("force_eager"), torch.inference_mode():
     model(*pairs[0])
     cache = model.decoder.start(model.encoder(pairs[0][0]), beam_size=1, max_length=4)
     model.decoder.step(ids(5, 1), cache)
@@ -60,7 +60,7 @@ assert num_programs() == first
 
 _DROPOUT = """
 from translate.model.dropout import dropout_seeded
-compile_layers(model)
+compile_layers(model, torch.device("cpu"))
 pair = ids(5, 7), ids(5, 11)
 device = torch.device("cpu")
 
@@ -74,7 +74,7 @@ assert not torch.equal(logits(3), logits(4))
 
 _REFUSED = """
 try:
-    compile_layers(model)
+    compile_layers(model, torch.device("cpu"))
 except InputError as error:
     print(error)
 """

@@ -34,22 +34,22 @@ def assert_alike(one: Path, other: Path) -> None:
 
 
 def assert_same_tensors(one: Path, other: Path, *, which: Checkpoint) -> None:
-    """Within rounding; but the states of torch's generators, which are seeded anew for each piece."""
+    """The tensors of two checkpoints agree within rounding."""
     tensors, expected = (read_tensors(RunDirectory(run).checkpoint(which)).tensors for run in (one, other))
     assert tensors.keys() == expected.keys()
     for name, tensor in tensors.items():
-        if not name.startswith("random."):
-            torch.testing.assert_close(tensor, expected[name], rtol=0.0, atol=_ROUNDING, msg=name)
+        torch.testing.assert_close(tensor, expected[name], rtol=0.0, atol=_ROUNDING, msg=name)
 
 
-# One process cuts a step into as many pieces as it has threads, several into one for each: so masks of dropout agree.
-# Of 2 x 2 pieces for 3 processes two have one more than the third; the last step of an epoch has but one batch.
+# One process splits a step into a micro-batch for each thread, several into one for each process: so masks of dropout
+# agree. Of 2 x 2 micro-batches for 3 processes two have one more than the third; the last step of an epoch has only one
+# batch.
 @pytest.mark.parametrize(
     "size, overrides", [(2, ()), pytest.param(3, ("accumulate_batches=2",), marks=pytest.mark.slow)]
 )
 def test_as_one_process(trainings: Any, size: int, overrides: tuple[str, ...]) -> None:
     said = trainings.run(1, "one", *overrides, f"threads={size}")
-    assert f"{size} pieces of a batch at once, each on 1 CPU thread" in said
+    assert f"{size} micro-batches at once, each on 1 CPU thread" in said
     for kind in ("ddp", "fsdp"):
         said = trainings.run(size, kind, *overrides, f"parallel={kind}", "threads=1")
         assert f"in each of {size} processes ({kind})" in said
@@ -74,12 +74,12 @@ def test_goes_on_with_another_number_of_processes(trainings: Any) -> None:
 _SIGNAL_IN_STEP = """
 import os, signal
 from translate.training import step
-original = step.Stepper.step
-def with_signal(self, group, *, number, rate):
+original = step.TrainStep.__call__
+def with_signal(self, batches, *, number, learning_rate):
     if number == 7 and os.environ["RANK"] == "{rank}":
         os.kill(os.getpid(), signal.{signal})
-    return original(self, group, number=number, rate=rate)
-step.Stepper.step = with_signal
+    return original(self, batches, number=number, learning_rate=learning_rate)
+step.TrainStep.__call__ = with_signal
 """
 _SIGNAL_IN_VALIDATION = """
 import os, signal
@@ -169,14 +169,13 @@ def test_weights_that_are_not_finite_are_told_of_once(trainings: Any) -> None:
 _NOT_FINITE = """
 import math
 from translate.training import step
-original = step.batch_loss
+original = step.projected_loss
 calls = []
-def loss(model, batch, **options):
+def loss(*args, **options):
     calls.append(0)
-    found = original(model, batch, **options)
-    return found._replace(loss=found.loss * math.nan) if len(calls) == 4 else found  # the first is a trial
-from translate.training import assembly
-assembly.batch_loss = loss
+    found = original(*args, **options)
+    return found._replace(loss=found.loss * math.nan) if len(calls) == 4 else found  # the first step is computed twice
+step.projected_loss = loss
 """
 
 

@@ -43,11 +43,11 @@ def test_ends_while_a_segment_is_prepared(streamed: Any) -> None:
         "import time\nfrom translate.data import encoding\noriginal = encoding.encode_lines\n"
         "def slowly(*args, **options):\n    time.sleep(0.3)\n    return original(*args, **options)\n"
         "encoding.encode_lines = slowly\nencoding._EXCHANGED_LINES = 50\n"
-        "from translate.training import step\nimport os, signal\nstep_original = step.Stepper.step\n"
-        "def with_signal(self, group, *, number, rate):\n"
+        "from translate.training import step\nimport os, signal\nstep_original = step.TrainStep.__call__\n"
+        "def with_signal(self, batches, *, number, learning_rate):\n"
         "    if number == 1 and os.environ['RANK'] == '1':\n        os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    return step_original(self, group, number=number, rate=rate)\n"
-        "step.Stepper.step = with_signal\n"
+        "    return step_original(self, batches, number=number, learning_rate=learning_rate)\n"
+        "step.TrainStep.__call__ = with_signal\n"
     )
     ended = streamed.try_to(2, "stopped", first=slow)
     assert "stopped by SIGTERM after step 1, and saved" in ended[0].said, ended
@@ -80,18 +80,18 @@ import os, signal, time
 from translate.data import epochs
 from translate.model.device import OutOfMemory
 from translate.training import step
-sample, step_original = epochs.TrainingBatches._sample_segmentations, step.Stepper.step
+sample, step_original = epochs.TrainingBatches._sample_segmentations, step.TrainStep.__call__
 def slowly(self, chosen, *, epoch, check):
     while epoch == 1 and os.environ["RANK"] == "1":
         time.sleep(0.01)
         check()
     return sample(self, chosen, epoch=epoch, check=check)
-def until_ended(self, group, *, number, rate):
+def until_ended(self, batches, *, number, learning_rate):
     if number == 2 and os.environ["RANK"] == "1":
         time.sleep(1)
         {ending}
-    return step_original(self, group, number=number, rate=rate)
-epochs.TrainingBatches._sample_segmentations, step.Stepper.step = slowly, until_ended
+    return step_original(self, batches, number=number, learning_rate=learning_rate)
+epochs.TrainingBatches._sample_segmentations, step.TrainStep.__call__ = slowly, until_ended
 """
 
 

@@ -1,4 +1,4 @@
-"""The engines on GPUs, with NCCL; skipped where there is none: `pytest tests/training/distributed/test_cuda.py`."""
+"""DDP and FSDP on GPUs, with NCCL; skipped where there is none: `pytest tests/system/distributed/test_cuda.py`."""
 
 from typing import Any
 
@@ -7,16 +7,18 @@ import torch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
-# NCCL wants a GPU for each process: with one, the engine of a world of one is compared with none.
-_ENGINE_OF_ONE = """
+# NCCL wants a GPU for each process: with one GPU, a world of one process is compared with none.
+_WORLD_OF_ONE = """
 import os, random, torch, torch.distributed as dist
 from translate.config import ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.model import Transformer
-from translate.training.assembly import Computation, loss_of, stepping
+from translate.training.setup import build_train_step
+from translate.training.staging import TrainingForward
+from translate.training.step import EMPTY, TrainStep
 from translate.distributed.process_group import World
 from translate.training.optimizer import build_optimizer
-from translate.distributed.data_parallel import Engine
+from translate.distributed.data_parallel import RankParallel
 from translate.distributed.state import full_state_dict
 from translate.distributed.environment import DistributedEnvironment
 
@@ -30,20 +32,24 @@ def ids():
 group = [collate([EncodedPair(ids(), ids()) for _ in range(13)], range(13)) for _ in range(3)]
 for precision in ("fp32", "bf16", "fp16"):
     settings = TrainingConfig(precision=precision, device="cuda", max_gradient_norm=0.5, tf32=False)
-    computation = Computation.choose(settings, config, cuda)
     results = []
     for kind in (None, "ddp", "fsdp"):
         torch.manual_seed(1)
         model = Transformer(config, source_vocab_size=37, target_vocab_size=37, pad_id=0).train()
         if kind != "fsdp":
             model.to(cuda)
-        engine = None
+        train_step = build_train_step(model, settings, device=cuda)
         if kind is not None:
-            engine = Engine(model, world, kind=kind, device=cuda, loss=loss_of(model, settings, computation))
-        optimizer = build_optimizer(model, settings)
-        with stepping(model, optimizer, settings, computation, engine=engine) as stepper:
-            steps = [stepper.step(group, number=number, rate=0.001) for number in range(1, 5)]
-            stepper.settle()
+            layers = (*model.encoder.layers, *model.decoder.layers)
+            parallel = RankParallel(
+                TrainingForward(model), world, kind=kind, layers=layers, device=cuda, empty=EMPTY
+            )
+            precision, layout = train_step.precision, train_step.layout
+            train_step = TrainStep(
+                model, build_optimizer(model, settings), settings, precision=precision, parallel=parallel, layout=layout
+            )
+        steps = [train_step(group, number=number, learning_rate=0.001) for number in range(1, 5)]
+        train_step.check_last_step()
         weights = full_state_dict({name: each.detach() for name, each in model.named_parameters()}, world)
         results.append(([(float(step.loss), float(step.gradient_norm)) for step in steps], weights))
     for steps, weights in results[1:]:
@@ -53,8 +59,8 @@ for precision in ("fp32", "bf16", "fp16"):
 """
 
 
-def test_the_engines_on_a_gpu(processes: Any) -> None:
-    (ended,) = processes.run(1, _ENGINE_OF_ONE)
+def test_a_world_of_one_gpu(processes: Any) -> None:
+    (ended,) = processes.run(1, _WORLD_OF_ONE)
     assert ended.code == 0, ended.said
 
 

@@ -1,0 +1,97 @@
+"""Threads that share the work of a step: at once, in order, evenly, and to the last bit what one would compute."""
+
+import copy
+import functools
+import threading
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from translate.config import TrainingConfig
+from translate.distributed.data_parallel import Backward, ThreadParallel, share_evenly
+from translate.distributed.process_group import SINGLE_PROCESS
+from translate.distributed.state import load_optimizer_state_dict, optimizer_state_dict
+from translate.training.optimizer import build_optimizer
+
+Threads = ThreadParallel[int]
+
+
+def threads(num_workers: int, module: nn.Module | None = None) -> Threads:
+    return ThreadParallel(nn.Linear(3, 2) if module is None else module, num_workers=num_workers, num_threads=1)
+
+
+def test_micro_batches_are_computed_at_once_and_summed_in_order() -> None:
+    """The same gradients and sums as by one thread, which adds them one after the other."""
+    torch.set_num_threads(4)
+    module = nn.Linear(3, 2)
+    inputs = torch.randn(5, 7, 3)
+    both_here = threading.Barrier(2, timeout=20)
+
+    def compute(number: int, backward: Backward, *, wait: bool) -> Tensor:
+        if wait and number < 2:
+            both_here.wait()  # neither goes on if they come one after the other
+        loss = module(inputs[number]).square().sum()
+        backward(loss)
+        return torch.stack([loss.detach(), torch.tensor(float(torch.get_num_threads()))])
+
+    results = []
+    for num_workers in (1, 2):
+        parallel = threads(num_workers, module)
+        sums = parallel.all_reduce(parallel.run(functools.partial(compute, wait=num_workers == 2), range(5)))
+        results.append((sums, [parameter.grad for parameter in module.parameters()]))
+    (alone, expected), (together, gradients) = results
+    assert alone.tolist() == [pytest.approx(together[0].item(), rel=1e-6), 5 * 4] and together[1] == 5 * 1
+    for mine, wanted in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(mine, wanted)
+    assert torch.get_num_threads() == 4, "the caller keeps its own"
+
+
+def test_one_worker_is_the_caller() -> None:
+    def compute(number: int, backward: Backward) -> Tensor:
+        assert threading.current_thread() is threading.main_thread()
+        return torch.zeros(2)
+
+    assert len(threads(1).run(compute, [0, 1])) == 1
+
+
+def test_an_error_comes_through() -> None:
+    def compute(number: int, backward: Backward) -> Tensor:
+        return torch.tensor([1 // number])
+
+    with pytest.raises(ZeroDivisionError):
+        threads(2).run(compute, [1, 0, 1])
+
+
+def test_items_are_shared_out_evenly() -> None:
+    # The largest first, each to whoever has least: 7, 5; 4 to the second: 7, 9; 3 to the first: 10, 9; 2 to the second.
+    assert share_evenly([2, 7, 3, 5, 4], num_shares=2) == [[1, 2], [3, 4, 0]]
+    assert share_evenly([2, 7], num_shares=3) == [[1], [0], []]
+
+
+@pytest.mark.parametrize("num_workers", [2, 3, 7])  # of five parameters
+def test_updates_by_threads_are_the_optimizers_own(num_workers: int) -> None:
+    """To the last bit, from a state that was read in too; and the optimizer has all of it."""
+    torch.manual_seed(3)
+    first = nn.Sequential(nn.Linear(31, 29), nn.LayerNorm(29), nn.Linear(29, 23, bias=False))
+    second = copy.deepcopy(first)
+    settings = TrainingConfig(optimizer="adamw", weight_decay=0.01)
+    alone, other = build_optimizer(first, settings), build_optimizer(second, settings)
+    parallel = threads(num_workers, second)
+    for number in range(1, 6):
+        if number == 4:
+            saved = optimizer_state_dict(second, other)
+            load_optimizer_state_dict(second, other, saved, SINGLE_PROCESS)
+        for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
+            mine.grad = torch.randn_like(mine)
+            theirs.grad = mine.grad.clone()
+        for optimizer in (alone, other):
+            for group in optimizer.param_groups:
+                group["lr"] = 0.1 / number
+        alone.step()
+        parallel.update(other)
+    for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    expected, found = optimizer_state_dict(first, alone), optimizer_state_dict(second, other)
+    assert expected.keys() == found.keys() and len(found) == 15
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())

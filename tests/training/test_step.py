@@ -1,0 +1,163 @@
+"""One step: how it is split, what it gives in fp16, and that the number of workers changes nothing."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from translate.config import ModelConfig, TrainingConfig
+from translate.data.batching import Batch, EncodedPair, collate
+from translate.data.tokenizer import PAD_ID
+from translate.distributed.data_parallel import RankParallel
+from translate.distributed.environment import DistributedEnvironment
+from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.distributed.state import full_tensor
+from translate.errors import RunError
+from translate.model import Transformer
+from translate.training.optimizer import build_optimizer
+from translate.training.setup import build_train_step
+from translate.training.staging import TrainingForward
+from translate.training.step import EMPTY, HostCopy, MicroBatch, TrainStep, split_into_micro_batches
+
+
+def batch(first: int, num_pairs: int) -> Batch:
+    pairs = [EncodedPair([5] * (1 + number % 4), [6 + number] * (1 + number % 3)) for number in range(num_pairs)]
+    return collate(pairs, range(first, first + num_pairs))
+
+
+def indices(micro_batches: list[MicroBatch]) -> list[tuple[int, ...]]:
+    return [micro_batch.batch.indices for micro_batch in micro_batches]
+
+
+def test_a_batch_is_split_into_every_nth_pair() -> None:
+    assert indices(split_into_micro_batches([batch(10, 5)], 2, seed=1, step=1)) == [(10, 12, 14), (11, 13)]
+
+
+def test_rows_stay_with_their_pair() -> None:
+    whole = batch(0, 7)
+    for micro_batch in split_into_micro_batches([whole], 3, seed=1, step=1):
+        rows = list(micro_batch.batch.indices)
+        assert torch.equal(micro_batch.batch.source_ids, whole.source_ids[rows])
+        assert torch.equal(micro_batch.batch.target_input_ids, whole.target_input_ids[rows])
+        assert torch.equal(micro_batch.batch.target_output_ids, whole.target_output_ids[rows])
+
+
+@pytest.mark.parametrize(
+    ("num_batches", "num", "expected"),
+    [(1, 1, 1), (3, 1, 3), (3, 2, 3), (3, 3, 3), (3, 4, 6), (2, 4, 4), (2, 5, 6)],
+)
+def test_at_least_so_many_and_nothing_is_lost(num_batches: int, num: int, expected: int) -> None:
+    group = [batch(100 * number, 9) for number in range(num_batches)]
+    cut = split_into_micro_batches(group, num, seed=1, step=1)
+    assert len(cut) == expected >= num
+    assert sorted(sum(indices(cut), ())) == sorted(index for each in group for index in each.indices)
+
+
+def test_fewer_where_there_are_not_so_many_pairs() -> None:
+    assert indices(split_into_micro_batches([batch(0, 2)], 4, seed=1, step=1)) == [(0,), (1,)]
+
+
+def test_each_micro_batch_of_each_step_has_its_own_seed() -> None:
+    seeds = [
+        micro_batch.seed
+        for seed in (1, 2)
+        for step in (1, 2)
+        for micro_batch in split_into_micro_batches([batch(0, 4)], 2, seed=seed, step=step)
+    ]
+    assert len(set(seeds)) == len(seeds) == 8
+    again = split_into_micro_batches([batch(0, 4)], 2, seed=1, step=1)
+    assert [micro_batch.seed for micro_batch in again] == seeds[:2]
+
+
+def test_micro_batches_have_about_as_many_tokens() -> None:
+    pairs = [EncodedPair([5] * (1 + number // 10), [6]) for number in range(200)]  # by length, as batches may be
+    micro_batches = split_into_micro_batches([collate(pairs, range(200))], 4, seed=1, step=1)
+    tokens = [micro_batch.batch.num_source_tokens for micro_batch in micro_batches]
+    assert max(tokens) - min(tokens) <= 0.03 * max(tokens)
+
+
+def test_a_host_copy_has_the_numbers_of_its_moment() -> None:
+    numbers = torch.tensor([2.0, float("nan")], dtype=torch.float64)
+    copy = HostCopy(numbers)
+    numbers.fill_(5.0)
+    first, second = copy.wait()
+    assert first == 2.0 and second != second
+
+
+# --- fp16
+
+CPU = torch.device("cpu")
+FP16 = TrainingConfig(precision="fp16", device="cpu", batch_tokens=512)
+
+
+def small_model() -> Transformer:
+    torch.manual_seed(2)
+    return Transformer(
+        ModelConfig(d_model=12, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1),
+        source_vocab_size=23, target_vocab_size=23, pad_id=PAD_ID,
+    ).train()  # fmt: skip
+
+
+@pytest.fixture
+def world_of_one() -> Iterator[World]:
+    """A world of one process that nevertheless computes as several do; no part of it is left behind."""
+    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    yield World(DistributedEnvironment(), dist.new_group(backend="gloo"))
+    dist.destroy_process_group()
+
+
+def check_overflow(world: World, settings: TrainingConfig) -> None:
+    batch = collate([EncodedPair([5, 6, 7], [8, 9]), EncodedPair([10], [11, 12, 13, 14])], [0, 1])
+    results = []
+    for scale in (2.0**40, 2.0**8):
+        model = small_model()
+        train_step = build_train_step(model, settings, device=CPU)
+        if dist.is_initialized():
+            layers = (*model.encoder.layers, *model.decoder.layers)
+            train_step.parallel = RankParallel(
+                TrainingForward(model), world, kind=settings.parallel, layers=layers, device=CPU, empty=EMPTY
+            )
+            train_step = TrainStep(
+                model,
+                build_optimizer(model, settings),
+                settings,
+                precision=train_step.precision,
+                parallel=train_step.parallel,
+                layout="padded",
+            )
+        train_step.loss_scale.scale = scale
+        result = train_step([batch], number=1, learning_rate=1e-3)
+        weights = [full_tensor(parameter.detach()) for parameter in model.parameters()]
+        results.append((train_step.loss_scale, result, weights))
+    (shrunk, again, weights), (kept, once, expected) = results
+    assert 2.0**8 < shrunk.scale < 2.0**40 and kept.scale == 2.0**8
+    assert shrunk.good_steps == kept.good_steps == 1
+    assert float(again.loss) == float(once.loss)  # the same pairs, and the same is dropped
+    assert float(again.gradient_norm) == pytest.approx(float(once.gradient_norm), rel=0.01)
+    for mine, wanted in zip(weights, expected, strict=True):
+        torch.testing.assert_close(mine, wanted, rtol=0, atol=2.1e-3)  # Adam's first step is of the rate, up or down
+
+
+def test_a_step_whose_gradients_overflow_is_repeated() -> None:
+    check_overflow(SINGLE_PROCESS, FP16)
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_an_overflow_of_several_processes_leaves_no_gradients_for_the_next_try(
+    world_of_one: World, parallel: str
+) -> None:
+    check_overflow(world_of_one, FP16.model_copy(update={"parallel": parallel}))
+
+
+def test_gradients_that_no_scale_makes_finite_end_the_training() -> None:
+    model = small_model()
+    with torch.no_grad():
+        model.output.weight[7, 3] = float("nan")
+    before = [parameter.clone() for parameter in model.parameters()]
+    batch = collate([EncodedPair([5, 6], [8, 9])], [0])
+    train_step = build_train_step(model, FP16, device=CPU)
+    with pytest.raises(RunError, match="^the loss is nan"):
+        train_step([batch], number=1, learning_rate=1e-3)
+    for mine, was in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(mine.detach(), was, rtol=0, atol=0, equal_nan=True)

@@ -1,0 +1,148 @@
+"""What a training needs before its first step: device, threads, model, precision, data parallelism, optimizer."""
+
+import torch
+
+from translate.config import Config, TrainingConfig
+from translate.data.tokenizer import Tokenizers
+from translate.distributed.data_parallel import DataParallel, RankParallel, ThreadParallel
+from translate.distributed.environment import DistributedEnvironment
+from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.errors import InputError
+from translate.model import Transformer
+from translate.model.device import choose_device, threads_per_process
+from translate.runs import build_model
+from translate.training.optimizer import build_optimizer
+from translate.training.precision import MixedPrecision
+from translate.training.staging import TrainingForward, choose_batch_layout
+from translate.training.step import EMPTY, MicroBatch, TrainStep
+
+_MIN_TOKENS = 512  # of a micro-batch on each side: with fewer, the time that Python itself takes weighs too much
+
+
+def setup_training(
+    config: Config, tokenizers: Tokenizers, *, device: torch.device, world: World = SINGLE_PROCESS
+) -> TrainStep:
+    """Build a new model, the same on all ranks, and the step that trains it.
+
+    Raises:
+        InputError: The settings ask for what this machine lacks.
+        OutOfMemory: The device's memory is not enough for the weights.
+    """
+    settings = config.training
+    on_cpu_first = settings.parallel == "fsdp" and world.size > 1
+    torch.manual_seed(settings.seed)
+    model = world.run_on_all_ranks(
+        lambda: build_model(config, tokenizers, device=torch.device("cpu") if on_cpu_first else device).train()
+    )
+    return build_train_step(model, settings, device=device, world=world)
+
+
+def build_train_step(
+    model: Transformer, settings: TrainingConfig, *, device: torch.device, world: World = SINGLE_PROCESS
+) -> TrainStep:
+    """Build what trains a model: precision, compiled layers, data parallelism and optimizer.
+
+    Args:
+        model: The model in training mode, on the device or, for FSDP, on the CPU.
+
+    Raises:
+        InputError: The settings ask for what this machine lacks.
+    """
+    precision = MixedPrecision.choose(settings, device)
+    layout, remark = choose_batch_layout(settings, model.config, precision)
+    if settings.compile:
+        world.run_on_all_ranks(lambda: compile_layers(model, device))
+    num_workers, num_threads = choose_workers(settings, device, world_size=world.size)
+    threads = f"{num_threads} CPU thread{'s' * (num_threads > 1)}"
+    forward, parallel = TrainingForward(model), settings.parallel
+    data_parallel: DataParallel[MicroBatch]
+    if world.size > 1:
+        where = f"{threads} in each of {world.size} processes ({parallel})"
+        layers = (*model.encoder.layers, *model.decoder.layers)
+        data_parallel = RankParallel(forward, world, kind=parallel, layers=layers, device=device, empty=EMPTY)
+    else:
+        where = threads if num_workers == 1 else f"{num_workers} micro-batches at once, each on {threads}"
+        data_parallel = ThreadParallel(forward, num_workers=num_workers, num_threads=num_threads)
+    return TrainStep(
+        model,
+        build_optimizer(model, settings),
+        settings,
+        precision=precision,
+        parallel=data_parallel,
+        layout=layout,
+        description=f"{model.num_parameters:,} parameters; {device}, {precision.name}, {where}"
+        + ("" if remark is None else f"; {remark}"),
+    )
+
+
+def choose_workers(settings: TrainingConfig, device: torch.device, *, world_size: int = 1) -> tuple[int, int]:
+    """Choose how many micro-batches this process computes at once, and torch's threads for each.
+
+    On a CPU each thread has a micro-batch of its own if the batches are large enough; elsewhere, and where the ranks
+    of a world share the work, there is one at a time.
+    """
+    threads = torch.get_num_threads()
+    if world_size > 1 or device.type != "cpu" or settings.compile:  # a compiled program has threads of its own
+        return 1, threads
+    workers = max(1, min(threads, settings.num_batch_tokens * settings.accumulate_batches // _MIN_TOKENS))
+    return workers, max(1, threads // workers)
+
+
+def choose_training_device(name: str, environment: DistributedEnvironment) -> torch.device:
+    """Choose the device that a config names; of several processes on a machine each takes its own GPU.
+
+    Raises:
+        InputError: There is no such device for this process.
+    """
+    device = choose_device(name, key="training.device")
+    if environment.world_size == 1:
+        return device
+    if device.type == "mps":
+        raise InputError("training.device: only one process can train on Apple's GPU; use training.device=cpu")
+    if device.type != "cuda":
+        return device
+    if ":" in name:
+        raise InputError(
+            f"training.device = {name}: each of {environment.world_size} processes takes a GPU of its own; use"
+            " training.device=cuda, and CUDA_VISIBLE_DEVICES to choose among them"
+        )
+    count = torch.cuda.device_count()
+    if environment.local_rank >= count:
+        raise InputError(
+            f"training.device = {name}: there are {environment.local_world_size} processes on this machine, and it has"
+            f" {count} GPU{'s' * (count > 1)}; start with --nproc-per-node {count}, or use training.device=cpu"
+        )
+    return torch.device("cuda", environment.local_rank)
+
+
+def set_num_threads(num_threads: int | None, environment: DistributedEnvironment) -> None:
+    """Give torch its CPU threads; None: as torch chooses, or for several processes an equal part of the cores each."""
+    if num_threads is None and environment.world_size > 1:
+        num_threads = threads_per_process(environment.local_world_size)
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+
+
+def compile_layers(model: Transformer, device: torch.device) -> None:
+    """Make torch compile each layer when it is first computed, in place, so that the weights keep their names.
+
+    All layers of a kind share one program in which sizes are variables; only a size of one gets a program of its own.
+
+    Raises:
+        InputError: torch cannot compile on this machine.
+    """
+
+    def double(values: torch.Tensor) -> torch.Tensor:
+        return values + values
+
+    try:
+        torch.compile(double)(torch.zeros(2, device=device))
+    except (RuntimeError, OSError, ImportError) as error:
+        reason = str(error.__cause__ or error).strip().split("\n")[0].rstrip(".")
+        raise InputError(
+            f"training.compile = true: torch cannot compile on this machine ({reason}). Install"
+            f" {'a C++ compiler, such as g++' if device.type == 'cpu' else 'triton and a C compiler'},"
+            " or set training.compile=false"
+        ) from error
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        layer.compile(dynamic=True)
