@@ -1,4 +1,4 @@
-"""The part of a corpus that the slow inspections look at; and real text, if it is there."""
+"""Sentences that occur again, by hand-written pairs; samples of a corpus; and real text, if it is there."""
 
 from pathlib import Path
 
@@ -6,14 +6,65 @@ import numpy as np
 import pytest
 
 from translate.config import TokenizerConfig
+from translate.data.corpora import ParallelCorpus
 from translate.data.text import read_lines
 from translate.data.tokenizer import train_tokenizer
-from translate.lint.corpora import take_sample
+from translate.lint.corpora import Survey, find_leaks, find_repetitions, hash_pairs, take_sample
 from translate.lint.languages import find_wrong_languages, learn_languages
-from translate.lint.lengths import count_items, find_unlikely_lengths
-from translate.lint.misalignment import find_shifted_lines
+from translate.lint.misalignment import count_items, find_shifted_lines, find_unlikely_lengths
 
 MULTI30K = Path(__file__).resolve().parents[3] / "shared" / "multi30k"
+Text = tuple[list[str], list[str]]
+
+
+def test_repetition_by_hand() -> None:
+    pairs = [
+        ("Guten Tag.", "Good day."),  # 0
+        ("Hallo!", "Hello!"),
+        ("guten  TAG. ", "Good day."),  # 2: the same as 0 but for spaces and case
+        ("Guten Tag.", "Hello."),  # 3: the source of 0 with another target
+        ("Oslo", "oslo"),  # 4: a copy
+        ("", "Nothing"),  # 5
+        ("Etwas", " \t"),  # 6
+        ("", ""),  # 7
+        ("Guten Tag.", "Hello."),  # 8: repeats 3
+        ("", "Another"),  # 9: no source is no source twice
+        ("", ""),
+    ]
+    hashes = hash_pairs([source for source, _ in pairs], [target for _, target in pairs])
+    assert {kind: numbers.tolist() for kind, numbers in find_repetitions(hashes).items()} == {
+        "empty": [5, 6, 7, 9, 10],
+        "equal": [4],
+        "repeated": [2, 8],
+        "ambiguous": [3],
+    }
+
+
+def test_source_and_target_do_not_change_places() -> None:
+    hashes = hash_pairs(["a", "b"], ["b", "a"])
+    assert find_repetitions(hashes)["repeated"].tolist() == []
+
+
+def survey(sources: list[str], targets: list[str]) -> Survey:
+    hashes, characters = hash_pairs(sources, targets), np.zeros(len(sources), dtype=np.int64)
+    return Survey("data.any", "line", ParallelCorpus("any", sources, targets, 1.0), hashes, characters, characters)
+
+
+def test_leakage_by_hand() -> None:
+    training = [survey(["eins", "zwei"], ["one", "two"]), survey(["drei", "zwei"], ["three", "2"])]
+    held_out = survey(["vier", "Zwei", "drei ", "eins", "", "zwei"], ["four", "two", "THREE", "1", "", "zwo"])
+    (leak,) = find_leaks(training, [held_out])
+    assert (leak.num_pairs, leak.num_leaked_pairs, leak.num_leaked_sources) == (6, 2, 2)
+    assert [(example.line, example.remark) for example in leak.examples] == [
+        (2, "the pair is line 2 of data.any"),
+        (3, "the pair is line 1 of data.any"),
+        (4, "the source is line 1 of data.any"),
+    ]
+
+
+def test_nothing_leaks_from_the_embedded_corpus(embedded: Text, held_out: Text) -> None:
+    assert find_leaks([survey(*embedded)], [survey(*held_out)]) == []
+    assert [len(numbers) for numbers in find_repetitions(hash_pairs(*embedded)).values()] == [0] * 4
 
 
 def test_a_sample_is_runs_of_neighbours() -> None:

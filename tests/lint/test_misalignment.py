@@ -1,4 +1,4 @@
-"""Shifted lines are found where a line is put in or lost, and none in clean text."""
+"""Unlikely lengths and shifted lines are found where they are put in, and none in clean text."""
 
 import random
 
@@ -7,10 +7,31 @@ import pytest
 
 from translate.data.tokenizer import Tokenizer
 from translate.lint.corpora import take_sample
-from translate.lint.lengths import count_items
-from translate.lint.misalignment import ShiftedLines, find_shifted_blocks, find_shifted_lines
+from translate.lint.misalignment import (
+    ShiftedLines,
+    count_items,
+    find_shifted_blocks,
+    find_shifted_lines,
+    find_unlikely_lengths,
+)
 
 Text = tuple[list[str], list[str]]
+
+
+def test_unlikely_lengths(embedded: Text) -> None:
+    sources, targets = list(embedded[0]), list(embedded[1])
+    assert find_unlikely_lengths(count_items(sources), count_items(targets)).tolist() == []
+    targets[7] = "Yes."  # its source has 72 characters
+    targets[11] = f"{targets[11]} {targets[12]} {targets[13]}"
+    sources[19] = ""  # empty is another matter
+    found = find_unlikely_lengths(count_items(sources), count_items(targets)).tolist()
+    assert found == [7, 11], (sources[7], targets[11])
+
+
+def test_few_or_uniform_pairs_have_no_unlikely_lengths() -> None:
+    assert find_unlikely_lengths(np.arange(1, 20), np.arange(19, 0, -1)).tolist() == []
+    assert find_unlikely_lengths(np.full(100, 7), np.full(100, 7)).tolist() == []
+    assert find_unlikely_lengths(np.full(100, 0), np.full(100, 7)).tolist() == []
 
 
 def shifted(sources: list[str], targets: list[str], tokenizer: Tokenizer) -> list[ShiftedLines]:

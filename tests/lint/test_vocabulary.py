@@ -5,7 +5,13 @@ import pytest
 
 from translate.config import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, train_tokenizer
-from translate.lint.vocabulary import SideSpelling, examine_spelling, examine_vocabulary
+from translate.lint.vocabulary import (
+    HISTOGRAM_ENDS,
+    SideSpelling,
+    examine_spelling,
+    examine_vocabulary,
+    length_histogram,
+)
 
 Text = tuple[list[str], list[str]]
 
@@ -44,3 +50,11 @@ def test_entries_that_are_not_used() -> None:
     assert examine_vocabulary("source", tokenizer, [ids[:1], ids[1:]], share=1.0)[2:] == (5, 2, 4)
     # Of a corpus ten times as large, the one that was seen once is expected ten times.
     assert examine_vocabulary("source", tokenizer, [ids], share=0.1)[2:] == (5, 2, 2)
+
+
+def test_histogram() -> None:
+    counts = length_histogram(np.array([0, 1, 5, 6, 500, 501, 9000]))
+    assert len(counts) == len(HISTOGRAM_ENDS) + 1
+    assert {end: count for end, count in zip((*HISTOGRAM_ENDS, None), counts, strict=True) if count} == {
+        0: 1, 5: 2, 10: 1, 500: 1, None: 2,
+    }  # fmt: skip

@@ -16,7 +16,7 @@ from translate.cli.options import ConfigArgument, Overrides
 if TYPE_CHECKING:
     from translate.lint.check import Report
     from translate.lint.findings import Finding
-    from translate.lint.lengths import Lengths
+    from translate.lint.vocabulary import Lengths
 
 _BAR_COLUMNS = 20
 _EIGHTHS = " ▏▎▍▌▋▊▉"

@@ -28,14 +28,16 @@ from translate.lint.corpora import (
 from translate.lint.dry_run import DryRun, dry_run
 from translate.lint.findings import Finding, Leak, Suspects, Unit, by_severity, leak_finding, suspects_finding
 from translate.lint.languages import learn_languages
-from translate.lint.lengths import Lengths, count_items, measure_lengths
+from translate.lint.misalignment import count_items
 from translate.lint.settings import DataFacts, data_findings, settings_findings
 from translate.lint.vocabulary import (
+    Lengths,
     SideSpelling,
     VocabularyReport,
     examine_spelling,
     examine_vocabulary,
     long_references,
+    measure_lengths,
     spelling_findings,
     vocabulary_findings,
 )

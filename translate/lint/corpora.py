@@ -1,4 +1,8 @@
-"""Suspicious pairs of a corpus, and held-out text that also occurs in training, each with the lines where it is."""
+"""Suspicious pairs of a corpus, and held-out text that also occurs in training, each with the lines where it is.
+
+Repeated sentences are found by 64-bit hashes of their words in lower case, 8 bytes each: the chance that two different
+sentences of ten million share a hash is one in 300,000.
+"""
 
 from collections.abc import Iterable, Sequence
 from itertools import compress
@@ -10,15 +14,33 @@ from numpy.typing import NDArray
 from translate.config import Config, Corpus
 from translate.data.corpora import ParallelCorpus
 from translate.lint.characters import ODD_KINDS, find_odd_characters
-from translate.lint.duplicates import PairHashes, concatenate, find_leakage, find_repetitions, hash_pairs
 from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
 from translate.lint.languages import Languages, find_wrong_languages
-from translate.lint.lengths import count_items, find_unlikely_lengths
-from translate.lint.misalignment import ShiftedLines, find_shifted_blocks, find_shifted_lines
+from translate.lint.misalignment import (
+    ShiftedLines,
+    count_items,
+    find_shifted_blocks,
+    find_shifted_lines,
+    find_unlikely_lengths,
+)
 from translate.training.preparation import Corpora
 
+_EMPTY = hash("")
+_ODD = np.int64(-7046029254386353131)  # 2^64 divided by the golden ratio: spreads the source's bits over the sum
 _NUM_EXAMPLES = 3
 _RUN_PAIRS = 500  # of a sample's runs; a run shows by itself whether its lines are shifted
+
+
+class PairHashes(NamedTuple):
+    """A number for each sentence of a corpus, valid in this process; spaces and case make no difference."""
+
+    sources: NDArray[np.int64]
+    targets: NDArray[np.int64]
+
+    @property
+    def pairs(self) -> NDArray[np.int64]:
+        """A hash of each pair."""
+        return self.sources * _ODD ^ self.targets
 
 
 class Survey(NamedTuple):
@@ -62,6 +84,11 @@ def _survey(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
     hashes = hash_pairs(corpus.sources, corpus.targets)
     characters = count_items(corpus.sources), count_items(corpus.targets)
     return Survey(key, "line" if settings.kind in {"text", "tsv"} else "row", corpus, hashes, *characters)
+
+
+def hash_pairs(sources: Sequence[str], targets: Sequence[str]) -> PairHashes:
+    """The hashes of both sides of a corpus."""
+    return PairHashes(*(np.fromiter(map(_hash, side), dtype=np.int64, count=len(side)) for side in (sources, targets)))
 
 
 def take_sample(sources: Sequence[str], targets: Sequence[str], *, max_pairs: int) -> Sample:
@@ -123,26 +150,51 @@ def thorough_suspects(
     return suspects + _shifts(shifted, survey, sample.numbers)
 
 
+def find_repetitions(hashes: PairHashes) -> dict[str, NDArray[np.int64]]:
+    """Positions of pairs by what they repeat.
+
+    Returns:
+        empty: A side is empty or all spaces.
+        equal: The source is its own translation.
+        repeated: Both sides occurred before together; of pairs with two empty sides none counts.
+        ambiguous: The source occurred before with another target; an empty source does not count.
+    """
+    no_source, no_target = hashes.sources == _EMPTY, hashes.targets == _EMPTY
+    _, firsts = np.unique(hashes.pairs, return_index=True)
+    firsts = np.sort(firsts)
+    repeated, ambiguous = _after_first(hashes.pairs), firsts[_after_first(hashes.sources[firsts])]
+    return {
+        "empty": np.flatnonzero(no_source | no_target),
+        "equal": np.flatnonzero((hashes.sources == hashes.targets) & ~no_source),
+        "repeated": repeated[~(no_source & no_target)[repeated]],
+        "ambiguous": ambiguous[~no_source[ambiguous]],
+    }
+
+
 def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[Leak]:
     """Held-out corpora of which pairs, or sources alone, also occur in training; spaces and case do not count."""
-    every = concatenate(survey.hashes for survey in training)
+    training_pairs = np.concatenate([survey.hashes.pairs for survey in training])
+    training_sources = np.concatenate([survey.hashes.sources for survey in training])
     starts = np.cumsum([0, *(len(survey.corpus.sources) for survey in training)])
 
-    def describe(number: int) -> str:
-        index = int(np.searchsorted(starts, number, side="right")) - 1
-        return f"{training[index].unit} {number - int(starts[index]) + 1:,} of {training[index].key}"
+    def locate(what: str, survey: Survey, numbers: NDArray[np.int64], seen: NDArray[np.int64]) -> list[Location]:
+        examples = []
+        for number, in_training in zip(numbers[:_NUM_EXAMPLES].tolist(), seen.tolist(), strict=False):
+            index = int(np.searchsorted(starts, in_training, side="right")) - 1
+            place = f"{training[index].unit} {in_training - int(starts[index]) + 1:,} of {training[index].key}"
+            examples.append(_locate(number, survey, remark=f"the {what} is {place}"))
+        return examples
 
     leaks = []
     for survey in held_out:
-        leakage = find_leakage(survey.hashes, every)
-        if not len(leakage.pairs) and not len(leakage.sources):
-            continue
-        pairs = zip(leakage.pairs[:_NUM_EXAMPLES].tolist(), leakage.pairs_in_training.tolist(), strict=False)
-        sources = zip(leakage.sources[:_NUM_EXAMPLES].tolist(), leakage.sources_in_training.tolist(), strict=False)
-        examples = [_locate(number, survey, remark=f"the pair is {describe(seen)}") for number, seen in pairs]
-        examples += [_locate(number, survey, remark=f"the source is {describe(seen)}") for number, seen in sources]
-        sizes = len(survey.corpus.sources), len(leakage.pairs), len(leakage.sources)
-        leaks.append(Leak(survey.key, *sizes, tuple(examples[:_NUM_EXAMPLES])))
+        pairs, seen_pairs = _find_in(survey.hashes.pairs, training_pairs)
+        sources, seen_sources = _find_in(survey.hashes.sources, training_sources)
+        alone = ~np.isin(sources, pairs) & (survey.hashes.sources[sources] != _EMPTY)
+        sources, seen_sources = sources[alone], seen_sources[alone]
+        if len(pairs) or len(sources):
+            examples = locate("pair", survey, pairs, seen_pairs) + locate("source", survey, sources, seen_sources)
+            sizes = len(survey.corpus.sources), len(pairs), len(sources)
+            leaks.append(Leak(survey.key, *sizes, tuple(examples[:_NUM_EXAMPLES])))
     return leaks
 
 
@@ -176,3 +228,29 @@ def _locate(number: int, survey: Survey, *, last: int | None = None, remark: str
     last = number if last is None else last
     source, target = survey.corpus.sources[number], survey.corpus.targets[number]
     return Location(survey.unit, number + 1, last + 1, source, target, remark)
+
+
+def _hash(line: str) -> int:
+    text = line.casefold().strip()
+    return hash(" ".join(text.split()) if "  " in text else text)  # most lines have single spaces, and need no split
+
+
+def _after_first(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions of values that occurred before."""
+    _, firsts = np.unique(values, return_index=True)
+    is_again = np.ones(len(values), dtype=np.bool_)
+    is_again[firsts] = False
+    return np.flatnonzero(is_again)
+
+
+def _find_in(values: NDArray[np.int64], where: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions of the values that occur in `where`, and for each the position of one that is equal.
+
+    The few held-out values are sorted, and the many of training are looked up among them.
+    """
+    ranked = np.sort(values)
+    places = np.minimum(np.searchsorted(ranked, where), len(ranked) - 1)
+    hits = np.flatnonzero(ranked[places] == where)
+    unique, firsts = np.unique(where[hits], return_index=True)
+    found = np.flatnonzero(np.isin(values, unique))
+    return found, hits[firsts[np.searchsorted(unique, values[found])]]

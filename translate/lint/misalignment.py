@@ -1,11 +1,13 @@
-"""Runs of lines that pair with a neighbour: somewhere a line was lost or doubled on one side alone.
+"""Lines that do not belong together: lengths that do not fit, and runs of lines that pair with a neighbour.
 
-There are two kinds of evidence. The lengths of lines and their translations are correlated, which shows a shift of
-hundreds of lines without a dictionary. A dictionary learnt from the pairs themselves (IBM model 1) then judges line by
-line, and so finds where a shift begins and ends, by the cheapest path through the offsets.
+Such a run begins where a line was lost or doubled on one side alone. There are two kinds of evidence. The lengths of
+lines and their translations are correlated, which shows a shift of hundreds of lines without a dictionary. A dictionary
+learnt from the pairs themselves (IBM model 1) then judges line by line, and so finds where a shift begins and ends, by
+the cheapest path through the offsets.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +15,11 @@ from numpy.typing import NDArray
 
 from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, learn_lexicon
-from translate.lint.lengths import count_items, flatten
 
+# Of Multi30k's 31,014 pairs of training, validation and test 2 have lengths beyond this, both truly wrong ("@@" for a
+# sentence); of the embedded corpus's 13,000 none has. Halves of sentences have, from about 80 characters on.
+_MAX_LENGTH_DEVIATIONS = 6.0
+_FEW_LENGTHS = 20  # from so few pairs nothing can be said about what is usual
 _OFFSETS = (-2, -1, 0, 1, 2)
 _STRAIGHT = _OFFSETS.index(0)
 _BLOCK_LINES = 500  # whose lengths are compared at each offset
@@ -39,6 +44,39 @@ class ShiftedLines(NamedTuple):
     first: int
     last: int
     offset: int | None  # None: by none of the targets nearby
+
+
+def count_items(lines: Sequence[Sequence[object]]) -> NDArray[np.int64]:
+    """The characters of each text, or the tokens of each sentence."""
+    return np.fromiter(map(len, lines), dtype=np.int64, count=len(lines))
+
+
+def flatten(ids: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """All tokens, sentence after sentence."""
+    return np.fromiter(chain.from_iterable(ids), dtype=np.int64)
+
+
+def find_unlikely_lengths(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Pairs whose lengths in characters fit each other far worse than is usual in the corpus.
+
+    A translation is c times as long as its source, and its squared deviation from that grows with the length. Both
+    the factor and the usual deviation are the corpus's own: medians, which a few bad pairs do not move.
+
+    Returns:
+        The positions of the pairs; pairs with an empty side are not among them.
+
+    Source: Gale and Church 1993, https://aclanthology.org/J93-1004.
+    """
+    real = np.flatnonzero((source_lengths > 0) & (target_lengths > 0))
+    if len(real) < _FEW_LENGTHS:
+        return np.empty(0, dtype=np.int64)
+    sources, targets = source_lengths[real].astype(np.float64), target_lengths[real].astype(np.float64)
+    factor = np.median(targets / sources)
+    deviations = (targets - factor * sources) / np.sqrt(factor * sources + targets)
+    deviations -= np.median(deviations)
+    usual = 1.4826 * np.median(np.abs(deviations))  # the standard deviation of a normal distribution
+    # Where all lengths follow one rule, such as digits reversed, the least deviation is no sign; so at least a quarter.
+    return real[np.abs(deviations) > _MAX_LENGTH_DEVIATIONS * max(usual, 0.25)]
 
 
 def find_shifted_blocks(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64]) -> list[ShiftedLines]:

@@ -1,4 +1,4 @@
-"""How the vocabulary spells the text: characters without an entry, entries that nobody uses, references too long."""
+"""The text as tokens: lengths, characters without an entry, entries that nobody uses, references too long."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,8 +13,10 @@ from translate.data.tokenizer import UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.search.scoring import maximum_lengths
 from translate.lint.corpora import Survey
 from translate.lint.findings import Finding, Severity, Unit
-from translate.lint.lengths import count_items, flatten
+from translate.lint.misalignment import count_items, flatten
 
+# Upper ends of the histogram's columns, in tokens; the last column is open.
+HISTOGRAM_ENDS = (0, 5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
 _NUM_SPECIAL = 4  # PAD, UNK, BOS, EOS
 _MAX_EXAMINED_LINES = 1000  # for the characters' names; the counts of tokens are of all lines
 _NUM_CHARACTERS = 10
@@ -44,6 +46,36 @@ class VocabularyReport(NamedTuple):
     num_entries: int
     num_unused: int
     num_rare: int  # fewer than 10 times in training, unused ones too
+
+
+class Lengths(NamedTuple):
+    """Tokens of the training sentences, without special symbols."""
+
+    source_histogram: tuple[int, ...]  # sentences up to each of `ends`, and over the last
+    target_histogram: tuple[int, ...]
+    mean_source: float
+    mean_target: float
+    longest_source: int
+    longest_target: int
+    ends: tuple[int, ...] = HISTOGRAM_ENDS
+
+
+def measure_lengths(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> Lengths:
+    """The histograms, means and maxima of both sides' numbers of tokens."""
+    return Lengths(
+        length_histogram(sources),
+        length_histogram(targets),
+        float(sources.mean()),
+        float(targets.mean()),
+        int(sources.max()),
+        int(targets.max()),
+    )
+
+
+def length_histogram(lengths: NDArray[np.int64]) -> tuple[int, ...]:
+    """Lines of up to each of `HISTOGRAM_ENDS` tokens and over the one before; then those over the last."""
+    columns = np.searchsorted(HISTOGRAM_ENDS, lengths)
+    return tuple(int(count) for count in np.bincount(columns, minlength=len(HISTOGRAM_ENDS) + 1))
 
 
 def examine_spelling(
