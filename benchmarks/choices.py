@@ -69,11 +69,11 @@ def train_once(preset: str, overrides: list[str], seed: int, choice: str, folder
 
 def padding_share(config: Any) -> float:
     """Padding of the first epoch."""
-    from translate.training.preparation import encode_corpora, make_tokenizers, read_corpora
+    from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 
-    corpora = read_corpora(config).train
+    corpora = read_corpora(config)
     tokenizers = make_tokenizers(config, corpora)
-    return encode_corpora(config, corpora, tokenizers).epoch(0).padding.share
+    return make_batches(config, corpora, tokenizers).epoch(0).padding.share
 
 
 def main() -> None:

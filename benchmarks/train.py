@@ -55,13 +55,13 @@ class Corpus(NamedTuple):
 def read_corpus(folder: Path, batch_tokens: int, num_batches: int) -> Corpus:
     """The first batches of the first epoch, as `translate train` would make them."""
     from translate.config import Config, override_config
-    from translate.training.preparation import encode_corpora, make_tokenizers, read_corpora
+    from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 
     corpus = {"kind": "text", "source": str(folder / "train.de"), "target": str(folder / "train.en")}
     config = override_config(Config(), {**SETTINGS, "data.train": [corpus], "training.batch_tokens": batch_tokens})
-    corpora = read_corpora(config).train
+    corpora = read_corpora(config)
     tokenizers = make_tokenizers(config, corpora)
-    epoch = encode_corpora(config, corpora, tokenizers).epoch(0)
+    epoch = make_batches(config, corpora, tokenizers).epoch(0)
     padding = epoch.padding
     print(f"{len(epoch)} batches, padding {padding.share:.1%}")
     return Corpus([epoch[number % len(epoch)] for number in range(num_batches)], tokenizers.source.vocab_size)

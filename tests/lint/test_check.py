@@ -13,7 +13,7 @@ from translate.lint import check as module
 from translate.lint.check import Report, cheap_findings, check
 from translate.lint.dry_run import BatchShape, DryRun
 from translate.lint.findings import KINDS, Finding
-from translate.training.preparation import encode_corpora, make_tokenizers, read_corpora
+from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 
 CORPUS = Path(__file__).resolve().parents[2] / "data"
 NUM_TRAIN, NUM_VALIDATION = 1200, 250
@@ -67,8 +67,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cheap(config: Config, *, num_parameters: int = 10_000) -> list[Finding]:
     corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora.train)
-    batches = encode_corpora(config, corpora.train, tokenizers)
+    tokenizers = make_tokenizers(config, corpora)
+    batches = make_batches(config, corpora, tokenizers)
     return cheap_findings(config, corpora, batches, tokenizers, num_parameters=num_parameters)
 
 
@@ -96,8 +96,8 @@ def test_clean_text_is_silent(text: dict[str, Lines], write: Write, tmp_path: Pa
     assert report.plan.num_epochs == pytest.approx(100 / report.plan.steps_per_epoch)
     # Padding, and so the steps of an epoch, are those that the training's log tells.
     corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora.train)
-    epoch = encode_corpora(config, corpora.train, tokenizers).epoch(0)
+    tokenizers = make_tokenizers(config, corpora)
+    epoch = make_batches(config, corpora, tokenizers).epoch(0)
     assert report.plan.padding_share == epoch.padding.share and report.plan.steps_per_epoch == len(epoch)
 
 

@@ -13,7 +13,7 @@ from translate.data.epochs import Epoch
 from translate.errors import RunError
 from translate.lint import dry_run as module
 from translate.lint.dry_run import BatchShape, DryRun, PeakMemory, dry_run, longest_batches
-from translate.training.preparation import Corpora, encode_corpora, make_tokenizers, read_corpora
+from translate.training.preparation import Corpora, make_batches, make_tokenizers, read_corpora
 from translate.training.progress import StepResult
 from translate.training.step import TrainStep
 
@@ -44,8 +44,8 @@ def digits(write_reversed_digits: Callable[..., None], tmp_path: Path) -> Digits
 
 def prepared(config: Config) -> tuple[Corpora, Any, Epoch]:
     corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora.train)
-    return corpora, tokenizers, encode_corpora(config, corpora.train, tokenizers).epoch(0)
+    tokenizers = make_tokenizers(config, corpora)
+    return corpora, tokenizers, make_batches(config, corpora, tokenizers).epoch(0)
 
 
 def tried(config: Config, *, device: torch.device = CPU, **options: float) -> DryRun:

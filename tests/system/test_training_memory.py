@@ -49,10 +49,10 @@ def prepared_bytes(folder: Path) -> int:
         }
     )
     tracemalloc.start()
-    read = preparation.read_corpora(config).train
+    read = preparation.read_corpora(config)
     tokenizers = preparation.make_tokenizers(config, read)
-    batches = preparation.encode_corpora(config, read, tokenizers)
-    corpora.data_fingerprint(read, tokenizers)
+    batches = preparation.make_batches(config, read, tokenizers)
+    corpora.data_fingerprint(read.train, tokenizers)
     for number in range(2):
         epoch = batches.epoch(number)
         assert len(epoch[0].indices) and epoch.padding.share < 0.2

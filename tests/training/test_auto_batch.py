@@ -19,7 +19,7 @@ from translate.training.auto_batch import (
     resolve_batch_tokens,
     resolve_step_tokens,
 )
-from translate.training.preparation import encode_corpora, make_tokenizers, read_corpora
+from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 from translate.training.step import TrainStep
 
 Digits = Callable[..., Config]
@@ -30,8 +30,8 @@ AUTO = "training.batch_tokens=auto"
 
 def resolved(config: Config, device: torch.device = CPU) -> tuple[Config, str]:
     corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora.train)
-    batches = encode_corpora(config, corpora.train, tokenizers)
+    tokenizers = make_tokenizers(config, corpora)
+    batches = make_batches(config, corpora, tokenizers)
     config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device)
     pairs, *widths = batches.epoch(0).shapes.T
     assert (pairs * max(widths, key=max)).max() <= config.training.num_batch_tokens
@@ -73,8 +73,8 @@ def test_on_a_cpu_it_is_a_constant(
 def test_a_number_stays(digits: Digits) -> None:
     config = digits("training.batch_tokens=600")
     corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora.train)
-    batches = encode_corpora(config, corpora.train, tokenizers)
+    tokenizers = make_tokenizers(config, corpora)
+    batches = make_batches(config, corpora, tokenizers)
     assert resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=CPU) == (config, batches, None)
 
 
@@ -127,7 +127,7 @@ def test_on_cuda_it_is_doubled_until_memory_is_refused(
     holds: int, most: int, found: int, tried: list[int], digits: Digits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = digits("training.ema_decay=0.9", "training.step_tokens=900")
-    tokenizers = make_tokenizers(config, read_corpora(config).train)
+    tokenizers = make_tokenizers(config, read_corpora(config))
     gpu = _Gpu(monkeypatch, holds=holds)
     cuda = torch.device("cuda")
     assert largest_batch_on_cuda(config, longest=9, most=most, tokenizers=tokenizers, device=cuda) == found

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from translate.config import Config, override_config
+from translate.config import Config, TokenizerConfig, override_config
 from translate.data.cache import DataCache
 from translate.data.corpora import data_fingerprint
-from translate.data.epochs import TrainingBatches
-from translate.data.tokenizer import Tokenizers
+from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.runs import RunDirectory
 from translate.training import preparation
-from translate.training.preparation import encode_corpora, make_tokenizers, prepare_data, read_corpora
+from translate.training.preparation import Corpora, make_batches, make_tokenizers, prepare_data, read_corpora
 
 Digits = Callable[..., Config]
 
@@ -26,11 +25,11 @@ class Prepared:
 
     def __init__(self, config: Config, folder: Path | None) -> None:
         cache = None if folder is None else DataCache(folder=folder)
-        corpora = read_corpora(config).train
+        corpora = read_corpora(config)
         self.tokenizers: Tokenizers = make_tokenizers(config, corpora, cache=cache)
-        self.batches: TrainingBatches = encode_corpora(config, corpora, self.tokenizers, cache=cache)
+        self.batches = make_batches(config, corpora, self.tokenizers, cache=cache)
         self.num_made = -1 if cache is None else cache.num_made
-        self.fingerprint = data_fingerprint(corpora, self.tokenizers)
+        self.fingerprint = data_fingerprint(corpora.train, self.tokenizers)
 
     def is_like(self, other: "Prepared") -> bool:
         models = [[tokenizer.model_bytes for tokenizer in each.tokenizers[:2]] for each in (self, other)]
@@ -78,16 +77,13 @@ def test_what_was_done_is_logged(
         return [re.sub(r"\d+\.\d s", "N s", message) for message in caplog.messages]
 
     kept = f"{tmp_path / 'train.in'}, {tmp_path / 'train.out'}: 211 of 211 pairs kept"
-    assert log(digits()) == ["Tokenizer trained in N s: joint vocabulary of 40", "Corpus encoded in N s", kept]
-    assert log(digits()) == [
-        f"Tokenizer trained before, found in {folder} in N s: joint vocabulary of 40",
-        f"Corpus read from {folder} in N s",
-        kept,
-    ]
+    assert log(digits()) == ["Tokenizer trained in N s (joint, 40)", "Corpus encoded in N s", kept]
+    found = "Tokenizer found in cache in N s (joint, 40)"
+    assert log(digits()) == [found, f"Corpus read from {folder} in N s", kept]
     given = digits(f"tokenizer.source_model={model}")
-    assert log(given)[0] == "Tokenizer loaded in N s: joint vocabulary of 40"
+    assert log(given)[0] == "Tokenizer loaded in N s (joint, 40)"
     separate = digits("tokenizer.vocabulary=separate", "model.tie_embeddings=none")
-    assert log(separate)[0] == "Tokenizer trained in N s: vocabularies of 40 and 40"
+    assert log(separate)[0] == "Tokenizer trained in N s (separate, 40 and 40)"
 
 
 def test_only_what_decides_counts(digits: Digits, tmp_path: Path) -> None:
@@ -128,10 +124,24 @@ def test_processes_of_one_machine_share_its_processors(monkeypatch: pytest.Monke
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(13)))
-    assert preparation._num_threads(Config()) == 13
+    asked: list[int] = []
+
+    def stop(*args: object, num_threads: int, **options: object) -> None:
+        asked.append(num_threads)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(preparation, "TrainingBatches", stop)
+    model = train_tokenizer(["a b c"] * 3, TokenizerConfig(vocab_size=11, byte_fallback=False))
+
+    def num_threads(config: Config) -> int:
+        with pytest.raises(KeyboardInterrupt):
+            make_batches(config, Corpora([], None, {}), Tokenizers(model, model, "joint"))
+        return asked[-1]
+
+    assert num_threads(Config()) == 13
     for name, value in (("RANK", "3"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "3"), ("LOCAL_WORLD_SIZE", "4")):
         monkeypatch.setenv(name, value)
-    assert preparation._num_threads(Config()) == 3
+    assert num_threads(Config()) == 3
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {5})
-    assert preparation._num_threads(Config()) == 1
-    assert preparation._num_threads(override_config(Config(), {"training.threads": 7})) == 7
+    assert num_threads(Config()) == 1
+    assert num_threads(override_config(Config(), {"training.threads": 7})) == 7

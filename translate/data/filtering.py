@@ -1,6 +1,7 @@
 """Which training pairs are left out, and how many for which reason; each reason has a line in the log."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +9,8 @@ from numpy.typing import NDArray
 
 from translate.config import DataConfig
 from translate.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 
 class FilterReport(NamedTuple):
@@ -21,6 +24,11 @@ class FilterReport(NamedTuple):
     num_long_source: int
     num_long_target: int
     num_unequal: int  # one side too many times as long as the other
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The pairs, and how many of them are left out for each reason."""
+        return self[2:]
 
     @property
     def num_kept(self) -> int:
@@ -39,6 +47,13 @@ class FilterReport(NamedTuple):
         )
         summary = f"{self.name}: {self.num_kept} of {self.num_pairs} pairs kept"
         return [summary] + [f"  {count} left out: {reason}" for count, reason in reasons if count]
+
+
+def log_reports(reports: Iterable[FilterReport]) -> None:
+    """Log what was left out of some corpora."""
+    for report in reports:
+        for line in report.lines():
+            logger.info(line)
 
 
 class FilteredPairs(NamedTuple):

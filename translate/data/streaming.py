@@ -4,12 +4,13 @@ A segment is to a training what an epoch is of other data: encoded, filtered and
 depends on the streams and on n alone, so a saved position saves time and decides nothing.
 """
 
+import contextlib
 import copy
 import hashlib
 import logging
 import math
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeGuard
 
@@ -17,7 +18,7 @@ from translate.config import Corpus, DataConfig, HubCorpus, TableCorpus
 from translate.data.corpora import JoinedText, ParallelCorpus, read_corpus, store_pairs
 from translate.data.encoding import ProcessGroup, encode_together, run_together
 from translate.data.epochs import Epoch, TrainingBatches
-from translate.data.filtering import FilterReport
+from translate.data.filtering import FilterReport, log_reports
 from translate.data.subword_sampling import SamplingPool
 from translate.data.tables import PairChunk, open_stream, pairs_of, reading, table_name
 from translate.data.token_store import TokenStore
@@ -47,49 +48,6 @@ class StreamPosition(NamedTuple):
 _BEGINNING = StreamPosition(0, 0, None, 0, None)
 
 
-class _Pass:
-    """The rows of a stream from a position to its end."""
-
-    def __init__(self, corpus: TableCorpus | HubCorpus, position: StreamPosition, check: Callable[[], None]) -> None:
-        self._corpus = corpus
-        self._number = position.num_passes
-        self._rows = open_stream(corpus)
-        with reading(corpus):
-            if position.state is not None:
-                self._rows.load_state_dict(position.state)
-            self._tables = self._rows.iter(batch_size=_CHUNK_ROWS)
-        weakref.finalize(self, self._tables.close)  # before Python loses what its readers need to clean up
-        self._table: Any = None
-        self._num_used = 0  # rows of the table
-        self._state_before = self._state_after = position.state
-        self._num_rows = position.num_pairs - position.num_skipped  # rows of the pass that were taken or skipped
-        for _ in self.take(position.num_skipped):
-            check()
-
-    def take(self, count: int) -> Iterator[Any]:
-        """The next `count` rows, or as many as are left, as Arrow tables."""
-        while count:
-            if self._table is None or self._num_used == len(self._table):
-                with reading(self._corpus):
-                    self._table = next(self._tables, None)
-                    if self._table is None:
-                        return
-                    self._state_before, self._state_after = self._state_after, self._rows.state_dict()
-                self._num_used = 0
-            rows = self._table.slice(self._num_used, count)
-            self._num_used += len(rows)
-            self._num_rows += len(rows)
-            count -= len(rows)
-            yield rows
-
-    @property
-    def position(self) -> StreamPosition:
-        """The position of the next row."""
-        if self._table is None or self._num_used == len(self._table):
-            return StreamPosition(self._number, self._num_rows, self._state_after, 0, None)
-        return StreamPosition(self._number, self._num_rows, self._state_before, self._num_used, None)
-
-
 class CorpusStream:
     """One corpus, read segment by segment. The last segment of a pass is shorter, and the next begins a new pass."""
 
@@ -100,12 +58,18 @@ class CorpusStream:
             segment_pairs: At least 1.
         """
         self.name = table_name(corpus)
-        self.position = _BEGINNING
-        """Where the next segment is to be read."""
         self._corpus = corpus
         self._key = key
         self._segment_pairs = segment_pairs
-        self._pass: _Pass | None = None  # which stands at the position
+        self._tables: list[Any] = []  # the iterator over Arrow tables, if it is open
+        weakref.finalize(self, _close, self._tables)  # before Python loses what its readers need to clean up
+        self.seek(_BEGINNING)
+
+    def seek(self, position: StreamPosition) -> None:
+        """Read the next segment from a position."""
+        self.position = position
+        """Where the next segment begins."""
+        _close(self._tables)
 
     @property
     def identity(self) -> str:
@@ -116,10 +80,6 @@ class CorpusStream:
         else:
             origin = (corpus.kind, corpus.path.stat().st_size)
         return repr((*origin, corpus.source_column, corpus.target_column, corpus.weight, self._segment_pairs))
-
-    def seek(self, position: StreamPosition) -> None:
-        """Read the next segment from a position."""
-        self._pass, self.position = None, position
 
     def read(self, *, check: Callable[[], None] = _no_check) -> tuple[ParallelCorpus, StreamPosition]:
         """Read the next segment.
@@ -134,17 +94,19 @@ class CorpusStream:
             InputError: The segment cannot be read, or the stream has no pair at all; the message begins with the key.
             RunError: The segment is large, and its text cannot be written to a temporary file.
         """
-        digest = _PairDigest()
+        digests = hashlib.sha256(), hashlib.sha256()
         try:
-            sources, targets = store_pairs(digest.watch(self._chunks(check)), name=self.name)
+            sources, targets = store_pairs(self._chunks(check, digests), name=self.name)
         except InputError as error:
             raise InputError(f"{self._key}: {error}") from error.__cause__
+        digest = hashlib.sha256(b"".join(side.digest() for side in digests))
         begin = self.position._replace(sha256=digest.hexdigest())
         first, last = begin.num_pairs + 1, begin.num_pairs + len(sources)
         which_pass = f", pass {begin.num_passes + 1}" if begin.num_passes else ""
         name = f"{self.name}, pairs {first:,} to {last:,} of the stream{which_pass}"
-        assert self._pass is not None
-        self.position = self._pass.position
+        is_used_up = self._num_used == len(self._table)
+        state, num_skipped = (self._state_after, 0) if is_used_up else (self._state_before, self._num_used)
+        self.position = StreamPosition(begin.num_passes, last, state, num_skipped, None)
         return ParallelCorpus(name, sources, targets, 1.0), begin
 
     def read_noted(
@@ -178,38 +140,61 @@ class CorpusStream:
             " the data that it was begun with (of a data set of the Hub, its revision), or begin a new run"
         )
 
-    def _chunks(self, check: Callable[[], None]) -> Iterator[PairChunk]:
-        """The pairs of the segment at the position; at the end of a pass, the next pass begins."""
+    def _chunks(self, check: Callable[[], None], digests: Sequence[Any]) -> Iterator[PairChunk]:
+        """The pairs of the segment at the position; at the end of a pass, the next pass begins.
+
+        Args:
+            digests: The checksums of both sides, to which the pairs are added.
+        """
         for is_new_pass in (False, True):
             if is_new_pass:
                 self.seek(_BEGINNING._replace(num_passes=self.position.num_passes + 1))
-            self._pass = self._pass or _Pass(self._corpus, self.position, check)
+            if not self._tables:
+                self._open()
+                for _ in self._take(self.position.num_skipped):
+                    check()
             num_read = 0
-            for table in self._pass.take(self._segment_pairs):
+            for table in self._take(self._segment_pairs):
                 check()
-                yield pairs_of(table, self._corpus, num_before=self.position.num_pairs + num_read)
+                pairs = pairs_of(table, self._corpus, num_before=self.position.num_pairs + num_read)
                 num_read += len(table)
+                for digest, lines in zip(digests, pairs, strict=True):
+                    digest.update("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
+                yield pairs
             if num_read:
                 return
         raise InputError(f"{self.name} has no sentence pair")
 
+    def _open(self) -> None:
+        """Begin to read at the row whose state the position has."""
+        self._rows = open_stream(self._corpus)
+        with reading(self._corpus):
+            if self.position.state is not None:
+                self._rows.load_state_dict(self.position.state)
+            self._tables.append(self._rows.iter(batch_size=_CHUNK_ROWS))
+        self._table: Any = ()
+        self._num_used = 0  # rows of the table
+        self._state_before = self._state_after = self.position.state
 
-class _PairDigest:
-    """A checksum of pairs that does not depend on how they are cut into chunks."""
+    def _take(self, count: int) -> Iterator[Any]:
+        """The next `count` rows, or as many as are left of the pass, as Arrow tables."""
+        while count:
+            if self._num_used == len(self._table):
+                with reading(self._corpus):
+                    table = next(self._tables[0], None)
+                    if table is None:
+                        return
+                    self._state_before, self._state_after = self._state_after, self._rows.state_dict()
+                self._table, self._num_used = table, 0
+            rows = self._table.slice(self._num_used, count)
+            self._num_used += len(rows)
+            count -= len(rows)
+            yield rows
 
-    def __init__(self) -> None:
-        self._sides = (hashlib.sha256(), hashlib.sha256())
 
-    def watch(self, chunks: Iterable[PairChunk]) -> Iterator[PairChunk]:
-        """The same chunks, which are added to the checksum."""
-        for chunk in chunks:
-            for digest, lines in zip(self._sides, chunk, strict=True):
-                digest.update("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
-            yield chunk
-
-    def hexdigest(self) -> str:
-        """The checksum of both sides."""
-        return hashlib.sha256(b"".join(digest.digest() for digest in self._sides)).hexdigest()
+def _close(tables: list[Any]) -> None:
+    while tables:
+        tables.pop().close()
 
 
 class Segment(NamedTuple):
@@ -267,8 +252,8 @@ class TrainingStreams:
         """Read segment `number`, counted from 0.
 
         Args:
-            positions: Where the segment begins in each stream, if that was noted. Otherwise the segments before it are
-                read, unless it follows the segment that was read last.
+            positions: Where the segment begins in each stream, if that was noted. Otherwise the segment must come after
+                the one that was read last; those between them are read too.
             check: Called now and then; an exception that it raises ends the reading.
 
         Raises:
@@ -278,28 +263,22 @@ class TrainingStreams:
         """
         begins = [stream.position for stream in self.streams]
         try:
-            if positions is not None:
+            if positions is None:
+                for _ in range(number - self._next + 1):
+                    parts = [stream.read(check=check) for stream in self.streams]
+            else:
                 parts = [
                     stream.read_noted(position, check=check)
                     for stream, position in zip(self.streams, positions, strict=True)
                 ]
-            else:
-                if number < self._next:
-                    begins, self._next = [_BEGINNING] * len(self.streams), 0
-                    self._seek(begins)
-                for _ in range(number - self._next + 1):
-                    parts = [stream.read(check=check) for stream in self.streams]
         except BaseException:
-            self._seek(begins)
+            for stream, begin in zip(self.streams, begins, strict=True):
+                stream.seek(begin)
             raise
         self._next = number + 1
         remaining = iter(parts)
         corpora = [next(remaining)[0] if isinstance(each, CorpusStream) else each for each in self._corpora]
         return Segment(corpora, [position for _, position in parts])
-
-    def _seek(self, positions: Sequence[StreamPosition]) -> None:
-        for stream, position in zip(self.streams, positions, strict=True):
-            stream.seek(position)
 
 
 def _is_streamed(corpus: Corpus) -> TypeGuard[TableCorpus | HubCorpus]:
@@ -311,28 +290,6 @@ def _shares(weights: list[float], segment_pairs: int) -> list[int]:
     ends = list(accumulate(weights))
     borders = [0, *(math.floor(segment_pairs * end / ends[-1] + 0.5) for end in ends)]
     return [max(1, end - start) for start, end in pairwise(borders)]
-
-
-class FilterTotals(NamedTuple):
-    """What the filter counted over some segments."""
-
-    first: int  # the number of the first of the segments
-    counts: tuple[tuple[int, ...], ...]  # for each corpus, those of a `FilterReport`
-
-    def plus(self, reports: Sequence[FilterReport]) -> "FilterTotals":
-        """The totals with one more segment."""
-        counts = [tuple(report[2:]) for report in reports]
-        if self.counts:
-            counts = [tuple(map(sum, zip(*each, strict=True))) for each in zip(self.counts, counts, strict=True)]
-        return FilterTotals(self.first, tuple(counts))
-
-
-class _Prepared(NamedTuple):
-    """What remains known of a segment that was prepared."""
-
-    positions: list[StreamPosition]
-    reports: tuple[FilterReport, ...]  # one for each corpus
-    totals_before: FilterTotals
 
 
 class StreamedBatches:
@@ -371,23 +328,24 @@ class StreamedBatches:
         if subword_sampling is not None:
             self._sampling_pool = SamplingPool(amount=subword_sampling, num_processes=num_threads)
         self._begun = 0
-        self._noted: list[StreamPosition] | None = None  # the positions of the segment that a continued run begins with
-        self._totals_before = FilterTotals(0, ())
+        self._notes: dict[int, dict[str, Any]] = {}  # what `position` gives
+        self._totals: dict[str, Any] = {"first": 0, "counts": None}  # of the filter, over the segments before the next
         self._newest: tuple[int, TrainingBatches] | None = None
-        self._prepared: dict[int, _Prepared] = {}
+        self._first_reports: tuple[FilterReport, ...] = ()
 
-    def continue_from(self, number: int, position: object) -> None:
+    def continue_from(self, number: int, position: Any) -> None:
         """Begin with segment `number`.
 
         Args:
             position: What `position` gave for the segment, as read from JSON, if anything.
         """
-        noted = _read_position(position, number=number, num_streams=len(self._streams.streams))
         self._begun = number
-        self._totals_before = FilterTotals(number, ())
-        if noted is not None:
-            self._noted, self._totals_before = noted
-        elif number > 0:
+        self._totals = {"first": number, "counts": None}
+        with contextlib.suppress(KeyError, TypeError):  # there is no position, or it has another version's format
+            positions = [StreamPosition(**place) for place in position["places"]]
+            if position["segment"] == number and len(positions) == len(self._streams.streams):
+                self._notes[number], self._totals = position, position["filtered"]
+        if number > 0 and number not in self._notes:
             logger.warning(f"The checkpoint does not say where segment {number + 1} begins: reading those before it")
 
     def position(self, number: int) -> dict[str, Any] | None:
@@ -396,24 +354,14 @@ class StreamedBatches:
         Args:
             number: One of the last segments that `epoch` gave; or, before any, the segment to begin with.
         """
-        prepared = self._prepared.get(number)
-        positions, totals = (
-            (self._noted, self._totals_before) if prepared is None else (prepared.positions, prepared.totals_before)
-        )
-        if positions is None:
-            return None
-        return {
-            "segment": number,
-            "places": [position._asdict() for position in positions],
-            "filtered": totals._asdict(),
-        }
+        return self._notes.get(number)
 
     @property
     def filter_reports(self) -> tuple[FilterReport, ...]:
         """The filter's reports on the first segment."""
-        if 0 not in self._prepared:
-            self._prepare(0, check=_no_check)
-        return self._prepared[0].reports
+        if not self._first_reports:
+            self.epoch(0)
+        return self._first_reports
 
     @property
     def num_pairs(self) -> int:
@@ -448,19 +396,17 @@ class StreamedBatches:
             Cancelled: Another process of the training does not need the segment any more.
         """
         if self._newest is None or self._newest[0] != number:
-            self._prepare(number, check=check)
-        assert self._newest is not None
+            self._newest = None  # frees its memory
+            self._newest = number, self._prepare(number, check)
         return self._newest[1].epoch(number, check=check)
 
-    def _prepare(self, number: int, *, check: Callable[[], None]) -> None:
-        self._newest = None  # frees its memory
-        positions = self._noted if number == self._begun else None
-        if number in self._prepared:
-            positions = self._prepared[number].positions
+    def _prepare(self, number: int, check: Callable[[], None]) -> TrainingBatches:
+        note = self._notes.get(number)
 
         def read() -> Segment:
             if number == 0:
                 return self._streams.first
+            positions = None if note is None else [StreamPosition(**place) for place in note["places"]]
             return self._streams.segment(number, positions=positions, check=check)
 
         try:
@@ -473,15 +419,25 @@ class StreamedBatches:
             raise RunError(
                 f"segment {number + 1} of the training data: {error}. When that is mended, continue with --resume"
             ) from error
-        before = self._totals_before
-        if number - 1 in self._prepared:
-            before = self._prepared[number - 1].totals_before.plus(self._prepared[number - 1].reports)
-        self._prepared[number] = _Prepared(segment.positions, batches.filter_reports, before)
-        remembered = {0, *sorted(self._prepared)[-_NUM_REMEMBERED:]}
-        self._prepared = {number: each for number, each in self._prepared.items() if number in remembered}
-        self._newest = number, batches
-        if number > 0:
-            self._log_report(number)
+        before = self._totals if note is None else note["filtered"]
+        places = [position._asdict() for position in segment.positions]
+        self._notes[number] = {"segment": number, "places": places, "filtered": before}
+        self._notes = {each: note for each, note in self._notes.items() if each > number - _NUM_REMEMBERED}
+        reports = batches.filter_reports
+        counts = [report.counts for report in reports]
+        if before["counts"] is not None:
+            counts = [tuple(map(sum, zip(*each, strict=True))) for each in zip(before["counts"], counts, strict=True)]
+        self._totals = {"first": before["first"], "counts": counts}
+        if number == 0:
+            self._first_reports = reports
+            return batches
+        logger.info(f"Segment {number + 1} of the streamed corpora prepared")
+        log_reports(reports)
+        if before["first"] < number:
+            logger.info(f"Segments {before['first'] + 1} to {number + 1} together")
+            names = self._streams.names
+            log_reports(FilterReport(name, self._limits, *sums) for name, sums in zip(names, counts, strict=True))
+        return batches
 
     def _encode(self, segment: Segment, check: Callable[[], None]) -> tuple[TokenStore, TokenStore]:
         sources, targets = (
@@ -512,35 +468,6 @@ class StreamedBatches:
             encoded=encoded,
             may_be_empty=number > 0,
         )
-
-    def _log_report(self, number: int) -> None:
-        """Log what was left out of a segment, and of all segments up to it."""
-        prepared = self._prepared[number]
-        logger.info(f"Segment {number + 1} of the streamed corpora prepared")
-        for report in prepared.reports:
-            for line in report.lines():
-                logger.info(line)
-        totals = prepared.totals_before.plus(prepared.reports)
-        if totals.first < number:
-            logger.info(f"Segments {totals.first + 1} to {number + 1} together")
-            for name, counts in zip(self._streams.names, totals.counts, strict=True):
-                for line in FilterReport(name, self._limits, *counts).lines():
-                    logger.info(line)
-
-
-def _read_position(
-    position: object, *, number: int, num_streams: int
-) -> tuple[list[StreamPosition], FilterTotals] | None:
-    """What `StreamedBatches.position` gave; None if it is of another segment, or in another version's format."""
-    if not isinstance(position, dict) or position.get("segment") != number:
-        return None
-    try:
-        positions = [StreamPosition(**place) for place in position["places"]]
-        filtered = position["filtered"]
-        totals = FilterTotals(filtered["first"], tuple(map(tuple, filtered["counts"])))
-    except (KeyError, TypeError):
-        return None
-    return (positions, totals) if len(positions) == num_streams else None
 
 
 Batches = TrainingBatches | StreamedBatches

@@ -134,7 +134,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     watch("reading the corpora")
     corpora = read_corpora(config)
     watch("making the tokenizer")
-    tokenizers = make_tokenizers(config, corpora.train)
+    tokenizers = make_tokenizers(config, corpora)
     watch("encoding")
     batches = make_batches(config, corpora, tokenizers)
     config, batches, batch_size = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device)

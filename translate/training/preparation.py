@@ -3,7 +3,6 @@
 import logging
 import os
 import time
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from translate.config import Config
@@ -11,6 +10,7 @@ from translate.config.section import MOST
 from translate.data.cache import DataCache
 from translate.data.corpora import JoinedText, ParallelCorpus, read_corpus
 from translate.data.epochs import TrainingBatches
+from translate.data.filtering import log_reports
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import Tokenizers, load_tokenizers, prepare_tokenizers
 from translate.distributed.environment import read_environment
@@ -56,39 +56,34 @@ def prepare_data(config: Config, run: RunDirectory, *, world: World, is_continue
     def prepare_tokenizers() -> Tokenizers:
         if is_continued:
             return load_tokenizers(run.tokenizer)
-        started, num_made = time.perf_counter(), cache.num_made
-        tokenizers = make_tokenizers(config, corpora.train, cache=cache)
-        vocabulary = f"joint vocabulary of {tokenizers.source.vocab_size}"
-        if tokenizers.vocabulary == "separate":
-            vocabulary = f"vocabularies of {tokenizers.source.vocab_size} and {tokenizers.target.vocab_size}"
-        how = "loaded" if config.tokenizer.source_model is not None else "trained"
-        if how == "trained" and config.data.is_streamed:
-            how = "trained on the first segment of the streamed corpora"
-        if how != "loaded" and cache.num_made == num_made:
-            how = f"{how} before, found in {cache.folder}"
-        logger.info(f"Tokenizer {how} in {time.perf_counter() - started:.1f} s: {vocabulary}")
+        started = time.perf_counter()
+        tokenizers = make_tokenizers(config, corpora, cache=cache)
+        how = (
+            "loaded" if config.tokenizer.source_model is not None else "trained" if cache.num_made else "found in cache"
+        )
+        if corpora.streams is not None:
+            how += " for the first segment of the streamed corpora"
+        sizes = " and ".join(str(each.vocab_size) for each in dict.fromkeys(tokenizers[:2]))
+        logger.info(f"Tokenizer {how} in {time.perf_counter() - started:.1f} s ({tokenizers.vocabulary}, {sizes})")
         return tokenizers
 
+    def encode() -> Batches:
+        started, num_made = time.perf_counter(), cache.num_made
+        batches = make_batches(config, corpora, tokenizers, cache=cache)
+        how = f"read from {cache.folder}" if cache.num_made == num_made else "encoded"
+        logger.info(f"Corpus {how} in {time.perf_counter() - started:.1f} s")
+        return batches
+
     tokenizers = world.run_on_rank_0(prepare_tokenizers)
-    if corpora.streams is not None:
-        # Its processes meet on connections of their own, because later segments are prepared in a thread.
-        batches = make_batches(config, corpora, tokenizers, world=world.new_group(), is_continued=is_continued)
-        if is_continued:
-            return TrainingData(corpora, tokenizers, batches)
+    if corpora.streams is None:
+        batches = world.local_rank_0_first(encode)
     else:
-        batches = world.local_rank_0_first(lambda: _encode_and_log(config, corpora, tokenizers, cache))
-    for report in batches.filter_reports:
-        for line in report.lines():
-            logger.info(line)
+        # Later segments are prepared in a thread, and so on connections of their own.
+        world = world.new_group()
+        batches = make_batches(config, corpora, tokenizers, world=world, is_continued=is_continued)
+    if corpora.streams is None or not is_continued:
+        log_reports(batches.filter_reports)
     return TrainingData(corpora, tokenizers, batches)
-
-
-def _encode_and_log(config: Config, corpora: Corpora, tokenizers: Tokenizers, cache: DataCache) -> Batches:
-    started, num_made = time.perf_counter(), cache.num_made
-    batches = make_batches(config, corpora, tokenizers, cache=cache)
-    how = f"read from {cache.folder}" if cache.num_made == num_made else "encoded"
-    logger.info(f"Corpus {how} in {time.perf_counter() - started:.1f} s")
-    return batches
 
 
 def read_corpora(config: Config) -> Corpora:
@@ -97,28 +92,24 @@ def read_corpora(config: Config) -> Corpora:
     Raises:
         InputError: A corpus cannot be used, or there is none to train on; the message begins with its key.
     """
-    if not config.data.train:
+    data = config.data
+    if not data.train:
         raise InputError("data.train names no corpus: there is nothing to train on")
-    streams = TrainingStreams(config.data) if config.data.is_streamed else None
-    validation = config.data.validation
+    streams = TrainingStreams(data) if data.is_streamed else None
     return Corpora(
-        [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(config.data.train)]
+        [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(data.train)]
         if streams is None
         else streams.first.corpora,
-        None if validation is None else read_corpus(validation, key="data.validation"),
-        {name: read_corpus(corpus, key=f"data.test.{name}") for name, corpus in config.data.test.items()},
+        None if data.validation is None else read_corpus(data.validation, key="data.validation"),
+        {name: read_corpus(corpus, key=f"data.test.{name}") for name, corpus in data.test.items()},
         streams,
     )
 
 
-def make_tokenizers(config: Config, corpora: Sequence[ParallelCorpus], *, cache: DataCache | None = None) -> Tokenizers:
-    """The tokenizers that the config asks for, given ready or trained on the corpora.
-
-    Args:
-        cache: Where trained models are read, or kept for the next time; None: they are not.
-    """
-    sources = JoinedText(corpus.sources for corpus in corpora)
-    targets = JoinedText(corpus.targets for corpus in corpora)
+def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None = None) -> Tokenizers:
+    """The tokenizers of a config, given ready or trained on its training corpora; see `prepare_tokenizers`."""
+    sources = JoinedText(corpus.sources for corpus in corpora.train)
+    targets = JoinedText(corpus.targets for corpus in corpora.train)
     return prepare_tokenizers(config.tokenizer, sources, targets, cache=cache)
 
 
@@ -139,47 +130,36 @@ def make_batches(
         cache: Where token ids are read, or kept for the next time; None: they are not. Streamed corpora are not kept.
         world: The processes that share the encoding of streamed corpora, with connections that nothing else uses.
     """
+    settings = config.training
+    batch_tokens = MOST if settings.batch_tokens == "auto" else settings.batch_tokens
+    num_threads = settings.threads
+    if num_threads is None:  # this process's share of all cores; torch may have fewer, one for each worker
+        num_threads = threads_per_process(read_environment(os.environ).local_world_size)
+    sampling = config.tokenizer.subword_sampling
     if corpora.streams is None:
-        return encode_corpora(config, corpora.train, tokenizers, cache=cache)
+        return TrainingBatches(
+            corpora.train,
+            tokenizers,
+            limits=config.data,
+            subword_sampling=sampling,
+            batch_tokens=batch_tokens,
+            seed=settings.seed,
+            num_threads=num_threads,
+            cache=cache,
+        )
     batches = StreamedBatches(
         corpora.streams,
         tokenizers,
         limits=config.data,
-        subword_sampling=config.tokenizer.subword_sampling,
-        batch_tokens=_batch_tokens(config),
-        seed=config.training.seed,
+        subword_sampling=sampling,
+        batch_tokens=batch_tokens,
+        seed=settings.seed,
+        num_threads=num_threads,
         processes=world,
-        num_threads=_num_threads(config),
     )
     if not is_continued:
         batches.epoch(0)  # so that data which cannot be used is found now
     return batches
-
-
-def encode_corpora(
-    config: Config, corpora: Sequence[ParallelCorpus], tokenizers: Tokenizers, *, cache: DataCache | None = None
-) -> TrainingBatches:
-    """The batches of corpora that are not streamed; see `make_batches`."""
-    return TrainingBatches(
-        corpora,
-        tokenizers,
-        limits=config.data,
-        subword_sampling=config.tokenizer.subword_sampling,
-        batch_tokens=_batch_tokens(config),
-        seed=config.training.seed,
-        num_threads=_num_threads(config),
-        cache=cache,
-    )
-
-
-def _batch_tokens(config: Config) -> int:
-    return MOST if config.training.batch_tokens == "auto" else config.training.batch_tokens
-
-
-def _num_threads(config: Config) -> int:
-    """The threads of the config, or this process's share of all cores; torch may have fewer, one for each worker."""
-    threads = config.training.threads
-    return threads_per_process(read_environment(os.environ).local_world_size) if threads is None else threads
 
 
 def check_validation_lengths(config: Config, validation: ParallelCorpus, tokenizers: Tokenizers) -> None:
