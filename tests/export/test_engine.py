@@ -73,7 +73,7 @@ def test_sources_are_cut_to_learned_positions(toy: Toy, tmp_path: Path, save_run
         assert [each.text for each in theirs] == [each.text for each in ours]
         assert [len(each.pieces) for each in theirs] == [len(each.pieces) for each in ours]
     with pytest.raises(
-        InputError, match=r"^line 1 has \d+ tokens, and the limit is 12 \(model.max_positions = 13, one"
+        InputError, match=r"^line 1: the source has \d+ tokens, and the limit is 12 \(model.max_positions, less one"
     ):
         CTranslate2Translator(tmp_path / "run", settings(long="error")).translate(lines)
 

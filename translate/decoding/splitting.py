@@ -6,14 +6,15 @@ alone, because models are trained on sentences, but very short ones ("Yes! Why?"
 packed into as few pieces as possible, all of about the same length.
 """
 
+import bisect
+import itertools
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from translate.config import DecodingConfig
-from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizer
 from translate.decoding.request import SearchInput, Translation
 from translate.errors import InputError
@@ -32,74 +33,44 @@ _ZERO_WIDTH_JOINER = "\u200d"
 _MAX_MARKS = 32  # combining marks that stay with the letter before them
 
 
-class Limit(NamedTuple):
-    """The most tokens of a text, without its end symbol."""
-
-    tokens: int
-    reason: str  # the config key that sets the limit
-
-
-def find_limit(side: Literal["source", "target"], config: DecodingConfig, *, max_positions: int | None) -> Limit | None:
-    """The limit of the source or the target; None if there is no limit.
+def find_limit(side: Literal["source", "target"], config: DecodingConfig, *, max_positions: int | None) -> int | None:
+    """The most tokens of the source or the target, without the end symbol; None if there is no limit.
 
     Args:
         max_positions: Positions that the model has; the end symbol takes one of them.
     """
-    key = f"max_{side}_tokens"
-    wanted: int | None = getattr(config, key)
-    if max_positions is not None and (wanted is None or wanted >= max_positions):
-        return Limit(max_positions - 1, f"model.max_positions = {max_positions}, one of them for the end symbol")
-    return None if wanted is None else Limit(wanted, f"decoding.{key}")
+    wanted = config.max_source_tokens if side == "source" else config.max_target_tokens
+    return min((limit for limit in (wanted, max_positions and max_positions - 1) if limit is not None), default=None)
 
 
-def truncate_ids(ids: list[int], limit: Limit | None, *, what: str, long: str) -> list[int]:
+def truncate_ids(
+    ids: list[int], limit: int | None, config: DecodingConfig, *, side: Literal["source", "target"], line: int
+) -> list[int]:
     """The first tokens of a text, as many as the limit allows.
 
     Args:
-        what: The name of the text in errors.
-        long: The value of `decoding.long`.
+        line: The number of the line in the whole input, from 0, for the error.
 
     Raises:
-        InputError: There are more tokens, and `long` is "error".
+        InputError: There are more tokens, and decoding.long = error.
     """
-    if limit is None or len(ids) <= limit.tokens:
-        return ids
-    if long == "error":
+    if limit is not None and len(ids) > limit and config.long == "error":
+        key = f"max_{side}_tokens"
+        is_ours = getattr(config, key) == limit
         raise InputError(
-            f"{what} has {len(ids)} tokens, and the limit is {limit.tokens} ({limit.reason}): shorten it, or let it be"
-            " cut or split with --long truncate or split (decoding.long)"
+            f"line {line + 1}: the {'source' if side == 'source' else 'translation'} has {len(ids)} tokens, and the"
+            f" limit is {limit} ({f'decoding.{key}' if is_ours else 'model.max_positions, less one for the end symbol'}):"
+            " shorten it, or let it be cut or split with --long truncate or split (decoding.long)"
         )
-    return ids[: limit.tokens]
-
-
-def truncate_pair(
-    pair: EncodedPair, source_limit: Limit | None, target_limit: Limit | None, *, number: int, long: str
-) -> tuple[EncodedPair, frozenset[str]]:
-    """A source and its given translation, each cut to its limit, and the flags of what was cut.
-
-    Neither side is ever split: nobody knows which parts of the other side would belong to the pieces.
-
-    Args:
-        number: The number of the line, from 0.
-
-    Raises:
-        InputError: A side is too long, and `long` is "error".
-    """
-    source = truncate_ids(pair.source, source_limit, what=f"line {number + 1}: the source", long=long)
-    target = truncate_ids(pair.target, target_limit, what=f"line {number + 1}: the translation", long=long)
-    is_cut = {
-        "source_truncated": len(source) < len(pair.source),
-        "target_truncated": len(target) < len(pair.target),
-    }
-    return EncodedPair(source, target), frozenset(flag for flag, is_set in is_cut.items() if is_set)
+    return ids[:limit]
 
 
 def fit_sources(
     sources: Sequence[str],
     tokenizer: Tokenizer,
-    limit: Limit | None,
+    limit: int | None,
+    config: DecodingConfig,
     *,
-    long: Literal["error", "truncate", "split"],
     first_number: int,
     num_threads: int,
 ) -> list[list[SearchInput]]:
@@ -109,29 +80,24 @@ def fit_sources(
         first_number: The number of the first source in the whole input, from 0.
 
     Raises:
-        InputError: A source is too long, and `long` is "error".
+        InputError: A source is too long, and decoding.long = error.
     """
 
     def encode(texts: Sequence[str]) -> list[list[int]]:
         return tokenizer.encode_lines([text.strip() for text in texts], num_threads=num_threads)
 
-    def count_tokens(texts: Sequence[str]) -> list[int]:
-        return [len(ids) for ids in encode(texts)]
-
     inputs = []
     encoded = tokenizer.encode_lines(sources, num_threads=num_threads)
     for line, (source, ids) in enumerate(zip(sources, encoded, strict=True), start=first_number):
-        if limit is None or len(ids) <= limit.tokens or long != "split":
-            kept = truncate_ids(ids, limit, what=f"line {line + 1}", long=long)
-            inputs.append([SearchInput(line, 0, source, kept, source_truncated=len(kept) < len(ids))])
-            continue
-        texts = split_text(source, max_tokens=limit.tokens, count_tokens=count_tokens)
-        inputs.append(
-            [
-                SearchInput(line, piece, text, text_ids[: limit.tokens], source_truncated=len(text_ids) > limit.tokens)
-                for piece, (text, text_ids) in enumerate(zip(texts, encode(texts), strict=True))
-            ]
-        )
+        pieces = [(source, ids)]
+        if limit is not None and len(ids) > limit and config.long == "split":
+            texts = split_text(source, max_tokens=limit, count_tokens=lambda texts: list(map(len, encode(texts))))
+            pieces = list(zip(texts, encode(texts), strict=True))
+        line_inputs = []
+        for number, (text, text_ids) in enumerate(pieces):
+            kept = truncate_ids(text_ids, limit, config, side="source", line=line)
+            line_inputs.append(SearchInput(line, number, text, kept, source_truncated=len(kept) < len(text_ids)))
+        inputs.append(line_inputs)
     return inputs
 
 
@@ -176,21 +142,40 @@ def split_text(text: str, *, max_tokens: int, count_tokens: CountTokens) -> list
             its sentences and its words, and otherwise with no text much longer than a piece.
     """
     pieces = [text]
-    for divide in (_sentences, _packed_by(_CLAUSE_ENDS), _packed_by(_COMMAS), _packed_by(_SPACES), _cut):
+    for ends in (_SENTENCE_ENDS, _CLAUSE_ENDS, _COMMAS, _SPACES, None):
         sizes = count_tokens(pieces)
         if max(sizes) <= max_tokens:
             break
-        pieces = [
-            part
-            for piece, size in zip(pieces, sizes, strict=True)
-            for part in ([piece] if size <= max_tokens else divide(piece, max_tokens, count_tokens))
-        ]
+        divided = []
+        for piece, size in zip(pieces, sizes, strict=True):
+            if size <= max_tokens:
+                divided.append(piece)
+            elif ends is None:
+                divided += _cut(piece, max_tokens, count_tokens)
+            else:
+                divided += _divide(piece, ends, max_tokens, count_tokens)
+        pieces = divided
     return pieces
 
 
-def _sentences(text: str, max_tokens: int, count_tokens: CountTokens) -> list[str]:
-    sentences = _divided(text, [end.end() for end in _SENTENCE_ENDS.finditer(text) if _ends_sentence(text, end)])
-    return _packed(sentences, count_tokens(sentences), aim=_SHORT_SENTENCE, max_tokens=max_tokens)
+def _divide(text: str, ends: re.Pattern[str], max_tokens: int, count_tokens: CountTokens) -> list[str]:
+    """A text divided at these ends, with neighbours joined again as far as they should and fit."""
+    is_sentences = ends is _SENTENCE_ENDS
+    places = [end.end() for end in ends.finditer(text) if not is_sentences or _ends_sentence(text, end)]
+    bounds = [0, *(place for place in places if 0 < place < len(text)), len(text)]
+    units = [text[start:end] for start, end in itertools.pairwise(bounds)]
+    sizes = count_tokens(units)
+    even = sum(sizes) / max(1, math.ceil(sum(sizes) / max_tokens))
+    pieces: list[str] = []
+    total = 0
+    for unit, size in zip(units, sizes, strict=True):
+        if not pieces or total >= (_SHORT_SENTENCE if is_sentences else even) or total + size > max_tokens:
+            pieces.append(unit)
+            total = size
+        else:
+            pieces[-1] += unit
+            total += size
+    return pieces
 
 
 def _ends_sentence(text: str, end: re.Match[str]) -> bool:
@@ -204,78 +189,28 @@ def _ends_sentence(text: str, end: re.Match[str]) -> bool:
     return not (text[mark - 1].isdigit() or is_one_letter)
 
 
-def _packed_by(ends: re.Pattern[str]) -> Callable[[str, int, CountTokens], list[str]]:
-    """A function that divides a text at these ends, and joins neighbours again as far as they fit."""
-
-    def divide(text: str, max_tokens: int, count_tokens: CountTokens) -> list[str]:
-        units = _divided(text, [end.end() for end in ends.finditer(text)])
-        sizes = count_tokens(units)
-        even = sum(sizes) / max(1, math.ceil(sum(sizes) / max_tokens))
-        return _packed(units, sizes, aim=even, max_tokens=max_tokens)
-
-    return divide
-
-
-def _packed(units: Sequence[str], sizes: Sequence[int], *, aim: float | int, max_tokens: int) -> list[str]:
-    """Neighbours joined until each piece has about `aim` tokens."""
-    pieces: list[str] = []
-    total = 0
-    for unit, size in zip(units, sizes, strict=True):
-        if not pieces or total >= aim or total + size > max_tokens:
-            pieces.append(unit)
-            total = size
-        else:
-            pieces[-1] += unit
-            total += size
-    return pieces
-
-
-def _divided(text: str, ends: Sequence[int]) -> list[str]:
-    bounds = [0, *(end for end in ends if 0 < end < len(text)), len(text)]
-    return [text[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
-
-
 def _cut(text: str, max_tokens: int, count_tokens: CountTokens) -> list[str]:
-    """Pieces with as many characters as fit; combining marks stay with their character."""
+    """Pieces with as many characters as fit, at least one; combining marks stay with their character if possible."""
+
+    def is_too_long(end: int) -> bool:
+        return count_tokens([text[start:end]])[0] > max_tokens
+
     pieces = []
     start = 0
     while start < len(text):
-        length = _fitting_length(text, start, max_tokens, count_tokens)
-        end = _before_marks(text, start, start + length)
+        # Doubling first, because counting the tokens of a text that is far too long takes long.
+        step = 2
+        while start + step < len(text) and not is_too_long(start + step):
+            step *= 2
+        candidates = range(start + step // 2 + 1, min(start + step, len(text)) + 1)
+        end = start + step // 2 + bisect.bisect_left(candidates, True, key=is_too_long)
+        for place in range(end, max(start, end - _MAX_MARKS), -1):
+            if place == len(text) or not _belongs_together(text[place - 1], text[place]):
+                end = place
+                break
         pieces.append(text[start:end])
         start = end
     return pieces
-
-
-def _fitting_length(text: str, start: int, max_tokens: int, count_tokens: CountTokens) -> int:
-    """The number of characters from `start` on that fit into one piece: at least one."""
-
-    def fits(length: int) -> bool:
-        return count_tokens([text[start : start + length]])[0] <= max_tokens
-
-    rest = len(text) - start
-    fitting, excessive = 1, 2
-    while excessive < rest and fits(excessive):
-        fitting, excessive = excessive, 2 * excessive
-    if excessive >= rest:
-        if fits(rest):
-            return rest
-        excessive = rest
-    while excessive - fitting > 1:
-        middle = (fitting + excessive) // 2
-        if fits(middle):
-            fitting = middle
-        else:
-            excessive = middle
-    return fitting
-
-
-def _before_marks(text: str, start: int, end: int) -> int:
-    """The nearest place up to `end` that divides no visible character, if there is one shortly before."""
-    for place in range(end, max(start, end - _MAX_MARKS), -1):
-        if place == len(text) or not _belongs_together(text[place - 1], text[place]):
-            return place
-    return end
 
 
 def _belongs_together(first: str, second: str) -> bool:

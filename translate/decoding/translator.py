@@ -26,7 +26,7 @@ from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.search.settings import build_search_settings
 from translate.decoding.shortlist import Shortlist
-from translate.decoding.splitting import find_limit, fit_sources, join_translations, truncate_pair
+from translate.decoding.splitting import find_limit, fit_sources, join_translations, truncate_ids
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
@@ -149,27 +149,28 @@ class Translator:
             InputError: A side is longer than its limit, and decoding.long = error.
         """
         encoded = self.tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
-        pairs, flags = [], []
-        for number, (source, target) in enumerate(zip(encoded, targets, strict=True), start=first_number):
-            pair, pair_flags = truncate_pair(
-                EncodedPair(source, list(target)),
-                self.source_limit,
-                self.target_limit,
-                number=number,
-                long=self.config.long,
+        pairs = [
+            EncodedPair(
+                truncate_ids(source, self.source_limit, self.config, side="source", line=line),
+                truncate_ids(list(target), self.target_limit, self.config, side="target", line=line),
             )
-            pairs.append(pair)
-            flags.append(pair_flags)
+            for line, (source, target) in enumerate(zip(encoded, targets, strict=True), start=first_number)
+        ]
         scoring = build_scoring(self.config)
         scores = []
-        for pair, pair_flags, forced in zip(pairs, flags, self.force(pairs), strict=True):
+        for source, target, pair, forced in zip(encoded, targets, pairs, self.force(pairs), strict=True):
             total = sum(forced.token_log_probs)
             score = float(scoring.score(torch.tensor(total), torch.tensor(len(forced.token_log_probs))))
-            scores.append(Score(total, score, forced.token_log_probs, pair.target, pair_flags))
+            is_cut = {
+                "source_truncated": len(pair.source) < len(source),
+                "target_truncated": len(pair.target) < len(target),
+            }
+            flags = frozenset(flag for flag, is_set in is_cut.items() if is_set)
+            scores.append(Score(total, score, forced.token_log_probs, pair.target, flags))
         return scores
 
     def force(self, pairs: Sequence[EncodedPair]) -> list[ForcedDecoding]:
-        """ForcedDecoding decoding: token log-probabilities, and the attention that alignments are made from.
+        """Forced decoding: token log-probabilities, and the attention that alignments are made from.
 
         Raises:
             OutOfMemory: The device has not enough memory.
@@ -190,7 +191,7 @@ class Translator:
             [request.source for request in requests],
             self.tokenizers.source,
             self.source_limit,
-            long=self.config.long,
+            self.config,
             first_number=first_number,
             num_threads=torch.get_num_threads(),
         )
