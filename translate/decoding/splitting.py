@@ -6,7 +6,6 @@ alone, because models are trained on sentences, but very short ones ("Yes! Why?"
 packed into as few pieces as possible, all of about the same length.
 """
 
-import bisect
 import itertools
 import math
 import re
@@ -55,12 +54,12 @@ def truncate_ids(
         InputError: There are more tokens, and decoding.long = error.
     """
     if limit is not None and len(ids) > limit and config.long == "error":
-        key = f"max_{side}_tokens"
-        is_ours = getattr(config, key) == limit
+        is_from_config = getattr(config, f"max_{side}_tokens") == limit
+        reason = f"decoding.max_{side}_tokens" if is_from_config else "model.max_positions, less one for the end symbol"
         raise InputError(
             f"line {line + 1}: the {'source' if side == 'source' else 'translation'} has {len(ids)} tokens, and the"
-            f" limit is {limit} ({f'decoding.{key}' if is_ours else 'model.max_positions, less one for the end symbol'}):"
-            " shorten it, or let it be cut or split with --long truncate or split (decoding.long)"
+            f" limit is {limit} ({reason}): shorten it, or let it be cut or split with --long truncate or split"
+            " (decoding.long)"
         )
     return ids[:limit]
 
@@ -192,18 +191,22 @@ def _ends_sentence(text: str, end: re.Match[str]) -> bool:
 def _cut(text: str, max_tokens: int, count_tokens: CountTokens) -> list[str]:
     """Pieces with as many characters as fit, at least one; combining marks stay with their character if possible."""
 
-    def is_too_long(end: int) -> bool:
-        return count_tokens([text[start:end]])[0] > max_tokens
+    def fits(length: int) -> bool:
+        return count_tokens([text[start : start + length]])[0] <= max_tokens
 
     pieces = []
     start = 0
     while start < len(text):
-        # Doubling first, because counting the tokens of a text that is far too long takes long.
-        step = 2
-        while start + step < len(text) and not is_too_long(start + step):
-            step *= 2
-        candidates = range(start + step // 2 + 1, min(start + step, len(text)) + 1)
-        end = start + step // 2 + bisect.bisect_left(candidates, True, key=is_too_long)
+        rest = len(text) - start
+        fitting, excessive = 1, 2
+        while excessive < rest and fits(excessive):  # counting the tokens of a far too long text would take long
+            fitting, excessive = excessive, 2 * excessive
+        if excessive >= rest:
+            fitting, excessive = (rest, rest + 1) if fits(rest) else (fitting, rest)
+        while excessive - fitting > 1:
+            middle = (fitting + excessive) // 2
+            fitting, excessive = (middle, excessive) if fits(middle) else (fitting, middle)
+        end = start + fitting
         for place in range(end, max(start, end - _MAX_MARKS), -1):
             if place == len(text) or not _belongs_together(text[place - 1], text[place]):
                 end = place
