@@ -200,9 +200,14 @@ class Translator:
             for request, pieces in zip(requests, inputs_by_line, strict=True)
             for each in pieces
         ]
-        found = self._search(inputs)
-        empty = [Hypothesis([], [], 0.0, truncated=False)]
-        translations = iter([self._translation(each, found.get(index, empty)) for index, each in enumerate(inputs)])
+        longest = max(len(each.source_ids) + 1 for each in inputs)
+        with explain_out_of_memory(
+            f"the search for the translations of {len(inputs)} texts of up to {longest} tokens",
+            hint=f"Lower decoding.batch_tokens (now {self.config.batch_tokens}), decoding.beam_size (now"
+            f" {self.config.beam_size}) or decoding.max_source_tokens (--max-source-tokens).",
+        ):
+            found = self._search(inputs)
+        translations = iter([self._translation(each, found.get(index, [])) for index, each in enumerate(inputs)])
         for request, pieces in zip(requests, inputs_by_line, strict=True):
             joined = join_translations(request.source, [next(translations) for _ in pieces])
             yield self._with_unmet(joined, request)
@@ -218,27 +223,16 @@ class Translator:
         )
 
     def _search(self, inputs: list[SearchInput]) -> dict[int, list[Hypothesis]]:
-        """The hypotheses to return, by the index of their input; an input without any word has none.
+        """The hypotheses of each input by its index, the best score first; an input without any word has none.
+
+        Searches with `decoding.workers` threads; of several, each runs torch with one thread.
 
         Raises:
             RunError: The model's weights are not finite.
-            OutOfMemory: The device has not enough memory.
         """
         order = [index for index, each in enumerate(inputs) if each.source_ids and not each.source.isspace()]
-        if not order:
-            return {}
         # Neighbours of similar length need little padding, and the batch that needs the most memory comes first.
         order.sort(key=lambda index: -len(inputs[index].source_ids))
-        longest = max(len(each.source_ids) + 1 for each in inputs)
-        with explain_out_of_memory(
-            f"the search for the translations of {len(order)} texts of up to {longest} tokens",
-            hint=search_memory_hint(self.config),
-        ):
-            found = self._search_in_threads(inputs, order)
-        return {index: self._select(hypotheses, inputs[index]) for index, hypotheses in found.items()}
-
-    def _search_in_threads(self, inputs: list[SearchInput], order: list[int]) -> dict[int, list[Hypothesis]]:
-        """Search with `decoding.workers` threads; of several, each runs torch with one thread."""
         stop = threading.Event()  # set when a worker has failed
         num_workers = 1
         if self.model.device.type == "cpu":
@@ -314,6 +308,8 @@ class Translator:
 
     def _select(self, hypotheses: list[Hypothesis], given: SearchInput) -> list[Hypothesis]:
         """The n best hypotheses; with `decoding.mbr`, the one of least risk among those that lack fewest phrases."""
+        if not hypotheses:
+            return [Hypothesis([], [], 0.0, truncated=False)]
 
         def num_unmet(hypothesis: Hypothesis) -> int:
             return len(self._unmet(hypothesis.ids, given.phrases, given.phrase_ids))
@@ -328,7 +324,7 @@ class Translator:
         return [hypotheses[utilities.index(max(utilities))]]
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
-        """The best hypothesis as a translation, with the others as its alternatives."""
+        """The best of a search's hypotheses as a translation, with other good ones as its alternatives."""
         best, *others = (
             Translation(
                 source=given.source,
@@ -342,7 +338,7 @@ class Translator:
                 source_ids=given.source_ids,
                 unmet=self._unmet(hypothesis.ids, given.phrases, given.phrase_ids),
             )
-            for hypothesis in hypotheses
+            for hypothesis in self._select(hypotheses, given)
         )
         return best._replace(alternatives=tuple(others)) if others else best
 
@@ -385,11 +381,3 @@ def read_buffers(
             buffer, characters = [], 0
     if buffer:
         yield buffer
-
-
-def search_memory_hint(config: DecodingConfig) -> str:
-    """The settings to lower when a search runs out of memory."""
-    return (
-        f"Lower decoding.batch_tokens (now {config.batch_tokens}), decoding.beam_size (now {config.beam_size}) or"
-        " decoding.max_source_tokens (--max-source-tokens)."
-    )

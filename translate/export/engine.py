@@ -21,11 +21,10 @@ from translate.decoding.request import SearchInput
 from translate.decoding.score import ForcedDecoding
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
-from translate.decoding.translator import search_memory_hint
 from translate.errors import InputError, RunError
 from translate.export.checks import import_extra
 from translate.export.ctranslate2 import convert_run, max_positions
-from translate.model.device import explain_out_of_memory, num_cores
+from translate.model.device import num_cores
 from translate.runs import Checkpoint, build_model, load_run, open_run
 
 ComputeType = Literal["float32", "int8", "bfloat16"]
@@ -100,15 +99,11 @@ class CTranslate2Translator(Translator):
         with_words = [index for index, each in enumerate(inputs) if each.source_ids and not each.source.isspace()]
         table = self._table_positions
         fitting = [index for index in with_words if table is None or max(lengths[index], limits[index]) <= table]
-        with explain_out_of_memory(
-            f"the search for the translations of {len(fitting)} texts of up to {max(lengths, default=0)} tokens",
-            hint=search_memory_hint(self.config),
-        ):
-            found = self._search_fitting(inputs, fitting, limits)
+        found = self._search_fitting(inputs, fitting, limits)
         if long := sorted(set(with_words) - set(fitting)):  # our own table of positions grows
             ours = self._our_translator()._search([inputs[index] for index in long])
             found |= {long[number]: hypotheses for number, hypotheses in ours.items()}
-        return {index: hypotheses[: self.config.n_best] for index, hypotheses in found.items()}
+        return found
 
     def _search_fitting(
         self, inputs: list[SearchInput], indices: list[int], limits: list[int]

@@ -18,7 +18,7 @@ OutputFormat = Literal["text", "jsonl"]
 
 def format_translations(
     translations: Iterable[Translation],
-    translator: Any,
+    translator: Translator,
     *,
     output_format: OutputFormat,
     write_alignment: Callable[[str], None] | None = None,
@@ -27,8 +27,7 @@ def format_translations(
     """Yield the lines to write, without line ends.
 
     Args:
-        translator: The translator that made the translations; for text without alignments it may be any object with a
-            `config`.
+        translator: The translator that made the translations.
         write_alignment: Called with each translation's alignment before its lines are yielded; None: alignments are
             not computed unless records need them.
         first_number: The number of the first translation in the whole input, from 0.
