@@ -167,31 +167,31 @@ def test_packing_changes_nothing_and_bounds_the_room(positions: str) -> None:
     walk = Walk(model, [5, 2], beam_size=5, max_length=29)
     num_packings = 0
     for _ in range(29):
-        before = walk.cache.num_cells
+        before = walk.cache.num_slots
         walk.step()
-        num_packings += before > 0 and walk.cache.num_cells != before + 5
+        num_packings += before > 0 and walk.cache.num_slots != before + 5
     assert num_packings >= 2
-    # 145 cells were written; random parents leave few lines of ancestors alive, so most were forgotten.
-    assert walk.cache.num_cells < 100
-    assert walk.cache.past_bias.shape[3] == walk.cache.cell_positions.shape[1] == walk.cache.layers[0].past.key.shape[2]
+    # 145 slots were written; random parents leave few lines of ancestors alive, so most were forgotten.
+    assert walk.cache.num_slots < 100
+    assert walk.cache.past_bias.shape[3] == walk.cache.slot_positions.shape[1] == walk.cache.layers[0].past.key.shape[2]
 
 
 @torch.no_grad()
 def test_packing_by_hand() -> None:
-    """Of the cells that two hypotheses wrote, those that nobody sees are forgotten; the order of the others stays."""
+    """Of the slots that two hypotheses wrote, those that nobody sees are forgotten; the order of the others stays."""
     model = build(positions="rotary", num_decoder_layers=1)
     cache = start(model, [sentence(2)], beam_size=2, max_length=13)
     ids = torch.tensor([[5, 7]])
     for parents in ([0, 0], [1, 1], [0, 1]):
         _, cache = model.decoder.step(ids, cache)
         cache = cache.reorder(torch.tensor([parents]))
-    # Cells 0 to 5 are of positions 0 0 1 1 2 2. Both go on from slot 0 of the first step (0) and slot 1 of the second
+    # Slots 0 to 5 are of positions 0 0 1 1 2 2. Both go on from hypothesis 0 of the first step (0) and 1 of the second
     # (3); after the third each sees its own (4, 5).
     seen = (cache.past_bias[0, 0, :, :6] == 0).tolist()
     assert seen == [[True, False, False, True, True, False], [True, False, False, True, False, True]]
-    packed = cache._packed()
-    assert packed.num_cells == 4
-    assert packed.cell_positions[0, :4].tolist() == [0, 1, 2, 2]
+    packed = cache._packed(num_free=8)
+    assert packed.num_slots == 4
+    assert packed.slot_positions[0, :4].tolist() == [0, 1, 2, 2]
     assert (packed.past_bias[0, 0, :, :4] == 0).tolist() == [[True, True, True, False], [True, True, False, True]]
     assert (packed.past_bias[..., 4:] == -torch.inf).all()
     assert torch.equal(packed.layers[0].past.key[:, :, :4], cache.layers[0].past.key[:, :, [0, 3, 4, 5]])

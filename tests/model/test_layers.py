@@ -16,8 +16,13 @@ def set_linear(linear: nn.Linear, weight: list[list[float]], bias: list[float]) 
         linear.bias.copy_(torch.tensor(bias))
 
 
+def feed_forward(activation: str, *, d_model: int, d_ff: int, dropout: float = 0.0) -> FeedForward:
+    settings = {"d_model": d_model, "d_ff": d_ff, "activation": activation, "activation_dropout": dropout}
+    return FeedForward(ModelConfig.model_validate(settings | {"num_heads": 1, "positions": "relative"}))
+
+
 def test_relu_by_hand() -> None:
-    layer = FeedForward(d_model=2, d_ff=3, activation="relu", dropout=0.0)
+    layer = feed_forward("relu", d_model=2, d_ff=3)
     set_linear(layer.inner, [[1.0, 0], [0, -1], [2, 1]], [0.5, 0, -7])
     set_linear(layer.outer, [[1.0, 10, 100], [3, 5, 7]], [1000.0, -2])
     # (2, -3): inner (2.5, 3, -6) -> (2.5, 3, 0); outer 2.5 + 30 + 1000, 7.5 + 15 - 2.
@@ -27,7 +32,7 @@ def test_relu_by_hand() -> None:
 
 
 def test_gelu_by_hand() -> None:
-    layer = FeedForward(d_model=2, d_ff=3, activation="gelu", dropout=0.0)
+    layer = feed_forward("gelu", d_model=2, d_ff=3)
     set_linear(layer.inner, [[1.0, 0], [0, 1], [1, 1]], [0.0, 0, 0])
     set_linear(layer.outer, [[1.0, 0, 0], [0, 1, 10]], [0.0, 0])
 
@@ -39,7 +44,7 @@ def test_gelu_by_hand() -> None:
 
 
 def test_swiglu_by_hand() -> None:
-    layer = FeedForward(d_model=2, d_ff=3, activation="swiglu", dropout=0.0)
+    layer = feed_forward("swiglu", d_model=2, d_ff=3)
     gate, inner = [[1.0, 0], [0, 1], [1, 1]], [[0.0, 2], [3, 0], [1, -1]]
     set_linear(layer.inner, gate + inner, [0.0, 0, 0.5, 1, 0, 0])
     set_linear(layer.outer, [[1.0, 10, 100], [0, 0, 1]], [0.25, -1])
@@ -55,7 +60,7 @@ def test_swiglu_by_hand() -> None:
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
 def test_activation_dropout_stands_between_activation_and_outer(activation: str) -> None:
-    layer = FeedForward(d_model=5, d_ff=7, activation=activation, dropout=0.5)
+    layer = feed_forward(activation, d_model=5, d_ff=7, dropout=0.5)
     layer.dropout.register_forward_hook(lambda module, args, output: torch.zeros_like(output))
     torch.testing.assert_close(layer(torch.randn(2, 3, 5)), layer.outer.bias.expand(2, 3, 5))
     assert layer.outer.bias.abs().min() > 0

@@ -25,6 +25,10 @@ class KeyValue(NamedTuple):
     key: Float[Tensor, "batch heads key head_dim"]
     value: Float[Tensor, "batch heads key head_dim"]
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> "KeyValue":
+        """Keys and values with a function applied to both."""
+        return KeyValue(function(self.key), function(self.value))
+
 
 class Attended(NamedTuple):
     """The output of attention and its weights."""
@@ -117,10 +121,14 @@ class MultiHeadAttention(nn.Module):
         bias: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         """Attention in each head; the heads' outputs joined and projected."""
-        if isinstance(visible, VarlenMask):
-            output = self._attend_packed(query, key_value, visible, bias=bias)
-        else:
+        if not isinstance(visible, VarlenMask):
             output = self._attend(query, key_value, visible=visible, bias=bias)
+        elif visible.query.is_flash:
+            output = flash_attention(query, *key_value, mask=visible)
+        else:
+            padded_query, padded_keys = visible.query.pad(query), key_value.map(visible.key.pad)
+            padded = self._attend(padded_query, padded_keys, visible=padded_visible(visible), bias=bias)
+            output = visible.query.unpad(padded)
         return self.output_projection(output.transpose(1, 2).flatten(2))
 
     def _attend(self, query: Tensor, key_value: KeyValue, *, visible: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -137,12 +145,6 @@ class MultiHeadAttention(nn.Module):
         mask = visible if bias is None else bias if visible is None else bias.masked_fill(~visible, -math.inf)
         dropout = self.weights_dropout.p if self.training else 0.0
         return F.scaled_dot_product_attention(query, *key_value, attn_mask=mask, dropout_p=dropout)
-
-    def _attend_packed(self, query: Tensor, key_value: KeyValue, mask: VarlenMask, *, bias: Tensor | None) -> Tensor:
-        if mask.query.is_flash:
-            return flash_attention(query, *key_value, mask=mask)
-        padded = KeyValue(mask.key.pad(key_value.key), mask.key.pad(key_value.value))
-        return mask.query.unpad(self._attend(mask.query.pad(query), padded, visible=padded_visible(mask), bias=bias))
 
     def forward(
         self,

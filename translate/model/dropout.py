@@ -1,7 +1,7 @@
-"""Dropout whose masks are a function of a seed, whatever the order or the thread in which they are drawn.
+"""Dropout whose masks are a function of a seed, in whatever thread they are drawn.
 
-On a CPU torch draws one number after the other for a mask, which takes as long as a matrix product. Here 16 random bits
-decide on each element, four of them from each draw of a fast generator, and what is dropped is cleared bit by bit.
+On a CPU, torch draws the numbers of a mask one after another, which takes as long as a matrix product. Here 16 random
+bits decide on each element, so that one draw of a fast generator serves four, and dropped elements are cleared bitwise.
 """
 
 import contextlib
@@ -15,15 +15,15 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int16
 from torch import Tensor, nn
 
-_seeded = threading.local()  # its `bits`: what this thread draws from
+_seeded = threading.local()  # has this thread's generator as `bits`
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an element
 
 
 class Dropout(nn.Module):
-    """In training, each element is zero with probability p, and the others are divided by 1 - p.
+    """In training, set each element to zero with probability p, and divide the others by 1 - p.
 
-    On a CPU, p is rounded to a multiple of 1/65536 and the others are divided by one minus that. Masks are drawn from
-    the generator of `dropout_seeded`; outside of it from torch's own, which `torch.manual_seed` seeds.
+    On a CPU, p is rounded to a multiple of 1/65536. Masks come from the generator of `dropout_seeded`, and outside of
+    it from torch's own, which `torch.manual_seed` seeds.
 
     Raises:
         ValueError: p is outside [0, 1).
@@ -51,12 +51,12 @@ class Dropout(nn.Module):
 
 @contextlib.contextmanager
 def dropout_seeded(*seed: int, device: torch.device) -> Iterator[None]:
-    """What this thread drops while it is open depends on the seed alone.
+    """Within the context, the dropout masks of this thread depend on the seed alone.
 
     Args:
-        seed: Numbers of at least 0; other numbers, other masks.
-        device: Where the model is. Torch's own generators, which GPUs and compiled layers draw from, are seeded too: on
-            a CPU in the main thread alone, for all threads share it.
+        seed: Numbers of at least 0.
+        device: The model's device. Torch's own generators, from which GPUs and compiled layers draw, are seeded too;
+            that of the CPU only by the main thread, because all threads share it.
     """
     sequence = np.random.SeedSequence(seed)
     if device.type != "cpu" or threading.current_thread() is threading.main_thread():
@@ -84,7 +84,7 @@ class _Dropped(torch.autograd.Function):
 
 
 def _draw_mask(shape: torch.Size, dropped_of_65536: int) -> Int16[Tensor, "*shape"]:
-    """-1, which is all bits set, for each element that is kept, and 0 for the others."""
+    """-1, in which all bits are set, for each element that is kept, and 0 for the others."""
     bits = getattr(_seeded, "bits", None)
     if bits is None:
         bits = np.random.SFC64(int(torch.randint(2**63 - 1, ())))

@@ -11,9 +11,9 @@ from translate.model.attention import MultiHeadAttention
 def initialize(module: nn.Module, method: Literal["paper", "xavier"]) -> None:
     """Draw the weights of linear layers and embeddings from torch's global generator; biases become 0.
 
-    paper: as the code of the paper's authors: Xavier's uniform distribution for each projection by itself (query, key
-    and value apart), embeddings from N(0, 1 / d_model), so that scaled by sqrt(d_model) they have variance 1.
-    xavier: Xavier's uniform distribution for every matrix as it is stored, the fused projection and embeddings too.
+    paper: Like the code of the paper's authors, Xavier's uniform distribution for each projection (query, key and value
+    apart), and embeddings from N(0, 1 / d_model), so that scaled by sqrt(d_model) they have variance 1.
+    xavier: Xavier's uniform distribution for every matrix as it is stored, also for fused projections and embeddings.
 
     Source: Glorot and Bengio 2010; Vaswani et al. 2018, https://arxiv.org/abs/1803.07416 (tensor2tensor).
     """

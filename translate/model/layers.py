@@ -1,7 +1,6 @@
 """The two layers of the paper's figure 1: sub-layers, each inside an add-and-norm."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -25,14 +24,13 @@ class FeedForward(nn.Module):
     https://arxiv.org/abs/2002.05202, equation 6 (here with biases).
     """
 
-    def __init__(
-        self, *, d_model: int, d_ff: int, activation: Literal["relu", "gelu", "swiglu"], dropout: float
-    ) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.activation = activation
-        self.inner = Projection(d_model, 2 * d_ff if activation == "swiglu" else d_ff)  # swiglu's rows: gate, inner
-        self.outer = Projection(d_ff, d_model)
-        self.dropout = Dropout(dropout)
+        self.activation = config.activation
+        num_inner = 2 * config.d_ff if config.activation == "swiglu" else config.d_ff  # swiglu's rows: gate, inner
+        self.inner = Projection(config.d_model, num_inner)
+        self.outer = Projection(config.d_ff, config.d_model)
+        self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, hidden: Float[Tensor, "batch position d_model"]) -> Float[Tensor, "batch position d_model"]:
         inner = self.inner(hidden)
@@ -76,7 +74,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = _build_attention(config)
         self.self_attention_add_and_norm = AddAndNorm(config)
-        self.feed_forward = _build_feed_forward(config)
+        self.feed_forward = FeedForward(config)
         self.feed_forward_add_and_norm = AddAndNorm(config)
 
     def forward(
@@ -102,7 +100,7 @@ class DecoderLayer(nn.Module):
         self.self_attention_add_and_norm = AddAndNorm(config)
         self.cross_attention = _build_attention(config)
         self.cross_attention_add_and_norm = AddAndNorm(config)
-        self.feed_forward = _build_feed_forward(config)
+        self.feed_forward = FeedForward(config)
         self.feed_forward_add_and_norm = AddAndNorm(config)
 
     def forward(
@@ -128,17 +126,16 @@ class DecoderLayer(nn.Module):
         hidden: Float[Tensor, "batch beam d_model"],
         cache: LayerCache,
         *,
-        past_bias: Float[Tensor, "batch heads beam cells"],
+        past_bias: Float[Tensor, "batch #heads beam slots"],
         memory_bias: Float[Tensor, "batch 1 1 source"],
         rotary: RotaryAngles | None,
     ) -> Float[Tensor, "batch beam d_model"]:
         """One more target position of each hypothesis; its keys and values are written into the cache.
 
-        A sentence's hypotheses are so many queries to the same keys, in both attentions: what a hypothesis may not see
-        is masked, and nothing is copied for a beam.
+        All hypotheses of a sentence query the same keys, with a mask for what each may see: a beam copies nothing.
 
         Args:
-            past_bias: 0 for the cells that a hypothesis sees, -inf for all others; with the positions' bias, if any.
+            past_bias: 0 for the cache slots that a hypothesis sees, -inf for the others; plus the positions' bias.
         """
 
         def attend_to_target(x: Tensor) -> Tensor:
@@ -146,7 +143,8 @@ class DecoderLayer(nn.Module):
             return self.self_attention.attend(query, cache.extend_past(new, end=past_bias.shape[3]), bias=past_bias)
 
         def attend_to_memory(x: Tensor) -> Tensor:
-            query, memory = self.cross_attention.project_query(x), cache.memory_up_to(memory_bias.shape[3])
+            query = self.cross_attention.project_query(x)
+            memory = cache.memory.map(lambda source: source[:, :, : memory_bias.shape[3]])  # without padding for all
             return self.cross_attention.attend(query, memory, bias=memory_bias)
 
         hidden = self.self_attention_add_and_norm(hidden, attend_to_target)
@@ -156,9 +154,3 @@ class DecoderLayer(nn.Module):
 
 def _build_attention(config: ModelConfig) -> MultiHeadAttention:
     return MultiHeadAttention(d_model=config.d_model, num_heads=config.num_heads, dropout=config.attention_dropout)
-
-
-def _build_feed_forward(config: ModelConfig) -> FeedForward:
-    return FeedForward(
-        d_model=config.d_model, d_ff=config.d_ff, activation=config.activation, dropout=config.activation_dropout
-    )

@@ -1,4 +1,4 @@
-"""Matrix products with trained weights: in floating point for training, in int8 where only translating is asked for."""
+"""Linear layers: in floating point for training, and in int8 for translating on a CPU."""
 
 import copy
 
@@ -11,14 +11,14 @@ from translate.errors import InputError
 
 
 class Projection(nn.Linear):
-    """A linear layer of which some rows can be used by themselves."""
+    """A linear layer whose outputs can also be computed in part."""
 
     def rows(self, hidden: Float[Tensor, "*batch features"], rows: slice) -> Float[Tensor, "*batch outputs"]:
-        """What `forward` gives, of these outputs alone."""
+        """Some of the outputs of `forward`."""
         return F.linear(hidden, self.weight[rows], None if self.bias is None else self.bias[rows])
 
     def chosen(self, outputs: Int[Tensor, " outputs"]) -> "Projection":
-        """A layer of these outputs alone."""
+        """A layer with only these outputs."""
         layer = Projection(self.in_features, len(outputs), bias=self.bias is not None, device="meta")
         layer.weight = nn.Parameter(self.weight[outputs], requires_grad=False)
         if self.bias is not None:
@@ -27,10 +27,9 @@ class Projection(nn.Linear):
 
 
 class Int8Projection(nn.Module):
-    """A linear layer whose products are of 8-bit integers, summed in 32 bits.
+    """A linear layer that multiplies 8-bit integers and sums them in 32 bits.
 
-    Each output has its own scale, fixed here, and each input row its own, found as it comes: so a row's result does
-    not depend on its neighbours.
+    Each output has a fixed scale, and each input row its own, so that its result does not depend on its neighbours.
 
     Source: Wu et al. 2020, https://arxiv.org/abs/2004.09602, section 3 (symmetric, per-channel scales).
     """
@@ -48,7 +47,7 @@ class Int8Projection(nn.Module):
         self.bias: Tensor
 
     def chosen(self, outputs: Int[Tensor, " outputs"]) -> "Int8Projection":
-        """A layer of these outputs alone."""
+        """A layer with only these outputs."""
         layer = copy.copy(self)
         layer._buffers = {name: buffer[outputs] for name, buffer in self.named_buffers()}
         return layer
@@ -57,7 +56,7 @@ class Int8Projection(nn.Module):
         return self.rows(hidden, slice(None))
 
     def rows(self, hidden: Float[Tensor, "*batch features"], rows: slice) -> Float[Tensor, "*batch outputs"]:
-        """What `forward` gives, of these outputs alone."""
+        """Some of the outputs of `forward`."""
         flat = hidden.flatten(0, -2)
         row_scales = flat.abs().amax(dim=1, keepdim=True).clamp_(min=torch.finfo(torch.float).tiny).div_(127)
         quantized = (flat / row_scales).round_().to(torch.int8)
@@ -67,7 +66,7 @@ class Int8Projection(nn.Module):
 
 
 def quantize_projections(module: nn.Module) -> None:
-    """Put int8 in place of every linear layer; for translating on a CPU only.
+    """Replace every linear layer by one in int8, for translating on a CPU.
 
     Raises:
         InputError: The weights are on another device.

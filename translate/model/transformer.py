@@ -141,12 +141,12 @@ class Decoder(nn.Module):
         return DecoderCache(
             layers=tuple(layers),
             past_bias=memory.hidden.new_empty(len(visible), 1, beam_size, 0),
-            cell_positions=torch.empty(len(visible), 0, dtype=torch.long, device=visible.device),
+            slot_positions=torch.empty(len(visible), 0, dtype=torch.long, device=visible.device),
             memory_bias=memory.hidden.new_zeros(visible.shape).masked_fill(~visible, -math.inf),
             lengths=torch.zeros(len(visible), dtype=torch.long, device=visible.device),
             source_lengths=tuple(visible.sum(dim=3).flatten().tolist()),
             max_length=max_length,
-            num_cells=0,
+            num_slots=0,
         )
 
     def step(
@@ -157,12 +157,12 @@ class Decoder(nn.Module):
         Args:
             cache: Used up; go on with the one returned.
         """
-        cache = cache.with_new_cells()
+        cache = cache.with_new_slots()
         # A row that its sentence has left goes on until another takes it: its position must only stay in the table.
         positions = cache.lengths.clamp(max=cache.max_length - 1)
-        key_positions = cache.cell_positions[:, : cache.num_cells]
+        key_positions = cache.slot_positions[:, : cache.num_slots]
         hidden, rotary, bias = self.embedder.step(target_ids, query=positions[:, None], key=key_positions)
-        past_bias = cache.past_bias[..., : cache.num_cells]
+        past_bias = cache.past_bias[..., : cache.num_slots]
         if bias is not None:
             past_bias = past_bias + bias
         memory_bias = cache.memory_bias[..., : max(cache.source_lengths)]

@@ -104,8 +104,8 @@ def flash_attention(
 def why_no_flash_attention(device: torch.device, *, dtype: torch.dtype, num_heads: int, head_dim: int) -> str | None:
     """The reason why flash attention for variable lengths does not work on a device; None where it works.
 
-    Builds, drivers and GPUs differ, and no query covers all that matters. So the kernel is tried on two short
-    sequences, forward and backward, and compared with plain attention.
+    No query covers all builds, drivers and GPUs. So the kernel is tried on two short sequences, forward and backward,
+    and compared with plain attention.
     """
     padded_ids = torch.tensor([[1] * 5 + [0] * 2, [1] * 7])
     sequences = pack(padded_ids, pad_id=0, is_flash=True).map(lambda tensor: tensor.to(device))
