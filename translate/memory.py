@@ -9,8 +9,7 @@ from translate.errors import InputError
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # from glibc's malloc.h
 _GIB = 2**30
 
-# How many compiled kernels are cached: by oneDNN for all threads, and again for each thread by ideep, through which
-# PyTorch calls oneDNN.
+# How many compiled kernels are cached: by oneDNN for all threads, and by ideep, PyTorch's way to oneDNN, for each.
 _KERNEL_CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 64, "LRU_CACHE_CAPACITY": 16}
 
 

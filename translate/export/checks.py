@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from translate.config import DecodingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import EOS_ID
 from translate.errors import InputError, RunError
@@ -20,6 +21,20 @@ TOLERANCE = 1e-4
 
 # Tokens of source and target. All are in one batch, so that padding and masks are checked too.
 _LENGTHS = ((1, 2), (7, 5), (13, 17), (31, 29), (67, 71))
+
+
+# The settings that make a search plain beam search, which every other program has too.
+_PLAIN_BEAM_SEARCH = {
+    "search": "beam",
+    "coverage_penalty": 0.0,
+    "min_length_factor": 0.0,
+    "min_length_constant": 0,
+    "diversity_groups": 1,
+    "mbr": "none",
+    "no_repeat_ngram": 0,
+    "repetition_penalty": 1.0,
+    "shortlist": False,
+}
 
 
 class Probes(NamedTuple):
@@ -40,6 +55,12 @@ def import_extra(package: str, *, extra: str) -> ModuleType:
         return importlib.import_module(package)
     except ImportError as error:
         raise InputError(f"{package} cannot be imported ({error}): pip install 'translate-nmt[{extra}]'") from error
+
+
+def only_ours(config: DecodingConfig) -> list[str]:
+    """The settings of a search that other programs do not have, as "decoding.key = value"."""
+    plain = _PLAIN_BEAM_SEARCH
+    return [f"decoding.{key} = {getattr(config, key)!r}" for key in plain if getattr(config, key) != plain[key]]
 
 
 def probe(model: Transformer, *, max_positions: int | None) -> Probes:

@@ -22,7 +22,7 @@ from translate.decoding.score import ForcedDecoding
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.errors import InputError, RunError
-from translate.export.checks import import_extra
+from translate.export.checks import import_extra, only_ours
 from translate.export.ctranslate2 import convert_run, max_positions
 from translate.model.device import num_cores
 from translate.runs import Checkpoint, build_model, load_run, open_run
@@ -195,20 +195,8 @@ def check_search_is_supported(config: DecodingConfig) -> None:
     Raises:
         InputError: It lacks some; the error names them.
     """
-    needed = {
-        "search": "beam",
-        "coverage_penalty": 0.0,
-        "min_length_factor": 0.0,
-        "min_length_constant": 0,
-        "diversity_groups": 1,
-        "mbr": "none",
-        "no_repeat_ngram": 0,
-        "repetition_penalty": 1.0,
-        "shortlist": False,
-    }
-    others = [f"decoding.{key} = {getattr(config, key)!r}" for key in needed if getattr(config, key) != needed[key]]
-    if others:
-        raise InputError(f"the engine ctranslate2 cannot search as {', '.join(others)} asks; use the engine translate")
+    if lacking := only_ours(config):
+        raise InputError(f"the engine ctranslate2 cannot search as {', '.join(lacking)} asks; use the engine translate")
 
 
 def _load(folder: Path, *, compute_type: ComputeType, device: str, num_workers: int) -> Any:

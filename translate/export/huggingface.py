@@ -18,7 +18,7 @@ from translate.config import Config, DecodingConfig, ModelConfig
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
 from translate.errors import InputError, RunError
-from translate.export.checks import check_agreement, import_extra, probe
+from translate.export.checks import check_agreement, import_extra, only_ours, probe
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.layers import DecoderLayer, EncoderLayer
@@ -130,17 +130,7 @@ def generation_config(transformers: ModuleType, config: DecodingConfig) -> Any:
 
     `generate` divides the log-probability by length^length_penalty, as our kind `average` does.
     """
-    needed = {
-        "search": "beam",
-        "coverage_penalty": 0.0,
-        "min_length_factor": 0.0,
-        "min_length_constant": 0,
-        "diversity_groups": 1,
-        "mbr": "none",
-        "no_repeat_ngram": 0,
-        "repetition_penalty": 1.0,
-    }
-    lost = [f"decoding.{key} = {getattr(config, key)!r}" for key in needed if getattr(config, key) != needed[key]]
+    lost = only_ours(config)
     if config.length_penalty_kind == "gnmt" and config.length_penalty:
         lost.insert(0, "decoding.length_penalty_kind = 'gnmt' (length^length_penalty is the nearest)")
     if lost:

@@ -14,7 +14,7 @@ from translate.decoding import Translator
 from translate.decoding.output import alignment as linking
 from translate.decoding.score import force_decode
 from translate.errors import InputError
-from translate.visualize.panels import Link, Links, Matrix, Panel, Picture, Table
+from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, WordLink
 from translate.visualize.sentences import MERGED, merge_words, tokens_of
 
 
@@ -92,7 +92,7 @@ def alignments_picture(
             note = "A side without words has no links."
             panels.append(Table(f"Line {number}", ["Source", "Target"], [texts], note=note))
             continue
-        links = [Link(link.source, link.target, weight) for link, weight in pair.links.items()]
+        links = [WordLink(link.source, link.target, weight) for link, weight in pair.links.items()]
         panels.append(Links(f"Line {number}", pair.source, pair.target, links))
         panels.append(
             Matrix(f"Line {number}: weights", [*pair.target, "</s>"], [*pair.source, "</s>"], pair.weights.tolist(),

@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from translate.config import DecodingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.decoding import Translator
 from translate.errors import InputError
@@ -21,7 +20,7 @@ from translate.model.layers import DecoderLayer, EncoderLayer
 from translate.model.positions import RotaryAngles
 from translate.visualize.page import fill_template
 from translate.visualize.panels import Matrix, Picture
-from translate.visualize.sentences import MERGED, SentencePair, Tokens, merge_words, read_sentence
+from translate.visualize.sentences import MERGED, SentencePair, merge_words, read_sentence
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
 Unit = Literal["subwords", "words"]
@@ -202,26 +201,25 @@ def look_at_attention(
     """
     pair = read_sentence(translator, text, target=target)
     captured = capture_attention(translator.model, pair.ids)
-    made = "Forced: the translation was given." if pair.is_forced else _how_decoded(translator.config)
+    config = translator.config
+    if pair.is_forced:
+        made = "Forced: the translation was given."
+    elif config.search == "sample":
+        made = f"The translation was sampled with seed {config.seed}."
+    else:
+        greedy = config.beam_size == 1
+        made = "The translation was decoded greedily." if greedy else f"Decoded with beam {config.beam_size}."
     log_prob = f"{sum(captured.token_log_probs):.3f}".replace("-", "\N{MINUS SIGN}")
     return Attention(
         title=f"Attention of {name}",
         pair=pair,
         captured=captured,
         paragraphs=[
-            f"{made} Step {step}, {translator.config.precision}; the weights are those of the model's full forward pass"
+            f"{made} Step {step}, {config.precision}; the weights are those of the model's full forward pass"
             f" over this pair, log-probability {log_prob} nats."
         ],
         positions=translator.model.config.positions,
         num_heads=translator.model.config.num_heads,
-    )
-
-
-def _how_decoded(config: DecodingConfig) -> str:
-    if config.search == "sample":
-        return f"The translation was sampled with seed {config.seed}."
-    return (
-        "The translation was decoded greedily." if config.beam_size == 1 else f"Decoded with beam {config.beam_size}."
     )
 
 
@@ -243,9 +241,8 @@ def attention_page(attention: Attention, choice: AttentionChoice) -> str:
         "addsToScores": attention.positions == "relative",
         "numHeads": attention.num_heads,
         "tokens": {
-            "source": _describe_tokens(pair.source),
-            "input": _describe_tokens(pair.target_input),
-            "output": _describe_tokens(pair.target_output),
+            name: {"pieces": tokens.pieces, "words": [word._asdict() for word in tokens.words]}
+            for name, tokens in (("source", pair.source), ("input", pair.target_input), ("output", pair.target_output))
         },
         "kinds": [_describe_kind(attention, kind) for kind in _KINDS],
         "start": {
@@ -273,13 +270,6 @@ def _check_choice(choice: AttentionChoice, attention: Attention) -> int:
         if number is not None and not 0 <= number < count:
             raise InputError(f"{option} {number}: {where} 0 to {count - 1}")
     return num_layers
-
-
-def _describe_tokens(tokens: Tokens) -> dict[str, Any]:
-    return {
-        "pieces": tokens.pieces,
-        "words": [{"text": word.text, "positions": word.positions} for word in tokens.words],
-    }
 
 
 def _describe_kind(attention: Attention, kind: AttentionKind) -> dict[str, Any]:

@@ -21,26 +21,15 @@ class Metrics(NamedTuple):
     num_unreadable: int  # lines that are damaged, or that the training is still writing
 
 
-class _Chart(NamedTuple):
-    title: str
-    y_axis: str
-    keys: list[tuple[str, str, str]]  # kind of the records, their key, name of the curve
-    is_log: bool = False
-
-
-_CHARTS = [
-    _Chart("Loss", "nats a token", [("train", "loss", "training"), ("validation", "loss", "validation")]),
-    _Chart(
-        "Perplexity",
-        "perplexity",
-        [("train", "perplexity", "training"), ("validation", "perplexity", "validation")],
-        is_log=True,
-    ),
-    _Chart("BLEU on validation", "BLEU", [("validation", "BLEU", "")]),
-    _Chart("Learning rate", "learning rate", [("train", "learning_rate", "")]),
-    _Chart("Speed", "target tokens a second", [("train", "target_tokens_per_second", "")]),
-    _Chart("Gradient norm", "norm before clipping", [("train", "gradient_norm", "")], is_log=True),
+_CHARTS = [  # title, vertical axis, the key of the records, and which kinds of records have it
+    ("Loss", "nats a token", "loss", ("train", "validation")),
+    ("Perplexity", "perplexity", "perplexity", ("train", "validation")),
+    ("BLEU on validation", "BLEU", "BLEU", ("validation",)),
+    ("Learning rate", "learning rate", "learning_rate", ("train",)),
+    ("Speed", "target tokens a second", "target_tokens_per_second", ("train",)),
+    ("Gradient norm", "norm before clipping", "gradient_norm", ("train",)),
 ]
+_LOGARITHMIC = ("Perplexity", "Gradient norm")
 _TIME_NOTE = (
     "Time is the time of training and validating: for each log entry its target tokens divided by their speed, and the"
     " seconds of each validation. Saving, and pauses between a stop and --resume, are not in it."
@@ -65,11 +54,13 @@ def curves_picture(runs: Sequence[Path]) -> Picture:
     states = [f"{each.name} up to step {each.records[-1]['step']}" for each in metrics if each.records]
     states += [f"{each.name}: nothing yet" for each in metrics if not each.records]
     panels = []
-    for chart in _CHARTS:
-        for key, x_axis, name in (("step", "step", "over steps"), ("minutes_so_far", "minutes", "over time")):
-            series = [one for each in metrics for one in _series(each, chart, key, has_name=len(metrics) > 1)]
+    for title, y_axis, key, kinds in _CHARTS:
+        for x_key, x_axis, over in (("step", "step", "over steps"), ("minutes_so_far", "minutes", "over time")):
+            series = [
+                one for each in metrics for one in _series(each, key, kinds, x_key=x_key, has_name=len(metrics) > 1)
+            ]
             if series:
-                panels.append(Curves(f"{chart.title} {name}", x_axis, chart.y_axis, series, chart.is_log))
+                panels.append(Curves(f"{title} {over}", x_axis, y_axis, series, title in _LOGARITHMIC))
     paragraphs = [
         f"{'; '.join(states)}. The training loss is that which is minimised, with label smoothing; perplexities and the"
         " validation loss are without it.",
@@ -142,11 +133,13 @@ def _add_time(records: list[Record]) -> None:
         record["minutes_so_far"] = seconds / 60
 
 
-def _series(metrics: Metrics, chart: _Chart, x_key: str, *, has_name: bool) -> list[Series]:
+def _series(metrics: Metrics, key: str, kinds: Sequence[str], *, x_key: str, has_name: bool) -> list[Series]:
+    """The curves of one run in one chart; several kinds of records have their names in the legend."""
     series = []
-    for kind, key, what in chart.keys:
+    for kind in kinds:
         records = [record for record in metrics.records if record["kind"] == kind and key in record]
         if records:
+            what = {"train": "training"}.get(kind, kind) if len(kinds) > 1 else ""
             name = ", ".join(part for part in (metrics.name if has_name or not what else "", what) if part)
             ys = [_number(record, key) for record in records]
             series.append(Series(name, [float(record[x_key]) for record in records], ys))

@@ -52,31 +52,30 @@ def embeddings_picture(
         InputError: A word is empty, or the texts have too few words.
     """
     model, tokenizers = translator.model, translator.tokenizers
-    tables = {
-        "source": model.encoder.embedder.tokens.weight.detach().float().cpu(),
-        "target": model.decoder.embedder.tokens.weight.detach().float().cpu(),
-    }
-    is_joint = model.config.tie_embeddings == "all"
-    frequent = {
-        "source": _embed_words(tokenizers.source, frequent_words(sources, num_words), tables["source"]),
-        "target": _embed_words(tokenizers.target, frequent_words(targets, num_words), tables["target"]),
-    }
+    source_table, target_table = (
+        stack.embedder.tokens.weight.detach().float().cpu() for stack in (model.encoder, model.decoder)
+    )
+    source_words = _embed_words(tokenizers.source, frequent_words(sources, num_words), source_table)
+    target_words = _embed_words(tokenizers.target, frequent_words(targets, num_words), target_table)
     asked = [word for word in words if word.strip()]
     if len(asked) < len(words):
         raise InputError("a word to look at is empty: '' has no neighbours")
+    is_joint = model.config.tie_embeddings == "all"
     if is_joint:
-        sides = [("source and target", tokenizers.source, tables["source"], [*frequent["source"], *frequent["target"]])]
-        shown = frequent["source"][:10] + frequent["target"][:10]
+        shown = source_words[:10] + target_words[:10]
+        sides = [("source and target", tokenizers.source, source_table, source_words + target_words, shown)]
     else:
-        sides = [(side, getattr(tokenizers, side), tables[side], frequent[side]) for side in ("source", "target")]
-        shown = []
+        sides = [
+            ("source", tokenizers.source, source_table, source_words, source_words[:20]),
+            ("target", tokenizers.target, target_table, target_words, target_words[:20]),
+        ]
     panels: list[Panel] = []
-    for side, tokenizer, table, vectors in sides:
+    for side, tokenizer, table, vectors, shown in sides:
         if len(vectors) < 3:
             raise InputError(f"{len(vectors)} {side} words are too few for a map: give a text with more of them")
         looked_up = _embed_words(tokenizer, asked, table)
-        panels.append(_map(side, vectors, looked_up, frequent["source"] if is_joint else [], num_neighbours))
-        panels.append(_neighbours(side, looked_up or shown or vectors[:20], vectors, num_neighbours))
+        panels.append(_map(side, vectors, looked_up, source_words if is_joint else [], num_neighbours))
+        panels.append(_neighbours(side, looked_up or shown, vectors, num_neighbours))
     paragraphs = [
         "A word of several subwords is the mean of their embeddings. The map is the plane in which the embeddings"
         " differ most (principal components); words that are close on it may be apart in the other dimensions, and so"
@@ -144,8 +143,7 @@ def _map(
         group = side if not source else "source" if number < len(source) else "target"
         if each.text in asked_texts:
             group = "asked for"
-        near = cosine_neighbours(each.vector, everyone, count=num_neighbours, but=each.text)
-        note = "Nearest: " + ", ".join(f"{word} {cosine:.2f}" for word, cosine in near)
+        note = "Nearest: " + _list_neighbours(each, everyone, num_neighbours)
         if each.text in points and group != "asked for":  # a word of both languages
             points[each.text] = points[each.text]._replace(group="both")
         else:
@@ -191,8 +189,10 @@ def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
 
 
 def _neighbours(side: str, chosen: list[WordVector], vectors: list[WordVector], count: int) -> Table:
-    rows = []
-    for each in chosen:
-        near = cosine_neighbours(each.vector, vectors, count=count, but=each.text)
-        rows.append([each.text, ", ".join(f"{word} {cosine:.2f}" for word, cosine in near)])
+    rows = [[each.text, _list_neighbours(each, vectors, count)] for each in chosen]
     return Table(f"Nearest neighbours of {side} words", ["Word", "Neighbours and their cosines"], rows)
+
+
+def _list_neighbours(word: WordVector, others: Sequence[WordVector], count: int) -> str:
+    near = cosine_neighbours(word.vector, others, count=count, but=word.text)
+    return ", ".join(f"{text} {cosine:.2f}" for text, cosine in near)

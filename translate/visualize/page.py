@@ -55,21 +55,13 @@ def save_picture(picture: Picture, file: PictureFile) -> None:
         RunError: The file cannot be written.
     """
     if file.format == "html":
-        save_page(picture_page(picture), file.path)
+        save_content(picture_page(picture).encode(), file.path)
     else:
-        _save(draw_figure(picture, format=file.format, dots_per_inch=file.dots_per_inch), file.path)
+        save_content(draw_figure(picture, format=file.format, dots_per_inch=file.dots_per_inch), file.path)
 
 
-def save_page(page: str, path: Path) -> None:
-    """Save a page.
-
-    Raises:
-        RunError: The file cannot be written.
-    """
-    _save(page.encode(), path)
-
-
-def _save(content: bytes, path: Path) -> None:
+def save_content(content: bytes, path: Path) -> None:
+    """Write the content of a page or figure; RunError if the file cannot be written."""
     with atomic_write(path, fsync=False) as file:
         file.write(content)
 
@@ -80,7 +72,7 @@ def picture_page(picture: Picture) -> str:
         "title": picture.title,
         "paragraphs": list(picture.paragraphs),
         "columns": picture.columns,
-        "panels": [_to_json_types(panel) for panel in picture.panels],
+        "panels": [{**_to_json_types(each), "kind": type(each).__name__.lower()} for each in picture.panels],
     }
     return fill_template(title=picture.title, data=data, scripts=["drawing.js", "panels.js"])
 

@@ -15,7 +15,6 @@ class Matrix(NamedTuple):
     column_axis: str
     scale: Literal["weight", "signed", "visible"]  # weight: 0 to 1; signed: around 0; visible: 1 is yes and 0 is no
     note: str = ""
-    kind: Literal["matrix"] = "matrix"
 
 
 class Series(NamedTuple):
@@ -35,7 +34,6 @@ class Curves(NamedTuple):
     series: Sequence[Series]
     is_log: bool = False  # the vertical axis
     note: str = ""
-    kind: Literal["curves"] = "curves"
 
 
 Anchor = Literal["right", "left", "above", "below"]
@@ -60,10 +58,9 @@ class Points(NamedTuple):
     y_axis: str
     points: Sequence[Point]
     note: str = ""
-    kind: Literal["points"] = "points"
 
 
-class Link(NamedTuple):
+class WordLink(NamedTuple):
     """A word above and a word below that belong together."""
 
     source: int
@@ -77,9 +74,8 @@ class Links(NamedTuple):
     title: str
     source: Sequence[str]
     target: Sequence[str]
-    links: Sequence[Link]
+    links: Sequence[WordLink]
     note: str = ""
-    kind: Literal["links"] = "links"
 
 
 class Table(NamedTuple):
@@ -89,7 +85,6 @@ class Table(NamedTuple):
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
-    kind: Literal["table"] = "table"
 
 
 Panel = Matrix | Curves | Points | Links | Table
