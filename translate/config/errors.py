@@ -33,7 +33,7 @@ def explain(error: ValidationError, document: Document) -> str:
 
 
 def _explain_problem(problem: dict[str, Any], document: Document) -> str:
-    key = _dotted_key(problem["loc"], document.values)
+    key = _dotted_key(problem["loc"])
     where = _where([key], document)
     match problem["type"]:
         case "json_invalid":  # pydantic's own limit
@@ -83,23 +83,10 @@ def _where(keys: list[str], document: Document, *, exactly: bool = False) -> str
     return f" ({', '.join(places)})" if places else ""
 
 
-def _dotted_key(location: tuple[int | str, ...], values: Any) -> str:
-    """Write pydantic's location as the user's key, without the kinds of corpora and the mark of a key."""
-    parts: list[str] = []
-    is_after_kind = False
-    for part in location:
-        if isinstance(values, dict) and values.get("kind") == part and not is_after_kind:
-            is_after_kind = True
-            continue
-        is_after_kind = False
-        if part == "[key]":
-            continue
-        parts.append(str(part))
-        if isinstance(values, dict):
-            values = values.get(str(part))
-        elif isinstance(values, list) and isinstance(part, int):
-            values = values[part]
-    return ".".join(parts)
+def _dotted_key(location: tuple[int | str, ...]) -> str:
+    """Write pydantic's location as the user's key, without a corpus's kind, which follows its key, and other marks."""
+    kind_index = {("data", "train"): 3, ("data", "test"): 3, ("data", "validation"): 2}.get(location[:2])
+    return ".".join(str(part) for index, part in enumerate(location) if index != kind_index and part != "[key]")
 
 
 def _suggestion(key: str, values: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ PyYAML follows YAML 1.1; this reader follows the YAML 1.2 core schema where the 
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,24 +158,14 @@ class _Builder:
             values[key] = self.build(value_node, dotted, ancestors)
         return values
 
-    def _scalar(self, node: yaml.ScalarNode) -> None | bool | int | float | str:
-        text, kind = node.value, node.tag.removeprefix(_TAG)
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        kind = node.tag.removeprefix(_TAG)
+        if kind not in _READERS:
+            raise self.error(node.start_mark, f"the tag {node.tag!r} has no meaning in a config")
         try:
-            match kind:
-                case "str":
-                    text.encode()  # an escape can make half of a surrogate pair
-                    return str(text)
-                case "null":
-                    return None
-                case "bool":
-                    return {"true": True, "false": False}[text.lower()]
-                case "int":
-                    return int(text.replace("_", ""))
-                case "float":
-                    return _float(text)
+            return _READERS[kind](node.value)
         except (ValueError, KeyError) as error:
-            raise self.error(node.start_mark, f"{text[:40]!r} is no valid {kind}") from error
-        raise self.error(node.start_mark, f"the tag {node.tag!r} has no meaning in a config")
+            raise self.error(node.start_mark, f"{node.value[:40]!r} is no valid {kind}") from error
 
     def error(self, mark: yaml.Mark | None, message: str) -> InputError:
         """Make an error at a position; on the command line it names the key instead."""
@@ -189,6 +180,15 @@ def _float(text: str) -> int | float:
     number = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
     is_whole = "." not in text and number.is_integer() and abs(number) < 2**53
     return int(number) if is_whole else number
+
+
+_READERS: dict[str, Callable[[str], Any]] = {  # by kind of scalar
+    "str": lambda text: text.encode().decode(),  # an escape can make half of a surrogate pair, which is an error here
+    "null": lambda text: None,
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
+    "int": lambda text: int(text.replace("_", "")),
+    "float": _float,
+}
 
 
 def dump_yaml(value: Any) -> str:
