@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import tempfile
@@ -171,3 +172,25 @@ def state_of() -> Callable[[Path], RunState]:
         )
 
     return read
+
+
+BAD_INPUT = Path(__file__).resolve().parents[1] / "docs" / "bad-input.md"
+
+
+class BadInputRow(NamedTuple):
+    """A row of docs/bad-input.md."""
+
+    exit_code: int
+    words: list[str]  # quoted there, and so on standard error in this order
+
+
+@pytest.fixture(scope="session")
+def bad_input_rows() -> dict[str, BadInputRow]:
+    """The rows of the document by their id."""
+    rows: dict[str, BadInputRow] = {}
+    for line in BAD_INPUT.read_text(encoding="utf-8").splitlines():
+        row = re.fullmatch(r"\| `([a-z0-9-]+)` \| .+ \| (\d+) \| (.+) \|", line)
+        if row is not None:
+            assert row[1] not in rows, f"{row[1]} is there twice"
+            rows[row[1]] = BadInputRow(int(row[2]), re.findall(r"`([^`]+)`", row[3]))
+    return rows

@@ -1,10 +1,8 @@
 """A run that `translate train` itself has made, and the command in this process."""
 
 import random
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -53,26 +51,6 @@ decoding: {beam_size: 4, device: cpu}
 """
 
 Translate = Callable[..., Result]
-BAD_INPUT = Path(__file__).resolve().parents[2] / "docs" / "bad-input.md"
-
-
-class BadInputRow(NamedTuple):
-    """A row of docs/bad-input.md."""
-
-    exit_code: int
-    words: list[str]  # quoted there, and so on standard error in this order
-
-
-@pytest.fixture(scope="session")
-def bad_input_rows() -> dict[str, BadInputRow]:
-    """The rows of the document by their id."""
-    rows: dict[str, BadInputRow] = {}
-    for line in BAD_INPUT.read_text(encoding="utf-8").splitlines():
-        row = re.fullmatch(r"\| `([a-z0-9-]+)` \| .+ \| (\d+) \| (.+) \|", line)
-        if row is not None:
-            assert row[1] not in rows, f"{row[1]} is there twice"
-            rows[row[1]] = BadInputRow(int(row[2]), re.findall(r"`([^`]+)`", row[3]))
-    return rows
 
 
 @pytest.fixture(scope="session")

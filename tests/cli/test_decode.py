@@ -1,12 +1,8 @@
-"""`translate train` and `translate decode`: lines in, as many lines out, and a paragraph for what goes wrong."""
+"""`translate decode`: lines in, as many lines out, its messages, and a paragraph for what goes wrong."""
 
 import json
-import os
 import re
-import select
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,35 +22,6 @@ LINES = [
     "🦄\x0b\x0c\x85Hund",
 ]
 TEXT = "".join(f"{line}\n" for line in LINES).encode()
-
-
-def test_train(trained: Result, corpus: Path) -> None:
-    assert trained.exit_code == 0 and trained.stdout == ""
-    assert f"Next: translate eval {corpus / 'run'}" in trained.stderr and "ended after 3 steps" in trained.stderr
-    assert json.loads((corpus / "run" / "run.json").read_text())["command"][0] == "translate"
-
-
-def test_train_refuses_an_existing_run(translate: Translate, corpus: Path, run: Path) -> None:
-    result = translate("train", corpus / "tiny.yaml", "--run", run)
-    assert result.exit_code == 2
-    assert result.stderr.startswith(f"translate: {run} already holds a run: continue it with --resume")
-
-
-def test_train_and_resume(translate: Translate, corpus: Path, run: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
-    result = translate("train", corpus / "tiny.yaml", "training.max_steps=4", "--run", copy, "--resume")
-    assert result.exit_code == 0, result.stderr
-    assert "going on from step 3" in result.stderr and "ended after 4 steps" in result.stderr
-
-
-def test_train_without_its_data(translate: Translate, corpus: Path, tmp_path: Path) -> None:
-    result = translate("train", corpus / "tiny.yaml", "data.train.0.source=nowhere.de", "--run", tmp_path / "run")
-    assert result.exit_code == 2 and not (tmp_path / "run").exists()
-    assert "data.train.0.source = nowhere.de: no such file" in result.stderr
-
-
-# decode
 
 
 def test_as_many_lines_out_as_in(translate: Translate, run: Path, tmp_path: Path) -> None:
@@ -154,49 +121,6 @@ def test_a_damaged_checkpoint_is_exit_code_1(translate: Translate, run: Path, tm
     assert result.exit_code == 1 and result.stderr.startswith(f"translate: {path}: damaged: ")
 
 
-def test_a_reader_that_goes_away(run: Path) -> None:
-    """As in `translate decode RUN FILE | head -1`, which closes the pipe while more is to come."""
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
-    command = [sys.executable, "-m", "translate", "decode", str(run), str(run.parent / "train.de")]
-    result = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, env=environment)
-    os.close(write_end)
-    assert result.returncode == 141  # what a shell says of a program that SIGPIPE ended
-    assert result.stderr == b""
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("arguments", [["tokenizer", "encode", "RUN", "TEXT"], ["config", "presets"]])
-def test_a_full_disk_behind_standard_output(run: Path, arguments: list[str]) -> None:
-    real = {"RUN": run, "TEXT": run.parent / "train.de"}
-    command = [sys.executable, "-m", "translate", *(real.get(argument, argument) for argument in arguments)]
-    with open("/dev/full", "wb") as full:
-        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE)
-    assert result.returncode == 1
-    assert result.stderr == b"translate: [Errno 28] No space left on device\n"
-
-
-def test_standard_streams_that_are_closed(run: Path) -> None:
-    for closed, code, message in [("<&-", 2, "standard input is closed"), (">&-", 1, "standard output is closed")]:
-        command = f'echo Hund | "$0" -m translate tokenizer encode "$1" {closed}'
-        result = subprocess.run(["sh", "-c", command, sys.executable, str(run)], capture_output=True, text=True)
-        assert result.returncode == code and result.stderr.startswith(f"translate: {message}")
-
-
-def test_a_pipe_of_two_commands(run: Path) -> None:
-    """The output is UTF-8 even where the locale says otherwise."""
-    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-m", "translate", "tokenizer"]
-    encoded = subprocess.run([*command, "encode", run], input=TEXT, capture_output=True, env=environment, check=True)
-    decoded = subprocess.run(
-        [*command, "decode", run], input=encoded.stdout, capture_output=True, env=environment, check=True
-    )
-    assert "▁".encode() in encoded.stdout and encoded.stderr == decoded.stderr == b""
-    assert decoded.stdout.splitlines()[0].decode() == "Ein Hund läuft."
-    assert decoded.stdout.count(b"\n") == len(LINES)
-
-
 # Records, n-best lists and alignments
 
 
@@ -292,37 +216,6 @@ def test_n_best_lists_as_moses_writes_them(translate: Translate, run: Path) -> N
 # Interactive
 
 
-def read_line(stream: Any, seconds: float) -> bytes:
-    """A line of an unbuffered pipe, or a failure if it does not come."""
-    ready, _, _ = select.select([stream], [], [], seconds)
-    assert ready, "no answer"
-    return bytes(stream.readline())
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="select is for sockets there")
-@pytest.mark.timeout(90)
-def test_interactive_answers_each_line_at_once(translate: Translate, learnt: Path, tmp_path: Path) -> None:
-    """The next line is sent after the answer to the one before has come."""
-    expected = records(translate("decode", learnt, "--format", "jsonl", stdin="Hund\n\ngrün Haus\n".encode()))
-    terms = tmp_path / "terms.tsv"
-    terms.write_text("Haus\thouse\n")
-    command = [sys.executable, "-m", "translate", "decode", learnt, "--interactive", "--terminology", terms]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, env=environment) as process:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        try:
-            for record in expected:
-                process.stdin.write(f"{record['source']}\n".encode())
-                assert read_line(process.stdout, 60.0).decode() == f"{record['translation']}\n"
-            process.stdin.close()
-            assert process.stdout.read() == b""
-            assert process.stderr.read().startswith(b"3 lines, 1 empty, 0 cut at the maximum length in ")
-            assert process.wait(20) == 0
-        finally:
-            process.kill()
-
-
 @pytest.mark.parametrize("options", [["FILE"], ["-o", "FILE"], ["--prefix", "FILE"], ["--require", "FILE"]])
 def test_interactive_is_for_standard_input(translate: Translate, run: Path, corpus: Path, options: list[str]) -> None:
     paths = [str(corpus / "one.de") if option == "FILE" else option for option in options]
@@ -416,3 +309,33 @@ def test_other_precisions_give_nearly_the_same(translate: Translate, learnt: Pat
     for one, other in same:
         assert other["log_prob"] != one["log_prob"]
         assert other["log_prob"] == pytest.approx(one["log_prob"], abs=0.5)
+
+
+# Messages
+
+
+def test_letters_are_written_as_they_are(translate: Translate, learnt: Path) -> None:
+    result = translate("decode", learnt, "--format", "jsonl", stdin="läuft \u2028 x\n".encode())
+    assert '"läuft \u2028 x"' in result.stdout and result.stdout_bytes.count(b"\n") == 1
+
+
+def test_flags_and_their_counts(translate: Translate, learnt: Path) -> None:
+    text = "Hund läuft\n\ngrün und Haus\n  \nqQ qQ qQ\n"
+    result = translate(
+        "decode",
+        learnt,
+        "--format=jsonl",
+        "--max-length-factor=0",
+        "--max-length-constant=1",
+        stdin=text.encode(),
+    )
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [("truncated" in record["flags"]) for record in records] == [True, False, True, False, True]
+    assert result.stderr.startswith("5 lines, ") and ", 3 cut at the maximum length" in result.stderr
+
+
+def test_nothing_half_written_is_left(translate: Translate, run: Path, tmp_path: Path) -> None:
+    files = ["--alignments", tmp_path / "links", "--output", tmp_path / "out"]
+    result = translate("decode", run, *files, stdin=b"Hund\n\xff\n")
+    assert result.exit_code == 2 and "standard input, line 2: byte 1 of the line (0xff) is not UTF-8" in result.stderr
+    assert list(tmp_path.iterdir()) == []

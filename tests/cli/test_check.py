@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,17 +92,6 @@ def test_notes_and_warnings(translate: Translate, folder: Path, quick: None) -> 
     assert strict.exit_code == 1
     # Notes alone are no failure.
     assert translate("check", "mine.yaml", "--strict").exit_code == 0
-
-
-def test_any_locale_and_any_text(folder: Path) -> None:
-    """A locale of ASCII: what is printed is UTF-8 all the same."""
-    spoil(folder / "valid.en", 5, "Ünïcödé ☃ مرحبا e\u0301.")
-    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii", "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(
-        [sys.executable, "-m", "translate", "check", "mine.yaml"], capture_output=True, env=environment, check=False
-    )
-    assert (result.returncode, result.stderr) == (0, b"")
-    assert "☃ (U+2603)" in result.stdout.decode("utf-8")
 
 
 def test_errors(translate: Translate, folder: Path, quick: None) -> None:

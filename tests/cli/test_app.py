@@ -1,0 +1,94 @@
+"""The command line before a command does anything: commands, help, versions, wrong usage."""
+
+import sys
+from collections.abc import Callable
+from importlib import metadata
+
+import pytest
+import typer
+from typer.testing import Result
+
+from translate.cli import app
+
+Translate = Callable[..., Result]
+
+
+def all_commands() -> list[list[str]]:
+    def walk(command: object, path: list[str]) -> list[list[str]]:
+        children = getattr(command, "commands", {})
+        return [path] * (not children) + [each for name in children for each in walk(children[name], [*path, name])]
+
+    return walk(typer.main.get_command(app), [])
+
+
+COMMANDS = all_commands()
+
+
+def test_all_commands_are_known() -> None:
+    assert sorted(map(" ".join, COMMANDS)) == [
+        "check",
+        "config presets",
+        "config schema",
+        "config show",
+        "decode",
+        "eval",
+        "export",
+        "score",
+        "shortlist",
+        "show alignments",
+        "show attention",
+        "show curves",
+        "show embeddings",
+        "show masks",
+        "show positions",
+        "tokenizer decode",
+        "tokenizer encode",
+        "tokenizer train",
+        "train",
+        "verify",
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_has_an_example(translate: Translate, command: list[str]) -> None:
+    result = translate(*command, "--help")
+    assert result.exit_code == 0
+    assert f"Usage: translate {' '.join(command)} [OPTIONS]" in result.stdout
+    _, _, examples = result.stdout.partition("Example")
+    # The example stands on a line of its own, and is of this command.
+    lines = [line.strip() for line in examples.splitlines()]
+    assert any(f"translate {' '.join(command)} " in f"{line} " for line in lines)
+
+
+def test_versions(translate: Translate) -> None:
+    result = translate("--version")
+    assert result.exit_code == 0
+    versions = dict(line.split(" ") for line in result.stdout.splitlines())
+    for name, package in [("translate", "translate-nmt")] + [(x, x) for x in ("torch", "sentencepiece", "sacrebleu")]:
+        assert versions[name] == metadata.version(package)
+    assert versions["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["tranlate"], "no such command 'tranlate'"),
+        (["decode"], "missing argument 'run'"),
+        (["decode", "run", "--beam", "3"], "no such option: --beam"),
+        (["decode", "run", "--beam-size", "many"], "invalid value for '--beam-size'"),
+        (["decode", "run", "--checkpoint", "middle"], "'middle' is not one of 'best', 'last'"),
+        (["tokenizer", "train", "a.txt"], "missing option '--output' / '-o'"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(translate: Translate, arguments: list[str], message: str) -> None:
+    result = translate(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr.lower() and "Usage: translate" in result.stderr
+    assert result.stdout == ""
+
+
+def test_no_arguments_is_help(translate: Translate) -> None:
+    for arguments in ([], ["config"], ["tokenizer"]):
+        result = translate(*arguments)
+        assert result.output.startswith(f"Usage: {' '.join(['translate', *arguments])} ")
+        assert result.exit_code in (0, 2)

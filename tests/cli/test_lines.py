@@ -1,0 +1,55 @@
+"""Lines in and out: pairs, files that are both read and written, and outputs that are whole or not there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from translate.cli.lines import check_not_overwriting, open_lines, open_output, paired_lines, write_lines
+from translate.errors import InputError, RunError
+
+
+def test_a_file_knows_its_number_of_lines(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\ntwo\u2028still two\n", encoding="utf-8", newline="\n")
+    lines = open_lines(tmp_path / "a")
+    assert (lines.total, lines.name) == (2, str(tmp_path / "a"))
+    assert len(list(lines)) == 2
+
+
+def test_pairs(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n2\n")
+    (tmp_path / "b").write_text("x\ny\n")
+    assert list(paired_lines(tmp_path / "a", tmp_path / "b")) == [("1", "x"), ("2", "y")]
+    (tmp_path / "b").write_text("x\n")
+    with pytest.raises(InputError, match="has 2 lines and .* has 1"):
+        paired_lines(tmp_path / "a", tmp_path / "b")
+
+
+def test_an_output_appears_only_when_it_is_whole(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.write_text("old\n")
+    with pytest.raises(ValueError, match="stop"), open_output(output) as write:
+        write("new")
+        raise ValueError("stop")
+    assert output.read_text() == "old\n" and list(tmp_path.iterdir()) == [output]
+    write_lines(["ä", ""], output)
+    assert output.read_bytes() == "ä\n\n".encode() and list(tmp_path.iterdir()) == [output]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs links and devices")
+def test_a_link_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("real")
+    write_lines(["text"], tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "text\n"
+    write_lines(["text"], Path("/dev/null"))
+    assert Path("/dev/null").is_char_device()
+    with pytest.raises(RunError, match="cannot be written: Is a directory"):
+        write_lines([], tmp_path)
+
+
+def test_a_file_is_not_both_read_and_written(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "link").symlink_to("a")
+    check_not_overwriting({"--output": tmp_path / "new", "--alignments": None}, [tmp_path / "a", None])
+    with pytest.raises(InputError, match="--output .*link: this command reads that file"):
+        check_not_overwriting({"--output": tmp_path / "link"}, [tmp_path / "a"])

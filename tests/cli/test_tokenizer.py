@@ -1,0 +1,79 @@
+"""`translate tokenizer`: train, encode and decode."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from translate.data.tokenizer import read_tokenizer
+
+Translate = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def model(translate: Translate, corpus: Path) -> Path:
+    path = corpus / "joint.model"
+    arguments = [corpus / "train.de", corpus / "train.en", "--output", path, "--vocab-size", "330"]
+    result = translate("tokenizer", "train", *arguments)
+    assert (result.exit_code, result.stderr) == (0, f"{path}: 330 subwords learnt from 10 lines\n"), result.output
+    return path
+
+
+@pytest.mark.parametrize("options", [[], ["--ids"]])
+def test_encode_and_decode(translate: Translate, model: Path, corpus: Path, options: list[str]) -> None:
+    text = (corpus / "train.de").read_bytes() + "\nEin 🦄 größer\n".encode()
+    encoded = translate("tokenizer", "encode", model, *options, stdin=text)
+    assert encoded.exit_code == 0
+    tokenizer = read_tokenizer(model)
+    for line, tokens in zip(text.decode().split("\n"), encoded.stdout.split("\n"), strict=True):
+        ids = tokenizer.encode(line)
+        assert tokens == " ".join(map(str, ids) if options else tokenizer.pieces(ids))
+    decoded = translate("tokenizer", "decode", model, stdin=encoded.stdout_bytes)
+    assert (decoded.exit_code, decoded.stdout_bytes) == (0, text)
+    from_file = translate("tokenizer", "encode", model, corpus / "train.de", *options)
+    assert encoded.stdout_bytes.startswith(from_file.stdout_bytes)
+
+
+def test_decode_keeps_white_space_that_is_a_subword(translate: Translate, tmp_path: Path) -> None:
+    """Without normalisation a no-break space and a tab are characters like others, and `encode` prints them."""
+    text = "ein\u00a0Hund und\teine Katze\n"
+    (tmp_path / "text").write_text(20 * text, encoding="utf-8")
+    arguments = [tmp_path / "text", "-o", tmp_path / "x.model", "--vocab-size", "290", "--normalization", "identity"]
+    assert translate("tokenizer", "train", *arguments).exit_code == 0
+    encoded = translate("tokenizer", "encode", tmp_path / "x.model", stdin=text.encode())
+    decoded = translate("tokenizer", "decode", tmp_path / "x.model", stdin=encoded.stdout_bytes)
+    assert decoded.stdout == text
+
+
+def test_tokenizer_of_a_run(translate: Translate, run: Path) -> None:
+    for side in ("source", "target"):
+        result = translate("tokenizer", "encode", run, "--side", side, stdin="Ein Hund läuft.\n".encode())
+        assert result.exit_code == 0
+        decoded = translate("tokenizer", "decode", run, "--side", side, stdin=result.stdout_bytes)
+        assert decoded.stdout == "Ein Hund läuft.\n"
+
+
+@pytest.mark.parametrize("text, token", [("▁ quark", "quark"), ("5 330", "330"), ("5 ▁Ein", "5")])
+def test_an_unknown_subword(translate: Translate, model: Path, text: str, token: str) -> None:
+    result = translate("tokenizer", "decode", model, stdin=f"{text}\n".encode())
+    assert result.exit_code == 2
+    assert result.stderr == f"translate: {model}: '{token}' is not in its vocabulary of 330 subwords\n"
+
+
+def test_what_a_tokenizer_cannot_be(translate: Translate, corpus: Path, tmp_path: Path) -> None:
+    for arguments, message in [
+        (["encode", corpus / "train.de"], f"{corpus / 'train.de'}: is not a SentencePiece model"),
+        (["encode", tmp_path / "nowhere"], f"{tmp_path / 'nowhere'}: no such file"),
+        (["encode", tmp_path], f"{tmp_path / 'tokenizer'}: has no tokenizer"),
+        (["train", corpus / "nowhere.de", "-o", tmp_path / "x.model"], f"{corpus / 'nowhere.de'}: no such file"),
+        (["train", corpus / "train.de", "-o", tmp_path / "x.model"], "tokenizer.vocab_size = 8000 is too large"),
+        (
+            ["train", corpus / "train.de", "-o", tmp_path / "x" / "x.model", "--vocab-size", "300"],
+            f"{tmp_path / 'x' / 'x.model'}: cannot be written: there is no such folder",
+        ),
+    ]:
+        result = translate("tokenizer", *arguments, stdin=b"Hund\n")
+        assert result.exit_code == 2 and result.stdout == ""
+        assert message in result.stderr, result.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,68 @@
+"""How a command starts: the same in every way, importing nothing heavy, and with a help that comes at once."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from translate.cli import main
+
+pytestmark = pytest.mark.system
+
+ENVIRONMENT = {**os.environ, "COLUMNS": "100"}
+
+
+def start(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *(["-m", "translate"] if code is None else ["-c", code]), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=ENVIRONMENT)
+
+
+def test_help_is_the_same_in_every_way_of_starting() -> None:
+    (script,) = metadata.distribution("translate-nmt").entry_points.select(group="console_scripts")
+    assert script.load() is main
+    as_module = start("--help")
+    assert as_module.returncode == 0 and as_module.stderr == ""
+    assert as_module.stdout == start("--help", code="from translate.cli import main; main()").stdout
+    assert as_module.stdout.startswith("Usage: translate [OPTIONS] COMMAND")
+    for name in ("train", "decode", "eval", "tokenizer", "config"):
+        assert f"\n  {name} " in as_module.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["config", "presets"],
+        *([name, "--help"] for name in ("decode", "eval", "score", "shortlist", "export")),
+    ],
+    ids=" ".join,
+)
+def test_start_up_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys, json, atexit\nfrom translate.cli import main\n"
+        "atexit.register(lambda: print(json.dumps(list(sys.modules)), file=sys.stderr))\n"
+        "main()"
+    )
+    result = start(*arguments, code=code)
+    assert result.returncode == 0
+    modules = set(json.loads(result.stderr))
+    assert "translate" in modules
+    assert not modules & {"torch", "datasets", "sentencepiece", "sacrebleu", "pandas", "pyarrow", "numpy"}
+    if arguments[-1] == "--help":  # pydantic's sections are not built for it, though typer may load pydantic
+        assert not modules & {"translate.config", "translate.decoding", "translate.export"}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["decode", "--help"]], ids=" ".join)
+def test_help_comes_at_once(arguments: list[str]) -> None:
+    """In 0.3 s of a processor's time, the best of several."""
+    times: list[float] = []
+    while min(times, default=1.0) >= 0.3 and len(times) <= 10:
+        before = os.times()
+        start(*arguments)
+        after = os.times()
+        times.append(sum(after[2:4]) - sum(before[2:4]))  # the child's
+    assert min(times) < 0.3, times

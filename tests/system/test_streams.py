@@ -1,0 +1,128 @@
+"""Standard streams, pipes, terminals and locales, for commands in processes of their own."""
+
+import os
+import random
+import select
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from translate.cli import app
+
+pytestmark = [pytest.mark.system, pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")]
+
+CONFIG = """\
+data:
+  train: [{kind: text, source: train.in, target: train.out}]
+  validation: {kind: text, source: lines.in, target: lines.out}
+tokenizer: {vocab_size: 300}
+model: {d_model: 8, num_heads: 2, d_ff: 16, num_encoder_layers: 1, num_decoder_layers: 1}
+training: {max_steps: 2, batch_tokens: 200, warmup_steps: 2, device: cpu, threads: 1}
+decoding: {beam_size: 2, max_length_factor: 0.2, max_length_constant: 3, device: cpu}
+"""
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
+ASCII = {**ENVIRONMENT, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+COMMAND = [sys.executable, "-m", "translate"]
+SHELL: dict[str, str] = {  # by row of docs/bad-input.md; $T is the command, $RUN a run, $TEXT a file of five lines
+    "lines-stdin-closed": '$T tokenizer encode "$RUN" <&-',
+    "lines-pipe": 'mkfifo pipe; cat "$TEXT" > pipe & $T decode "$RUN" pipe > out; test $(wc -l < out) = 5',
+    "output-pipe-closed": '{ $T tokenizer encode "$RUN" "$TEXT"; echo $? >&3; } | true; exit $(cat code)',
+    "output-full": '$T tokenizer encode "$RUN" "$TEXT" > /dev/full',
+    "output-closed": '$T decode "$RUN" "$TEXT" >&-',
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, write_reversed_digits: Callable[..., None]) -> Path:
+    """A folder with a config, its corpora and its run."""
+    folder = tmp_path_factory.mktemp("digits")
+    for name, num_pairs in (("train", 97), ("lines", 5)):
+        write_reversed_digits(folder, name, num_pairs=num_pairs, draw=random.Random(num_pairs))
+    (folder / "digits.yaml").write_text(CONFIG, encoding="utf-8")
+    translate("train", folder / "digits.yaml", "--run", folder / "run")
+    return folder
+
+
+def translate(*arguments: Any, stdin: bytes = b"") -> str:
+    """Run a command in this process, and give its standard output."""
+    result = CliRunner().invoke(app, list(map(str, arguments)), input=stdin, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize("row_id", SHELL)
+def test_streams(folder: Path, bad_input_rows: dict[str, Any], tmp_path: Path, row_id: str) -> None:
+    if row_id == "output-full" and not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    row = bad_input_rows[row_id]
+    names = {"T": " ".join(COMMAND), "RUN": str(folder / "run"), "TEXT": str(folder / "lines.in")}
+    shell = ["sh", "-c", f"exec 3> code; {SHELL[row_id]}"]
+    result = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path, env={**ENVIRONMENT, **names})
+    assert result.returncode == row.exit_code, result.stderr
+    assert all(words in result.stderr for words in row.words) and "Traceback" not in result.stderr
+    assert row_id != "output-pipe-closed" or result.stderr == ""
+
+
+def test_output_is_utf_8_whatever_the_locale(folder: Path) -> None:
+    run, text = str(folder / "run"), "Ein Hund läuft. ☃\n".encode()
+
+    def tokenizer(command: str, stdin: bytes) -> bytes:
+        result = subprocess.run(
+            [*COMMAND, "tokenizer", command, run], input=stdin, capture_output=True, env=ASCII, check=True
+        )
+        assert result.stderr == b""
+        return result.stdout
+
+    encoded = tokenizer("encode", text)
+    assert "▁".encode() in encoded and tokenizer("decode", encoded) == text
+
+
+def test_check_prints_any_text_in_any_locale(folder: Path) -> None:
+    others = (folder / "lines.in").read_text(encoding="utf-8").partition("\n")[2]
+    (folder / "odd.in").write_text(f"12☃م\n{others}", encoding="utf-8")
+    command = [*COMMAND, "check", folder / "digits.yaml", f"data.validation.source={folder / 'odd.in'}"]
+    result = subprocess.run(command, capture_output=True, env=ASCII)
+    assert (result.returncode, result.stderr) == (0, b"") and "☃ (U+2603)" in result.stdout.decode("utf-8")
+
+
+def read_until(descriptor: int, end: bytes, *, seconds: float = 60.0) -> bytes:
+    """Read what comes until it ends with these bytes, or until nothing comes for a long time."""
+    seen = b""
+    while not seen.endswith(end) and select.select([descriptor], [], [], seconds)[0]:
+        seen += os.read(descriptor, 4096)
+    return seen
+
+
+def test_interactive_prompts_for_each_line_and_answers_it_at_once(folder: Path) -> None:
+    """A person types at a terminal; the next line is typed after the answer to the one before has come."""
+    pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
+    run, lines = str(folder / "run"), ["12345", "", "987"]
+    long_enough = ["--min-length-constant", "2"]  # a run of two steps would give empty answers
+    expected = translate("decode", run, *long_enough, stdin="".join(f"{line}\n" for line in lines).encode()).split(
+        "\n"
+    )[:-1]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, "decode", run, "--interactive", *long_enough],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        bufsize=0,
+        env=ENVIRONMENT,
+    ) as process:
+        os.close(theirs)
+        assert process.stdout is not None
+        assert read_until(ours, b"> ").endswith(b"> ")
+        for line, answer in zip(lines, expected, strict=True):
+            os.write(ours, f"{line}\n".encode())
+            assert read_until(process.stdout.fileno(), b"\n").decode() == f"{answer}\n"
+            assert read_until(ours, b"\n> ").decode() == f"{line}\r\n> "  # what was typed, and the next prompt
+        os.write(ours, b"\x04")  # the end of input
+        assert b"3 lines, 1 empty" in read_until(ours, b" lines/s)\r\n")
+    os.close(ours)
+    assert process.returncode == 0
