@@ -5,16 +5,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from translate.config import TokenizerConfig
+from translate.config import TextCorpus, TokenizerConfig
 from translate.data.corpora import ParallelCorpus
 from translate.data.text import read_lines
 from translate.data.tokenizer import train_tokenizer
-from translate.lint.corpora import Survey, find_leaks, find_repetitions, hash_pairs, take_sample
+from translate.lint.corpora import Survey, find_leaks, find_repetitions, survey_corpus, take_sample
 from translate.lint.languages import find_wrong_languages, learn_languages
 from translate.lint.misalignment import count_items, find_shifted_lines, find_unlikely_lengths
 
 MULTI30K = Path(__file__).resolve().parents[3] / "shared" / "multi30k"
 Text = tuple[list[str], list[str]]
+
+
+SETTINGS = TextCorpus(kind="text", source=Path("any.de"), target=Path("any.en"))
+
+
+def survey(sources: list[str], targets: list[str]) -> Survey:
+    return survey_corpus("data.any", ParallelCorpus("any", sources, targets, 1.0), SETTINGS)
+
+
+def repetitions(sources: list[str], targets: list[str]) -> dict[str, list[int]]:
+    hashes = survey(sources, targets)[3:5]
+    return {kind: numbers.tolist() for kind, numbers in find_repetitions(*hashes).items()}
 
 
 def test_repetition_by_hand() -> None:
@@ -31,8 +43,7 @@ def test_repetition_by_hand() -> None:
         ("", "Another"),  # 9: no source is no source twice
         ("", ""),
     ]
-    hashes = hash_pairs([source for source, _ in pairs], [target for _, target in pairs])
-    assert {kind: numbers.tolist() for kind, numbers in find_repetitions(hashes).items()} == {
+    assert repetitions([source for source, _ in pairs], [target for _, target in pairs]) == {
         "empty": [5, 6, 7, 9, 10],
         "equal": [4],
         "repeated": [2, 8],
@@ -41,13 +52,7 @@ def test_repetition_by_hand() -> None:
 
 
 def test_source_and_target_do_not_change_places() -> None:
-    hashes = hash_pairs(["a", "b"], ["b", "a"])
-    assert find_repetitions(hashes)["repeated"].tolist() == []
-
-
-def survey(sources: list[str], targets: list[str]) -> Survey:
-    hashes, characters = hash_pairs(sources, targets), np.zeros(len(sources), dtype=np.int64)
-    return Survey("data.any", "line", ParallelCorpus("any", sources, targets, 1.0), hashes, characters, characters)
+    assert repetitions(["a", "b"], ["b", "a"])["repeated"] == []
 
 
 def test_leakage_by_hand() -> None:
@@ -64,16 +69,17 @@ def test_leakage_by_hand() -> None:
 
 def test_nothing_leaks_from_the_embedded_corpus(embedded: Text, held_out: Text) -> None:
     assert find_leaks([survey(*embedded)], [survey(*held_out)]) == []
-    assert [len(numbers) for numbers in find_repetitions(hash_pairs(*embedded)).values()] == [0] * 4
+    assert list(repetitions(*embedded).values()) == [[]] * 4
 
 
 def test_a_sample_is_runs_of_neighbours() -> None:
     lines = [str(number) for number in range(10_000)]
-    sample = take_sample(lines, lines, max_pairs=1500)
+    sample = take_sample(ParallelCorpus("any", lines, lines, 1.0), max_pairs=1500)
     assert sample.sources == sample.targets == [str(number) for number in sample.numbers]
     # Three runs of 500: the first, the last, and one in the middle.
     assert sample.numbers.tolist() == [*range(500), *range(4750, 5250), *range(9500, 10_000)]
-    assert len(take_sample(lines[:1500], lines[:1500], max_pairs=1500).numbers) == 1500
+    few = ParallelCorpus("any", lines[:1500], lines[:1500], 1.0)
+    assert take_sample(few, max_pairs=1500).numbers.tolist() == [*range(1500)]
 
 
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="Multi30k is not here")

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import Tokenizer
 from translate.lint.corpora import take_sample
 from translate.lint.misalignment import (
@@ -85,7 +86,9 @@ def test_lines_that_are_no_translations_at_all(some: Text, tokenizer: Tokenizer)
 
 def test_a_shift_in_runs_of_a_sample(embedded: Text, tokenizer: Tokenizer) -> None:
     sources, targets = embedded
-    sample = take_sample(sources, [*targets[:5000], *targets[5001:], "End."], max_pairs=4000)
+    sample = take_sample(
+        ParallelCorpus("any", sources, [*targets[:5000], *targets[5001:], "End."], 1.0), max_pairs=4000
+    )
     (run,) = find_shifted_lines(
         tokenizer.encode_lines(sample.sources, num_threads=1),
         tokenizer.encode_lines(sample.targets, num_threads=1),

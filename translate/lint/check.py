@@ -20,8 +20,7 @@ from translate.lint.corpora import (
     cheap_suspects,
     find_leaks,
     shifted_blocks,
-    survey_held_out,
-    survey_training,
+    survey_corpora,
     take_sample,
     thorough_suspects,
 )
@@ -143,7 +142,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     epoch = batches.epoch(0)
 
     watch("inspecting the text")
-    training, held_out = survey_training(config, corpora), survey_held_out(config, corpora)
+    training, held_out = survey_corpora(config, corpora)
     reports, lengths, vocabularies = _inspect(training, held_out, batches, tokenizers)
     leaks = find_leaks(training, held_out)
     findings = []
@@ -196,7 +195,7 @@ def cheap_findings(
     """
     facts = _facts(batches, tokenizers, *_estimate_epoch(config, corpora.train, batches, tokenizers), num_parameters)
     findings = settings_findings(config) + data_findings(config, facts)
-    training, held_out = survey_training(config, corpora), survey_held_out(config, corpora)
+    training, held_out = survey_corpora(config, corpora)
     for survey in (*training, *held_out):
         suspects = cheap_suspects(survey) + shifted_blocks(survey)
         findings += [suspects_finding(survey.key, each) for each in suspects]
@@ -224,9 +223,7 @@ def _inspect(
     """A report on each corpus; and of training, the lengths in tokens and the use of each vocabulary."""
     surveys, num_threads = [*training, *held_out], torch.get_num_threads()
     filters: list[FilterReport | None] = [*batches.filter_reports, *([None] * len(held_out))]
-    samples = [
-        take_sample(survey.corpus.sources, survey.corpus.targets, max_pairs=MAX_INSPECTED_PAIRS) for survey in surveys
-    ]
+    samples = [take_sample(survey.corpus, max_pairs=MAX_INSPECTED_PAIRS) for survey in surveys]
     # The largest training corpus shows for all which language is which.
     largest = samples[int(np.argmax([len(survey.corpus.sources) for survey in training]))]
     languages = learn_languages(largest.sources, largest.targets)
@@ -245,6 +242,12 @@ def _inspect(
             examine_spelling("source", sample.sources, sources, tokenizers.source, numbers=sample.numbers),
             examine_spelling("target", sample.targets, targets, tokenizers.target, numbers=sample.numbers),
         )
+        left_out: dict[str, int] = {}
+        if filtered is not None:
+            source_ids += sources
+            target_ids += targets
+            reasons = zip(filtered._fields[3:], filtered[3:], strict=True)  # behind the name, limits and size
+            left_out = {name.removeprefix("num_"): count for name, count in reasons if count}
         reports.append(
             CorpusReport(
                 key=survey.key,
@@ -252,27 +255,18 @@ def _inspect(
                 name=survey.corpus.name,
                 num_pairs=len(survey.corpus.sources),
                 num_kept=filtered and filtered.num_kept,
-                left_out=_left_out(filtered) if filtered else {},
+                left_out=left_out,
                 num_inspected=len(sample.sources),
                 suspects=tuple(suspects),
                 spelling=spelling,
             )
         )
-        if filtered is not None:
-            source_ids += sources
-            target_ids += targets
     share = len(source_ids) / sum(report.num_pairs for report in reports[: len(training)])
     parts = [("source", tokenizers.source, [source_ids]), ("target", tokenizers.target, [target_ids])]
     if tokenizers.vocabulary == "joint":
         parts = [("joint", tokenizers.source, [source_ids, target_ids])]
     vocabularies = [examine_vocabulary(name, tokenizer, sides, share=share) for name, tokenizer, sides in parts]
     return reports, measure_lengths(count_items(source_ids), count_items(target_ids)), vocabularies
-
-
-def _left_out(report: FilterReport) -> dict[str, int]:
-    """The number of pairs that training leaves out for each reason."""
-    counts = {name.removeprefix("num_"): count for name, count in report._asdict().items() if name.startswith("num_")}
-    return {name: count for name, count in counts.items() if name != "pairs" and count}
 
 
 def _facts(

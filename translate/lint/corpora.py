@@ -31,25 +31,14 @@ _NUM_EXAMPLES = 3
 _RUN_PAIRS = 500  # of a sample's runs; a run shows by itself whether its lines are shifted
 
 
-class PairHashes(NamedTuple):
-    """A number for each sentence of a corpus, valid in this process; spaces and case make no difference."""
-
-    sources: NDArray[np.int64]
-    targets: NDArray[np.int64]
-
-    @property
-    def pairs(self) -> NDArray[np.int64]:
-        """A hash of each pair."""
-        return self.sources * _ODD ^ self.targets
-
-
 class Survey(NamedTuple):
     """A corpus, and what is kept of one reading of it: some bytes a pair."""
 
     key: str  # where the corpus stands in the config
     unit: Unit  # what its pairs are counted in
     corpus: ParallelCorpus
-    hashes: PairHashes
+    source_hashes: NDArray[np.int64]  # a number for each sentence, valid in this process; without spaces and case
+    target_hashes: NDArray[np.int64]
     source_characters: NDArray[np.int64]
     target_characters: NDArray[np.int64]
 
@@ -62,53 +51,50 @@ class Sample(NamedTuple):
     targets: list[str]
 
 
-def survey_training(config: Config, corpora: Corpora) -> list[Survey]:
-    """The training corpora, each read once."""
-    return [
-        _survey(f"data.train.{index}", corpus, settings)
+def survey_corpora(config: Config, corpora: Corpora) -> tuple[list[Survey], list[Survey]]:
+    """The training corpora, and the validation and test corpora, each read once."""
+    training = [
+        survey_corpus(f"data.train.{index}", corpus, settings)
         for index, (corpus, settings) in enumerate(zip(corpora.train, config.data.train, strict=True))
     ]
-
-
-def survey_held_out(config: Config, corpora: Corpora) -> list[Survey]:
-    """The validation corpus and the test corpora, each read once."""
-    surveys = []
-    if corpora.validation is not None and config.data.validation is not None:
-        surveys = [_survey("data.validation", corpora.validation, config.data.validation)]
-    return surveys + [
-        _survey(f"data.test.{name}", corpus, config.data.test[name]) for name, corpus in corpora.test.items()
+    held_out = [
+        survey_corpus(f"data.test.{name}", corpus, config.data.test[name]) for name, corpus in corpora.test.items()
     ]
+    if corpora.validation is not None and config.data.validation is not None:
+        held_out.insert(0, survey_corpus("data.validation", corpora.validation, config.data.validation))
+    return training, held_out
 
 
-def _survey(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
-    hashes = hash_pairs(corpus.sources, corpus.targets)
-    characters = count_items(corpus.sources), count_items(corpus.targets)
-    return Survey(key, "line" if settings.kind in {"text", "tsv"} else "row", corpus, hashes, *characters)
+def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
+    """Read a corpus once.
+
+    Args:
+        settings: Where the corpus comes from.
+    """
+    sides = corpus.sources, corpus.targets
+    hashes = [np.fromiter(map(_hash, side), dtype=np.int64, count=len(side)) for side in sides]
+    return Survey(key, "line" if settings.kind in {"text", "tsv"} else "row", corpus, *hashes, *map(count_items, sides))
 
 
-def hash_pairs(sources: Sequence[str], targets: Sequence[str]) -> PairHashes:
-    """The hashes of both sides of a corpus."""
-    return PairHashes(*(np.fromiter(map(_hash, side), dtype=np.int64, count=len(side)) for side in (sources, targets)))
-
-
-def take_sample(sources: Sequence[str], targets: Sequence[str], *, max_pairs: int) -> Sample:
+def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
     """At most so many pairs: all, or runs of 500 neighbours, the first at the beginning and the last at the end.
 
     The corpus is read once in its order, because it may lie on a disk.
     """
-    is_taken = np.ones(len(sources), dtype=np.bool_)
-    if len(sources) > max_pairs:
+    num_pairs = len(corpus.sources)
+    is_taken = np.ones(num_pairs, dtype=np.bool_)
+    if num_pairs > max_pairs:
         run = min(_RUN_PAIRS, max_pairs)
         is_taken[:] = False
-        for start in np.linspace(0, len(sources) - run, max_pairs // run).astype(np.int64):
+        for start in np.linspace(0, num_pairs - run, max_pairs // run).astype(np.int64):
             is_taken[start : start + run] = True
-    chosen = is_taken.tolist()
-    return Sample(np.flatnonzero(is_taken), list(compress(sources, chosen)), list(compress(targets, chosen)))
+    lines = [list(compress(side, is_taken.tolist())) for side in (corpus.sources, corpus.targets)]
+    return Sample(np.flatnonzero(is_taken), *lines)
 
 
 def cheap_suspects(survey: Survey) -> list[Suspects]:
     """What one reading of a corpus shows, without understanding a word."""
-    corpus, found = survey.corpus, find_repetitions(survey.hashes)
+    corpus, found = survey.corpus, find_repetitions(survey.source_hashes, survey.target_hashes)
     unlikely = find_unlikely_lengths(survey.source_characters, survey.target_characters)
     found["unlikely_length"] = np.setdiff1d(unlikely, found["empty"])
     sides = find_odd_characters(corpus.sources), find_odd_characters(corpus.targets)
@@ -150,8 +136,12 @@ def thorough_suspects(
     return suspects + _shifts(shifted, survey, sample.numbers)
 
 
-def find_repetitions(hashes: PairHashes) -> dict[str, NDArray[np.int64]]:
+def find_repetitions(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
     """Positions of pairs by what they repeat.
+
+    Args:
+        sources: Hashes of the sources.
+        targets: Hashes of the targets.
 
     Returns:
         empty: A side is empty or all spaces.
@@ -159,13 +149,13 @@ def find_repetitions(hashes: PairHashes) -> dict[str, NDArray[np.int64]]:
         repeated: Both sides occurred before together; of pairs with two empty sides none counts.
         ambiguous: The source occurred before with another target; an empty source does not count.
     """
-    no_source, no_target = hashes.sources == _EMPTY, hashes.targets == _EMPTY
-    _, firsts = np.unique(hashes.pairs, return_index=True)
+    no_source, no_target, pairs = sources == _EMPTY, targets == _EMPTY, _hash_pairs(sources, targets)
+    _, firsts = np.unique(pairs, return_index=True)
     firsts = np.sort(firsts)
-    repeated, ambiguous = _after_first(hashes.pairs), firsts[_after_first(hashes.sources[firsts])]
+    repeated, ambiguous = _after_first(pairs), firsts[_after_first(sources[firsts])]
     return {
         "empty": np.flatnonzero(no_source | no_target),
-        "equal": np.flatnonzero((hashes.sources == hashes.targets) & ~no_source),
+        "equal": np.flatnonzero((sources == targets) & ~no_source),
         "repeated": repeated[~(no_source & no_target)[repeated]],
         "ambiguous": ambiguous[~no_source[ambiguous]],
     }
@@ -173,8 +163,8 @@ def find_repetitions(hashes: PairHashes) -> dict[str, NDArray[np.int64]]:
 
 def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[Leak]:
     """Held-out corpora of which pairs, or sources alone, also occur in training; spaces and case do not count."""
-    training_pairs = np.concatenate([survey.hashes.pairs for survey in training])
-    training_sources = np.concatenate([survey.hashes.sources for survey in training])
+    training_sources = np.concatenate([survey.source_hashes for survey in training])
+    training_pairs = _hash_pairs(training_sources, np.concatenate([survey.target_hashes for survey in training]))
     starts = np.cumsum([0, *(len(survey.corpus.sources) for survey in training)])
 
     def locate(what: str, survey: Survey, numbers: NDArray[np.int64], seen: NDArray[np.int64]) -> list[Location]:
@@ -187,9 +177,9 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
 
     leaks = []
     for survey in held_out:
-        pairs, seen_pairs = _find_in(survey.hashes.pairs, training_pairs)
-        sources, seen_sources = _find_in(survey.hashes.sources, training_sources)
-        alone = ~np.isin(sources, pairs) & (survey.hashes.sources[sources] != _EMPTY)
+        pairs, seen_pairs = _find_in(_hash_pairs(survey.source_hashes, survey.target_hashes), training_pairs)
+        sources, seen_sources = _find_in(survey.source_hashes, training_sources)
+        alone = ~np.isin(sources, pairs) & (survey.source_hashes[sources] != _EMPTY)
         sources, seen_sources = sources[alone], seen_sources[alone]
         if len(pairs) or len(sources):
             examples = locate("pair", survey, pairs, seen_pairs) + locate("source", survey, sources, seen_sources)
@@ -233,6 +223,10 @@ def _locate(number: int, survey: Survey, *, last: int | None = None, remark: str
 def _hash(line: str) -> int:
     text = line.casefold().strip()
     return hash(" ".join(text.split()) if "  " in text else text)  # most lines have single spaces, and need no split
+
+
+def _hash_pairs(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.int64]:
+    return sources * _ODD ^ targets
 
 
 def _after_first(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -5,7 +5,6 @@ likelier under the other side's model stands on the wrong side. A line unlike bo
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,19 +26,15 @@ _MAX_DEVIATIONS = 7.0
 _MIN_CHARACTERS = 25
 _FEW_PAIRS = 200  # from so few lines the trigrams of a language cannot be learnt
 
-
-class Languages(NamedTuple):
-    """How often each trigram occurs on the two sides of a corpus: a model of its languages."""
-
-    sources: NDArray[np.float64]
-    targets: NDArray[np.float64]
+Languages = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""How often each trigram occurs on the two sides of a corpus: a model of its languages."""
 
 
 def learn_languages(sources: Sequence[str], targets: Sequence[str]) -> Languages | None:
     """The languages of a corpus; None: it is too small."""
     if len(sources) < _FEW_PAIRS:
         return None
-    return Languages(_count_trigrams(sources), _count_trigrams(targets))
+    return _count_trigrams(sources), _count_trigrams(targets)
 
 
 def find_wrong_languages(
@@ -56,8 +51,8 @@ def find_wrong_languages(
     Returns:
         The lines that look like the other side, and those that look like neither; copies may be among them.
     """
-    source_like_other, *source_fits = _compare(sources, languages.sources, languages.targets, is_own=is_own)
-    target_like_other, *target_fits = _compare(targets, languages.targets, languages.sources, is_own=is_own)
+    source_like_other, *source_fits = _compare(sources, *languages, is_own=is_own)
+    target_like_other, *target_fits = _compare(targets, *languages[::-1], is_own=is_own)
     lowest_source, lowest_target = _lowest_usual(source_fits[0]), _lowest_usual(target_fits[0])
     like_target = source_like_other & ~(source_fits[1] < lowest_target)
     like_source = target_like_other & ~(target_fits[1] < lowest_source)

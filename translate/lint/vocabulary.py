@@ -130,7 +130,8 @@ def spelling_findings(key: str, spelling: Sequence[SideSpelling], *, unit: Unit)
         else:
             name, threshold, what = "characters_in_bytes", 0.02, "are bytes"
             hint = "nothing is lost, but a byte tells a model little; text for the tokenizer should have them"
-        shown = " ".join(_shown_character(character) for character in side.characters)
+        codes = ((character, f"U+{ord(character):04X}") for character in side.characters)
+        shown = " ".join(f"{character} ({code})" if character.isprintable() else code for character, code in codes)
         message = (
             f"{key}: {num_odd:,} of {side.num_tokens:,} {side.side} tokens ({share:.2%}), in {side.num_lines:,}"
             f" {unit}{'s' * (side.num_lines > 1)}, the first {side.first_line:,}, {what}: {shown}"
@@ -208,7 +209,3 @@ def _byte_ids(tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """Which ids are bytes: entries such as `<0x41>`."""
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     return np.array([len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">") for piece in pieces])
-
-
-def _shown_character(character: str) -> str:
-    return f"{character} (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
