@@ -33,14 +33,15 @@ def shuffle_pairs() -> None:
     """From now on, in this process, lengths do not matter to which batch a pair is in."""
     import numpy as np
 
-    from translate.data.epochs import BatchPlan, TrainingBatches
+    from translate.data.epochs import Epoch, TrainingBatches
 
     by_length = TrainingBatches._plan
 
-    def plan(self: Any, sources: Any, targets: Any, positions: Any, generator: Any) -> BatchPlan:
-        num_batches = len(by_length(self, sources, targets, positions, generator).starts)
+    def plan(self: Any, sources: Any, targets: Any, positions: Any, generator: Any) -> Epoch:
+        num_batches = len(by_length(self, sources, targets, positions, generator))
         borders = np.linspace(0, len(positions), num_batches + 1).round().astype(np.int64)
-        return BatchPlan(generator.permutation(positions), borders[:-1], borders[1:])
+        positions = generator.permutation(positions)
+        return Epoch(sources, targets, positions=positions, starts=borders[:-1], ends=borders[1:])
 
     TrainingBatches._plan = plan  # type: ignore[method-assign]
 

@@ -29,7 +29,7 @@ def main() -> None:
     from translate.config import TextCorpus, TokenizerConfig
     from translate.data.cache import DataCache
     from translate.data.corpora import read_corpus
-    from translate.data.encoding import encode_texts
+    from translate.data.token_store import encode_texts
     from translate.data.tokenizer import prepare_tokenizers
 
     source, target = (arguments.folder / f"train.{language}" for language in ("de", "en"))

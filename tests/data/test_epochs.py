@@ -100,7 +100,7 @@ def test_weights(letters: Tokenizers) -> None:
 def test_padding_is_counted(letters: Tokenizers) -> None:
     # One batch of both pairs. Source 3 + 5 tokens in 2 x 5; target 4 + 6 in 2 x 6; the specials counted.
     padding = make([corpus([(2, 3), (4, 5)])], letters).epoch(0).padding
-    assert padding == (8, 10, 2, 2)
+    assert padding == (4, 22, 10)
     assert padding.share == 4 / 22
 
 

@@ -24,7 +24,7 @@ def test_each_pair_is_counted_under_the_first_rule_it_breaks() -> None:
         "  2 left out: lengths over data.max_length_ratio = 3.0",
     ]
     without_ratio = limits.model_copy(update={"max_length_ratio": None})
-    assert filter_pairs(sources, targets, limits=without_ratio, name="news").kept.tolist() == [0, 1, 8, 9]
+    assert filter_pairs(sources, targets, limits=without_ratio, name="news")[0].tolist() == [0, 1, 8, 9]
 
 
 def check(corpora: list[list[tuple[int, int]]], *, batch_tokens: int = 29) -> None:

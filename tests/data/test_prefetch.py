@@ -14,8 +14,8 @@ from translate.config import DataConfig, TokenizerConfig
 from translate.data import prefetch
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
-from translate.data.epochs import BatchPlan, Epoch, TrainingBatches
-from translate.data.prefetch import PlansEpochs, Prefetcher, StepBatches
+from translate.data.epochs import Epoch, TrainingBatches
+from translate.data.prefetch import Prefetcher, StepBatches
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 
 
@@ -47,11 +47,16 @@ def _no_thread_is_left() -> Iterator[None]:
 
 
 def prefetched(
-    batches: PlansEpochs, *, epoch: int = 0, first: int = 0, batches_per_step: int = 1, max_steps: int = 1000,
+    batches: Any, *, epoch: int = 0, first: int = 0, batches_per_step: int = 1, max_steps: int = 1000,
     max_epochs: int | None = None,
 ) -> Prefetcher:  # fmt: skip
     return Prefetcher(
-        batches, epoch=epoch, first=first, batches_per_step=batches_per_step, max_steps=max_steps, max_epochs=max_epochs
+        batches.epoch,
+        epoch=epoch,
+        first=first,
+        batches_per_step=batches_per_step,
+        max_steps=max_steps,
+        max_epochs=max_epochs,
     )
 
 
@@ -187,7 +192,7 @@ class WithoutBatches:
     def epoch(self, number: int, *, check: Callable[[], None]) -> Epoch:
         epoch = self._batches.epoch(number)
         if number < self._before:
-            epoch.plan = BatchPlan(*(each[:0] for each in epoch.plan))
+            epoch._starts = epoch._starts[:0]
         return epoch
 
 
@@ -215,7 +220,7 @@ def fail_at(wanted: int) -> Callable[..., None]:
 
 def test_a_failure_comes_in_its_place(batches: TrainingBatches) -> None:
     num_batches = len(batches.epoch(0))
-    cases: list[tuple[PlansEpochs, int]] = [
+    cases: list[tuple[Any, int]] = [
         (Watched(batches, fail_at(0)), 0),
         (Watched(batches, fail_at(1)), num_batches),  # planned while the first is gone through, and raised after it
         (WatchedMaking(batches, fail_at(11)), 11),

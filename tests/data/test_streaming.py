@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from translate.config import DataConfig, HubCorpus, TableCorpus, TextCorpus, TokenizerConfig
-from translate.data import encoding, streaming, tables
+from translate.data import streaming, tables, token_store
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
-from translate.data.encoding import Cancelled
 from translate.data.epochs import Epoch, TrainingBatches
 from translate.data.streaming import CorpusStream, StreamedBatches, StreamPosition, TrainingStreams
+from translate.data.token_store import Cancelled
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import InputError, RunError
@@ -220,7 +220,7 @@ def test_streams_share_a_segment_and_other_corpora_are_in_each(tmp_path: Path, t
 def test_the_number_of_threads_changes_nothing(
     tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "_THREAD_LINES", 7)
+    monkeypatch.setattr(token_store, "_THREAD_LINES", 7)
     data = data_of(stream(tmp_path / "a", make_pairs(0, 100)))
     one, several = batches_of(data, tokenizers, 0.2), batches_of(data, tokenizers, 0.2, num_threads=2)
     for number in range(3):

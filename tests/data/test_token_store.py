@@ -1,15 +1,40 @@
-"""Token ids in memory and in mapped files: the same ids, and rows that stand as `collate` pads them."""
+"""Token ids are the same from one thread, several, the cache, other processes, in memory, and in mapped files."""
 
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from translate.config import TokenizerConfig
 from translate.data import token_store
 from translate.data.batching import EncodedPair, collate
 from translate.data.cache import DataCache
-from translate.data.token_store import TokenStore, chunked, id_type, read_tokens, store_tokens, write_tokens
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from translate.data.token_store import (
+    Cancelled,
+    TokenStore,
+    chunked,
+    encode_texts,
+    encode_together,
+    id_type,
+    read_tokens,
+    run_together,
+    store_tokens,
+    write_tokens,
+)
+from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
+from translate.errors import InputError
+
+LINES = [" ".join("abc"[(number * place) % 3] for place in range(number % 11)) for number in range(97)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train_tokenizer(["a b c", "ab bc ca"] * 3, TokenizerConfig(vocab_size=14, byte_fallback=False))
 
 
 @pytest.fixture(params=["in memory", "mapped"], autouse=True)
@@ -17,6 +42,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     """The folder for files; both ways of holding ids are tried."""
     monkeypatch.setattr("translate.data.cache.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(token_store, "_CHUNK_LINES", 11)
+    monkeypatch.setattr(token_store, "_THREAD_LINES", 7)
     if request.param == "mapped":
         monkeypatch.setattr(token_store, "MAX_BYTES_IN_MEMORY", 0)
         monkeypatch.setattr(token_store, "_MAX_BYTES_READ", 5 * 2**16)
@@ -60,10 +86,145 @@ def test_padded_rows_are_those_of_collate(vocab_size: int) -> None:
     for lines in ([3], [0], [0, 5, 10], [12, 7, 4, 4, 0, 9, 11], list(range(13))):
         expected = collate([EncodedPair(rows[line], rows[line]) for line in lines], lines)
         chosen = np.array(lines)
-        assert np.array_equal(ids.padded(chosen, pad_id=PAD_ID, after=EOS_ID), expected.source_ids)
-        assert np.array_equal(ids.padded(chosen, pad_id=PAD_ID, before=BOS_ID), expected.target_input_ids)
-    assert ids.padded(np.array([2]), pad_id=PAD_ID, before=BOS_ID).dtype == np.int64
+        assert np.array_equal(ids.padded(chosen, after=EOS_ID), expected.source_ids)
+        assert np.array_equal(ids.padded(chosen, before=BOS_ID), expected.target_input_ids)
+    assert ids.padded(np.array([2]), before=BOS_ID).dtype == np.int64
 
 
 def test_ids_are_small() -> None:
     assert id_type(2**16).itemsize == 2 and id_type(2**16 + 1).itemsize == 4
+
+
+# Encoding
+
+
+class Failing(Tokenizer):
+    """The same tokenizer, but for a line that it cannot encode; None: for any."""
+
+    def __init__(self, tokenizer: Tokenizer, line: str | None) -> None:
+        super().__init__(tokenizer.model_bytes)
+        self._line = line
+
+    def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
+        if self._line is None or self._line in lines:
+            raise InputError("a line")
+        return super().encode_lines(lines, num_threads=num_threads)
+
+
+def test_the_number_of_threads_changes_nothing(folder: Path, tokenizer: Tokenizer) -> None:
+    expected = [tokenizer.encode(line) for line in LINES]
+    for num_threads in (1, 2, 5, 29):
+        ids = encode_texts(LINES, tokenizer, num_threads=num_threads, cache=None)
+        assert listed(ids) == expected
+    assert listed(encode_texts([], tokenizer, num_threads=2, cache=None)) == []
+
+
+def test_a_failure_of_a_thread_is_raised(folder: Path, tokenizer: Tokenizer) -> None:
+    for cache in (None, DataCache(folder=folder)):
+        with pytest.raises(InputError, match="a line"):
+            encode_texts(LINES, Failing(tokenizer, LINES[50]), num_threads=3, cache=cache)
+    assert list(folder.iterdir()) == []
+
+
+def test_the_second_time_nothing_is_encoded(
+    folder: Path, tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = DataCache(folder=folder)
+    expected = [tokenizer.encode(line) for line in LINES]
+    assert listed(encode_texts(LINES, tokenizer, num_threads=2, cache=cache)) == expected
+    again = encode_texts(LINES, Failing(tokenizer, None), num_threads=2, cache=DataCache(folder=folder))
+    shutil.rmtree(folder)  # what is open stays
+    assert listed(again) == expected
+    assert again.lengths.tolist() == [len(ids) for ids in expected]
+    assert cache.num_made == 1 and caplog.messages == []
+    assert listed(encode_texts([], tokenizer, num_threads=2, cache=cache)) == []
+
+
+def test_what_is_not_the_same_is_encoded(folder: Path, tokenizer: Tokenizer) -> None:
+    cache = DataCache(folder=folder)
+    other = train_tokenizer(["a b c", "ab bc cc"] * 3, TokenizerConfig(vocab_size=14, byte_fallback=False))
+    for lines, model in [(LINES, tokenizer), (LINES, other), ([*LINES[:-1], "c"], tokenizer), (LINES[:-1], tokenizer)]:
+        ids = encode_texts(lines, model, num_threads=2, cache=cache)
+        assert listed(ids) == [model.encode(line) for line in lines]
+    assert cache.num_made == len(list(folder.iterdir())) == 4
+
+
+def test_a_damaged_or_forbidden_cache_changes_nothing(
+    folder: Path, tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = DataCache(folder=folder)
+    expected = listed(encode_texts(LINES, tokenizer, num_threads=2, cache=cache))
+    (path,) = folder.iterdir()
+    path.write_bytes(path.read_bytes()[:-50])
+    assert listed(encode_texts(LINES, tokenizer, num_threads=2, cache=cache)) == expected
+    assert caplog.messages == [f"{path} is damaged; it is deleted and computed again"]
+    inside_a_file = DataCache(folder=path / "folder")
+    assert listed(encode_texts(LINES, tokenizer, num_threads=2, cache=inside_a_file)) == expected
+    assert len(caplog.messages) == 2 and "Nothing can be kept for the next start" in caplog.messages[1]
+
+
+# Several processes
+
+
+class Rank:
+    """One of several processes, which are threads here."""
+
+    def __init__(self, rank: int, meeting: threading.Barrier, table: list[Any]) -> None:
+        self.rank, self.size = rank, meeting.parties
+        self._meeting, self._table = meeting, table
+
+    def all_gather(self, value: Any) -> list[Any]:
+        self._table[self.rank] = value
+        self._meeting.wait(30)
+        values = list(self._table)
+        self._meeting.wait(30)
+        return values
+
+    def run_on_all_ranks(self, work: Callable[[], Any]) -> Any:
+        result = work()
+        self.all_gather(0)  # the exit codes
+        return result
+
+
+def on_all_ranks(size: int, work: Callable[[Rank], Any]) -> list[Any]:
+    meeting, table = threading.Barrier(size), [None] * size
+    with ThreadPoolExecutor(size) as pool:
+        results = [pool.submit(work, Rank(rank, meeting, table)) for rank in range(size)]
+        return [result.result() for result in results]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("num_lines", [0, 1, 11, 97])
+def test_processes_share_the_work_and_get_all_ids(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, size: int, num_lines: int
+) -> None:
+    monkeypatch.setattr(token_store, "_EXCHANGED_LINES", 11)
+    encoded: list[str] = []
+
+    class Counting(Tokenizer):
+        def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
+            encoded.extend(lines)
+            return super().encode_lines(lines, num_threads=num_threads)
+
+    def work(rank: Rank) -> list[list[int]]:
+        counting = Counting(tokenizer.model_bytes)
+        return listed(encode_together(LINES[:num_lines], counting, processes=rank, num_threads=2, content="ids"))
+
+    for ids in on_all_ranks(size, work):
+        assert ids == [tokenizer.encode(line) for line in LINES[:num_lines]]
+    assert sorted(encoded) == sorted(LINES[:num_lines])
+
+
+def test_what_one_process_cancels_is_cancelled_in_all() -> None:
+    def work(rank: Rank) -> str:
+        def cancelled() -> str:
+            if rank.rank == 1:
+                raise Cancelled
+            return "done"
+
+        try:
+            return run_together(rank, cancelled)
+        except Cancelled:
+            return "cancelled"
+
+    assert on_all_ranks(3, work) == ["cancelled"] * 3

@@ -107,7 +107,6 @@ def test_workers_end_with_the_process_that_started_them(tokenizer: Tokenizer, tm
 
 def test_workers_import_nothing_heavy() -> None:
     program = (
-        "import sys, translate.data.subword_sampling;"
-        "assert not {'torch', 'datasets', 'pydantic', 'pyarrow'} & set(sys.modules)"
+        "import sys, translate.data.subword_sampling;assert not {'torch', 'datasets', 'pyarrow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 
 from translate.config import DataConfig, TableCorpus, TokenizerConfig
-from translate.data import encoding
-from translate.data.encoding import Cancelled
+from translate.data import token_store
 from translate.data.streaming import StreamedBatches, TrainingStreams
+from translate.data.token_store import Cancelled
 from translate.data.tokenizer import Tokenizer, Tokenizers, prepare_tokenizers
 from translate.distributed.environment import DistributedEnvironment
 from translate.distributed.process_group import SINGLE_PROCESS, World
@@ -36,7 +36,7 @@ class CountingTokenizer(Tokenizer):
 
 def three_epochs(folder: Path, *, processes: World, check: Any = lambda: None) -> tuple[list[Any], int]:
     """The content of some batches of a stream, and the lines that were encoded here for them."""
-    encoding._EXCHANGED_LINES = 7
+    token_store._EXCHANGED_LINES = 7
     model = prepare_tokenizers(
         TokenizerConfig(vocab_size=40, byte_fallback=False), *zip(*PAIRS, strict=True)
     ).source.model_bytes

@@ -29,11 +29,6 @@ class Batch(NamedTuple):
     indices: tuple[int, ...]  # the numbers of the pairs in their corpus
 
     @property
-    def num_source_tokens(self) -> int:
-        """The source tokens, including EOS and without padding."""
-        return int((self.source_ids != PAD_ID).sum())
-
-    @property
     def num_target_tokens(self) -> int:
         """The target tokens, including EOS and without padding: the loss is a sum over them."""
         return int((self.target_output_ids != PAD_ID).sum())

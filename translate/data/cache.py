@@ -147,20 +147,16 @@ class DataCache:
     def find(self, name: str) -> CachedFile | None:
         """An entry that exists and is intact; a damaged one is deleted."""
         path = self.folder / name
-        with contextlib.ExitStack() as stack:
-            try:
-                file = stack.enter_context(open(path, "rb"))
-            except OSError:  # it does not exist, or belongs to another user
-                return None
-            num_bytes = _intact_bytes(file)
-            if num_bytes is not None:
-                stack.pop_all()  # the file stays open
-                with contextlib.suppress(OSError):
-                    os.utime(path)  # the time of its last use
-                return CachedFile(file, num_bytes)
+        try:
+            entry = CachedFile(open(path, "rb"), path.stat().st_size - _SEAL_BYTES)  # noqa: SIM115
+            checksum = _checksum(entry.file, entry.num_bytes)
+            if entry.num_bytes >= 0 and entry.file.read() == _SEAL + checksum:
+                os.utime(path)  # the time of its last use
+                return entry
+        except OSError:  # it does not exist, or belongs to another user
+            return None
         logger.warning(f"{path} is damaged; it is deleted and computed again")
-        with contextlib.suppress(OSError):
-            path.unlink()
+        path.unlink(missing_ok=True)
         return None
 
     def make(self, name: str, write: Callable[[BinaryIO], None]) -> CachedFile | None:
@@ -212,23 +208,11 @@ class DataCache:
             num_bytes -= size
 
 
-def _intact_bytes(file: BinaryIO) -> int | None:
-    """The length of a file's content; None if the file is not what was written."""
-    try:
-        num_bytes = file.seek(0, os.SEEK_END) - _SEAL_BYTES
-        if num_bytes < 0:
-            return None
-        checksum = _checksum(file, num_bytes)
-        return num_bytes if file.read() == _SEAL + checksum else None
-    except OSError:
-        return None
-
-
 def _checksum(file: BinaryIO, num_bytes: int) -> bytes:
     """The SHA-256 of the first bytes of a file, which is then positioned behind them."""
     digest = hashlib.sha256()
     file.seek(0)
-    while num_bytes and (block := file.read(min(num_bytes, _BLOCK_BYTES))):
+    while num_bytes > 0 and (block := file.read(min(num_bytes, _BLOCK_BYTES))):
         digest.update(block)
         num_bytes -= len(block)
     return digest.digest()

@@ -5,6 +5,7 @@ a table may contain a newline; it is kept, and SentencePiece's normalisation tur
 """
 
 import hashlib
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice, pairwise
@@ -150,7 +151,31 @@ def data_fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers, 
 # Where the text lies
 
 
-class MappedText(Sequence[str]):
+class _Lines(Sequence[str]):
+    """A sequence of lines that are read in runs."""
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        numbers = range(len(self))[place]
+        if isinstance(numbers, int):
+            return self._read(numbers, numbers + 1)[0]
+        if numbers.step != 1:
+            return [self[number] for number in numbers]
+        return self._read(numbers.start, max(numbers.start, numbers.stop))
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, len(self), _CHUNK_LINES):
+            yield from self._read(first, min(first + _CHUNK_LINES, len(self)))
+
+    @abstractmethod
+    def _read(self, start: int, stop: int) -> list[str]:
+        """The lines from one number to before another."""
+
+
+class MappedText(_Lines):
     """Lines in a memory-mapped file of UTF-8."""
 
     def __init__(self, text: MappedArray, borders: MappedArray) -> None:
@@ -165,32 +190,14 @@ class MappedText(Sequence[str]):
     def __len__(self) -> int:
         return self._borders.size - 1
 
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        numbers = range(len(self))[place]
-        if isinstance(numbers, int):
-            return self._lines(numbers, numbers + 1)[0]
-        if numbers.step != 1:
-            return [self[number] for number in numbers]
-        return self._lines(numbers.start, max(numbers.start, numbers.stop))
-
-    def __iter__(self) -> Iterator[str]:
-        for first in range(0, len(self), _CHUNK_LINES):
-            yield from self._lines(first, min(first + _CHUNK_LINES, len(self)))
-
-    def _lines(self, start: int, stop: int) -> list[str]:
+    def _read(self, start: int, stop: int) -> list[str]:
         borders = self._borders.read(start, stop + 1).tolist()
         data = self._text.read(borders[0], borders[-1]).tobytes()
-        return [
-            data[begin - borders[0] : end - borders[0]].decode("utf-8", "surrogatepass")
-            for begin, end in pairwise(borders)
-        ]
+        ends = [border - borders[0] for border in borders]
+        return [data[begin:end].decode("utf-8", "surrogatepass") for begin, end in pairwise(ends)]
 
 
-class JoinedText(Sequence[str]):
+class JoinedText(_Lines):
     """Several texts, one after the other."""
 
     def __init__(self, texts: Iterable[Sequence[str]]) -> None:
@@ -200,25 +207,14 @@ class JoinedText(Sequence[str]):
     def __len__(self) -> int:
         return self._starts[-1]
 
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        numbers = range(len(self))[place]
-        if isinstance(numbers, int):
-            which = bisect_right(self._starts, numbers) - 1
-            return self._texts[which][numbers - self._starts[which]]
-        if numbers.step != 1:
-            return [self[number] for number in numbers]
+    def _read(self, start: int, stop: int) -> list[str]:
         lines: list[str] = []
-        for text, first in zip(self._texts, self._starts, strict=False):
-            if numbers.start - first < len(text) and numbers.stop > first:
-                lines += text[max(numbers.start - first, 0) : numbers.stop - first]
+        for number in range(bisect_right(self._starts, start) - 1, len(self._texts)):
+            first = self._starts[number]
+            if first >= stop:
+                break
+            lines += self._texts[number][max(start - first, 0) : stop - first]
         return lines
-
-    def __iter__(self) -> Iterator[str]:
-        return chain.from_iterable(self._texts)
 
 
 class _TextFile:
@@ -227,18 +223,20 @@ class _TextFile:
     def __init__(self, content: str) -> None:
         self._text, self._borders = TemporaryFile(content), TemporaryFile(content)
         self._borders.write(np.zeros(1, dtype=np.int64))
-        self._num_lines = 0
 
     def write(self, lines: Sequence[str]) -> None:
         encoded = [line.encode("utf-8", "surrogatepass") for line in lines]
         lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
         self._borders.write(self._text.num_bytes + np.cumsum(lengths))
         self._text.write(b"".join(encoded))
-        self._num_lines += len(lines)
 
     def mapped(self) -> MappedText:
-        text = MappedArray(self._text, dtype=np.dtype(np.uint8), size=self._text.num_bytes)
-        return MappedText(text, MappedArray(self._borders, dtype=np.dtype(np.int64), size=self._num_lines + 1))
+        return MappedText(
+            *(
+                MappedArray(file, dtype=np.dtype(kind), size=file.num_bytes // np.dtype(kind).itemsize)
+                for file, kind in ((self._text, np.uint8), (self._borders, np.int64))
+            )
+        )
 
 
 def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str], Sequence[str]]:

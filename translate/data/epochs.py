@@ -16,11 +16,10 @@ from translate.config import DataConfig
 from translate.data.batching import Batch, cut_batches, order_by_length
 from translate.data.cache import DataCache
 from translate.data.corpora import JoinedText, ParallelCorpus
-from translate.data.encoding import encode_texts
 from translate.data.filtering import FilterReport, check_usable, filter_pairs
 from translate.data.subword_sampling import SamplingPool, SamplingTask
-from translate.data.token_store import TokenStore, store_tokens
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
+from translate.data.token_store import TokenStore, encode_texts, store_tokens
+from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizers
 
 # What a generator is for. Together with the seed and the epoch it gives the generator's seed, so that no random choice
 # depends on another.
@@ -29,23 +28,12 @@ _CHOICE, _ORDER, _SOURCE_SAMPLING, _TARGET_SAMPLING = range(4)
 _SAMPLED_LINES = 50_000
 
 
-class PaddingReport(NamedTuple):
-    """The tokens of an epoch, special symbols counted, and its padding, on each side."""
+class Padding(NamedTuple):
+    """The tokens that an epoch computes on both sides, special symbols counted."""
 
-    num_source_tokens: int
-    num_target_tokens: int
-    num_source_padding: int
-    num_target_padding: int
-
-    @property
-    def num_padding(self) -> int:
-        """The padding of both sides."""
-        return self.num_source_padding + self.num_target_padding
-
-    @property
-    def num_computed(self) -> int:
-        """The tokens and the padding of both sides."""
-        return self.num_padding + self.num_source_tokens + self.num_target_tokens
+    num_padding: int
+    num_computed: int  # tokens and padding
+    num_target_tokens: int  # without padding
 
     @property
     def share(self) -> float:
@@ -53,48 +41,42 @@ class PaddingReport(NamedTuple):
         return self.num_padding / max(1, self.num_computed)
 
 
-class BatchPlan(NamedTuple):
-    """The batches of an epoch, in flat arrays: batch n is `positions[starts[n] : ends[n]]`."""
-
-    positions: NDArray[np.int64]  # of pairs; those of a batch stand side by side
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-
-
 class Epoch:
     """The planned batches of one epoch; the tensors of a batch are made when it is asked for."""
 
     def __init__(
         self,
-        plan: BatchPlan,
         sources: TokenStore,
         targets: TokenStore,
         *,
-        pair_numbers: NDArray[np.int64] | None = None,
-        num_resegmented: int = 0,
+        positions: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
     ) -> None:
         """
         Args:
-            plan: Its pairs are positions in the other arguments.
-            pair_numbers: The number of each position in `Batch.indices`; None: the position itself.
+            positions: Of the pairs in `sources` and `targets`; those of batch n are `positions[starts[n] : ends[n]]`.
         """
-        self.plan = plan
-        self.num_resegmented = num_resegmented
+        self.num_resegmented = 0
         """Pairs whose sampled segmentation broke a length limit, and which keep their usual one in this epoch."""
+        self.pair_numbers: NDArray[np.int64] | None = None
+        """The number of each position in `Batch.indices`; None: the position itself."""
         self._sources = sources
         self._targets = targets
-        self._pair_numbers = pair_numbers
+        self._positions = positions
+        self._starts = starts
+        self._ends = ends
 
     def __len__(self) -> int:
-        return len(self.plan.starts)
+        return len(self._starts)
 
     def __getitem__(self, number: int) -> Batch:
-        positions = self.plan.positions[self.plan.starts[number] : self.plan.ends[number]]
-        numbers = positions if self._pair_numbers is None else self._pair_numbers[positions]
+        positions = self._positions[self._starts[number] : self._ends[number]]
+        numbers = positions if self.pair_numbers is None else self.pair_numbers[positions]
         return Batch(
-            source_ids=torch.from_numpy(self._sources.padded(positions, pad_id=PAD_ID, after=EOS_ID)),
-            target_input_ids=torch.from_numpy(self._targets.padded(positions, pad_id=PAD_ID, before=BOS_ID)),
-            target_output_ids=torch.from_numpy(self._targets.padded(positions, pad_id=PAD_ID, after=EOS_ID)),
+            source_ids=torch.from_numpy(self._sources.padded(positions, after=EOS_ID)),
+            target_input_ids=torch.from_numpy(self._targets.padded(positions, before=BOS_ID)),
+            target_output_ids=torch.from_numpy(self._targets.padded(positions, after=EOS_ID)),
             indices=tuple(numbers.tolist()),
         )
 
@@ -105,26 +87,23 @@ class Epoch:
     @property
     def shapes(self) -> NDArray[np.int64]:
         """For each batch: its pairs, and the tokens of its longest source and target, special symbols counted."""
-        order = np.argsort(self.plan.starts)  # `reduceat` needs the batches as they lie in `positions`
-        widest = [
-            np.maximum.reduceat(side.lengths[self.plan.positions], self.plan.starts[order]) + 1
-            for side in (self._sources, self._targets)
-        ]
+        order = np.argsort(self._starts)  # `reduceat` needs the batches as they lie in `_positions`
         shapes = np.empty((len(self), 3), dtype=np.int64)
-        shapes[:, 0] = self.plan.ends - self.plan.starts
-        shapes[order, 1:] = np.column_stack(widest)
+        shapes[:, 0] = self._ends - self._starts
+        for column, side in ((1, self._sources), (2, self._targets)):
+            shapes[order, column] = np.maximum.reduceat(side.lengths[self._positions], self._starts[order]) + 1
         return shapes
 
     @property
-    def padding(self) -> PaddingReport:
-        """The tokens and the padding of the whole epoch, counted from the plan."""
-        positions, shapes = self.plan.positions, self.shapes
-        num_pairs = len(positions)
-        tokens = [
-            int(side.lengths[positions].sum(dtype=np.int64)) + num_pairs for side in (self._sources, self._targets)
-        ]
-        computed = [int((shapes[:, 0] * shapes[:, side]).sum()) for side in (1, 2)]
-        return PaddingReport(tokens[0], tokens[1], computed[0] - tokens[0], computed[1] - tokens[1])
+    def padding(self) -> Padding:
+        """The tokens and the padding of the whole epoch."""
+        pairs, sources, targets = self.shapes.T
+        num_source_tokens, num_target_tokens = (
+            int(side.lengths[self._positions].sum(dtype=np.int64)) + len(self._positions)
+            for side in (self._sources, self._targets)
+        )
+        num_computed = int((pairs * (sources + targets)).sum())
+        return Padding(num_computed - num_source_tokens - num_target_tokens, num_computed, num_target_tokens)
 
 
 class TrainingBatches:
@@ -228,25 +207,23 @@ class TrainingBatches:
         chosen = self._choose_pairs(number)
         generator = self._generator(number, _ORDER)
         if self._subword_sampling is None:
-            plan = self._plan(self._sources, self._targets, chosen, generator)
-            return Epoch(plan, self._sources, self._targets)
+            return self._plan(self._sources, self._targets, chosen, generator)
         sources, targets, num_resegmented = self._sample_segmentations(chosen, epoch=number, check=check)
-        plan = self._plan(sources, targets, np.arange(len(chosen)), generator)
-        return Epoch(plan, sources, targets, pair_numbers=chosen, num_resegmented=num_resegmented)
+        epoch = self._plan(sources, targets, np.arange(len(chosen)), generator)
+        epoch.pair_numbers, epoch.num_resegmented = chosen, num_resegmented
+        return epoch
 
     def _plan(
-        self,
-        sources: TokenStore,
-        targets: TokenStore,
-        positions: NDArray[np.int64],
-        generator: np.random.Generator,
-    ) -> BatchPlan:
+        self, sources: TokenStore, targets: TokenStore, positions: NDArray[np.int64], generator: np.random.Generator
+    ) -> Epoch:
         # Specials counted: the source ends in EOS, the target has BOS before or EOS behind.
         source_lengths, target_lengths = sources.lengths[positions] + 1, targets.lengths[positions] + 1
         order = order_by_length(source_lengths, target_lengths, generator=generator)
         borders = cut_batches(np.maximum(source_lengths, target_lengths)[order], max_tokens=self._batch_tokens)
         shuffle = generator.permutation(len(borders) - 1)
-        return BatchPlan(positions[order], borders[:-1][shuffle], borders[1:][shuffle])
+        return Epoch(
+            sources, targets, positions=positions[order], starts=borders[:-1][shuffle], ends=borders[1:][shuffle]
+        )
 
     def _choose_pairs(self, epoch: int) -> NDArray[np.int64]:
         """Each pair as often as its corpus's weight says; of a fraction, a random share without repetition."""

@@ -56,20 +56,13 @@ def log_reports(reports: Iterable[FilterReport]) -> None:
             logger.info(line)
 
 
-class FilteredPairs(NamedTuple):
-    """The result of filtering one corpus."""
-
-    kept: NDArray[np.int64]  # ascending positions
-    report: FilterReport
-
-
 def filter_pairs(
     source_lengths: NDArray[np.signedinteger],
     target_lengths: NDArray[np.signedinteger],
     *,
     limits: DataConfig,
     name: str,
-) -> FilteredPairs:
+) -> tuple[NDArray[np.int64], FilterReport]:
     """Apply the limits of the config to one corpus.
 
     Args:
@@ -78,7 +71,7 @@ def filter_pairs(
         name: What the report calls the corpus.
 
     Returns:
-        The pairs to keep, in their order, and the counts of the others.
+        The positions of the pairs to keep, ascending, and the counts of the others.
     """
     ratio = np.inf if limits.max_length_ratio is None else limits.max_length_ratio
     longer, shorter = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
@@ -94,7 +87,7 @@ def filter_pairs(
     dropped = broken.any(axis=0)
     first_rule = broken.argmax(axis=0)[dropped]
     counts = [int(count) for count in np.bincount(first_rule, minlength=5)]
-    return FilteredPairs(np.flatnonzero(~dropped), FilterReport(name, limits, len(source_lengths), *counts))
+    return np.flatnonzero(~dropped), FilterReport(name, limits, len(source_lengths), *counts)
 
 
 def check_usable(

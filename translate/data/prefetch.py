@@ -9,21 +9,17 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from translate.data.batching import Batch
-from translate.data.encoding import Cancelled
 from translate.data.epochs import Epoch
+from translate.data.token_store import Cancelled
 
 _STEPS_AHEAD = 4
 
 
-@runtime_checkable
-class PlansEpochs(Protocol):
-    """Training data with epochs: `TrainingBatches` or `StreamedBatches`."""
-
-    def epoch(self, number: int, *, check: Callable[[], None]) -> Epoch:
-        """Epoch `number`, from 0; `check` is called now and then, and an exception that it raises ends the work."""
+PlanEpoch = Callable[..., Epoch]
+"""`TrainingBatches.epoch` or `StreamedBatches.epoch`."""
 
 
 class StepBatches(NamedTuple):
@@ -35,12 +31,6 @@ class StepBatches(NamedTuple):
     number: int  # in its epoch, from 0
 
 
-class _EpochBegins(NamedTuple):
-    """Stands before the steps of an epoch that is not the last."""
-
-    number: int
-
-
 class Prefetcher:
     """The batches of a training's steps in order, made ahead: a context manager to iterate over.
 
@@ -49,7 +39,7 @@ class Prefetcher:
 
     def __init__(
         self,
-        batches: PlansEpochs,
+        plan_epoch: PlanEpoch,
         *,
         epoch: int,
         first: int,
@@ -59,20 +49,21 @@ class Prefetcher:
     ) -> None:
         """
         Args:
+            plan_epoch: Plans an epoch by its number.
             epoch: The number of the epoch to begin in, from 0.
             first: The number of its step to begin with, from 0; if the epoch is shorter, the next one follows.
             batches_per_step: The last step of an epoch may have fewer.
             max_steps: The number of steps that are wanted; no epoch beyond them is planned.
             max_epochs: Epochs from this number on are not wanted; None: there is no last one.
         """
-        self._batches = batches
+        self._plan_epoch = plan_epoch
         self._epoch = epoch
         self._first = first
         self._batches_per_step = batches_per_step
         self._max_steps = max_steps
         self._max_epochs = max_epochs
         self._is_closed = False
-        self._ready: SimpleQueue[_EpochBegins | StepBatches | BaseException | None] = SimpleQueue()
+        self._ready: SimpleQueue[int | StepBatches | BaseException | None] = SimpleQueue()  # int: this epoch begins
         self._room = threading.Semaphore(_STEPS_AHEAD)
         self._planner = ThreadPoolExecutor(1, "epochs")
         self._plans: SimpleQueue[Future[Epoch] | None] = SimpleQueue()
@@ -99,11 +90,11 @@ class Prefetcher:
         while (ready := self._ready.get()) is not None:
             if isinstance(ready, BaseException):
                 raise ready
-            if isinstance(ready, _EpochBegins):
-                self._begin_to_plan(ready.number + 1)
-                continue
-            self._room.release()
-            yield ready
+            if isinstance(ready, int):
+                self._begin_to_plan(ready + 1)
+            else:
+                self._room.release()
+                yield ready
 
     def _make(self) -> None:
         """Put all steps into the queue: the work of the thread."""
@@ -123,7 +114,7 @@ class Prefetcher:
             num_steps = -(-len(epoch) // self._batches_per_step)
             is_last = self._is_last(number) or num_left <= num_steps - first
             if not is_last:
-                self._ready.put(_EpochBegins(number))
+                self._ready.put(number)
             for step in range(first, min(num_steps, first + num_left)):
                 start = step * self._batches_per_step
                 end = min(start + self._batches_per_step, len(epoch))
@@ -134,7 +125,7 @@ class Prefetcher:
             number, first = number + 1, 0
 
     def _begin_to_plan(self, number: int) -> None:
-        self._plans.put(self._planner.submit(self._batches.epoch, number, check=self._check_not_closed))
+        self._plans.put(self._planner.submit(self._plan_epoch, number, check=self._check_not_closed))
 
     def _is_last(self, epoch: int) -> bool:
         return self._max_epochs is not None and epoch + 1 >= self._max_epochs

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple, TypeGuard
 
 from translate.config import Corpus, DataConfig, HubCorpus, TableCorpus
 from translate.data.corpora import JoinedText, ParallelCorpus, read_corpus, store_pairs
-from translate.data.encoding import ProcessGroup, encode_together, run_together
 from translate.data.epochs import Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.subword_sampling import SamplingPool
 from translate.data.tables import PairChunk, open_stream, pairs_of, reading, table_name
-from translate.data.token_store import TokenStore
+from translate.data.token_store import ProcessGroup, TokenStore, encode_together, run_together
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError, RunError
 

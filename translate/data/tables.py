@@ -12,8 +12,9 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,30 +41,23 @@ def read_table(corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
     Raises:
         InputError: The table cannot be read, has no such column, or has a cell that is not text.
     """
-    if isinstance(corpus, HubCorpus):
-        with quiet_datasets() as datasets:
-            yield from _pairs_of_tables(_hub_tables(datasets, corpus), corpus)
-        return
-    _check_has_content(corpus.path)
-    match corpus.kind:
-        case "json":
-            yield from _chunked(_json_pairs(corpus))
-        case "csv":
-            yield from _chunked(_csv_pairs(corpus))
-        case "parquet":
-            with require_unchanged(corpus.path):
-                yield from _pairs_of_tables(_parquet_tables(corpus), corpus)
+    if isinstance(corpus, TableCorpus):
+        _check_has_content(corpus.path)
+        if corpus.kind != "parquet":
+            pairs = _json_pairs(corpus) if corpus.kind == "json" else _csv_pairs(corpus)
+            while some := list(islice(pairs, _CHUNK_ROWS)):
+                yield PairChunk([source for source, _ in some], [target for _, target in some])
+            return
+    num_rows = 0
+    for table in _arrow_tables(corpus):
+        yield pairs_of(table, corpus, num_before=num_rows)
+        num_rows += len(table)
 
 
 def _check_has_content(path: Path) -> None:
     require_file(path)
     if path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty")
-
-
-def _chunked(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
-    while some := list(islice(pairs, _CHUNK_ROWS)):
-        yield PairChunk([source for source, _ in some], [target for _, target in some])
 
 
 # JSON and CSV
@@ -169,26 +163,19 @@ def _shortened(text: str) -> str:
 # Arrow tables: Parquet and the Hub
 
 
-def _parquet_tables(corpus: TableCorpus) -> Iterator[Any]:
+def _arrow_tables(corpus: TableCorpus | HubCorpus) -> Iterator[Any]:
+    """The rows of a Parquet file or of a data set of the Hub."""
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyarrow import parquet
 
-    with reading(corpus), parquet.ParquetFile(corpus.path) as file:
-        for batch in file.iter_batches(batch_size=_CHUNK_ROWS):
-            yield pa.Table.from_batches([batch])
-
-
-def _hub_tables(datasets: Any, corpus: HubCorpus) -> Iterator[Any]:
-    with reading(corpus):
+    if isinstance(corpus, TableCorpus):
+        with reading(corpus), require_unchanged(corpus.path), parquet.ParquetFile(corpus.path) as file:
+            for batch in file.iter_batches(batch_size=_CHUNK_ROWS):
+                yield pa.Table.from_batches([batch])
+        return
+    with quiet_datasets() as datasets, reading(corpus):
         rows = datasets.load_dataset(corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision)
         yield from rows.with_format("arrow").iter(batch_size=_CHUNK_ROWS)
-
-
-def _pairs_of_tables(tables: Iterable[Any], corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
-    num_rows = 0
-    for table in tables:
-        yield pairs_of(table, corpus, num_before=num_rows)
-        num_rows += len(table)
 
 
 def pairs_of(table: Any, corpus: TableCorpus | HubCorpus, *, num_before: int) -> PairChunk:
@@ -264,8 +251,7 @@ def _check_beginning(corpus: TableCorpus) -> None:
             raise InputError(
                 f"{corpus.path}: is one JSON array, which cannot be streamed; write one object a line instead"
             )
-        for _ in islice(_json_pairs(corpus), _CHUNK_ROWS):
-            pass
+        deque(islice(_json_pairs(corpus), _CHUNK_ROWS), maxlen=0)
 
 
 def table_name(corpus: TableCorpus | HubCorpus) -> str:
@@ -289,24 +275,12 @@ def reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
         name, reason = table_name(corpus), _innermost(error)
         if isinstance(corpus, TableCorpus):
             if corpus.kind == "json":
-                for _ in _json_pairs(corpus):  # finds and names the line, which `datasets` cannot
-                    pass
-            elif corpus.kind == "parquet":
-                _check_has_rows(corpus.path)
+                deque(_json_pairs(corpus), maxlen=0)  # finds and names the line, which `datasets` cannot
             raise InputError(f"{name}: cannot be read as {corpus.kind} ({reason})") from error
         raise InputError(
             f"{name} could not be loaded from the Hugging Face Hub ({reason}); check the network and the names,"
             " or download the data and give them as kind text, tsv, json, csv or parquet"
         ) from error
-
-
-def _check_has_rows(path: Path) -> None:
-    """Find the file that `datasets` cannot stream: Parquet with columns and no rows."""
-    from pyarrow import ArrowException, parquet
-
-    with suppress(ArrowException, OSError):
-        if parquet.read_metadata(path).num_rows == 0:
-            raise InputError(f"{path} has no sentence pair")
 
 
 @contextmanager

@@ -140,7 +140,7 @@ class Trainer:
     def _prefetched(self) -> Prefetcher:
         settings, progress = self.settings, self.progress
         return Prefetcher(
-            self.batches,
+            self.batches.epoch,
             epoch=progress.epoch,
             first=progress.step_in_epoch,
             batches_per_step=settings.accumulate_batches,

@@ -40,7 +40,7 @@ def test_as_one_process_and_on_with_another_number(streamed: Any) -> None:
 @pytest.mark.slow
 def test_ends_while_a_segment_is_prepared(streamed: Any) -> None:
     slow = (
-        "import time\nfrom translate.data import encoding\noriginal = encoding.encode_lines\n"
+        "import time\nfrom translate.data import token_store as encoding\noriginal = encoding.encode_lines\n"
         "def slowly(*args, **options):\n    time.sleep(0.3)\n    return original(*args, **options)\n"
         "encoding.encode_lines = slowly\nencoding._EXCHANGED_LINES = 50\n"
         "from translate.training import step\nimport os, signal\nstep_original = step.TrainStep.__call__\n"
