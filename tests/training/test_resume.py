@@ -17,7 +17,7 @@ from translate.config import Config
 from translate.runs import RunDirectory, read_tensors, write_checkpoint
 from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal, trainer, validation
-from translate.training.resume import describe_changes
+from translate.training.state import describe_changes
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
@@ -263,8 +263,8 @@ def test_another_environment_is_reported(
 ) -> None:
     tensors, metadata, _ = read_tensors(RunDirectory(finished).checkpoint("last"))
     progress = json.loads(metadata["progress"])
-    torch_version = progress["circumstances"]["torch"]
-    progress["circumstances"]["torch"] = "2.0.0"
+    torch_version = progress["environment"]["torch"]
+    progress["environment"]["torch"] = "2.0.0"
     write_checkpoint(RunDirectory(finished), "last", tensors, {**metadata, "progress": json.dumps(progress)})
     said = run_training(stateful("training.max_steps=15"), finished, resume=True)
     (line,) = [line for line in said if "continued in another environment" in line]
@@ -272,7 +272,7 @@ def test_another_environment_is_reported(
         f"continued in another environment: torch {torch_version} (it was 2.0.0). The training is as good, but its"
         " numbers are not bit for bit those of a run that was never stopped"
     )
-    assert progress_of(finished)["circumstances"]["torch"] == torch_version
+    assert progress_of(finished)["environment"]["torch"] == torch_version
 
 
 def test_changes_are_described() -> None:

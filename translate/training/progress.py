@@ -20,7 +20,8 @@ from translate.training.profile import WAITING_FOR_DATA
 
 T = TypeVar("T")
 
-_OLD_NAMES = {"nats": "loss", "cross_entropy": "nll"}  # of `LogWindow` in checkpoints of versions up to 0.3.0
+# The names of fields in checkpoints of versions up to 0.3.0.
+_OLD_NAMES = {"nats": "loss", "cross_entropy": "nll", "circumstances": "environment"}
 _RECENT_STEPS = 200
 
 
@@ -107,7 +108,7 @@ class Progress:
     metrics_bytes: int | None = None
     metrics_sha256: str | None = None
     loss_scale: LossScale = dataclasses.field(default_factory=LossScale)  # of fp16
-    circumstances: dict[str, str] = dataclasses.field(default_factory=dict)  # see `describe_environment`
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)  # see `describe_environment`
     stream: dict[str, Any] | None = None  # where this epoch begins in streamed corpora; see `StreamedBatches.position`
 
     @property
@@ -130,7 +131,7 @@ class Progress:
             RunError: The text is something else.
         """
         try:
-            values = json.loads(text)
+            values = {_OLD_NAMES.get(name, name): value for name, value in json.loads(text).items()}
             scale = LossScale(**values.get("loss_scale", {}))  # older versions have none
             window = {_OLD_NAMES.get(name, name): value for name, value in values["window"].items()}
             return cls(**{**values, "window": LogWindow(**window), "loss_scale": scale})

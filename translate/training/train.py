@@ -23,16 +23,16 @@ from translate.training.preparation import (
     prepare_data,
 )
 from translate.training.progress import Progress
-from translate.training.resume import (
+from translate.training.setup import choose_training_device, set_num_threads, setup_training
+from translate.training.signals import StoppedBySignal
+from translate.training.state import (
     check_settings,
     describe_changes,
     describe_environment,
     holds_run,
+    restore_last,
     settings_of_all_processes,
 )
-from translate.training.setup import choose_training_device, set_num_threads, setup_training
-from translate.training.signals import StoppedBySignal
-from translate.training.state import restore_last
 from translate.training.tracking import MetricsLog, Tracker
 from translate.training.trainer import Trainer
 
@@ -145,7 +145,7 @@ def _set_up(
         data_fingerprint(
             corpora.train, tokenizers, streams=None if corpora.streams is None else corpora.streams.identity
         ),
-        circumstances=describe_environment(settings, device, num_processes=world.size),
+        environment=describe_environment(settings, device, num_processes=world.size),
     )
     world.check_same_on_all_ranks({"data.train (its checksum)": progress.data_fingerprint})
     if is_continued:
@@ -194,9 +194,9 @@ def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) 
             f"{run.path}: data.train is not what this run was trained on, so it cannot be continued; give the data that"
             " it was begun with, or begin a new run"
         )
-    changes = describe_changes(saved.circumstances, new.circumstances)
+    changes = describe_changes(saved.environment, new.environment)
     if changes is not None:
         logger.info(changes)
     logger.info(f"going on from step {saved.step}")
-    saved.circumstances = new.circumstances
+    saved.environment = new.environment
     return saved
