@@ -52,7 +52,7 @@ def listed(translate: Translate, learnt: Path, tmp_path_factory: pytest.TempPath
     shutil.copytree(learnt, copy)
     result = translate("shortlist", copy, "--frequent", "0", "--translations", "1")
     assert result.exit_code == 0, result.stderr
-    assert result.stderr.startswith(f"{copy / 'shortlist.safetensors'}: learnt from 600 pairs in ")
+    assert result.stderr.startswith("Shortlist learnt from 600 pairs in ")
     assert result.stderr.endswith(f"Next: translate decode {copy} --shortlist\n")
     return copy
 

@@ -47,7 +47,7 @@ def decode(decoder: ShardedDecoder, sources: list[str]) -> tuple[int, list[Outpu
 
 def states(folder: Path) -> dict[str, tuple[int, int]]:
     """By part file, what changes when it is written again."""
-    return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in sorted(folder.glob("[0-9]*/*.part"))}
+    return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in sorted(folder.glob("*.part"))}
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_ranks_translate_every_nth_block(toy: Any, folder: Path) -> None:
 
         decoder = make_decoder(toy, folder)
         results.append(decoder.translate_blocks(requests_of(toy.sources), rank=rank, world_size=3, advance=advance))
-        assert [Path(path).stem for path in states(folder) if path not in before] == [f"{rank:03}", f"{rank + 3:03}"]
+        assert [Path(path).stem for path in states(folder) if path not in before] == [f"{rank:07}", f"{rank + 3:07}"]
     assert results == [results[0]] * 3
     fingerprints, lines_kept = results[0]
     assert (len(fingerprints), num_passed, lines_kept) == (NUM_BLOCKS, 3 * 37, 0)
@@ -102,7 +102,7 @@ def test_only_what_changed_is_done_again(toy: Any, folder: Path) -> None:
         lines_kept, parts = decode(make_decoder(toy, folder, **settings), sources)
         assert sum(part.counts.lines for part in parts) == len(sources)
         changed = {path for path, state in states(folder).items() if before.get(path) != state}
-        kept = [part for number, part in enumerate(parts) if str(folder / "0000" / f"{number:03}.part") not in changed]
+        kept = [part for number, part in enumerate(parts) if str(folder / f"{number:07}.part") not in changed]
         assert lines_kept == sum(part.counts.lines for part in kept)
         return {Path(path).stem for path in changed}
 
@@ -110,10 +110,10 @@ def test_only_what_changed_is_done_again(toy: Any, folder: Path) -> None:
     assert redone(toy.sources, batch_tokens=300, workers=2) == set()  # after memory was refused, for example
     changed = toy.sources.copy()
     changed[15] = "Hund und Haus"
-    assert redone(changed) == {"002"}
-    assert redone([*changed, "Haus"]) == {"005"}
-    assert redone([*changed[:14], *changed[15:]]) == {"002", "003", "004", "005"}
-    assert redone(changed, beam_size=3) == {f"{number:03}" for number in range(NUM_BLOCKS)}
+    assert redone(changed) == {"0000002"}
+    assert redone([*changed, "Haus"]) == {"0000005"}
+    assert redone([*changed[:14], *changed[15:]]) == {f"{number:07}" for number in (2, 3, 4, 5)}
+    assert redone(changed, beam_size=3) == {f"{number:07}" for number in range(NUM_BLOCKS)}
 
 
 def test_other_weights_are_another_job(toy: Any, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_damaged_part_is_made_anew(toy: Any, folder: Path) -> None:
 
 def test_every_byte_of_a_part_is_guarded(folder: Path) -> None:
     part = OutputPart("f" * 8, ConditionCounts(lines=2, empty=1), ["größer\u2028", ""], ["0-0", ""])
-    file = folder / "0001" / "042.part"
+    file = folder / "0001042.part"
     folder.mkdir()
     write_part(file, part)
     assert read_part(file) == part
@@ -165,15 +165,15 @@ def test_every_byte_of_a_part_is_guarded(folder: Path) -> None:
 def test_parts_that_are_not_all_there_are_not_joined(toy: Any, folder: Path) -> None:
     """Another rank wrote them to a disk of its own machine, or somebody removed them."""
     decoder = make_decoder(toy, folder)
-    assert decoder.part_file(1042) == folder / "0001" / "042.part"
+    assert decoder.part_file(1042) == folder / "0001042.part"
     with pytest.raises(RunError, match="out.parts: rank 0 has created it, but this process does not see it"):
         decoder.check_folder()
     with decoder.hold_folder():
         decoder.check_folder()
         fingerprints, _ = decoder.translate_blocks(requests_of(toy.sources), rank=0, world_size=2)
-        with pytest.raises(RunError, match="001.part: is missing, damaged or changed since it was written; run the"):
+        with pytest.raises(RunError, match="0000001.part: is missing, damaged or changed since it was written"):
             list(decoder.read_parts(fingerprints))
-        with pytest.raises(RunError, match="000.part: is missing, damaged or changed"):
+        with pytest.raises(RunError, match="0000000.part: is missing, damaged or changed"):
             list(decoder.read_parts(["another"]))
 
 

@@ -11,16 +11,8 @@ from translate.config import Config, DecodingConfig, EvaluationConfig
 from translate.data.tokenizer import PAD_ID, prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.errors import InputError, RunError
-from translate.evaluation import (
-    Evaluation,
-    Interval,
-    Metric,
-    choose_test_sets,
-    evaluate,
-    evaluate_test_set,
-    score_translations,
-    write_report,
-)
+from translate.evaluation.evaluate import Evaluation, choose_test_sets, evaluate, evaluate_test_set, write_report
+from translate.evaluation.metrics import Interval, Metric, score_translations
 from translate.model import Transformer
 from translate.runs import RunDirectory
 from translate.runs.checksums import check_folder

@@ -11,7 +11,8 @@ import sacrebleu
 
 from translate.config import EvaluationConfig
 from translate.errors import InputError
-from translate.evaluation import Metric, score_translations, spread_samples
+from translate.evaluation.evaluate import spread_samples
+from translate.evaluation.metrics import Metric, score_translations
 
 REFERENCES = [
     "The dog runs through the snow.",

@@ -81,7 +81,7 @@ def test_a_killed_process_and_a_second_start(trainings: Trainings, folder: Path)
     command = ["decode", "run", "in.txt", *OPTIONS, "out.links", "-o", "out.txt"]
 
     def finished() -> list[Path]:
-        return list(parts.glob("*/*.part"))
+        return list(parts.glob("*.part"))
 
     job = torchrun(*command)
     while len(finished()) < 4:

@@ -14,7 +14,7 @@ import torch
 from translate.config import Config
 from translate.decoding import Translator
 from translate.errors import InputError, RunError
-from translate.evaluation import evaluate
+from translate.evaluation.evaluate import evaluate
 from translate.lint.check import log_findings
 from translate.runs import RunDirectory, load_run, read_tensors
 from translate.training import step, train, validation

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from translate.decoding import Translator
-from translate.decoding.output.alignment import align_words, format_pharaoh
-from translate.decoding.output.words import group_words
+from translate.decoding.output.words import align_words, format_pharaoh, group_words
 from translate.errors import InputError
 from translate.visualize.alignments import LayerScore, align_pairs, alignments_picture, choose_layer
 from translate.visualize.attention import capture_attention

@@ -12,7 +12,7 @@ from translate.cli.options import CheckpointOption, takes_decoding_options
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.evaluation import Metric
+    from translate.evaluation.metrics import Metric
 
 
 @takes_decoding_options
@@ -60,7 +60,7 @@ def evaluate(
     from translate.config import read_resolved_config
     from translate.decoding import count_conditions
     from translate.decoding.loading import load_translator
-    from translate.evaluation import choose_test_sets, evaluate_test_set, spread_samples
+    from translate.evaluation.evaluate import choose_test_sets, evaluate_test_set, spread_samples
     from translate.runs import open_run
 
     directory = open_run(run)
@@ -94,7 +94,7 @@ def _score_files(hypotheses: Path, reference: Path) -> None:
     from translate.config import EvaluationConfig
     from translate.data.corpora import unequal_message
     from translate.data.text import read_lines
-    from translate.evaluation import score_translations
+    from translate.evaluation.metrics import score_translations
 
     translated, references = read_lines(hypotheses), read_lines(reference)
     if len(translated) != len(references):

@@ -1,6 +1,7 @@
 """`export` and `shortlist`: what is made from a finished run."""
 
 import logging
+import time
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -49,8 +50,7 @@ def shortlist(
     """
     from translate.decoding.shortlist import make_shortlist
 
-    made = make_shortlist(run, num_frequent=frequent, num_translations=translations)
-    logger.info(
-        f"{made.file}: learnt from {made.num_pairs} pairs in {made.seconds:.1f} s."
-        f" Next: translate decode {run} --shortlist"
-    )
+    started = time.perf_counter()
+    num_pairs = make_shortlist(run, num_frequent=frequent, num_translations=translations)
+    seconds = time.perf_counter() - started
+    logger.info(f"Shortlist learnt from {num_pairs} pairs in {seconds:.1f} s. Next: translate decode {run} --shortlist")

@@ -246,7 +246,7 @@ def show_alignments(
       translate show alignments runs/demo --source news.de --reference news.en --layer best --first 11
     """
     from translate.decoding.loading import load_translator
-    from translate.decoding.output.alignment import format_pharaoh
+    from translate.decoding.output.words import format_pharaoh
     from translate.visualize.alignments import align_pairs, alignments_picture
     from translate.visualize.page import save_picture
 
@@ -283,7 +283,7 @@ def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Litera
 
 def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path | None) -> tuple[list[str], list[str]]:
     """Read the texts that were named, or the validation corpus."""
-    from translate.evaluation import choose_test_sets
+    from translate.evaluation.evaluate import choose_test_sets
 
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together")

@@ -28,7 +28,6 @@ from translate.runs import Checkpoint, RunDirectory
 from translate.runs.lock import hold_lock
 from translate.versions import package_versions
 
-_PARTS_PER_FOLDER = 1000
 _CHANGES_NO_TRANSLATION = {"batch_tokens", "workers", "device"}  # a later start may change these settings
 
 
@@ -121,7 +120,7 @@ class ShardedDecoder:
             try:
                 yield
             finally:
-                if not any(self.folder.glob("[0-9]*/*")):
+                if not any(self.folder.glob("*.part")):
                     self.remove_folder()
 
     def check_folder(self) -> None:
@@ -188,26 +187,19 @@ class ShardedDecoder:
     def remove_folder(self) -> None:
         """Remove the parts and the folder, unless it has files of others."""
         with contextlib.suppress(OSError):
-            for folder in list(self.folder.glob("[0-9]*")):
-                for part in list(folder.glob("*.part")):
-                    part.unlink()
-                folder.rmdir()
+            for part in list(self.folder.glob("*.part")):
+                part.unlink()
             (self.folder / "lock").unlink(missing_ok=True)
             self.folder.rmdir()
 
     def part_file(self, number: int) -> Path:
         """Return the path of a block's part."""
-        folder, place = divmod(number, _PARTS_PER_FOLDER)
-        return self.folder / f"{folder:04}" / f"{place:03}.part"
+        return self.folder / f"{number:07}.part"
 
 
 def write_part(file: Path, part: OutputPart) -> None:
     """Write a part, with the fingerprint of its content before it."""
     content = json.dumps([part.fingerprint, vars(part.counts), part.output, part.alignments])
-    try:
-        file.parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise write_error(file, error) from error
     with atomic_write(file) as opened:
         opened.write(f"{fingerprint(content)}\n{content}".encode())
 

@@ -4,8 +4,7 @@ A sentence's list depends on that sentence alone, so its translation does not de
 A run's list is learnt from the run's training corpora, and kept in its directory.
 """
 
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -52,41 +51,6 @@ class Shortlist(NamedTuple):
         return Shortlist(self.always.to(device), self.translations.to(device))
 
 
-def build_shortlist(
-    pairs: Sequence[EncodedPair],
-    *,
-    source_vocab_size: int,
-    target_vocab_size: int,
-    vocabulary: Literal["joint", "separate"],
-    num_frequent: int = 1000,
-    num_translations: int = 10,
-) -> Shortlist:
-    """Learn a shortlist from sentence pairs: the most frequent target ids, and the likeliest for each source token.
-
-    Args:
-        pairs: Token ids without special symbols.
-        vocabulary: With a joint vocabulary a source token also allows itself, so that names and numbers can be copied,
-            if it occurs in a target of the pairs or in no source.
-        num_frequent: Target ids that are always allowed; at most those that occur. A batch pays for them once, not for
-            each sentence, so many frequent ids and few translations make the shortest lists for the same coverage.
-        num_translations: Ids that each source token allows, besides the frequent ones.
-
-    Raises:
-        ValueError: A number is negative, or an id is outside its vocabulary.
-
-    Source: Jean et al. 2015, https://arxiv.org/abs/1412.2007, section 3.3 (candidate lists).
-    """
-    lexicon = learn_lexicon(pairs, source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
-    return select_shortlist(
-        lexicon,
-        source_counts=count_ids((pair.source for pair in pairs), vocab_size=source_vocab_size),
-        target_counts=count_ids((pair.target for pair in pairs), vocab_size=target_vocab_size),
-        vocabulary=vocabulary,
-        num_frequent=num_frequent,
-        num_translations=num_translations,
-    )
-
-
 def select_shortlist(
     lexicon: Lexicon,
     *,
@@ -96,19 +60,19 @@ def select_shortlist(
     num_frequent: int,
     num_translations: int,
 ) -> Shortlist:
-    """Select a shortlist from a lexicon; see `build_shortlist` for the other arguments.
+    """Select the most frequent target ids, and the likeliest for each source id.
 
     Args:
-        source_counts: The number of times that each id of the source vocabulary occurs in the pairs.
+        source_counts: The number of times that each id of the source vocabulary occurs in the corpus.
         target_counts: The same for the target vocabulary.
+        vocabulary: With a joint vocabulary a source token also allows itself, so that names and numbers can be copied,
+            if it occurs in a target of the corpus or in no source.
+        num_frequent: Target ids that are always allowed; at most those that occur. A batch pays for them once, not for
+            each sentence, so many frequent ids and few translations make the shortest lists for the same coverage.
+        num_translations: Ids that each source token allows, besides the frequent ones.
 
-    Raises:
-        ValueError: A number is negative.
+    Source: Jean et al. 2015, https://arxiv.org/abs/1412.2007, section 3.3 (candidate lists).
     """
-    if num_frequent < 0 or num_translations < 0:
-        raise ValueError(
-            f"num_frequent = {num_frequent} and num_translations = {num_translations} must not be negative"
-        )
     always = np.zeros(len(target_counts), dtype=np.bool_)
     most_frequent = np.argsort(-target_counts, kind="stable")[:num_frequent]
     always[most_frequent[target_counts[most_frequent] > 0]] = True
@@ -132,27 +96,16 @@ def select_shortlist(
     return Shortlist(torch.from_numpy(always), torch.from_numpy(translations))
 
 
-def count_ids(sentences: Iterable[Sequence[int]], *, vocab_size: int) -> NDArray[np.int64]:
-    """The number of times that each id of a vocabulary occurs."""
-    return np.bincount(np.fromiter(chain.from_iterable(sentences), dtype=np.int64), minlength=vocab_size)
-
-
-class MadeShortlist(NamedTuple):
-    """The file that was written, and what it was learnt from."""
-
-    file: Path
-    num_pairs: int
-    seconds: float
-
-
-def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) -> MadeShortlist:
+def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) -> int:
     """Learn the shortlist of a run from its training corpora, or from the first segment of streamed ones.
+
+    Returns:
+        The number of pairs that the shortlist was learnt from.
 
     Raises:
         InputError: The path is not a run, or its corpora are not where its config says.
         RunError: The shortlist cannot be written.
     """
-    started = time.perf_counter()
     run = open_run(run_path)
     config = read_resolved_config(run.config)
     tokenizers = load_tokenizers(run.tokenizer)
@@ -162,26 +115,32 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
         if config.data.is_streamed
         else [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(config.data.train)]
     )
+    sides = tokenizers.source, tokenizers.target
     for texts in corpora:
-        threads = torch.get_num_threads()
-        sources = tokenizers.source.encode_lines(texts.sources, num_threads=threads)
-        targets = tokenizers.target.encode_lines(texts.targets, num_threads=threads)
+        sources, targets = (
+            tokenizer.encode_lines(lines, num_threads=torch.get_num_threads())
+            for tokenizer, lines in zip(sides, (texts.sources, texts.targets), strict=True)
+        )
         limits = config.data.max_source_tokens, config.data.max_target_tokens
         pairs += [
             EncodedPair(source, target)
             for source, target in zip(sources, targets, strict=True)
             if len(source) <= limits[0] and len(target) <= limits[1]
         ]
-    shortlist = build_shortlist(
-        pairs,
-        source_vocab_size=tokenizers.source.vocab_size,
-        target_vocab_size=tokenizers.target.vocab_size,
+    source_counts, target_counts = (
+        np.bincount(np.fromiter(chain.from_iterable(lines), dtype=np.int64), minlength=tokenizer.vocab_size)
+        for tokenizer, lines in zip(sides, zip(*pairs, strict=True) if pairs else ((), ()), strict=True)
+    )
+    shortlist = select_shortlist(
+        learn_lexicon(pairs, source_vocab_size=len(source_counts), target_vocab_size=len(target_counts)),
+        source_counts=source_counts,
+        target_counts=target_counts,
         vocabulary=tokenizers.vocabulary,
         num_frequent=num_frequent,
         num_translations=num_translations,
     )
     write_tensors(run.shortlist, shortlist._asdict(), {})
-    return MadeShortlist(run.shortlist, len(pairs), time.perf_counter() - started)
+    return len(pairs)
 
 
 def read_shortlist(run: LoadedRun) -> Shortlist:

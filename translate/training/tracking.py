@@ -16,7 +16,7 @@ from tqdm import tqdm
 from translate.atomic import atomic_write, write_error
 from translate.decoding import count_conditions
 from translate.errors import InputError
-from translate.evaluation import spread_samples
+from translate.evaluation.evaluate import spread_samples
 from translate.training.progress import MetricsMark
 from translate.training.validation import Validation
 

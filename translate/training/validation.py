@@ -15,7 +15,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translation, Translator
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.distributed.state import full_tensor, is_sharded
-from translate.evaluation import Evaluation, evaluate
+from translate.evaluation.evaluate import Evaluation, evaluate
 from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory

@@ -11,7 +11,7 @@ from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.data.tokenizer import EOS_ID
 from translate.decoding import Translator
-from translate.decoding.output import alignment as linking
+from translate.decoding.output.words import AlignmentLink, align_subwords, align_words, alignment_error_rate
 from translate.decoding.score import force_decode
 from translate.errors import InputError
 from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, WordLink
@@ -23,7 +23,7 @@ class AlignedPair(NamedTuple):
 
     source: list[str]
     target: list[str]
-    links: dict[linking.Link, float]
+    links: dict[AlignmentLink, float]
     weights: Float[Tensor, "target source"]  # the last row and column are those of the end symbols
 
 
@@ -55,8 +55,8 @@ def choose_layer(translator: Translator, sources: Sequence[str], targets: Sequen
     scores = []
     for layer in range(len(translator.model.decoder.layers)):
         forced = force_decode(translator.model, pairs, max_tokens=translator.config.batch_tokens, attention_layer=layer)
-        found = [set(linking.align_subwords(each.attention)) for each in forced]
-        scores.append(LayerScore(layer, linking.alignment_error_rate(found, expected=expected)))
+        found = [set(align_subwords(each.attention)) for each in forced]
+        scores.append(LayerScore(layer, alignment_error_rate(found, expected=expected)))
     return sorted(scores, key=lambda score: score.error_rate)
 
 
@@ -135,7 +135,7 @@ def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> Aligne
     )
     links = {}
     if pair.source and pair.target:
-        links = linking.align_words(
+        links = align_words(
             weights,
             source_words=[word.positions for word in source[:-1]],
             target_words=[word.positions for word in target[:-1]],
@@ -148,7 +148,7 @@ def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> Aligne
     )
 
 
-def _lexical_links(pairs: Sequence[EncodedPair], lexicon: Lexicon) -> list[set[linking.Link]]:
+def _lexical_links(pairs: Sequence[EncodedPair], lexicon: Lexicon) -> list[set[AlignmentLink]]:
     """Links of each target subword to its most probable source subword, unless the empty word is more probable."""
     entries = zip(lexicon.source_ids.tolist(), lexicon.target_ids.tolist(), lexicon.probabilities.tolist(), strict=True)
     probability = {(source, target): value for source, target, value in entries}
@@ -159,6 +159,6 @@ def _lexical_links(pairs: Sequence[EncodedPair], lexicon: Lexicon) -> list[set[l
             chances = [probability.get((source, target), 0.0) for source in pair.source]
             best = max(chances, default=0.0)
             if best > probability.get((NULL_ID, target), 0.0):
-                links.add(linking.Link(chances.index(best), place))
+                links.add(AlignmentLink(chances.index(best), place))
         all_links.append(links)
     return all_links

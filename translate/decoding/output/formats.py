@@ -7,8 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from translate.data.batching import EncodedPair
-from translate.decoding.output.alignment import Link, align_words, format_pharaoh
-from translate.decoding.output.words import group_words, word_confidences
+from translate.decoding.output.words import (
+    AlignmentLink,
+    align_words,
+    format_pharaoh,
+    group_words,
+    word_confidences,
+)
 from translate.decoding.request import Translation
 from translate.decoding.score import ForcedDecoding
 from translate.decoding.translator import Translator, read_buffers
@@ -62,6 +67,10 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
         log-probabilities then include the end symbol of each piece, and `log_prob` and `score` are sums over pieces.
     """
     target = translator.tokenizers.target
+
+    def summary(each: Translation) -> dict[str, Any]:
+        return {"translation": each.text, "log_prob": each.log_prob, "score": each.score}
+
     words = [
         word for part in translation.parts for word in word_confidences(target.pieces(part.ids), part.token_log_probs)
     ]
@@ -78,13 +87,9 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
         "alignment": translation.alignment,
         "flags": sorted(translation.flags),
         "unmet": list(translation.unmet),
-        "pieces": [{"source": piece.source} | _summary(piece) for piece in translation.pieces],
-        "n_best": [_summary(other) for other in translation.alternatives],
+        "pieces": [{"source": piece.source} | summary(piece) for piece in translation.pieces],
+        "n_best": [summary(other) for other in translation.alternatives],
     }
-
-
-def _summary(translation: Translation) -> dict[str, Any]:
-    return {"translation": translation.text, "log_prob": translation.log_prob, "score": translation.score}
 
 
 def align_translations(translator: Translator, translations: Iterable[Translation]) -> Iterator[Translation]:
@@ -109,26 +114,27 @@ def _align(translator: Translator, parts: Sequence[Translation], forced: Iterato
     Args:
         forced: The forced decoding of the parts, and then of other lines.
     """
-    links: list[Link] = []
+    links: list[AlignmentLink] = []
     source_offset = target_offset = 0
     is_inside_word = False
     for part in parts:
         attention = next(forced).attention
-        source_words = _word_positions(translator.tokenizers.source.pieces(part.source_ids))
-        target_words = _word_positions(translator.tokenizers.target.pieces(part.ids))
+        source_words, target_words = (
+            [word.positions for word in group_words(tokenizer.pieces(ids))]
+            for tokenizer, ids in (
+                (translator.tokenizers.source, part.source_ids),
+                (translator.tokenizers.target, part.ids),
+            )
+        )
         if is_inside_word and source_words and not part.source[:1].isspace():
             source_offset -= 1  # the part before ends within this part's first word
         if source_words and target_words:
             found = align_words(attention, source_words=source_words, target_words=target_words)
-            links += [Link(source + source_offset, target + target_offset) for source, target in found]
+            links += [AlignmentLink(source + source_offset, target + target_offset) for source, target in found]
         source_offset += len(source_words)
         target_offset += len(target_words)
         is_inside_word = bool(source_words) and not part.source[-1:].isspace()
     return format_pharaoh(links)
-
-
-def _word_positions(pieces: Sequence[str]) -> list[list[int]]:
-    return [word.positions for word in group_words(pieces)]
 
 
 @dataclasses.dataclass
