@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from translate.config import HubCorpus, TextCorpus, find_config, load_config, preset_names
-from translate.config.files import presets_directory
+from translate.config.load import presets_directory
 
 
 def test_the_presets() -> None:

@@ -16,7 +16,7 @@ from translate.config import (
     read_resolved_config,
     resolved_yaml,
 )
-from translate.config.files import presets_directory
+from translate.config.load import presets_directory
 from translate.config.section import Section
 from translate.config.yaml import parse_yaml, read_yaml
 

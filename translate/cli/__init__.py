@@ -3,8 +3,10 @@
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from translate.cli.check import check as check_command
+from translate.cli.check import verify
 from translate.cli.config import config_app
 from translate.cli.console import ReportingGroup
 from translate.cli.decode import decode as decode_command
@@ -16,7 +18,6 @@ from translate.cli.options import GroupedCommand
 from translate.cli.show import show_app
 from translate.cli.tokenizer import tokenizer_app
 from translate.cli.train import train as train_command
-from translate.cli.verifying import verify
 
 app = typer.Typer(
     name="translate", cls=ReportingGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
@@ -46,7 +47,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def translate(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print versions and exit.")
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print versions and exit.")
     ] = False,
 ) -> None:
     """Train, decode and score translation models, from raw text to a detokenised BLEU.

@@ -1,4 +1,4 @@
-"""`check`: look before a long run."""
+"""`check` looks at data and settings before a long run, and `verify` at a run directory after it."""
 
 import json
 import logging
@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from translate.cli.lines import write_lines
-from translate.cli.options import ConfigArgument, Overrides
+from translate.cli.options import ConfigArgument, Overrides, RunArgument
 
 if TYPE_CHECKING:
     from translate.lint.check import Report
@@ -26,8 +27,8 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 def check(
     config: ConfigArgument,
     overrides: Overrides = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings are failures too: exit code 1.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Warnings are failures too: exit code 1.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON document, for machines.")] = False,
 ) -> None:
     """Look before a long run: the text, the settings, and a few real training steps; nothing is kept.
 
@@ -54,6 +55,44 @@ def check(
     else:
         write_lines(_lines(report), None)
     if report.count("error") or (strict and report.count("warning")):
+        raise typer.Exit(1)
+
+
+def verify(
+    run: RunArgument,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object, for machines.")] = False,
+) -> None:
+    """Compare every file of a run with its checksum, and report what is missing, damaged or does not belong.
+
+    Exit code 0: sound; 1: not; 2: no run.
+
+    \b
+    Examples:
+      translate verify runs/demo
+      translate verify runs/demo --json
+    """
+    from translate.runs.verify import verify_run
+
+    result = verify_run(run)
+    if as_json:
+        values = {
+            "run": str(run),
+            "sound": result.is_sound,
+            "version": result.writer,
+            "created": result.created,
+            "format": result.run_format,
+            "files": [file._asdict() for file in result.files],
+        }
+        typer.echo(json.dumps(values, indent=2, ensure_ascii=False))
+    else:
+        when = f" on {result.created[:10]}" if result.created else ""
+        by = "an unknown version" if result.writer is None else f"translate {result.writer}{when}"
+        typer.echo(f"{run}: written by {by}\n")
+        width = max(len(file.name) for file in result.files)
+        for file in result.files:
+            typer.echo(f"  {file.state:<11}  {file.name:<{width}}  {file.detail}".rstrip())
+        typer.echo(f"\n{result.summary}")
+    if not result.is_sound:
         raise typer.Exit(1)
 
 

@@ -45,7 +45,7 @@ def list_presets() -> None:
     Example:
       translate config presets
     """
-    from translate.config.files import preset_names
+    from translate.config.load import preset_names
 
     for name in preset_names():
         typer.echo(name)

@@ -96,18 +96,15 @@ def with_bar(items: Iterable[Item], *, total: int | None) -> Iterable[Item]:
 
 
 def prompted(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the same lines, and print a prompt before each if a person is typing."""
+    """Yield the same lines, and print a prompt for each if a person is typing."""
     is_person = is_terminal(sys.stdin) and is_terminal(sys.stderr)
-    remaining = iter(lines)
-    while True:
-        if is_person:
-            typer.echo("> ", err=True, nl=False)
-        try:
-            yield next(remaining)
-        except StopIteration:
-            if is_person:
-                typer.echo(err=True)  # the next message does not follow the prompt
-            return
+    prompt = "> " if is_person else ""
+    typer.echo(prompt, err=True, nl=False)
+    for line in lines:
+        yield line
+        typer.echo(prompt, err=True, nl=False)
+    if is_person:
+        typer.echo(err=True)  # the next message does not follow the prompt
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -12,23 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from translate.cli.console import fail, is_terminal, prompted, with_bar
-from translate.cli.constraints import (
-    ConstraintFiles,
-    ForbidFile,
-    PrefixFile,
-    RequireFile,
-    TerminologyFile,
-    read_phrases,
-    read_requests,
-)
 from translate.cli.lines import (
+    ConstraintFiles,
     TextLines,
     check_not_overwriting,
     open_lines,
     open_output,
     paired_lines,
+    read_phrases,
+    read_requests,
+    takes_constraints,
     write_lines,
 )
 from translate.cli.options import CheckpointOption, InputFile, OutputFile, RunArgument, takes_decoding_options
@@ -81,6 +77,7 @@ class DecodeCommand:
 
 
 @takes_decoding_options
+@takes_constraints
 def decode(
     run: RunArgument,
     file: InputFile = None,
@@ -88,7 +85,7 @@ def decode(
     checkpoint: CheckpointOption = "best",
     output_format: Annotated[
         Literal["text", "jsonl"],
-        typer.Option(
+        Option(
             "--format",
             help="text, or jsonl: on each line a JSON object with tokens, scores, alignment and flags.",
             rich_help_panel="Output",
@@ -96,40 +93,31 @@ def decode(
     ] = "text",
     alignments: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="Also write word alignments by cross-attention in Pharaoh's format, such as 0-0 1-2.",
             rich_help_panel="Output",
         ),
     ] = None,
-    interactive: Annotated[
-        bool, typer.Option("--interactive", help="Translate each line as soon as it is read; prompt on a terminal.")
-    ] = False,
-    prefix: PrefixFile = None,
-    require: RequireFile = None,
-    terminology: TerminologyFile = None,
-    forbid: ForbidFile = None,
+    interactive: Annotated[bool, Option("--interactive", help="Answer each line at once, with prompts.")] = False,
     ensemble: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="RUN", help="Average the probabilities with those of another run.", rich_help_panel="Scores"
-        ),
+        Option(metavar="RUN", help="Average the probabilities with those of another run.", rich_help_panel="Scores"),
     ] = None,
     contrast: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Subtract the log-probabilities of a weaker run.", rich_help_panel="Scores"),
+        Option(metavar="RUN", help="Subtract the log-probabilities of a weaker run.", rich_help_panel="Scores"),
     ] = None,
     engine: Annotated[
         Literal["translate", "ctranslate2"],
-        typer.Option(
+        Option(
             help="ctranslate2 runs the same search with CTranslate2 and needs the extra `ctranslate2`.",
             rich_help_panel="Speed",
         ),
     ] = "translate",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Keep finished parts in OUTPUT.parts, and continue from those there.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     *,
+    constraints: ConstraintFiles,
     options: dict[str, Any],
 ) -> None:
     """Translate text, a line of output for each line of input, in order; an empty line for an empty line.
@@ -148,13 +136,12 @@ def decode(
       translate decode runs/demo large.de --output large.en --resume
       torchrun --nproc-per-node 8 -m translate decode runs/demo large.de --output large.en
     """
-    constraints = ConstraintFiles(prefix, require, terminology, forbid)
     command = DecodeCommand(
         run, file, output, alignments, output_format, checkpoint, constraints, ensemble or [], contrast, options
     )
     in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
     if interactive:
-        if file is not None or output is not None or prefix or require or in_parts:
+        if file is not None or output is not None or constraints.prefix or constraints.require or in_parts:
             raise InputError(
                 "--interactive reads standard input and writes standard output, without FILE, --output, --prefix,"
                 " --require, --resume or torchrun"
@@ -164,10 +151,7 @@ def decode(
         unsupported = {
             "--format jsonl": output_format != "text",
             "--alignments": alignments,
-            "--prefix": prefix,
-            "--require": require,
-            "--terminology": terminology,
-            "--forbid": forbid,
+            **{f"--{name}": path for name, path in constraints._asdict().items()},
             "--ensemble": ensemble,
             "--contrast": contrast,
             "--resume, or torchrun,": in_parts,
@@ -316,8 +300,8 @@ def _load_ctranslate2(
 @takes_decoding_options
 def score(
     run: RunArgument,
-    source: Annotated[Path, typer.Argument(help="Text with one sentence a line.")],
-    target: Annotated[Path, typer.Argument(help="Its translations, line by line.")],
+    source: Annotated[Path, Argument(help="Text with one sentence a line.")],
+    target: Annotated[Path, Argument(help="Its translations, line by line.")],
     output: OutputFile = None,
     checkpoint: CheckpointOption = "best",
     *,

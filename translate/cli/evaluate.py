@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from translate.cli.console import with_bar
 from translate.cli.options import CheckpointOption, takes_decoding_options
@@ -17,24 +18,16 @@ if TYPE_CHECKING:
 
 @takes_decoding_options
 def evaluate(
-    run: Annotated[Path | None, typer.Argument(help="A run directory; not needed with --hypotheses.")] = None,
-    source: Annotated[
-        Path | None, typer.Option(metavar="F", help="Translate this text instead of the run's test sets.")
-    ] = None,
-    reference: Annotated[
-        Path | None, typer.Option(metavar="F", help="The reference translations of --source or --hypotheses.")
-    ] = None,
-    hypotheses: Annotated[
-        Path | None, typer.Option(metavar="F", help="Score these translations; no run is needed.")
-    ] = None,
+    run: Annotated[Path | None, Argument(help="A run directory; not needed with --hypotheses.")] = None,
+    source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of the test sets.")] = None,
+    reference: Annotated[Path | None, Option(metavar="F", help="References of --source or --hypotheses.")] = None,
+    hypotheses: Annotated[Path | None, Option(metavar="F", help="Score these translations; no run is needed.")] = None,
     set_name: Annotated[
         str | None,
-        typer.Option(
-            "--set", metavar="NAME", help="One of the run's test sets, or `validation`. Default: all test sets."
-        ),
+        Option("--set", metavar="NAME", help="One of the run's test sets, or `validation`. Default: all test sets."),
     ] = None,
     checkpoint: CheckpointOption = "best",
-    samples: Annotated[int, typer.Option(metavar="N", min=0, help="Also print N translations.")] = 0,
+    samples: Annotated[int, Option(metavar="N", min=0, help="Also print N translations.")] = 0,
     *,
     options: dict[str, Any],
 ) -> None:

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from translate.cli.options import CheckpointOption, RunArgument
 
@@ -14,8 +14,8 @@ logger = logging.getLogger(__name__)
 
 def export(
     run: RunArgument,
-    to: Annotated[Literal["ctranslate2", "huggingface"], typer.Option("--to", help="The toolkit to export for.")],
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="A folder that does not exist yet.")],
+    to: Annotated[Literal["ctranslate2", "huggingface"], Option("--to", help="The toolkit to export for.")],
+    output: Annotated[Path, Argument(metavar="OUT", help="A folder that does not exist yet.")],
     checkpoint: CheckpointOption = "best",
 ) -> None:
     """Write a run's model for another toolkit, and check that it gives the same numbers.
@@ -33,12 +33,8 @@ def export(
 
 def shortlist(
     run: RunArgument,
-    frequent: Annotated[
-        int, typer.Option(metavar="N", min=0, max=1_000_000, help="Always allow the N most frequent words.")
-    ] = 1000,
-    translations: Annotated[
-        int, typer.Option(metavar="N", min=0, max=1000, help="Allow N translations of each source word.")
-    ] = 10,
+    frequent: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Allow the N most frequent words.")] = 1000,
+    translations: Annotated[int, Option(metavar="N", min=0, max=1000, help="N translations of each source word.")] = 10,
 ) -> None:
     """Learn the likely translations of each word from the run's training corpora, for decode --shortlist.
 

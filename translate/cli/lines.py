@@ -1,4 +1,4 @@
-"""Lines of text in and out: UTF-8, split at newlines alone, whatever the locale."""
+"""Lines of text in and out, UTF-8 and split at newlines alone whatever the locale; and the constraints beside them."""
 
 import contextlib
 import dataclasses
@@ -6,9 +6,15 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple
 
+from typer import Option
+
+from translate.cli.options import add_options
 from translate.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    from translate.decoding import Request
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +68,78 @@ def paired_lines(first: Path, second: Path) -> Iterator[tuple[str, str]]:
             raise InputError(message) from None
 
     return pairs()
+
+
+class ConstraintFiles(NamedTuple):
+    """The files that constrain translations."""
+
+    prefix: Path | None
+    require: Path | None
+    terminology: Path | None
+    forbid: Path | None
+
+
+def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that name constraint files; it receives them as `constraints`."""
+    helps = {
+        "prefix": "Line N: how translation N begins.",
+        "require": "Line N: words and phrases, between tabs, that translation N contains.",
+        "terminology": "Lines of source, tab, target: required wherever the source occurs in a line.",
+        "forbid": "Words and phrases, one a line, that no translation has, spelt as the tokenizer does.",
+    }
+    options: dict[str, tuple[Any, Any]] = {}
+    for name, text in helps.items():
+        option = Option(metavar="FILE", help=text, rich_help_panel="Constraints")
+        options[name] = (Annotated[Path | None, option], None)
+    return add_options(command, options, name="constraints", gather=ConstraintFiles)
+
+
+def read_requests(lines: TextLines, files: ConstraintFiles) -> Iterator["Request"]:
+    """The lines with their constraints, read side by side as they are asked for; the terminology is read at once.
+
+    Raises:
+        InputError: A file cannot be used, or its number of lines is wrong: at once where the numbers are known.
+    """
+    from translate.decoding import Request
+    from translate.decoding.constraints.terminology import read_terminology
+
+    prefixes, phrases = (None if path is None else open_lines(path) for path in (files.prefix, files.require))
+    by_line = [each for each in (prefixes, phrases) if each is not None]
+    for each in by_line:
+        if lines.total is not None and each.total is not None and lines.total != each.total:
+            raise InputError(_wrong_number(each, each.total, lines.total))
+    terminology = None if files.terminology is None else read_terminology(files.terminology)
+
+    def requests() -> Iterator[Request]:
+        number = 0
+        for number, line in enumerate(lines, start=1):
+            prefix, required = _next_line(prefixes, number), _next_line(phrases, number).split("\t")
+            yield Request(line, prefix, tuple(phrase for phrase in required if phrase.strip()), terminology)
+        for each in by_line:
+            if surplus := sum(1 for _ in each):
+                raise InputError(_wrong_number(each, number + surplus, number))
+
+    return requests()
+
+
+def _next_line(opened: TextLines | None, number: int) -> str:
+    if opened is None:
+        return ""
+    line = next(opened.lines, None)
+    if line is None:
+        raise InputError(f"{opened.name} has only {number - 1} lines, and there is a line {number} to translate")
+    return line
+
+
+def _wrong_number(opened: TextLines, number: int, expected: int) -> str:
+    return f"{opened.name} has {number} lines, but {expected} were to be translated: they pair by line"
+
+
+def read_phrases(path: Path | None) -> list[str]:
+    """The phrases of a file, one a line; empty lines are skipped."""
+    from translate.data.text import read_lines
+
+    return [] if path is None else [line for line in read_lines(path) if line.strip()]
 
 
 def check_not_overwriting(outputs: dict[str, Path | None], inputs: Iterable[Path | None]) -> None:

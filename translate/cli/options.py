@@ -12,25 +12,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-import typer
+from typer import Argument, Option
 from typer.core import TyperCommand
 
-RunArgument = Annotated[Path, typer.Argument(help="A run directory, as `translate train` makes it.")]
-ConfigArgument = Annotated[str, typer.Argument(help="A config file, or the name of a preset such as demo.")]
+RunArgument = Annotated[Path, Argument(help="A run directory, as `translate train` makes it.")]
+ConfigArgument = Annotated[str, Argument(help="A config file, or the name of a preset such as demo.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(help="Values that replace the config's, as key=value, such as model.d_model=256."),
+    Argument(help="Values that replace the config's, as key=value, such as model.d_model=256."),
 ]
 CheckpointOption = Annotated[
     Literal["best", "last"],
-    typer.Option("--checkpoint", help="Take the weights that are best on validation, or the last."),
+    Option("--checkpoint", help="Take the weights that are best on validation, or the last."),
 ]
-InputFile = Annotated[
-    Path | None, typer.Argument(help="Text with one sentence a line; without it, standard input is read.")
-]
+InputFile = Annotated[Path | None, Argument(help="Text with one sentence a line; without it, standard input is read.")]
 OutputFile = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
+    Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
 ]
 
 _GROUPS = {  # the headings of the help, and the keys of `decoding` under each
@@ -124,9 +122,7 @@ def add_options(
 def _annotation(key: str, setting: Setting) -> Any:
     default = "" if setting.default is None else f" = {str(setting.default).lower()}"
     metavar = {int: "N", float: "X", str: "NAME"}.get(setting.type)
-    option = typer.Option(
-        help=f"{setting.help} [decoding.{key}{default}]", metavar=metavar, rich_help_panel=setting.group
-    )
+    option = Option(help=f"{setting.help} [decoding.{key}{default}]", metavar=metavar, rich_help_panel=setting.group)
     return Annotated[setting.type | None, option]
 
 

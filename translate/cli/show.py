@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from translate.cli.lines import write_lines
 from translate.cli.options import CheckpointOption, RunArgument, add_options
@@ -24,13 +25,13 @@ show_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See wh
 
 def draws(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of a picture; it receives as `file` where the picture goes."""
-    output = typer.Option("--output", "-o", metavar="FILE", help=f"Write to this file. Default: {name}.html.")
-    output_format = typer.Option(
+    output = Option("--output", "-o", metavar="FILE", help=f"Write to this file. Default: {name}.html.")
+    output_format = Option(
         "--format",
         help="html is a page for the browser; png and svg are figures and need the extra `pictures`. Default: by"
         " FILE's ending, or html.",
     )
-    dpi = typer.Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG.")
+    dpi = Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG.")
     options: dict[str, tuple[Any, Any]] = {
         "output": (Annotated[Path | None, output], None),
         "output_format": (Annotated[Literal["html", "png", "svg"] | None, output_format], None),
@@ -49,21 +50,15 @@ def draws(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 @draws("attention")
 def show_attention(
     run: RunArgument,
-    sentence: Annotated[str, typer.Argument(help="A sentence in the source language.")],
-    target: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Force this translation; else it is decoded.")
-    ] = None,
+    sentence: Annotated[str, Argument(help="A sentence in the source language.")],
+    target: Annotated[str | None, Option(metavar="TEXT", help="Force this translation; else it is decoded.")] = None,
     kind: Annotated[
         Literal["encoder", "decoder", "cross"],
-        typer.Option(help="Self-attention of encoder or decoder, or cross-attention; a page begins with it."),
+        Option(help="Self-attention of encoder or decoder, or cross-attention; a page begins with it."),
     ] = "cross",
-    layer: Annotated[
-        int | None, typer.Option(metavar="N", help="Counted from 0. Default: all; a page begins with the last.")
-    ] = None,
-    head: Annotated[
-        int | None, typer.Option(metavar="N", help="Counted from 0. Default: all; a page begins with the first.")
-    ] = None,
-    words: Annotated[bool, typer.Option("--words", help="Show whole words instead of subwords.")] = False,
+    layer: Annotated[int | None, Option(metavar="N", help="From 0. Default: all; a page begins with the last.")] = None,
+    head: Annotated[int | None, Option(metavar="N", help="From 0. Default: all; a page begins with the first.")] = None,
+    words: Annotated[bool, Option("--words", help="Show whole words instead of subwords.")] = False,
     checkpoint: CheckpointOption = "best",
     *,
     file: Any,
@@ -94,10 +89,10 @@ def show_attention(
 @draws("masks")
 def show_masks(
     run: RunArgument,
-    sentences: Annotated[list[str], typer.Argument(help="Sentences of one batch.")],
+    sentences: Annotated[list[str], Argument(help="Sentences of one batch.")],
     target: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="A translation, given once for each sentence; else they are decoded."),
+        Option(metavar="TEXT", help="A translation, given once for each sentence; else they are decoded."),
     ] = None,
     checkpoint: CheckpointOption = "best",
     *,
@@ -119,10 +114,8 @@ def show_masks(
 @show_app.command("positions")
 @draws("positions")
 def show_positions(
-    config_or_run: Annotated[
-        str, typer.Argument(metavar="CONFIG|RUN", help="A config, a preset's name, or a run directory.")
-    ],
-    length: Annotated[int, typer.Option(metavar="N", min=2, max=2000, help="Number of positions to show.")] = 64,
+    config_or_run: Annotated[str, Argument(metavar="CONFIG|RUN", help="A config, a preset or a run directory.")],
+    length: Annotated[int, Option(metavar="N", min=2, max=2000, help="Number of positions to show.")] = 64,
     checkpoint: CheckpointOption = "best",
     *,
     file: Any,
@@ -151,7 +144,7 @@ def show_positions(
 @show_app.command("curves")
 @draws("curves")
 def show_curves(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories, finished or still training.")],
+    runs: Annotated[list[Path], Argument(help="Run directories, finished or still training.")],
     *,
     file: Any,
 ) -> None:
@@ -171,18 +164,14 @@ def show_curves(
 @draws("embeddings")
 def show_embeddings(
     run: RunArgument,
-    words: Annotated[
-        list[str] | None, typer.Argument(help="Words to look at. Default: the most frequent words.")
-    ] = None,
+    words: Annotated[list[str] | None, Argument(help="Words to look at. Default: the most frequent words.")] = None,
     source: Annotated[
         Path | None,
-        typer.Option(
-            metavar="F", help="Show the most frequent words of this text. Default: the run's validation corpus."
-        ),
+        Option(metavar="F", help="Show the most frequent words of this text. Default: the run's validation corpus."),
     ] = None,
-    reference: Annotated[Path | None, typer.Option(metavar="F", help="The same for the target language.")] = None,
-    number: Annotated[int, typer.Option(metavar="N", min=3, max=1000, help="Words of each side on the map.")] = 40,
-    neighbours: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Neighbours of each word.")] = 6,
+    reference: Annotated[Path | None, Option(metavar="F", help="The same for the target language.")] = None,
+    number: Annotated[int, Option(metavar="N", min=3, max=1000, help="Words of each side on the map.")] = 40,
+    neighbours: Annotated[int, Option(metavar="N", min=1, max=100, help="Neighbours of each word.")] = 6,
     checkpoint: CheckpointOption = "best",
     *,
     file: Any,
@@ -215,11 +204,11 @@ def show_embeddings(
 @draws("alignments")
 def show_alignments(
     run: RunArgument,
-    source: Annotated[Path, typer.Option(metavar="F", help="Text in the source language.")],
-    reference: Annotated[Path, typer.Option(metavar="F", help="Its translations.")],
+    source: Annotated[Path, Option(metavar="F", help="Text in the source language.")],
+    reference: Annotated[Path, Option(metavar="F", help="Its translations.")],
     layer: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="N|mean|best",
             help="Decoder layer, counted from 0, whose heads are averaged; mean averages all layers, and best takes the"
             " layer that does best on validation.",
@@ -227,13 +216,13 @@ def show_alignments(
     ] = "mean",
     pharaoh: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="Write the links to this file, such as 0-0 1-2. Default: the picture's name with the ending .align.",
         ),
     ] = None,
-    first: Annotated[int, typer.Option(metavar="N", min=1, help="First line in the picture.")] = 1,
-    number: Annotated[int, typer.Option(metavar="N", min=1, max=200, help="Number of lines in the picture.")] = 8,
+    first: Annotated[int, Option(metavar="N", min=1, help="First line in the picture.")] = 1,
+    number: Annotated[int, Option(metavar="N", min=1, max=200, help="Number of lines in the picture.")] = 8,
     checkpoint: CheckpointOption = "best",
     *,
     file: Any,

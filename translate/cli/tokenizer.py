@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from translate.cli.lines import check_not_overwriting, open_lines, open_whole, write_lines
 from translate.cli.options import InputFile
@@ -19,26 +20,20 @@ tokenizer_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Train a tokenizer, or look at what one does."
 )
 
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A SentencePiece model file, or a run directory.")]
-Side = Annotated[
-    Literal["source", "target"], typer.Option(help="The tokenizer to use of a run with separate vocabularies.")
-]
+ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="A SentencePiece model file, or a run directory.")]
+Side = Annotated[Literal["source", "target"], Option(help="The tokenizer to use of a run with separate vocabularies.")]
 
 
 @tokenizer_app.command("train")
 def train_tokenizer(
-    corpora: Annotated[list[Path], typer.Argument(help="Text files with one sentence a line; they may be gzipped.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")],
-    kind: Annotated[Literal["bpe", "unigram"], typer.Option("--type", help="Segmentation model.")] = "bpe",
-    vocab_size: Annotated[
-        int, typer.Option(min=8, help="Number of subwords, special symbols and bytes included.")
-    ] = 8000,
-    character_coverage: Annotated[
-        float, typer.Option(help="Share of characters that get a subword of their own, from 0.98 to 1.")
-    ] = 1.0,
-    byte_fallback: Annotated[bool, typer.Option(help="Spell unknown characters in bytes.")] = True,
+    corpora: Annotated[list[Path], Argument(help="Text files with one sentence a line; they may be gzipped.")],
+    output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The model file to write.")],
+    kind: Annotated[Literal["bpe", "unigram"], Option("--type", help="Segmentation model.")] = "bpe",
+    vocab_size: Annotated[int, Option(min=8, help="Number of subwords, special symbols and bytes included.")] = 8000,
+    character_coverage: Annotated[float, Option(help="Share of characters with their own subword, 0.98 to 1.")] = 1.0,
+    byte_fallback: Annotated[bool, Option(help="Spell unknown characters in bytes.")] = True,
     normalization: Annotated[
-        Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"], typer.Option(help="Unicode normalisation.")
+        Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"], Option(help="Unicode normalisation.")
     ] = "nmt_nfkc",
 ) -> None:
     """Train a SentencePiece model on text files, for tokenizer.source_model in a config.
@@ -74,7 +69,7 @@ def encode_text(
     model: ModelArgument,
     file: InputFile = None,
     side: Side = "source",
-    ids: Annotated[bool, typer.Option("--ids", help="Print numbers instead of subwords.")] = False,
+    ids: Annotated[bool, Option("--ids", help="Print numbers instead of subwords.")] = False,
 ) -> None:
     """Print the subwords of each line, with a space between them.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-import typer
+from typer import Option
 
 from translate.cli.console import fail
 from translate.cli.options import ConfigArgument, Overrides
@@ -23,14 +23,10 @@ def train(
     run: Annotated[
         Path | None,
         # torchrun would read --run as short for an option of its own.
-        typer.Option("--run", "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/NAME."),
+        Option("--run", "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/NAME."),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the run's last checkpoint, or begin if there is no run yet.")
-    ] = False,
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Profile ten steps, write the result to DIR/profile, and train on.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue from the last checkpoint, or begin a new run.")] = False,
+    profile: Annotated[bool, Option("--profile", help="Profile ten steps into DIR/profile, and train on.")] = False,
 ) -> None:
     """Train a tokenizer and a model, as a config says, into a run directory.
 

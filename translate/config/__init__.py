@@ -2,8 +2,14 @@
 
 from translate.config.data import Corpus, DataConfig, HubCorpus, TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
 from translate.config.decoding import DecodingConfig
-from translate.config.files import find_config, preset_names
-from translate.config.load import LoadedConfig, load_config, override_config, read_resolved_config
+from translate.config.load import (
+    LoadedConfig,
+    find_config,
+    load_config,
+    override_config,
+    preset_names,
+    read_resolved_config,
+)
 from translate.config.schema import Config, EvaluationConfig, ModelConfig, TrainingConfig
 from translate.config.show import annotated_yaml, json_schema, resolved_yaml
 
