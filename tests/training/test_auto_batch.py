@@ -14,7 +14,6 @@ from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory
 from translate.training import auto_batch
 from translate.training.auto_batch import (
-    batches_per_step,
     largest_batch_on_cuda,
     resolve_batch_tokens,
     resolve_step_tokens,
@@ -40,10 +39,13 @@ def resolved(config: Config, device: torch.device = CPU) -> tuple[Config, str]:
 
 
 @pytest.mark.parametrize(("batch_tokens", "step_tokens", "expected"), [
-    (4096, 25_000, 6), (12_500, 25_000, 2), (25_000, 25_000, 1), (10_000, 14_000, 1), (10_000, 16_000, 2), (7, None, 1),
+    (4096, 25_000, 6), (12_500, 25_000, 2), (25_000, 25_000, 1), (10_000, 14_000, 1), (10_000, 16_000, 2),
 ])  # fmt: skip
-def test_batches_that_come_nearest_to_a_step(batch_tokens: int, step_tokens: int | None, expected: int) -> None:
-    assert batches_per_step(batch_tokens, step_tokens=step_tokens) == expected
+def test_batches_that_come_nearest_to_a_step(
+    digits: Digits, batch_tokens: int, step_tokens: int, expected: int
+) -> None:
+    config = digits(f"training.batch_tokens={batch_tokens}", f"training.step_tokens={step_tokens}")
+    assert resolve_step_tokens(config).training.accumulate_batches == expected
 
 
 def test_step_tokens_become_batches(digits: Digits) -> None:
@@ -91,7 +93,7 @@ class _Gpu:
         monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (40 * 2**30, 80 * 2**30))
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda index: 0)
-        monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+        monkeypatch.setattr(auto_batch, "_free_memory", lambda: None)
         monkeypatch.setattr(
             torch.cuda, "set_per_process_memory_fraction", lambda share, index: self.shares.append(share)
         )
@@ -117,9 +119,9 @@ class _Gpu:
 @pytest.mark.parametrize(
     ("holds", "most", "found", "tried"),
     [
-        (2000, 400, 400, [9, 9, 18, 36, 72, 144, 288, 405]),  # 45 pairs of 9
-        (100, 400, 72, [9, 9, 18, 36, 72, 144]),
-        (9, 400, 9, [9, 9, 18]),
+        (2000, 100, 100, [9, 9, 18, 36, 72, 108]),  # 12 pairs of 9
+        (40, 100, 36, [9, 9, 18, 36, 72]),
+        (9, 100, 9, [9, 9, 18]),
         (2000, 9, 9, [9, 9]),
     ],
 )

@@ -77,18 +77,26 @@ def dry_run(
         RunError: The training would fail: memory is short, or the loss is not finite.
     """
     memory = PeakMemory(device)
-    numbers = itertools.count(1)
+    train_step, numbers = setup_training(config, tokenizers, device=device), itertools.count(1)
 
-    def step(group: Sequence[Batch]) -> int:
+    def step(batches: Sequence[Batch]) -> int:
         number = next(numbers)
         rate = learning_rate(number, config.training, d_model=config.model.d_model)
-        result = train_step(group, number=number, learning_rate=rate)
+        result = train_step(batches, number=number, learning_rate=rate)
         train_step.check_last_step()
         return result.tokens
 
-    train_step = setup_training(config, tokenizers, device=device)
     step([epoch[0]])  # creates the optimizer's state
-    largest, peak_bytes = _try_longest(epoch, step, memory)
+    tried: list[tuple[int, BatchShape]] = []
+    for number in longest_batches(epoch):
+        memory.restart()
+        try:
+            step([epoch[number]])
+        except RunError as error:
+            message = f"a training step on the longest batch ({describe_shapes([epoch[number]])}) fails: {error}"
+            raise RunError(message) from error
+        tried.append((memory.peak_bytes() or 0, BatchShape(*epoch.shapes[number].tolist())))
+    peak_bytes, largest = max(tried, key=lambda each: each[0])
     num_timed, tokens, seconds = _time_steps(epoch, step, config=config, max_seconds=max_seconds)
     model, speed = train_step.model, tokens / seconds
     return DryRun(
@@ -97,7 +105,7 @@ def dry_run(
         num_threads=torch.get_num_threads(),
         num_parameters=model.num_parameters,
         largest_batch=largest,
-        peak_bytes=peak_bytes,
+        peak_bytes=peak_bytes or None,
         num_timed_steps=num_timed,
         target_tokens_per_second=speed,
         seconds_per_epoch=epoch.padding.num_target_tokens / speed,
@@ -115,23 +123,6 @@ def longest_batches(epoch: Epoch) -> list[int]:
     longest = int(np.lexsort((pairs, np.maximum(sources, targets)))[-1])
     fullest = int((pairs * (sources + targets)).argmax())
     return list(dict.fromkeys([longest, fullest]))
-
-
-def _try_longest(
-    epoch: Epoch, step: Callable[[Sequence[Batch]], int], memory: "PeakMemory"
-) -> tuple[BatchShape, int | None]:
-    tried: list[tuple[int, BatchShape]] = []
-    for number in longest_batches(epoch):
-        batch = epoch[number]
-        memory.restart()
-        try:
-            step([batch])
-        except RunError as error:
-            message = f"a training step on the longest batch ({describe_shapes([batch])}) fails: {error}"
-            raise RunError(message) from error
-        tried.append((memory.peak_bytes() or 0, BatchShape(*epoch.shapes[number].tolist())))
-    peak, largest = max(tried, key=lambda each: each[0])
-    return largest, peak or None
 
 
 def _time_steps(

@@ -28,17 +28,12 @@ _CPU_BATCH_TOKENS = 4096  # measured: larger batches keep the cores no busier, a
 _SHARE_OF_FREE_MEMORY = 0.9  # on CUDA; the rest is for fragments and for buffers of other libraries
 
 
-def batches_per_step(batch_tokens: int, *, step_tokens: int | None) -> int:
-    """The number of batches that comes nearest to the tokens that a step should see; None: one batch."""
-    return 1 if step_tokens is None else max(1, round(step_tokens / batch_tokens))
-
-
 def resolve_step_tokens(config: Config) -> Config:
     """The config with `accumulate_batches` in place of `step_tokens`, if the size of a batch is known."""
     settings = config.training
     if settings.step_tokens is None or settings.batch_tokens == "auto":
         return config
-    num_batches = batches_per_step(settings.num_batch_tokens, step_tokens=settings.step_tokens)
+    num_batches = max(1, round(settings.step_tokens / settings.num_batch_tokens))  # the nearest number
     return _with_training(config, step_tokens=None, accumulate_batches=num_batches)
 
 
@@ -130,11 +125,11 @@ def largest_batch_on_cuda(
     try:
         trial = _with_training(config, batch_tokens=longest, compile=False)
         train_step = setup_training(trial, tokenizers, device=device)
-        decay, step_tokens = config.training.ema_decay, config.training.step_tokens
+        decay, step_tokens = config.training.ema_decay, config.training.step_tokens or 0
         average = None if decay is None else AveragedWeights(train_step.model, decay=decay)  # only takes its room
         # The first step creates the optimizer's state, so only later ones need as much as all others.
-        if _fits(train_step, longest, longest=longest, step_tokens=None):
-            while fitting < most and _fits(train_step, tokens, longest=longest, step_tokens=step_tokens):
+        if _fits(train_step, longest, longest=longest, is_accumulated=False):
+            while fitting < most and _fits(train_step, tokens, longest=longest, is_accumulated=step_tokens > tokens):
                 fitting, tokens = tokens, min(2 * tokens, most)
         del average, train_step
     except OutOfMemory:  # the model alone needs more
@@ -151,15 +146,14 @@ def largest_batch_on_cuda(
     return fitting
 
 
-def _fits(train_step: TrainStep, tokens: int, *, longest: int, step_tokens: int | None) -> bool:
+def _fits(train_step: TrainStep, tokens: int, *, longest: int, is_accumulated: bool) -> bool:
     """Whether memory is enough for a step on batches of the longest pairs alone, which need the most."""
     pair = EncodedPair([EOS_ID] * (longest - 1), [EOS_ID] * (longest - 1))
     num_pairs = math.ceil(tokens / longest)
     batch = collate([pair] * num_pairs, range(num_pairs))
-    # A second batch adds its gradient to one that is there already; more batches need no more memory.
-    num_batches = min(2, batches_per_step(tokens, step_tokens=step_tokens))
     try:
-        train_step([batch] * num_batches, number=1, learning_rate=0.0)  # which leaves the weights alone
+        # A second batch adds its gradient to one that is there already; more batches need no more memory.
+        train_step([batch] * (1 + is_accumulated), number=1, learning_rate=0.0)  # which leaves the weights alone
         train_step.check_last_step()
     except OutOfMemory:
         is_enough = False
