@@ -61,7 +61,7 @@ def test_progress_by_hand(ids: list[int], num_satisfied: int, missing: list[int]
     table = build_table([[[A], [A, B, C], [B, S]]])
     rubbish = [B, S, A, B, C][:5]
     tokens = torch.tensor([[[START, *ids, *rubbish]]])
-    progress = find_progress(tokens, torch.tensor([len(ids)]), table, begins_word=BEGINS_WORD, num_rounds=3)
+    progress = find_progress(tokens, torch.tensor([len(ids)]), table, begins_word=BEGINS_WORD)
     assert progress.num_satisfied.tolist() == [[num_satisfied]]
     assert progress.missing.tolist() == [[missing]]
     assert progress.begun.tolist() == [[begun]]
@@ -70,7 +70,7 @@ def test_progress_by_hand(ids: list[int], num_satisfied: int, missing: list[int]
 def test_a_token_of_one_phrase_begins_no_other() -> None:
     table = build_table([[[A, B], [B, C]]])
     progress = find_progress(
-        torch.tensor([[[START, A, B], [START, C, B]]]), torch.tensor([2]), table, begins_word=BEGINS_WORD, num_rounds=2
+        torch.tensor([[[START, A, B], [START, C, B]]]), torch.tensor([2]), table, begins_word=BEGINS_WORD
     )
     assert progress.num_satisfied.tolist() == [[2, 1]] and progress.begun.tolist() == [[[0, 0], [0, 1]]]
 
@@ -86,7 +86,7 @@ def test_the_three_readings_agree() -> None:
         ids = torch.tensor([[generator.choices([A, B, C, S], k=12) for _ in range(13)] for _ in range(7)])
         lengths = torch.tensor(generator.choices(range(12), k=7))
         table = build_table(phrases)
-        progress = find_progress(ids, lengths, table, begins_word=BEGINS_WORD, num_rounds=4)
+        progress = find_progress(ids, lengths, table, begins_word=BEGINS_WORD)
         for sentence, slot in itertools.product(range(7), range(13)):
             translation = ids[sentence, slot, 1 : int(lengths[sentence]) + 1].tolist()
             missing = missing_in(translation, phrases[sentence])

@@ -49,7 +49,6 @@ class RequiredPhrases:
         self._end_id = end_id
         self._begins_word = begins_word
         self._table = PhraseTable(*(part.to(begins_word.device) for part in build_table(phrases)))
-        self._most_phrases = max((len(sentence) for sentence in phrases), default=0)
         self._num_banks = 1 + max((sum(len(phrase) + 1 for phrase in sentence) for sentence in phrases), default=0)
 
     def __call__(self, state: BeamState, scores: NextTokenScores) -> Candidates:
@@ -66,7 +65,7 @@ class RequiredPhrases:
         """Deal the open slots out to the banks. `scores` is changed."""
         beam = scores.shape[1]
         table = PhraseTable(*(part[state.sentences] for part in self._table))
-        progress = self._find_progress(state.ids, state.lengths, table)
+        progress = find_progress(state.ids, state.lengths, table, begins_word=self._begins_word)
         is_missing = (progress.missing > 0).any(dim=2)
         scores[:, :, self._end_id] = scores[:, :, self._end_id].masked_fill(is_missing, -math.inf)
         candidates, banks = self._continuations(state, scores, table, progress)
@@ -108,12 +107,7 @@ class RequiredPhrases:
         lengths = state.lengths + 1
         position = lengths[:, None, None].expand(-1, ids.shape[1], 1)
         ids = ids.scatter(2, position, candidates.tokens[:, :, None])
-        return candidates, self._find_progress(ids, lengths, table).num_satisfied
-
-    def _find_progress(
-        self, ids: Int[Tensor, "batch beam capacity"], lengths: Int[Tensor, " batch"], table: PhraseTable
-    ) -> PhraseProgress:
-        return find_progress(ids, lengths, table, begins_word=self._begins_word, num_rounds=self._most_phrases)
+        return candidates, find_progress(ids, lengths, table, begins_word=self._begins_word).num_satisfied
 
 
 def _best_of_each(scores: NextTokenScores) -> Int[Tensor, "batch beam 1"]:

@@ -134,7 +134,6 @@ def find_progress(
     table: PhraseTable,
     *,
     begins_word: Bool[Tensor, " vocab"],
-    num_rounds: int,
 ) -> PhraseProgress:
     """What each hypothesis has of its sentence's phrases: a pure function of its tokens.
 
@@ -146,8 +145,6 @@ def find_progress(
     Args:
         ids: The start symbol, then what was generated; anything behind it.
         lengths: Generated tokens.
-        num_rounds: At least the number of phrases that any sentence requires. Each round of reading takes the next
-            phrase in all hypotheses of all sentences.
     """
     position = torch.arange(max(1, int(lengths.max())), device=ids.device)
     tokens = ids[:, :, 1 : len(position) + 1].masked_fill(position >= lengths[:, None, None], _NO_TOKEN)
@@ -161,7 +158,7 @@ def find_progress(
     reached = torch.zeros(batch, beam, dtype=torch.long, device=ids.device)  # the end of the last phrase
     num_before = reached[:, :, None].repeat(1, 1, width)  # tokens and word ends of the phrases before each position
     is_inside = torch.zeros_like(num_before, dtype=torch.bool)  # in a phrase, and not its first token
-    for _ in range(num_rounds):
+    for _ in range(int(table.counts.sum(dim=1).max())):  # each round takes the next phrase in all hypotheses
         is_next = stands & (missing > 0)[:, :, :, None] & (position >= reached[:, :, None])[:, :, None]
         # The first maximum is the leftmost position, and there the longest phrase.
         is_found, start = is_next.any(dim=2).int().max(dim=2)

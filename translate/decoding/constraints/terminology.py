@@ -48,32 +48,29 @@ class Terminology:
         begins_sentence = True
         position = 0
         while position < len(line):
-            length, target = self._longest_at(line, position, begins_sentence=begins_sentence)
+            end, target = self._longest_at(line, position, begins_sentence=begins_sentence)
             if target is not None:
                 found.append(target)
-            for character in line[position : position + length]:
+            for character in line[position:end]:
                 if is_word_character(character):
                     begins_sentence = False
                 elif character in _SENTENCE_ENDS:
                     begins_sentence = True
-            position += length
+            position = end
         return found
 
     def _longest_at(self, line: str, position: int, *, begins_sentence: bool) -> tuple[int, str | None]:
-        """The number of characters to go on by, and the translation of the longest term at a position, if any."""
-        if not _is_boundary(line, position):
-            return 1, None
-        for length in self._lengths:
+        """The end and the translation of the longest term at a position; else the next position, and None."""
+        for length in self._lengths if _is_boundary(line, position) else ():
             end = position + length
-            if end > len(line) or not _is_boundary(line, end):
-                continue
-            text = line[position:end]
-            target = self._targets.get(text)
-            if target is None and begins_sentence:
-                target = self._at_beginning.get(_uncapitalize(text))
-            if target is not None:
-                return length, target
-        return 1, None
+            if end <= len(line) and _is_boundary(line, end):
+                text = line[position:end]
+                target = self._targets.get(text)
+                if target is None and begins_sentence:
+                    target = self._at_beginning.get(_uncapitalize(text))
+                if target is not None:
+                    return end, target
+        return position + 1, None
 
 
 def read_terminology(path: Path) -> Terminology:
@@ -112,6 +109,4 @@ def _uncapitalize(text: str) -> str:
 
 def _is_boundary(line: str, position: int) -> bool:
     """Whether no word goes on across a position."""
-    if position in (0, len(line)):
-        return True
-    return not (is_word_character(line[position - 1]) and is_word_character(line[position]))
+    return position in (0, len(line)) or not all(map(is_word_character, line[position - 1 : position + 1]))

@@ -6,9 +6,12 @@ whose state others would share, so a sample does not depend on the batch, its or
 
 import dataclasses
 import math
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores
@@ -53,10 +56,11 @@ class TokenSampler:
         """
         batch, beam = scores.shape[:2]
         slots = torch.arange(beam, device=scores.device).expand(batch, -1)
-        dtype = torch.float32 if scores.device.type == "mps" else torch.float64  # MPS has no double precision
         lines, positions = self.lines[state.sentences][:, None], state.lengths[:, None]
-        uniforms = uniform_numbers(self.seed, lines, slots, positions, dtype=dtype)
-        tokens = sample_tokens(self.probabilities(scores), uniforms)
+        uniforms = uniform_numbers(self.seed, lines, slots, positions)
+        if scores.device.type == "mps":  # it has no double precision
+            uniforms = uniforms.float()
+        tokens = sample_tokens(self.probabilities(scores), uniforms.to(scores.device))
         return Candidates(state.cumulative_scores + scores.gather(2, tokens[:, :, None])[:, :, 0], slots, tokens)
 
     def probabilities(self, scores: NextTokenScores) -> Float[Tensor, "batch beam vocab"]:
@@ -121,50 +125,25 @@ def sample_tokens(
     return torch.where(is_possible, tokens[:, :, 0], weights.argmax(dim=2))
 
 
-# SplitMix64's constants: the golden ratio times 2^64, made odd, and the two factors of its mixing function.
-_GOLDEN = 0x9E3779B97F4A7C15
-_FIRST_FACTOR = 0xBF58476D1CE4E5B9
-_SECOND_FACTOR = 0x94D049BB133111EB
-
-
 def uniform_numbers(
-    seed: int,
-    lines: Int[Tensor, "#*shape"],
-    samples: Int[Tensor, "#*shape"],
-    positions: Int[Tensor, "#*shape"],
-    *,
-    dtype: torch.dtype = torch.float64,
+    seed: int, lines: Int[Tensor, "#*shape"], samples: Int[Tensor, "#*shape"], positions: Int[Tensor, "#*shape"]
 ) -> Float[Tensor, "*shape"]:
-    """Numbers in [0, 1), one for each (seed, line, sample, position), as if independent.
-
-    Args:
-        dtype: The type of the numbers; their mantissa is filled with the first bits of a hash.
-    """
-    bits = 53 if dtype == torch.float64 else 24
-    hashed = torch.full((), seed, device=lines.device)
+    """Numbers in [0, 1), one for each (seed, line, sample, position), as if independent; on the CPU."""
+    hashed = np.array([seed], dtype=np.uint64)
     for numbers in (lines, samples, positions):
-        hashed = splitmix64(hashed, numbers)
-    return _logical_shift(hashed, 64 - bits).to(dtype) * 2.0**-bits
+        hashed = splitmix64(hashed, numbers.cpu().numpy().astype(np.uint64))
+    return torch.from_numpy((hashed >> 11) * 2.0**-53).contiguous()
 
 
-def splitmix64(seeds: Int[Tensor, "#*shape"], numbers: Int[Tensor, "#*shape"]) -> Int[Tensor, "*shape"]:
+def splitmix64(seeds: NDArray[Any], numbers: NDArray[Any]) -> NDArray[Any]:
     """The outputs at these numbers, counted from 0, of the SplitMix64 generators with these seeds.
 
-    They are unsigned 64-bit integers in torch's signed ones: sums and products are the same modulo 2^64.
+    All are unsigned integers of 64 bits. The constants are the golden ratio times 2^64, made odd, and the two factors
+    of the mixing function.
 
     Source: Steele et al. 2014, https://doi.org/10.1145/2660193.2660195.
     """
-    mixed = seeds + (numbers + 1) * _signed(_GOLDEN)
-    mixed = (mixed ^ _logical_shift(mixed, 30)) * _signed(_FIRST_FACTOR)
-    mixed = (mixed ^ _logical_shift(mixed, 27)) * _signed(_SECOND_FACTOR)
-    return mixed ^ _logical_shift(mixed, 31)
-
-
-def _signed(number: int) -> int:
-    """The signed integer with the same 64 bits."""
-    return number - 2**64 if number >= 2**63 else number
-
-
-def _logical_shift(numbers: Int[Tensor, "*shape"], bits: int) -> Int[Tensor, "*shape"]:
-    """Shift right, filling with zeros where `>>` would repeat the sign."""
-    return (numbers >> bits) & (2 ** (64 - bits) - 1)
+    mixed = seeds + (numbers + 1) * 0x9E3779B97F4A7C15
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB
+    return mixed ^ (mixed >> 31)
