@@ -23,6 +23,7 @@ from translate.model.kv_cache import DecoderCache
 class ShortlistColumns(NamedTuple):
     """The words that the shortlist allows any sentence of a batch, and which sentence may have which."""
 
+    allowed: Bool[Tensor, "batch vocab"]
     ids: Int[Tensor, " columns"]
     bias: Float[Tensor, "batch 1 columns"]  # 0: allowed; -inf: forbidden
     outputs: tuple[nn.Module, ...]  # each model's output layer of these words alone
@@ -32,8 +33,7 @@ class SearchCache(NamedTuple):
     """What the models keep from step to step."""
 
     decoders: tuple[DecoderCache, ...]  # of each model
-    allowed: Bool[Tensor, "batch vocab"] | None = None  # by the shortlist
-    columns: ShortlistColumns | None = None  # made from `allowed` in the step after it has changed
+    columns: ShortlistColumns | None = None  # None: no shortlist
 
 
 @dataclasses.dataclass
@@ -76,18 +76,15 @@ class CachedDecoder:
         allowed = self.shortlist.allowed(source_ids)
         for row, sentence in enumerate(sentences if self.also_allowed else ()):
             allowed[row, torch.tensor(self.also_allowed[sentence], dtype=torch.long, device=source_ids.device)] = True
-        if cache is None or cache.allowed is None:
-            return SearchCache(tuple(decoders), allowed)
-        all_rows = cache.allowed.new_zeros(decoders[0].batch, allowed.shape[1])
-        all_rows[: len(cache.allowed)] = cache.allowed
+        all_rows = allowed.new_zeros(decoders[0].batch, allowed.shape[1])
+        if cache is not None and cache.columns is not None:
+            all_rows[: len(cache.columns.allowed)] = cache.columns.allowed
         all_rows[rows] = allowed
-        return SearchCache(tuple(decoders), all_rows)
+        return SearchCache(tuple(decoders), self._build_columns(all_rows))
 
     def step(self, last_ids: Int[Tensor, "batch beam"], cache: SearchCache) -> tuple[NextTokens, SearchCache]:
         """See `NextTokenModel.step`. Padding and the start symbol are never generated."""
         columns = cache.columns
-        if cache.allowed is not None and columns is None:
-            columns = self._build_columns(cache.allowed)
         decoders, log_probs, attention = [], [], None
         for index, (model, decoder_cache) in enumerate(zip(self.models, cache.decoders, strict=True)):
             with self._recording(index) as recorded:
@@ -103,7 +100,7 @@ class CachedDecoder:
             log_probs.append(found)
         combined = combine_log_probs(log_probs, self.config, has_contrast=self.combination.contrast is not None)
         ids = None if columns is None else columns.ids
-        return NextTokens(combined, ids, attention), SearchCache(tuple(decoders), cache.allowed, columns)
+        return NextTokens(combined, ids, attention), SearchCache(tuple(decoders), columns)
 
     def reorder(self, cache: SearchCache, beam_indices: Int[Tensor, "batch beam"]) -> SearchCache:
         """See `NextTokenModel.reorder`."""
@@ -111,8 +108,8 @@ class CachedDecoder:
 
     def select_rows(self, cache: SearchCache, rows: Int[Tensor, " new_batch"]) -> SearchCache:
         """See `NextTokenModel.select_rows`."""
-        decoders = tuple(each.select_rows(rows) for each in cache.decoders)
-        return SearchCache(decoders, None if cache.allowed is None else cache.allowed[rows])
+        columns = None if cache.columns is None else self._build_columns(cache.columns.allowed[rows])
+        return SearchCache(tuple(each.select_rows(rows) for each in cache.decoders), columns)
 
     def _recording(self, index: int) -> contextlib.AbstractContextManager[list[Tensor]]:
         """A context that records the attention of the first model if there is a coverage penalty, and of no other."""
@@ -124,4 +121,4 @@ class CachedDecoder:
         ids = allowed.any(dim=0).nonzero()[:, 0]
         bias = torch.zeros(len(allowed), 1, len(ids), device=allowed.device)
         bias.masked_fill_(~allowed[:, None, ids], -torch.inf)
-        return ShortlistColumns(ids, bias, tuple(model.output.chosen(ids) for model in self.models))
+        return ShortlistColumns(allowed, ids, bias, tuple(model.output.chosen(ids) for model in self.models))
