@@ -105,7 +105,6 @@ def test_the_next_writer_removes_what_a_killed_process_left(tmp_path: Path) -> N
     process = subprocess.Popen([sys.executable, "-c", KILLED_WHILE_WRITING, str(path)])
     assert process.wait() == -signal.SIGKILL
     assert path.read_text() == "old" and names(tmp_path) == {"run.json", f"run.json.{process.pid}.tmp"}
-    (tmp_path / "run.json.tmp").write_text("of version 0.1.0")
     others = {f"run.json.{os.getppid()}.tmp", "config.yaml.tmp", "run.json.copy.tmp", "tmp"}
     for name in others:  # of a process that lives, or of other files
         (tmp_path / name).write_text("")
@@ -129,5 +128,5 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_temporary_names() -> None:
-    assert is_temporary(Path("x/run.json.5.tmp")) and is_temporary(Path("run.json.tmp"))
+    assert is_temporary(Path("x/run.json.5.tmp")) and is_temporary(Path(".tmpAb12Cd"))
     assert not is_temporary(Path("x.tmp/run.json")) and not is_temporary(Path("tmp"))

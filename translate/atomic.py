@@ -6,7 +6,6 @@ A process that is killed while it writes leaves its temporary file behind; the n
 import contextlib
 import errno
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from typing import BinaryIO
 
 from translate.errors import RunError
 
-_TEMPORARY_NAME = re.compile(r"(?P<name>.+?)(?:\.(?P<process>[0-9]{1,9}))?\.tmp|\.tmp\w{6}")  # the latter: safetensors'
 _HINTS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space on that disk"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make that directory writable, or work on a copy of it"),
@@ -44,10 +42,10 @@ def atomic_write(path: Path, *, fsync: bool = True) -> Iterator[BinaryIO]:
         with temporary.open("x+b") as file:
             yield file
         if fsync:
-            fsync_file(temporary)
+            sync(temporary)
         os.replace(temporary, path)
         if fsync:
-            fsync_folder(path.parent)
+            sync(path.parent)
     except OSError as error:
         raise write_error(path, error) from error
     finally:
@@ -75,11 +73,11 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         mode = temporary.stat().st_mode & 0o666  # as that of any new file; some libraries make theirs private
         for file in temporary.iterdir():
             file.chmod(mode)
-            fsync_file(file)
+            sync(file)
         if folder.is_dir():
             folder.rmdir()  # fails if it is not empty
         temporary.rename(folder)
-        fsync_folder(folder.parent)
+        sync(folder.parent)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             raise FileExistsError(error.errno, "another program has written this folder", str(folder)) from error
@@ -105,35 +103,24 @@ def write_error(path: Path, error: OSError) -> RunError:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a name is that of a temporary file, in use or left behind."""
-    return _TEMPORARY_NAME.fullmatch(path.name) is not None
+    """Whether a name is that of a temporary file, in use or left behind; `.tmp…` are those of safetensors."""
+    return path.suffix == ".tmp" or path.name.startswith(".tmp")
 
 
 def remove_leftovers(path: Path) -> None:
     """Remove temporary files of `path` whose processes have ended."""
     for leftover in list(path.parent.iterdir()):
-        match = _TEMPORARY_NAME.fullmatch(leftover.name)
-        if match is None or match["name"] != path.name:
-            continue
-        process = match["process"]
-        if process is None or int(process) == os.getpid() or not _is_alive(int(process)):
+        process = leftover.name.removeprefix(f"{path.name}.").removesuffix(".tmp")
+        if leftover.name == f"{path.name}.{process}.tmp" and process.isdecimal() and not _is_alive(int(process)):
             with contextlib.suppress(OSError):
                 leftover.unlink()
 
 
-def fsync_file(path: Path) -> None:
-    """Wait until a file's bytes are on the disk."""
-    _fsync(path, os.O_RDWR)
-
-
-def fsync_folder(folder: Path) -> None:
-    """Wait until a folder's entries are on the disk, where the operating system supports this."""
-    if os.name == "posix":
-        _fsync(folder, os.O_RDONLY)
-
-
-def _fsync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags)
+def sync(path: Path) -> None:
+    """Wait until a file's bytes or a folder's entries are on the disk, as far as the operating system lets one."""
+    if path.is_dir() and os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:
@@ -141,12 +128,12 @@ def _fsync(path: Path, flags: int) -> None:
 
 
 def _is_alive(process: int) -> bool:
-    if os.name != "posix":
-        return True  # Elsewhere `os.kill` may end the process.
+    """Whether another process has this number."""
     try:
-        os.kill(process, 0)
+        if os.name == "posix":  # Elsewhere `os.kill` may end the process.
+            os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # The process belongs to another user.
-        return True
-    return True
+    except OSError:
+        pass  # The process belongs to another user.
+    return process != os.getpid()

@@ -43,15 +43,6 @@ class TensorFile(NamedTuple):
     has_digest: bool  # False for a file of format 1
 
 
-class IntactCheckpoint(NamedTuple):
-    """A checkpoint to continue from."""
-
-    path: Path
-    tensors: dict[str, Tensor]
-    metadata: dict[str, str]
-    damaged: tuple[str, ...]  # one sentence for each newer checkpoint that was skipped
-
-
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], *, keep_old_as: Path | None = None
 ) -> None:
@@ -70,13 +61,15 @@ def write_tensors(
     text = json.dumps({**metadata, "sha256": digest.hexdigest()}, sort_keys=True, ensure_ascii=False)
     try:
         with atomic_write(path) as file:
-            _save(path, tensors, {_METADATA_KEY: text}, temporary=file.name)
+            save_file(tensors, file.name, {_METADATA_KEY: text})
             # safetensors has put a file of its own in the place of the open one, which only its owner may read.
             os.chmod(file.name, os.fstat(file.fileno()).st_mode)
             if keep_old_as is not None:
                 _link(path, keep_old_as)
-    except RunError as error:
-        raise RunError(f"{error}; earlier checkpoints are intact") from error
+    except (RunError, SafetensorError) as error:
+        number = _ERROR_NUMBER.search(str(error))
+        cause = write_error(path, OSError(int(number[1]), os.strerror(int(number[1])))) if number else error
+        raise RunError(f"{cause}; earlier checkpoints are intact") from error
 
 
 def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
@@ -130,11 +123,14 @@ def write_checkpoint(
     write_tensors(path, tensors, metadata, keep_old_as=run.previous if is_newer else None)
 
 
-def read_newest_intact(run: RunDirectory) -> IntactCheckpoint | None:
-    """The newest checkpoint to continue from that is not damaged; None if there is none yet.
+def read_newest_intact(run: RunDirectory) -> tuple[Path, TensorFile, list[str]] | None:
+    """The newest checkpoint that is not damaged, to continue from.
 
     If the last checkpoint is damaged, the previous one takes its place, so that the next save cannot put the damaged
     one in the place of the intact one.
+
+    Returns:
+        The file, its content, and a sentence for each damaged checkpoint; None if there is no checkpoint yet.
 
     Raises:
         RunError: All are damaged; the message gives the reason for each.
@@ -145,15 +141,15 @@ def read_newest_intact(run: RunDirectory) -> IntactCheckpoint | None:
         if not path.exists():
             continue
         try:
-            tensors, metadata, _ = read_tensors(path)
-            read_step(path, metadata)
+            file = read_tensors(path)
+            read_step(path, file.metadata)
         except RunError as error:
             damaged.append(error.fact if isinstance(error, DamageError) else str(error))
         else:
             if damaged:
                 with contextlib.suppress(OSError):
                     _link(path, last)
-            return IntactCheckpoint(path, tensors, metadata, tuple(damaged))
+            return path, file, damaged
     if damaged:
         raise RunError(
             f"{run.path} has no intact checkpoint to continue from: {'; '.join(damaged)}. Copy the run again from where"
@@ -182,17 +178,6 @@ def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]
 def add_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors with a prefix before their names."""
     return {prefix + name: tensor for name, tensor in tensors.items()}
-
-
-def _save(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], *, temporary: str) -> None:
-    """Have safetensors write a file, and its errors say what the operating system said."""
-    try:
-        save_file(tensors, temporary, metadata)
-    except SafetensorError as error:
-        number = _ERROR_NUMBER.search(str(error))
-        if number is None:
-            raise RunError(f"{path}: cannot be written: {error}") from error
-        raise write_error(path, OSError(int(number[1]), os.strerror(int(number[1])))) from error
 
 
 def _start_digest(metadata: Mapping[str, str]) -> "hashlib._Hash":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from translate import __version__
-from translate.atomic import fsync_file, fsync_folder, write_error, write_text
+from translate.atomic import sync, write_error, write_text
 from translate.config import Config, ModelConfig
 from translate.config.show import resolved_yaml
 from translate.config.yaml import read_yaml
@@ -80,23 +80,17 @@ def create_run(path: Path, *, config: Config, tokenizers: Tokenizers, command: S
         for leftover in run.tokenizer_files():  # A process was killed while it made this run.
             leftover.unlink()
         tokenizers.save(run.tokenizer)
-        for file in run.tokenizer_files():
-            fsync_file(file)
-        fsync_folder(run.tokenizer)
+        for written in (*run.tokenizer_files(), run.tokenizer):
+            sync(written)
     except OSError as error:
         raise write_error(path, error) from error
-    values = {
-        "format": FORMAT,
-        "versions": package_versions(),
-        "command": list(command),
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
-    config_text = resolved_yaml(config)
+    write_text(run.config, resolved_yaml(config))
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    values = {"format": FORMAT, "versions": package_versions(), "command": list(command), "created": created}
     description = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-    write_text(run.config, config_text)
-    checksums = {f"{run.tokenizer.name}/{file.name}": fingerprint(file) for file in run.tokenizer_files()}
-    checksums |= {run.config.name: fingerprint(config_text), run.description.name: fingerprint(description)}
-    write_checksums(path, checksums)
+    files = (run.config, *run.tokenizer_files())
+    checksums = {file.relative_to(path).as_posix(): fingerprint(file) for file in files}
+    write_checksums(path, checksums | {run.description.name: fingerprint(description)})
     # The description comes last: a directory that has one is a whole run.
     write_text(run.description, description)
     return run
@@ -159,15 +153,14 @@ def check_holds_run(path: Path) -> None:
         raise InputError(f"{path}: {'is a file, no run directory' if path.exists() else 'no such run directory'}")
     if os.path.lexists(run.description):
         return
-    if not any(path.iterdir()):
-        raise InputError(f"{path} is no run directory: it is empty")
     parts = [part.name for part in (run.config, run.tokenizer, run.checkpoints, run.metrics) if part.exists()]
     if parts:
         raise InputError(
             f"{path} is an incomplete run directory: it has {', '.join(parts)}, but no {run.description.name}; copy it"
             " again, whole, or train it again"
         )
-    raise InputError(f"{path} is no run directory: it has no {run.description.name}")
+    what = f"it has no {run.description.name}" if any(path.iterdir()) else "it is empty"
+    raise InputError(f"{path} is no run directory: {what}")
 
 
 def check_links(run: RunDirectory) -> None:

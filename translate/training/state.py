@@ -121,15 +121,16 @@ def restore_last(
         found = read_newest_intact(run)
         if found is None:
             return None
-        saved.update(found.tensors)
-        _check_fits(saved, model, average, name=str(found.path))
-        if "progress" not in found.metadata:
-            raise RunError(f"{found.path}: has no progress to continue from")
-        progress = Progress.from_json(found.metadata["progress"])
-        for sentence in found.damaged:
+        path, file, damaged = found
+        saved.update(file.tensors)
+        _check_fits(saved, model, average, name=str(path))
+        if "progress" not in file.metadata:
+            raise RunError(f"{path}: has no progress to continue from")
+        progress = Progress.from_json(file.metadata["progress"])
+        for sentence in damaged:
             logger.warning(sentence)
-        if found.damaged:
-            logger.warning("so the run continues from %s, of step %d", found.path.name, progress.step)
+        if damaged:
+            logger.warning("so the run continues from %s, of step %d", path.name, progress.step)
         _check_best(run, progress)
         return progress
 
