@@ -26,7 +26,7 @@ from translate.training import train
 from translate.training.loss import projected_loss
 from translate.training.precision import MixedPrecision
 from translate.training.setup import build_train_step
-from translate.training.staging import BatchLayout, move_to_device
+from translate.training.step import BatchLayout, TrainingForward, move_to_device
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 needs_flash = pytest.mark.skipif(
@@ -92,7 +92,7 @@ def loss_and_gradients(model: Transformer, precision: MixedPrecision, layout: Ba
     with precision.in_step():
         batch = move_to_device(some_batch(), precision.device, layout=layout)
         with precision.autocast():
-            loss = projected_loss(batch.forward(model), model.output.weight, batch.target_ids, smoothing=0.1)
+            loss = projected_loss(TrainingForward(model)(batch), model.output.weight, batch.target_ids, smoothing=0.1)
         gradients = torch.autograd.grad(loss.loss, list(model.parameters()))
     return [loss.loss.detach().cpu(), *(gradient.cpu() for gradient in gradients)]
 

@@ -17,8 +17,7 @@ from translate.errors import RunError
 from translate.model import Transformer
 from translate.training.optimizer import build_optimizer
 from translate.training.setup import build_train_step
-from translate.training.staging import TrainingForward
-from translate.training.step import EMPTY, HostCopy, MicroBatch, TrainStep, split_into_micro_batches
+from translate.training.step import EMPTY, HostCopy, MicroBatch, TrainingForward, TrainStep, split_into_micro_batches
 
 
 def batch(first: int, num_pairs: int) -> Batch:

@@ -8,7 +8,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -25,13 +25,8 @@ Backward = Callable[[Tensor], None]
 """Computes the gradients of a loss and adds them to those of the micro-batches before."""
 ForwardBackward = Callable[[MicroBatch, Backward], Tensor]
 """Computes a micro-batch with the given backward pass, and returns numbers to be summed over the whole step."""
-
-
-class WorkerResult(NamedTuple):
-    """What a thread or a rank has computed of a step."""
-
-    sums: Tensor  # what `ForwardBackward` returned, summed in fp64
-    gradients: Sequence[Tensor]  # of each parameter; empty where they are in `grad` already
+WorkerResult = tuple[Tensor, Sequence[Tensor]]
+"""A worker's sums in fp64, and its gradients of each parameter; none where they are in `grad` already."""
 
 
 class ThreadParallel(Generic[MicroBatch]):
@@ -78,7 +73,7 @@ class ThreadParallel(Generic[MicroBatch]):
                 else:
                     gradients.extend(new)
 
-            return WorkerResult(_sum(forward_backward(micro_batch, backward) for micro_batch in mine), gradients)
+            return _sum(forward_backward(micro_batch, backward) for micro_batch in mine), gradients
 
         num_workers = min(self.num_workers, len(micro_batches))
         return self._map(work, [micro_batches[first::num_workers] for first in range(num_workers)])
@@ -187,7 +182,7 @@ class RankParallel(Generic[MicroBatch]):
             with self._sum_later(is_last=number == num_rounds):
                 return forward_backward(micro_batch, backward)
 
-        return [WorkerResult(_sum(compute(number, each) for number, each in enumerate(mine, start=1)), ())]
+        return [(_sum(compute(number, each) for number, each in enumerate(mine, start=1)), ())]
 
     def all_reduce(self, results: Sequence[WorkerResult]) -> Tensor:
         """Sum over the ranks what the gradients are not: they are summed already.
@@ -195,7 +190,7 @@ class RankParallel(Generic[MicroBatch]):
         Returns:
             The summed numbers.
         """
-        sums = results[0].sums
+        ((sums, _),) = results
         dist.all_reduce(sums, group=self._group)
         return sums
 

@@ -12,7 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -30,7 +30,6 @@ STEP_TIMEOUT = datetime.timedelta(minutes=10)
 # which ends the wait at once, so this is only an upper limit.
 _PATIENCE = datetime.timedelta(days=1)
 _ANSWER_TIMEOUT = datetime.timedelta(seconds=1)
-_EXIT_CODES = {InputError: 2, RunError: 1}
 # Torch's backends have no exception class for a process that is gone; these words are in their messages.
 _LOST = ("gloo", "nccl", "connection closed by peer", "connection reset", "broken pipe", "tcpstore", "socket")
 _LATE = ("timed out", "timeout")
@@ -91,12 +90,16 @@ class World:
         """
         if self._control is None:
             return work()
-        value, error = _try(work)
-        codes = self.all_gather(_exit_code(error))
+        results: list[T] = []
+        error: InputError | RunError | None = None
+        try:
+            results.append(work())
+        except (InputError, RunError) as caught:
+            error = caught
+        codes = self.all_gather(0 if error is None else 2 if isinstance(error, InputError) else 1)
         failed = [rank for rank, code in enumerate(codes) if code]
         if not failed:
-            assert not isinstance(value, _Nothing)
-            return value
+            return results[0]
         if error is None or failed[0] != self.rank:
             self.exit(codes[failed[0]])
         raise type(error)(str(error) if self.is_main_process else f"{self.environment}: {error}") from error
@@ -104,36 +107,23 @@ class World:
     def run_on_rank_0(self, work: Callable[[], T]) -> T:
         """Run the work on rank 0 and return its result on all ranks; if it fails, all end, and rank 0 reports it.
 
-        Args:
-            work: Runs on rank 0 alone: it must not communicate.
-
-        Raises:
-            InputError: The work raised it; on rank 0.
-            RunError: The same.
-            SystemExit: The work failed; on the other ranks, with the exit code of the error.
+        The work must not communicate. It raises what `run_on_all_ranks` does.
         """
-        if self._control is None:
-            return work()
-        value, error = _try(work) if self.is_main_process else (_Nothing(), None)
-        results: list[tuple[T | _Nothing, int]] = [(value, _exit_code(error))]
-        dist.broadcast_object_list(results, 0, group=self._control)
-        if error is not None:
-            raise error
-        result, code = results[0]
-        if isinstance(result, _Nothing):
-            self.exit(code)
-        return result
+        result = self.run_on_all_ranks(work if self.is_main_process else lambda: None)
+        if self._control is not None:
+            results = [result]
+            dist.broadcast_object_list(results, 0, group=self._control)
+            (result,) = results
+        return cast(T, result)
 
     def local_rank_0_first(self, work: Callable[[], T]) -> T:
         """Like `run_on_all_ranks`, but local rank 0 goes first, and the others find what it has left in a cache."""
-        if self._control is None:
-            return work()
         goes_first = self.environment.local_rank == 0
         first = self.run_on_all_ranks(work if goes_first else lambda: None)
+        if self._control is None:
+            return cast(T, first)
         second = self.run_on_all_ranks(work if not goes_first else lambda: None)
-        result = first if goes_first else second
-        assert result is not None
-        return result
+        return cast(T, first if goes_first else second)
 
     def exit(self, code: int) -> NoReturn:
         """End this process silently, after the process that reports the error has ended.
@@ -167,7 +157,7 @@ class World:
             if not different:
                 continue
             if not self.is_main_process:
-                self.exit(_EXIT_CODES[InputError])
+                self.exit(2)
             raise InputError(
                 f"all processes must have the same settings, data and versions, but process {rank + 1} of {self.size}"
                 f" differs from the first one: {'; '.join(different)}. Start all with the same command"
@@ -243,21 +233,6 @@ def _has_come(store: Store, rank: int, name: str, *, timeout: datetime.timedelta
     except dist.DistStoreError:
         return False
     return True
-
-
-class _Nothing:
-    """The result of work that failed or was not done."""
-
-
-def _try(work: Callable[[], T]) -> tuple[T | _Nothing, InputError | RunError | None]:
-    try:
-        return work(), None
-    except (InputError, RunError) as error:
-        return _Nothing(), error
-
-
-def _exit_code(error: InputError | RunError | None) -> int:
-    return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 0)
 
 
 @contextlib.contextmanager

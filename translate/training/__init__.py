@@ -1,7 +1,7 @@
 """Training: from a config to a run directory."""
 
 from translate.training.progress import Progress
-from translate.training.signals import StoppedBySignal
 from translate.training.train import train
+from translate.training.trainer import StoppedBySignal
 
 __all__ = ["Progress", "StoppedBySignal", "train"]

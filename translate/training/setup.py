@@ -2,7 +2,7 @@
 
 import torch
 
-from translate.config import Config, TrainingConfig
+from translate.config import Config, ModelConfig, TrainingConfig
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.data_parallel import DataParallel, RankParallel, ThreadParallel
 from translate.distributed.environment import DistributedEnvironment
@@ -10,11 +10,11 @@ from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.device import choose_device, threads_per_process
+from translate.model.varlen import why_no_flash_attention
 from translate.runs import build_model
 from translate.training.optimizer import build_optimizer
 from translate.training.precision import MixedPrecision
-from translate.training.staging import TrainingForward, choose_batch_layout
-from translate.training.step import EMPTY, MicroBatch, TrainStep
+from translate.training.step import EMPTY, BatchLayout, MicroBatch, TrainingForward, TrainStep
 
 _MIN_TOKENS = 512  # of a micro-batch on each side: with fewer, the time that Python itself takes weighs too much
 
@@ -86,6 +86,39 @@ def choose_workers(settings: TrainingConfig, device: torch.device, *, world_size
         return 1, threads
     workers = max(1, min(threads, settings.num_batch_tokens * settings.accumulate_batches // _MIN_TOKENS))
     return workers, max(1, threads // workers)
+
+
+def choose_batch_layout(
+    settings: TrainingConfig, model: ModelConfig, precision: MixedPrecision
+) -> tuple[BatchLayout, str | None]:
+    """Choose the layout that `training.batch_layout` means on this device, and a remark for the log on the reason."""
+    wish, device = settings.batch_layout, precision.device
+    if wish == "padded" or (wish == "auto" and device.type != "cuda"):
+        return "padded", None
+    reason = _why_no_flash_attention(model, precision)
+    if reason is None:
+        return "flash", "batches are packed without padding; flash attention keeps the sentences apart"
+    if wish == "packed":
+        return "packed", f"batches are packed, but attention pads for itself: {reason}"
+    return "padded", f"batches are padded: {reason}"
+
+
+def _why_no_flash_attention(model: ModelConfig, precision: MixedPrecision) -> str | None:
+    """The reason why flash attention for variable lengths cannot be used; None: it can."""
+    what = "flash attention for variable lengths"
+    if precision.device.type != "cuda":
+        return f"{what} is for CUDA"
+    if precision.name == "fp32":
+        return f"{what} needs training.precision=bf16 or fp16"
+    if model.attention_dropout > 0.0:
+        return f"{what} has no dropout, and model.attention_dropout = {model.attention_dropout}"
+    if model.positions == "relative":
+        return f"{what} has no bias, and model.positions = 'relative' is one"
+    head_dim = model.d_model // model.num_heads
+    reason = why_no_flash_attention(
+        precision.device, dtype=precision.dtype, num_heads=model.num_heads, head_dim=head_dim
+    )
+    return None if reason is None else f"{what}: {reason}"
 
 
 def choose_training_device(name: str, environment: DistributedEnvironment) -> torch.device:

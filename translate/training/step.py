@@ -4,26 +4,28 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 from torch.profiler import record_function
 
 from translate.config import TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
+from translate.data.tokenizer import PAD_ID
 from translate.distributed.data_parallel import DataParallel
 from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
-from translate.model import Transformer
+from translate.model import PackedSequences, Transformer, pack
 from translate.model.device import explain_out_of_memory
 from translate.model.dropout import dropout_seeded
 from translate.training.loss import projected_loss
 from translate.training.precision import LossScale, MixedPrecision
 from translate.training.profile import FORWARD
 from translate.training.progress import StepResult
-from translate.training.staging import BatchLayout, move_to_device
+
+BatchLayout = Literal["padded", "packed", "flash"]  # flash: packed, and flash attention needs no padding either
 
 
 class MicroBatch(NamedTuple):
@@ -191,6 +193,46 @@ def _every(batch: Batch, num_parts: int, first: int) -> Batch:
     return Batch(
         batch.source_ids[rows], batch.target_input_ids[rows], batch.target_output_ids[rows], batch.indices[rows]
     )
+
+
+class DeviceBatch(NamedTuple):
+    """What a training step needs of a batch, on the model's device."""
+
+    source: Int[Tensor, "batch source"] | PackedSequences
+    target_input: Int[Tensor, "batch target"] | PackedSequences
+    target_ids: Int[Tensor, " real"]  # the next token at each target position that is not padding
+    real: Int[Tensor, " real"] | None  # where these positions are in (batch, target), flattened; None: packed
+
+
+def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout) -> DeviceBatch:
+    """Lay out a batch and copy it to the model's device, without waiting for the device."""
+
+    def copied(tensor: Tensor) -> Tensor:
+        return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+    is_real = batch.target_output_ids != PAD_ID
+    target_ids = copied(batch.target_output_ids[is_real])
+    if layout == "padded":
+        real = copied(is_real.flatten().nonzero()[:, 0])
+        return DeviceBatch(copied(batch.source_ids), copied(batch.target_input_ids), target_ids, real)
+    source, target_input = (
+        pack(ids, pad_id=PAD_ID, is_flash=layout == "flash").map(copied)
+        for ids in (batch.source_ids, batch.target_input_ids)
+    )
+    return DeviceBatch(source, target_input, target_ids, real=None)
+
+
+class TrainingForward(nn.Module):
+    """The forward pass of a training step as a module, on which DDP and FSDP put their hooks."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: DeviceBatch) -> Float[Tensor, "real d_model"]:
+        """The decoder's vectors at the target positions that are not padding."""
+        hidden = self.model.decoder(batch.target_input, self.model.encoder(batch.source)).flatten(0, 1)
+        return hidden if batch.real is None else hidden.index_select(0, batch.real)
 
 
 class HostCopy:

@@ -1,5 +1,6 @@
 """What remains of a training besides its checkpoints: log lines and a bar, `metrics.jsonl`, TensorBoard if asked."""
 
+import collections
 import contextlib
 import hashlib
 import json
@@ -9,21 +10,27 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
+from torch.profiler import record_function
 from tqdm import tqdm
 
 from translate.atomic import atomic_write, write_error
+from translate.config import TrainingConfig
 from translate.decoding import count_conditions
 from translate.errors import InputError
 from translate.evaluation.evaluate import spread_samples
-from translate.training.progress import MetricsMark
+from translate.runs import RunDirectory
+from translate.training.profile import WAITING_FOR_DATA
+from translate.training.progress import MetricsMark, Progress
 from translate.training.validation import Validation
 
 logger = logging.getLogger(__name__)
 
 Record = dict[str, Any]
+T = TypeVar("T")
 
+_RECENT_STEPS = 200
 _SECONDS_BETWEEN_TEXTS = 1.0  # to read a loss, a GPU must be waited for
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"  # the text beside it has our own time left
 
@@ -111,29 +118,31 @@ class Tracker:
     """Receives the records of a training, writes them and shows them; the bar appears on a terminal only.
 
     Args:
-        metrics: Receives each record, and is closed with the tracker; None: on ranks > 0, which write and show nothing.
-        first_step: Steps already done, when a run is continued.
-        tensorboard: The directory for TensorBoard's events; None: none are written.
+        progress: Where the training stands when it begins or is continued.
+        is_silent: Write and show nothing, as on ranks > 0.
+        stream: Shows the bar; None: standard error.
 
     Raises:
         InputError: TensorBoard is asked for and not installed.
+        RunError: The metrics cannot be read or written.
     """
 
     def __init__(
         self,
-        metrics: MetricsLog | None,
+        run: RunDirectory,
+        settings: TrainingConfig,
+        progress: Progress,
         *,
-        first_step: int,
-        max_steps: int,
-        tensorboard: Path | None,
+        is_silent: bool = False,
         stream: TextIO | None = None,
     ) -> None:
-        self._metrics = metrics
+        mark = progress.metrics
+        self._metrics = None if is_silent else MetricsLog(run.metrics, first_step=progress.step, mark=mark)
         stream = stream or sys.stderr
-        self._has_bar = metrics is not None and stream.isatty()
+        self._has_bar = not is_silent and stream.isatty()
         self._bar = tqdm(
-            total=max_steps,
-            initial=first_step,
+            total=settings.max_steps,
+            initial=progress.step,
             unit="step",
             file=stream,
             disable=not self._has_bar,
@@ -142,14 +151,14 @@ class Tracker:
         )
         self._shown_at = 0.0
         self._writer = None
-        if tensorboard is not None and metrics is not None:
+        if settings.tensorboard and not is_silent:
             try:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError as error:
                 raise InputError(
                     "training.tensorboard = true: pip install 'translate-nmt[tensorboard]' first"
                 ) from error
-            self._writer = SummaryWriter(tensorboard, purge_step=first_step + 1)
+            self._writer = SummaryWriter(run.path / "tensorboard", purge_step=progress.step + 1)
 
     def advance(self, describe: Callable[[], str], *, num_steps: int) -> None:
         """Count one more step on the bar.
@@ -198,6 +207,96 @@ class Tracker:
             self._metrics.close()
         if self._writer is not None:
             self._writer.close()
+
+
+class Throughput:
+    """Measures how fast a training goes; the time of validations, and what else is left out, does not count.
+
+    Args:
+        progress: Where the training stands; it is read whenever a number is asked for.
+    """
+
+    def __init__(self, settings: TrainingConfig, progress: Progress) -> None:
+        self._settings = settings
+        self._progress = progress
+        self.steps_per_epoch: int | None = None
+        """The steps of the current epoch, as soon as it is planned."""
+        self._left_out = 0.0  # seconds
+        self._validation_seconds = 0.0  # of the last one
+        self._step_ends = collections.deque([self._now()], maxlen=_RECENT_STEPS + 1)
+        self.begin_window()
+
+    def begin_window(self) -> None:
+        """Begin a new log window, to which `speed` applies from now on."""
+        self._began, self._began_with, self._waited = self._now(), self._progress.target_tokens, 0.0
+
+    def timed(self, steps: Iterator[T]) -> Iterator[T]:
+        """Yield the same steps, and measure how long each takes to come."""
+        while True:
+            asked = time.perf_counter()
+            with record_function(WAITING_FOR_DATA):
+                step = next(steps, None)
+            self._waited += time.perf_counter() - asked
+            if step is None:
+                return
+            yield step
+
+    def end_step(self) -> None:
+        """Count one more step as done."""
+        self._step_ends.append(self._now())
+
+    def leave_out(self, seconds: float) -> None:
+        """Leave out a time that was no part of the training's speed."""
+        self._left_out += seconds
+
+    def end_validation(self, seconds: float) -> None:
+        """Leave out the time of a validation, and expect the next ones to take as long."""
+        self.leave_out(seconds)
+        self._validation_seconds = seconds
+
+    def speed(self) -> tuple[float, float]:
+        """Target tokens a second since the last log entry, and the share of that time without a batch to compute."""
+        seconds = self._now() - self._began
+        return (self._progress.target_tokens - self._began_with) / seconds, self._waited / seconds
+
+    @property
+    def steps_left(self) -> int:
+        """Steps to `max_steps` or the end of `max_epochs`, whichever comes first, if all epochs are as long as this."""
+        settings, progress = self._settings, self._progress
+        steps = settings.max_steps - progress.step
+        if settings.max_epochs is not None and self.steps_per_epoch is not None:
+            epochs = settings.max_epochs - progress.epoch
+            steps = min(steps, epochs * self.steps_per_epoch - progress.step_in_epoch)
+        return max(0, steps)
+
+    def time_left(self) -> str:
+        """The expected time of the remaining steps and validations, as text behind a comma; empty at the end.
+
+        A training that may stop early takes at most so long.
+        """
+        steps, done, every = self.steps_left, self._progress.step, self._settings.validate_every
+        if steps == 0:
+            return ""
+        last, ends = done + steps, self._step_ends
+        validations = last // every - done // every + (last % every > 0)
+        seconds = steps * (ends[-1] - ends[0]) / max(1, len(ends) - 1) + validations * self._validation_seconds
+        return f", {'at most ' if self._settings.patience is not None else ''}{describe_seconds(seconds)} left"
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._left_out
+
+
+def describe_seconds(seconds: float) -> str:
+    """A time as people say it: 40 s, 12 min, 3 h 20 min, 2 days 4 h."""
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} day{'s' * (hours >= 48)} {hours % 24} h"
 
 
 def record_validation(

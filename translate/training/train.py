@@ -5,13 +5,11 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 from translate.config import Config, TrainingConfig
 from translate.data.corpora import data_fingerprint
 from translate.data.streaming import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers
-from translate.distributed.process_group import World, join_world
+from translate.distributed.process_group import join_world
 from translate.errors import InputError
 from translate.memory import configure_memory
 from translate.runs import RunDirectory, check_holds_no_run, create_run, lock_run, write_config
@@ -24,7 +22,6 @@ from translate.training.preparation import (
 )
 from translate.training.progress import Progress
 from translate.training.setup import choose_training_device, set_num_threads, setup_training
-from translate.training.signals import StoppedBySignal
 from translate.training.state import (
     check_settings,
     describe_changes,
@@ -33,8 +30,7 @@ from translate.training.state import (
     restore_last,
     settings_of_all_processes,
 )
-from translate.training.tracking import MetricsLog, Tracker
-from translate.training.trainer import Trainer
+from translate.training.trainer import StoppedBySignal, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +74,8 @@ def train(
             settings, is_continued = world.run_on_rank_0(lambda: _claim(config, directory, resume=resume, held=held))
             config = config.model_copy(update={"training": settings})
             run = RunDirectory(directory)
-            corpora, tokenizers, batches = prepare_data(config, run, world=world, is_continued=is_continued)
+            data = prepare_data(config, run, world=world, is_continued=is_continued)
+            corpora, tokenizers, batches = data
             config, batches, message = resolve_batch_tokens(
                 config, batches, tokenizers=tokenizers, device=device, world=world
             )
@@ -92,14 +89,35 @@ def train(
                     create_run(run.path, config=config, tokenizers=tokenizers, command=command)
 
             world.run_on_rank_0(begin)
-            trainer = _set_up(
-                config, run, device, world, corpora, tokenizers, batches, is_continued=is_continued, profile=profile
+            train_step = setup_training(config, tokenizers, device=device, world=world)
+            model, decay = train_step.model, config.training.ema_decay
+            average = None if decay is None else AveragedWeights(model, decay=decay)
+            streams = None if corpora.streams is None else corpora.streams.identity
+            progress = Progress(
+                data_fingerprint(corpora.train, tokenizers, streams=streams),
+                environment=describe_environment(config.training, device, num_processes=world.size),
             )
+            world.check_same_on_all_ranks({"data.train (its checksum)": progress.data_fingerprint})
+            if is_continued:
+                saved, new = restore_last(run, model, train_step.optimizer, average, world=world), progress
+                progress = world.run_on_all_ranks(lambda: _continue_from(run, saved, new=new))
+                world.run_on_rank_0(lambda: write_config(run, config))
+                if isinstance(batches, StreamedBatches):
+                    batches.continue_from(progress.epoch, progress.stream)
+            logger.info(f"model: {train_step.description}")
             if inspect is not None and not is_continued and world.is_main_process:
-                inspect(config, corpora, batches, tokenizers, trainer.model.num_parameters)
-            with contextlib.closing(trainer.tracker):
-                trainer.train()
-            return trainer.progress
+                inspect(config, corpora, batches, tokenizers, model.num_parameters)
+            Trainer(
+                config,
+                train_step,
+                run=run,
+                data=data._replace(batches=batches),
+                average=average,
+                progress=progress,
+                profiles=profile and world.is_main_process,
+                world=world,
+            ).train()
+            return progress
         except KeyboardInterrupt as stop:
             if world.is_main_process:
                 raise
@@ -122,62 +140,6 @@ def _claim(config: Config, directory: Path, *, resume: bool, held: contextlib.Ex
     elif resume:
         logger.info(f"{directory} holds no run to continue: beginning one")
     return config.training, is_continued
-
-
-def _set_up(
-    config: Config,
-    run: RunDirectory,
-    device: torch.device,
-    world: World,
-    corpora: Corpora,
-    tokenizers: Tokenizers,
-    batches: Batches,
-    *,
-    is_continued: bool,
-    profile: bool,
-) -> Trainer:
-    """Build the trainer, where its run has left off if it is continued."""
-    settings = config.training
-    train_step = setup_training(config, tokenizers, device=device, world=world)
-    model = train_step.model
-    average = AveragedWeights(model, decay=settings.ema_decay) if settings.ema_decay is not None else None
-    progress = Progress(
-        data_fingerprint(
-            corpora.train, tokenizers, streams=None if corpora.streams is None else corpora.streams.identity
-        ),
-        environment=describe_environment(settings, device, num_processes=world.size),
-    )
-    world.check_same_on_all_ranks({"data.train (its checksum)": progress.data_fingerprint})
-    if is_continued:
-        saved, new = restore_last(run, model, train_step.optimizer, average, world=world), progress
-        progress = world.run_on_all_ranks(lambda: _continue_from(run, saved, new=new))
-        world.run_on_rank_0(lambda: write_config(run, config))
-        if isinstance(batches, StreamedBatches):
-            batches.continue_from(progress.epoch, progress.stream)
-    logger.info(f"model: {train_step.description}")
-
-    def track() -> Tracker:
-        mark = progress.metrics
-        return Tracker(
-            MetricsLog(run.metrics, first_step=progress.step, mark=mark) if world.is_main_process else None,
-            first_step=progress.step,
-            max_steps=settings.max_steps,
-            tensorboard=run.path / "tensorboard" if settings.tensorboard else None,
-        )
-
-    return Trainer(
-        config,
-        train_step,
-        run=run,
-        tokenizers=tokenizers,
-        average=average,
-        batches=batches,
-        validation=corpora.validation,
-        progress=progress,
-        tracker=world.run_on_all_ranks(track),
-        profile_directory=run.path / "profile" if profile and world.is_main_process else None,
-        world=world,
-    )
 
 
 def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) -> Progress:

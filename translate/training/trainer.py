@@ -4,32 +4,102 @@ import contextlib
 import functools
 import logging
 import signal
+import threading
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from types import FrameType
 
+from torch import nn
 from torch.profiler import record_function
 
 from translate.config import Config
 from translate.data.batching import Batch
-from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import Epoch
 from translate.data.prefetch import Prefetcher, StepBatches
-from translate.data.streaming import Batches, StreamedBatches
-from translate.data.tokenizer import Tokenizers
+from translate.data.streaming import StreamedBatches
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError
 from translate.model.device import OutOfMemory
 from translate.runs import RunDirectory, get_parameters
 from translate.training.optimizer import AveragedWeights, learning_rate
+from translate.training.preparation import TrainingData
 from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
-from translate.training.progress import LogWindow, Progress, StepResult, Throughput
-from translate.training.signals import Abandoned, StoppedBySignal, StopRequests
+from translate.training.progress import LogWindow, Progress, StepResult
 from translate.training.state import save_best, save_last
 from translate.training.step import TrainStep
-from translate.training.tracking import Tracker, record_validation
-from translate.training.validation import computing_with, validate
+from translate.training.tracking import Throughput, Tracker, record_validation
+from translate.training.validation import Abandoned, computing_with, validate
 
 logger = logging.getLogger(__name__)
+
+
+class StoppedBySignal(KeyboardInterrupt):
+    """Raised when a training ends early because of a signal; it is saved and can be continued."""
+
+    def __init__(self, number: signal.Signals, *, step: int) -> None:
+        super().__init__(f"stopped by {number.name} after step {step}")
+        self.number = number
+        self.step = step
+
+    @property
+    def exit_code(self) -> int:
+        """128 plus the signal's number, as in shells: 130 or 143."""
+        return 128 + self.number
+
+
+class StopRequests:
+    """Receives the signals that ask a training to stop.
+
+    The first signal is only noted, so that a step or a file is never left half done. From then on SIGINT has the
+    operating system's own meaning: the process ends at once, whatever it is computing or writing.
+    """
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """A context in which signals are noted; outside of the main thread Python cannot, and it does nothing."""
+        before = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handler = signal.getsignal(number)
+                # A signal that is ignored, as by `nohup`, or that has a handler outside of Python, stays as it is.
+                if handler is not None and handler is not signal.SIG_IGN:
+                    before[number] = handler
+        try:
+            for number in before:
+                signal.signal(number, self._receive)
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def abandoning(self, module: nn.Module) -> Iterator[None]:
+        """A context in which a noted signal ends all work that calls the module, in each thread that does so.
+
+        The work ends between two computations. An exception raised by a signal's handler itself could strike where a
+        thread pool or a lock is half changed.
+
+        Raises:
+            Abandoned: A signal was noted.
+        """
+
+        def check(module: nn.Module, inputs: object) -> None:
+            if self.received is not None:
+                raise Abandoned
+
+        handle = module.register_forward_pre_hook(check)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if signal.getsignal(signal.SIGINT) == self._receive:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if self.received is None:
+            self.received = signal.Signals(number)
 
 
 class Trainer:
@@ -37,9 +107,9 @@ class Trainer:
 
     Args:
         train_step: Makes the steps, and has the model and the optimizer.
+        data: Its validation corpus chooses the best checkpoint; without one the last checkpoint is the best.
         average: Follows the weights, and is what is validated and saved as best; None: the weights themselves are.
-        validation: The corpus that chooses the best checkpoint; None: the last one is the best.
-        profile_directory: Receives the profile of some steps; None: no step is profiled.
+        profiles: Write a profile of some steps into the run.
         world: The processes that train together.
     """
 
@@ -49,26 +119,17 @@ class Trainer:
         train_step: TrainStep,
         *,
         run: RunDirectory,
-        tokenizers: Tokenizers,
+        data: TrainingData,
         average: AveragedWeights | None,
-        batches: Batches,
-        validation: ParallelCorpus | None,
         progress: Progress,
-        tracker: Tracker,
-        profile_directory: Path | None = None,
+        profiles: bool = False,
         world: World = SINGLE_PROCESS,
     ) -> None:
         self.config, self.settings = config, config.training
         self.train_step, self.model = train_step, train_step.model
-        self.run = run
-        self.tokenizers = tokenizers
-        self.average = average
-        self.batches = batches
-        self.validation = validation
-        self.progress = progress
-        self.tracker = tracker
-        self.profile_directory = profile_directory
-        self.world = world
+        self.run, self.profiles, self.world = run, profiles, world
+        self.tokenizers, self.batches, self.validation = data.tokenizers, data.batches, data.corpora.validation
+        self.average, self.progress = average, progress
         self.throughput = Throughput(self.settings, progress)
         self.stop = StopRequests()
         train_step.loss_scale = progress.loss_scale
@@ -78,10 +139,14 @@ class Trainer:
         """Train until the last step, the last epoch, or too many validations without a better one.
 
         Raises:
+            InputError: TensorBoard is asked for and not installed.
             StoppedBySignal: SIGINT or SIGTERM came, and the training is saved.
             RunError: The loss or a gradient is not finite, memory is out, or a file cannot be written.
         """
-        with self.stop.listening():
+        self.tracker = self.world.run_on_all_ranks(
+            lambda: Tracker(self.run, self.settings, self.progress, is_silent=not self.world.is_main_process)
+        )
+        with contextlib.closing(self.tracker), self.stop.listening():
             self._train()
 
     def _train(self) -> None:
@@ -91,10 +156,10 @@ class Trainer:
             self._stop_if_asked()
         with self._prefetched() as groups:
             steps = self.throughput.timed(self._steps(groups))
-            if self.profile_directory is not None:
+            if self.profiles:
                 steps = profile_steps(
                     steps,
-                    self.profile_directory,
+                    self.run.path / "profile",
                     device=self.train_step.precision.device,
                     after_step=progress.step,
                     leave_out=self.throughput.leave_out,
@@ -209,7 +274,7 @@ class Trainer:
         progress = self.progress
         means = progress.window.means()
         rate = learning_rate(progress.step, self.settings, d_model=self.config.model.d_model)
-        speed = self.throughput.speed()
+        tokens_per_second, waiting = self.throughput.speed()
         self.throughput.begin_window()
         is_scaled, scale = self.settings.precision == "fp16", progress.loss_scale.scale
         self.tracker.record(
@@ -221,19 +286,19 @@ class Trainer:
                 "learning_rate": rate,
                 **({"loss_scale": scale} if is_scaled else {}),
                 "target_tokens": progress.target_tokens,
-                "target_tokens_per_second": round(speed.tokens_per_second, 1),
-                "waiting": round(speed.waiting, 4),
+                "target_tokens_per_second": round(tokens_per_second, 1),
+                "waiting": round(waiting, 4),
             },
             summary=(
                 f"loss {means['loss']:.3f}, ppl {means['perplexity']:.1f}, |gradient| {means['gradient_norm']:.2f},"
                 f" rate {rate:.1e},{f' loss scale {scale:.0f},' if is_scaled else ''}"
-                f" {speed.tokens_per_second:.0f} target tokens/s,"
-                f" {speed.waiting:.1%} {WAITING_FOR_DATA}{self.throughput.time_left()}"
+                f" {tokens_per_second:.0f} target tokens/s,"
+                f" {waiting:.1%} {WAITING_FOR_DATA}{self.throughput.time_left()}"
             ),
         )
 
     def _describe(self, result: StepResult) -> str:
-        tokens_per_second = self.throughput.speed().tokens_per_second
+        tokens_per_second, _ = self.throughput.speed()
         return f"loss {result.mean_loss:.3f}, {tokens_per_second:.0f} target tokens/s{self.throughput.time_left()}"
 
     @record_function(VALIDATION_AND_SAVING)

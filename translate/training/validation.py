@@ -21,9 +21,12 @@ from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
 from translate.runs import build_model, set_parameters
 from translate.training.optimizer import AveragedWeights
-from translate.training.signals import Abandoned
 
 T = TypeVar("T")
+
+
+class Abandoned(BaseException):
+    """Raised in work that is left undone because the training stops."""
 
 
 class Validation(NamedTuple):

@@ -14,8 +14,7 @@ from translate.config import ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.model import Transformer
 from translate.training.setup import build_train_step
-from translate.training.staging import TrainingForward
-from translate.training.step import EMPTY, TrainStep
+from translate.training.step import EMPTY, TrainingForward, TrainStep
 from translate.distributed.process_group import World
 from translate.training.optimizer import build_optimizer
 from translate.distributed.data_parallel import RankParallel

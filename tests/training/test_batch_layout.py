@@ -13,10 +13,11 @@ from translate.config import Config, ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.model import PackedSequences, Transformer
-from translate.training import staging
+from translate.training import setup
 from translate.training.loss import projected_loss
 from translate.training.precision import MixedPrecision
-from translate.training.staging import BatchLayout, choose_batch_layout, move_to_device
+from translate.training.setup import choose_batch_layout
+from translate.training.step import BatchLayout, TrainingForward, move_to_device
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 VOCAB = 23
@@ -63,7 +64,9 @@ def test_both_layouts_give_the_same_loss_and_gradients(positions: str, dtype: to
     def loss_and_gradients(layout: BatchLayout) -> tuple[Tensor, list[Tensor]]:
         on_device = move_to_device(batch, CPU, layout=layout)
         with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
-            loss = projected_loss(on_device.forward(model), model.output.weight, on_device.target_ids, smoothing=0.1)
+            loss = projected_loss(
+                TrainingForward(model)(on_device), model.output.weight, on_device.target_ids, smoothing=0.1
+            )
         assert loss.tokens == batch.num_target_tokens == 27
         return loss.loss.detach(), list(torch.autograd.grad(loss.loss, list(model.parameters())))
 
@@ -99,7 +102,7 @@ def test_cuda_packs_where_flash_attention_works(monkeypatch: pytest.MonkeyPatch,
     def why_no_flash_attention(device: torch.device, **about: Any) -> None:
         asked.append({"device": device, **about})
 
-    monkeypatch.setattr(staging, "why_no_flash_attention", why_no_flash_attention)
+    monkeypatch.setattr(setup, "why_no_flash_attention", why_no_flash_attention)
     layout, remark = choose(wish, CUDA, "fp16")
     assert layout == "flash" and remark is not None
     assert asked == [{"device": CUDA, "dtype": torch.float16, "num_heads": 8, "head_dim": 64}]
@@ -115,7 +118,7 @@ def test_cuda_packs_where_flash_attention_works(monkeypatch: pytest.MonkeyPatch,
     ],
 )
 def test_why_not_is_said(monkeypatch: pytest.MonkeyPatch, precision: str, model: dict[str, Any], reason: str) -> None:
-    monkeypatch.setattr(staging, "why_no_flash_attention", lambda device, **about: "it fails: no kernel")
+    monkeypatch.setattr(setup, "why_no_flash_attention", lambda device, **about: "it fails: no kernel")
     for wish, layout in (("auto", "padded"), ("packed", "packed")):
         chosen, remark = choose(wish, CUDA, precision, **model)
         assert chosen == layout
