@@ -32,18 +32,11 @@ LAYERS = {
     "lint": 7,
     "export": 8,
     "visualize": 8,
-    "server": 9,
     "cli": 10,
     "__main__": 10,
 }
 PUBLIC_FACE = ""  # translate/__init__.py again: it offers what the layers below the command line have
 MAY_SHARE_A_LAYER = {0, 10}  # elsewhere the rooms of one layer do not import each other
-# Arrows that the move of files has left, and that go next.
-NOT_YET = {
-    ("distributed", "model"),
-    ("distributed", "training"),
-    ("data", "distributed"),
-}
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "constants", "misc"}
 
 
@@ -103,8 +96,6 @@ def arrows_up(imports: list[Import]) -> list[str]:
         importer = LAYERS["cli"] if each.importer == PUBLIC_FACE else LAYERS[each.importer]
         imported = LAYERS[each.imported]
         is_neighbour = importer == imported and each.importer != each.imported and importer not in MAY_SHARE_A_LAYER
-        if (each.importer, each.imported) in NOT_YET:
-            continue
         if imported > importer or is_neighbour:
             broken.append(str(each))
     return broken
