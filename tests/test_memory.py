@@ -40,6 +40,7 @@ def grown_mib(keep: str) -> float:
     return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 
 
+@pytest.mark.system
 @pytest.mark.skipif(
     sys.platform != "linux" or not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
     reason="reads Linux's account of a process, and needs a CPU for which oneDNN compiles products of bf16",

@@ -67,9 +67,9 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
     ]
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98))
     generator = random.Random(2)
-    for step in range(1, 401):
-        optimizer.param_groups[0]["lr"] = 5e-3 * min(step / 50, 1.0, (401 - step) / 200)
-        batch = collate(generator.sample(pairs, 32), range(32))
+    for step in range(1, 241):
+        optimizer.param_groups[0]["lr"] = 5e-3 * min(step / 30, 1.0, (241 - step) / 120)
+        batch = collate(generator.sample(pairs, 24), range(24))
         logits = model(batch.source_ids, batch.target_input_ids)
         loss = F.cross_entropy(logits.flatten(0, 1), batch.target_output_ids.flatten(), ignore_index=PAD_ID)
         optimizer.zero_grad()

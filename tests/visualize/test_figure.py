@@ -37,8 +37,9 @@ def test_all_panels_are_drawn_the_same_each_time() -> None:
 
     png = draw_figure(PICTURE, format="png", dots_per_inch=60)
     assert png.startswith(b"\x89PNG") and draw_figure(PICTURE, format="png", dots_per_inch=60) == png
-    sizes = [Image.open(io.BytesIO(draw_figure(PICTURE, format="png", dots_per_inch=dots))).size for dots in (40, 80)]
-    assert sizes[1][0] == pytest.approx(2 * sizes[0][0], rel=0.02)
+    small = draw_figure(PICTURE, format="png", dots_per_inch=30)
+    widths = [Image.open(io.BytesIO(each)).size[0] for each in (small, png)]
+    assert widths[1] == pytest.approx(2 * widths[0], rel=0.02)
     svg = draw_figure(PICTURE, format="svg")
     assert draw_figure(PICTURE, format="svg") == svg
     text = svg.decode()
@@ -60,8 +61,8 @@ def test_long_sentences_get_long_figures_with_every_token() -> None:
 
     labels = [f"token{number}" for number in range(70)]
     panel = Matrix("long", labels, labels, [[1 / 70] * 70] * 70, "query", "key", "weight")
-    image = Image.open(io.BytesIO(draw_figure(Picture("long", [], [panel]), format="png")))
-    assert min(image.size) > 70 * 0.19 * 160  # a line of text for each
+    image = Image.open(io.BytesIO(draw_figure(Picture("long", [], [panel]), format="png", dots_per_inch=60)))
+    assert min(image.size) > 70 * 0.19 * 60  # a line of text for each
 
 
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
