@@ -80,7 +80,7 @@ def test_parts_of_a_step(tmp_path: Path) -> None:
     assert 6 <= parts["forward"] < 10 and 3 <= parts[WAITING_FOR_DATA] < 6 and parts["the rest"] >= 2
     assert parts["backward"] > 0 and parts["update"] > 0
     first, total = text.splitlines()[0].rsplit(": ", 1)
-    assert first == "steps 11 to 20"
+    assert first == "Steps 11 to 20"
     assert sum(parts.values()) == pytest.approx(float(total.removesuffix(" ms a step")), abs=0.1)
     assert list(parts.values()) == sorted(parts.values(), reverse=True)
     assert "aten::addmm" in text and "Self CPU" in text  # torch's own table
@@ -158,8 +158,8 @@ def test_a_profile_changes_no_number(
     assert not (tmp_path / "plain" / "profile").exists()
     folder = tmp_path / "profiled" / "profile"
     text = (folder / "time.txt").read_text(encoding="utf-8")
-    assert text.startswith("steps 11 to 14: ") and "aten::" in text
-    assert "profiling steps 11 to 14, after 10 to warm up" in caplog.text
+    assert text.startswith("Steps 11 to 14: ") and "aten::" in text
+    assert "Profiling steps 11 to 14 after" in caplog.text
     parts = milliseconds(text)
     assert min(parts[part] for part in ("forward", "backward", "update", WAITING_FOR_DATA)) > 0
     assert milliseconds(caplog.text) == parts
@@ -172,7 +172,7 @@ def test_a_profile_changes_no_number(
 
 @pytest.mark.parametrize(
     "max_steps, message",
-    [(9, "no profile: the training ended before step 11"), (10, "no profile: "), (13, "steps 11 to 13: ")],
+    [(9, "No profile: the training ended before step 11"), (10, "No profile: "), (13, "Steps 11 to 13: ")],
 )
 def test_a_training_that_ends_before(
     digits: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture, max_steps: int, message: str
@@ -194,5 +194,5 @@ def test_a_profile_that_cannot_be_written_stops_no_training(
     config = digits("training.max_steps=17")
     progress = train(config, run, resume=True, command=["test"], profile=True)
     assert progress.step == 17
-    assert "profiling steps 13 to 16" in caplog.text
-    assert "the profile cannot be written: [Errno 17] File exists" in caplog.text
+    assert "Profiling steps 13 to 16" in caplog.text
+    assert "The profile cannot be written: [Errno 17] File exists" in caplog.text

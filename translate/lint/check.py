@@ -15,6 +15,7 @@ from translate.data.streaming import Batches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import RunError
+from translate.lint import vocabulary
 from translate.lint.corpora import (
     Survey,
     cheap_suspects,
@@ -29,17 +30,7 @@ from translate.lint.findings import Finding, Leak, Suspects, Unit, by_severity, 
 from translate.lint.languages import learn_languages
 from translate.lint.misalignment import count_items
 from translate.lint.settings import DataFacts, data_findings, settings_findings
-from translate.lint.vocabulary import (
-    Lengths,
-    SideSpelling,
-    VocabularyReport,
-    examine_spelling,
-    examine_vocabulary,
-    long_references,
-    measure_lengths,
-    spelling_findings,
-    vocabulary_findings,
-)
+from translate.lint.vocabulary import Lengths, SideSpelling, VocabularyReport
 from translate.memory import configure_memory
 from translate.runs import build_model
 from translate.training.auto_batch import resolve_batch_tokens
@@ -156,10 +147,10 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     findings += [suspects_finding(report.key, suspects) for report in reports for suspects in report.suspects]
     findings += [leak_finding(leak) for leak in leaks]
     for report in reports:
-        findings += spelling_findings(report.key, report.spelling, unit=report.unit)
-    findings += vocabulary_findings(vocabularies, config)
+        findings += vocabulary.spelling_findings(report.key, report.spelling, unit=report.unit)
+    findings += vocabulary.vocabulary_findings(vocabularies, config)
     for survey in held_out:
-        findings += long_references(config, survey, tokenizers)
+        findings += vocabulary.long_references(config, survey, tokenizers)
 
     watch("trying the longest batch, and the speed")
     measured = None
@@ -239,8 +230,8 @@ def _inspect(
             survey, sample, sources, targets, vocab_size=vocab_size, languages=languages, is_own=own
         )
         spelling = (
-            examine_spelling("source", sample.sources, sources, tokenizers.source, numbers=sample.numbers),
-            examine_spelling("target", sample.targets, targets, tokenizers.target, numbers=sample.numbers),
+            vocabulary.examine_spelling("source", sample.sources, sources, tokenizers.source, numbers=sample.numbers),
+            vocabulary.examine_spelling("target", sample.targets, targets, tokenizers.target, numbers=sample.numbers),
         )
         left_out: dict[str, int] = {}
         if filtered is not None:
@@ -265,8 +256,10 @@ def _inspect(
     parts = [("source", tokenizers.source, [source_ids]), ("target", tokenizers.target, [target_ids])]
     if tokenizers.vocabulary == "joint":
         parts = [("joint", tokenizers.source, [source_ids, target_ids])]
-    vocabularies = [examine_vocabulary(name, tokenizer, sides, share=share) for name, tokenizer, sides in parts]
-    return reports, measure_lengths(count_items(source_ids), count_items(target_ids)), vocabularies
+    vocabularies = [
+        vocabulary.examine_vocabulary(name, tokenizer, sides, share=share) for name, tokenizer, sides in parts
+    ]
+    return reports, vocabulary.measure_lengths(count_items(source_ids), count_items(target_ids)), vocabularies
 
 
 def _facts(

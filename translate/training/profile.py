@@ -47,7 +47,7 @@ def profile_steps(
         leave_out: Receives the seconds that it took to write the profile.
     """
     first = after_step + _WARMUP_STEPS + 1
-    logger.info("profiling steps %d to %d, after %d to warm up", first, first + _STEPS - 1, _WARMUP_STEPS)
+    logger.info("Profiling steps %d to %d after a warm-up of %d steps", first, first + _STEPS - 1, _WARMUP_STEPS)
     yield from islice(steps, _WARMUP_STEPS - _DISCARDED_STEPS)
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler writes to stderr when it begins and ends
     num_recorded = -_DISCARDED_STEPS
@@ -61,10 +61,10 @@ def profile_steps(
             profiler.step()
             num_recorded += 1
     if num_recorded <= 0:
-        logger.info("no profile: the training ended before step %d", first)
+        logger.info("No profile: the training ended before step %d", first)
         return
     began = time.perf_counter()
-    title = f"steps {first} to {first + num_recorded - 1}"
+    title = f"Steps {first} to {first + num_recorded - 1}"
     _write(profiler, directory, title=title, num_steps=num_recorded, device=device)
     del profiler  # and with it all that it has recorded
     leave_out(time.perf_counter() - began)
@@ -117,6 +117,6 @@ def _write(profiler: profile, directory: Path, *, title: str, num_steps: int, de
             shutil.copyfileobj(events, packed)
         uncompressed.unlink()
     except OSError as error:
-        logger.warning("the profile cannot be written: %s", error)
+        logger.warning("The profile cannot be written: %s", error)
         return
-    logger.info("%s\nmore in %s; %s is for https://ui.perfetto.dev", summary, text, trace)
+    logger.info("%s\nMore in %s; %s is for https://ui.perfetto.dev", summary, text, trace)
