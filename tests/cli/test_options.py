@@ -131,7 +131,7 @@ def test_help_states_keys_defaults_and_the_formula(translate: Translate, command
     for key, setting in SETTINGS.items():
         default = "" if setting.default is None else f" = {str(setting.default).lower()}"
         assert f"[decoding.{key}{default}]" in text.replace("- ", "-")
-    assert "score = log-probability / penalty, where gnmt is ((5 + length) / 6)^alpha" in text
+    assert "score = log-probability / penalty; gnmt: ((5 + length) / 6)^alpha" in text
     assert "[default: best]" in text
 
 

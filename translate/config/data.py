@@ -154,8 +154,7 @@ class TokenizerConfig(Section):
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = "nmt_nfkc"
     """Unicode normalisation before segmentation; `_cf` also folds case, and identity changes nothing."""
     subword_sampling: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
-    """Segment the training text anew in each epoch, with unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null
-    segments it once."""
+    """Segment anew in each epoch, with unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null: only once."""
     max_training_lines: PositiveInt = 1_000_000
     """The tokenizer is trained on at most this many lines of each language, evenly spaced over the corpus."""
     source_model: InputPath | None = None

@@ -22,8 +22,7 @@ class DecodingConfig(Section):
     length_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6
     """Alpha of the length penalty: 0 turns it off, and larger values favour longer translations."""
     length_penalty_kind: Literal["gnmt", "average", "none"] = "gnmt"
-    """score = log-probability / penalty, where gnmt is ((5 + length) / 6)^alpha (Wu et al. 2016) and average is
-    length^alpha."""
+    """score = log-probability / penalty; gnmt: ((5 + length) / 6)^alpha (Wu et al. 2016); average: length^alpha."""
     coverage_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
     """Beta of Wu et al. 2016: the score gets beta * the sum over source tokens of log(min(attention received, 1))."""
     max_length_factor: Annotated[float, Field(ge=0.0, le=100.0)] = 2.0
@@ -38,10 +37,9 @@ class DecodingConfig(Section):
     """A source of more than max_source_tokens tokens is an error, is cut there, or is translated in pieces; `score`
     cuts where split is set. Such lines are counted and reported."""
     max_source_tokens: PositiveInt | None = None
-    """Largest number of subwords in a source; null takes data.max_source_tokens. Learned positions allow at most
-    model.max_positions - 1."""
+    """Most subwords in a source; null: data.max_source_tokens. Learned positions allow model.max_positions - 1."""
     max_target_tokens: PositiveInt | None = None
-    """Largest number of subwords in a translation that is given to `score`; null takes data.max_target_tokens."""
+    """Most subwords in a translation that is given to `score`; null: data.max_target_tokens."""
     diversity_groups: PositiveInt = 1
     """Number of groups of the beam; each is kept away from what earlier ones chose (Vijayakumar et al. 2018)."""
     diversity_strength: Annotated[float, Field(ge=0.0, le=100.0)] = 0.5
@@ -77,8 +75,7 @@ class DecodingConfig(Section):
     precision: Literal["fp32", "bf16", "int8"] = "fp32"
     """fp32; bf16 throughout; or int8 weights and activations in the matrix products (CPU only)."""
     shortlist: bool = False
-    """Allow only the words that the run's shortlist (`translate shortlist`) gives for the source; scores are among
-    those."""
+    """Allow only the words that the run's shortlist (`translate shortlist`) gives for the source."""
     workers: PositiveInt | None = None
     """Number of CPU threads that each search their own sentences; null takes as many as torch has threads."""
     device: Device = "auto"

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -216,42 +216,17 @@ def find_files(config: Config, origins: dict[str, Origin], *, required: bool) ->
     Raises:
         InputError: Files are `required` and missing; a line for each lists the places.
     """
-    finder = _Finder(origins)
-    if config.data.root is not None:
-        finder.root = finder.find(config.data.root, "data.root")
-    found = finder.replace(config, "")
-    if required and finder.problems:
-        raise InputError("\n".join(finder.problems))
-    return typing.cast(Config, found)
+    problems: list[str] = []
+    root: Path | None = None
 
-
-class _Finder:
-    def __init__(self, origins: dict[str, Origin]) -> None:
-        self.origins = origins
-        self.root: Path | None = None
-        self.problems: list[str] = []
-
-    def replace(self, value: Any, key: str) -> Any:
-        """Replace every path in a value by the file that it names."""
-        if isinstance(value, tuple):
-            return tuple(self.replace(item, join_key(key, str(index))) for index, item in enumerate(value))
-        if isinstance(value, dict):
-            return {name: self.replace(item, join_key(key, name)) for name, item in value.items()}
-        if isinstance(value, Section):
-            items = {name: self.replace(item, join_key(key, name)) for name, item in value}
-            changed = {name: item for name, item in items.items() if item is not getattr(value, name)}
-            return value.model_copy(update=changed)
-        if isinstance(value, Path):
-            return self.root if key == "data.root" else self.find(value, key)
-        return value
-
-    def find(self, path: Path, key: str) -> Path:
-        """Find the file of a key, or note that it is missing; `data.root` is a folder."""
+    def find(path: Path, key: str) -> Path:
+        if key == "data.root" and root is not None:
+            return root
         is_right, what = (os.path.isdir, "folder") if key == "data.root" else (_is_file, "file")
-        origin = self.origins.get(key)
-        places = [self.root, origin.directory if origin else None, Path.cwd()]
-        given, path = path, Path(os.path.expanduser(path))
-        candidates = list(dict.fromkeys(place / path for place in places if place is not None))
+        origin = origins.get(key)
+        beside = origin.directory if origin else None
+        name = os.path.expanduser(path)
+        candidates = list(dict.fromkeys(place / name for place in (root, beside, Path.cwd()) if place))
         for candidate in candidates:
             if is_right(candidate):
                 # Without `..`, but a link keeps its own name: its target may lack the ending that says the format.
@@ -259,9 +234,26 @@ class _Finder:
         looked = ", ".join(dict.fromkeys(os.path.abspath(candidate) for candidate in candidates))
         is_folder = what == "file" and any(os.path.isdir(candidate) for candidate in candidates)
         problem = "is a folder, and a file is needed" if is_folder else f"no such {what}"
-        where = f" ({origin.position})" if origin else ""
-        self.problems.append(f"{key} = {given}: {problem}{where}; looked for {looked}")
-        return path
+        problems.append(f"{key} = {path}: {problem}{f' ({origin.position})' if origin else ''}; looked for {looked}")
+        return Path(name)
+
+    if config.data.root is not None:
+        root = find(config.data.root, "data.root")
+    found = _replace_paths(config, "", find)
+    if required and problems:
+        raise InputError("\n".join(problems))
+    return typing.cast(Config, found)
+
+
+def _replace_paths(value: Any, key: str, find: Callable[[Path, str], Path]) -> Any:
+    """Replace every path in a value by the file that it names."""
+    if isinstance(value, tuple):
+        return tuple(_replace_paths(item, join_key(key, str(index)), find) for index, item in enumerate(value))
+    if isinstance(value, dict):
+        return {name: _replace_paths(item, join_key(key, name), find) for name, item in value.items()}
+    if isinstance(value, Section):
+        return value.model_copy(update={name: _replace_paths(item, join_key(key, name), find) for name, item in value})
+    return find(value, key) if isinstance(value, Path) else value
 
 
 def _is_file(path: Path) -> bool:

@@ -34,13 +34,11 @@ class ModelConfig(Section):
     activation_dropout: Probability = 0.0
     """Dropout inside the feed-forward layer, after the activation."""
     norm: Literal["post", "pre"] = "post"
-    """Layer normalisation after each residual sum (post, as in the paper) or before each sub-layer (pre, Xiong et al.
-    2020)."""
+    """Layer normalisation after each residual sum (the paper) or before each sub-layer (Xiong et al. 2020)."""
     norm_epsilon: Annotated[float, Field(gt=0.0, le=0.1)] = 1e-5
     """Added to the variance in layer normalisation."""
     positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
-    """The paper's sinusoids, a learned table, rotary embeddings (Su et al. 2021), or T5's relative bias (Raffel et al.
-    2020)."""
+    """Sinusoids, a learned table, rotary embeddings (Su et al. 2021) or T5's relative bias (Raffel et al. 2020)."""
     max_positions: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
     """Number of learned positions, and so a hard limit on the length of sequences; the other kinds have no limit."""
     relative_buckets: Annotated[int, Field(ge=4, le=65536)] = 32
@@ -50,13 +48,11 @@ class ModelConfig(Section):
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Activation of the feed-forward layer; swiglu (Shazeer 2020) has a third matrix."""
     tie_embeddings: Literal["none", "decoder", "all"] = "all"
-    """decoder shares the target embedding with the output layer; all also shares it with the source embedding and needs
-    a joint vocabulary."""
+    """decoder ties the output layer to the target embedding; all ties the source embedding too (joint vocabulary)."""
     scale_embeddings: bool = True
     """Multiply embeddings by sqrt(d_model), as the paper does."""
     initialization: Literal["paper", "xavier"] = "paper"
-    """paper follows the paper's code, with Xavier for each projection and N(0, 1/d_model) for embeddings; xavier uses
-    Xavier for every matrix as a whole."""
+    """paper: Xavier for each projection, N(0, 1/d_model) for embeddings, as in its code; xavier: Xavier everywhere."""
 
     @model_validator(mode="after")
     def _check_shapes(self) -> Self:
@@ -105,11 +101,9 @@ class TrainingConfig(Section):
     weight_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Weight decay of matrices, but not of biases and norms; with adam it is L2 regularisation."""
     schedule: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine"] = "noam"
-    """Learning rate after the warm-up: noam and inverse_sqrt fall with 1/sqrt(step); linear and cosine fall until
-    max_steps."""
+    """Rate after the warm-up: noam and inverse_sqrt fall with 1/sqrt(step), linear and cosine until max_steps."""
     learning_rate: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
-    """Highest learning rate, reached when the warm-up ends; for noam, a factor on the paper's d_model^-0.5 *
-    warmup_steps^-0.5."""
+    """Highest rate, when the warm-up ends; for noam a factor on the paper's d_model^-0.5 * warmup_steps^-0.5."""
     final_learning_rate: Annotated[float, Field(ge=0.0)] = 0.0
     """Learning rate at which linear and cosine end."""
     warmup_steps: Annotated[int, Field(ge=0)] = 4000
@@ -119,26 +113,21 @@ class TrainingConfig(Section):
     max_gradient_norm: Annotated[float, Field(gt=0.0)] | None = None
     """Gradients with a larger norm are scaled down to it; null never clips them."""
     ema_decay: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
-    """Decay of an exponential moving average of the weights, which is then validated and saved; null uses the weights
-    themselves."""
+    """Decay of an exponential moving average of the weights, which is then validated and saved; null has none."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Mixed precision of matrix products; weights and optimizer state stay fp32. auto takes bf16 where the hardware
-    supports it."""
+    """Precision of matrix products; weights and optimizer stay fp32. auto is bf16 where the hardware supports it."""
     tf32: bool = True
     """On CUDA, round the factors of fp32 products to 10 bits of mantissa, far faster and as good for training."""
     deterministic: bool = True
-    """On CUDA, use only kernels that give the same bits each time, so that a resumed run is exact; false is somewhat
-    faster."""
+    """On CUDA, use only deterministic kernels, so that a resumed run is exact; false is somewhat faster."""
     batch_layout: Literal["auto", "padded", "packed"] = "auto"
-    """packed computes no padding; auto is packed on CUDA where variable-length flash attention works, and padded
-    elsewhere."""
+    """packed computes no padding; auto is packed on CUDA where variable-length flash attention works, else padded."""
     compile: bool = False
     """Compile the layers with torch.compile, which suits long trainings on GPUs; on a CPU it made steps slower."""
     device: Device = "auto"
     """Device to compute on: auto, cpu, cuda, cuda:N or mps."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Number of CPU threads; null leaves the choice to torch, or an equal part to each process that torchrun starts
-    here."""
+    """Number of CPU threads; null leaves it to torch, or gives an equal part to each process of torchrun."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """With several processes, ddp keeps all weights on each; fsdp shards them, for models that do not fit on one."""
     validate_every: PositiveInt = 1000
