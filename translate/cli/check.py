@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
+from translate.cli.console import is_terminal
 from translate.cli.lines import write_lines
 from translate.cli.options import ConfigArgument, Overrides, RunArgument
 
@@ -97,8 +98,8 @@ def verify(
 
 
 def _show_progress(text: str) -> None:
-    """What is being done, on a terminal alone and until the next."""
-    if sys.stderr is not None and sys.stderr.isatty():
+    """Print what is being done over the last such text, on a terminal alone."""
+    if is_terminal(sys.stderr):
         typer.echo(f"\r\x1b[K{text}{' …' if text else ''}", err=True, nl=False)
 
 
@@ -109,17 +110,13 @@ def _lines(report: "Report") -> Iterator[str]:
     yield ""
     yield from _training_lines(report)
     yield ""
-    counts = [
-        f"{number} {severity}{'s' * (number != 1)}"
-        for severity in ("error", "warning", "note")
-        if (number := report.count(severity))
-    ]
+    counts = [_plural(number, severity) for severity in _COLOURS if (number := report.count(severity))]
     yield _row("findings", ", ".join(counts) or "none")
     for finding in report.findings:
         yield from _finding_lines(finding)
     yield ""
     if number := report.count("error"):
-        yield f"Not ready: fix {number} error{'s' * (number > 1)} first"
+        yield f"Not ready: fix {_plural(number, 'error')} first"
     else:
         yield "Ready to start" + (", if the warnings are intended" if report.count("warning") else "")
 
@@ -128,22 +125,20 @@ def _data_lines(report: "Report") -> Iterator[str]:
     key_width = max(len(corpus.key) for corpus in report.corpora)
     pairs_width = max(len(f"{corpus.num_pairs:,}") for corpus in report.corpora)
     for number, corpus in enumerate(report.corpora):
-        kept = ""
+        pairs = f"{_plural(corpus.num_pairs, 'pair'):>{pairs_width + len(' pairs')}}"
         if corpus.num_kept is not None:
-            kept = f", {corpus.num_kept:,} kept"
+            pairs += f", {corpus.num_kept:,} kept"
             if corpus.left_out:
-                reasons = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in corpus.left_out.items())
-                kept += f", left out: {reasons}"
-        part = (
-            "" if corpus.num_inspected == corpus.num_pairs else f"; {corpus.num_inspected:,} of them inspected closely"
-        )
+                reasons = (f"{count:,} {name.replace('_', ' ')}" for name, count in corpus.left_out.items())
+                pairs += f", left out: {', '.join(reasons)}"
+        if corpus.num_inspected != corpus.num_pairs:
+            pairs += f"; {corpus.num_inspected:,} of them inspected closely"
         files = ", ".join(name.rsplit("/", 1)[-1] for name in corpus.name.split(", "))
-        pairs = f"{corpus.num_pairs:>{pairs_width},} pair{'s' * (corpus.num_pairs > 1)}{kept}{part}"
         yield _row("" if number else "data", f"{corpus.key:<{key_width}}  {pairs} ({files})")
 
 
 def _length_lines(lengths: "Lengths") -> Iterator[str]:
-    """Both sides' lengths as bars, from the first column that has a sentence to the last."""
+    """Draw the lengths of both sides as bars, from the first bin that has a sentence to the last."""
     sides = lengths.source_histogram, lengths.target_histogram
     used = [column for column, counts in enumerate(zip(*sides, strict=True)) if any(counts)]
     highest = max(max(side) for side in sides)
@@ -154,14 +149,9 @@ def _length_lines(lengths: "Lengths") -> Iterator[str]:
         label = "0" if column == 0 else f"{first}{last}"
         bars = [f"{_bar(side[column] / highest)} {side[column]:<10,}" for side in sides]
         yield _row("", f"{label:>7}  {' '.join(bars)}".rstrip())
-    means = [
-        f"mean {mean:.1f}, longest {longest}"
-        for mean, longest in (
-            (lengths.mean_source, lengths.longest_source),
-            (lengths.mean_target, lengths.longest_target),
-        )
-    ]
-    yield _row("", f"{'':<9}{means[0]:<{_BAR_COLUMNS + 12}}{means[1]}")
+    source = f"mean {lengths.mean_source:.1f}, longest {lengths.longest_source}"
+    target = f"mean {lengths.mean_target:.1f}, longest {lengths.longest_target}"
+    yield _row("", f"{'':<9}{source:<{_BAR_COLUMNS + 12}}{target}")
 
 
 def _training_lines(report: "Report") -> Iterator[str]:
@@ -170,9 +160,7 @@ def _training_lines(report: "Report") -> Iterator[str]:
         yield _row("vocabulary", f"{vocabulary.name}, {vocabulary.size:,} entries: {unused}")
     plan, measured = report.plan, report.dry_run
     if measured is not None:
-        threads = ""
-        if measured.device == "cpu":
-            threads = f", {measured.num_threads} thread{'s' * (measured.num_threads > 1)}"
+        threads = f", {_plural(measured.num_threads, 'thread')}" if measured.device == "cpu" else ""
         yield _row("model", f"{measured.num_parameters:,} parameters; {measured.device}, {measured.precision}{threads}")
         peak = "its peak cannot be measured here"
         if measured.peak_bytes is not None:
@@ -185,8 +173,7 @@ def _training_lines(report: "Report") -> Iterator[str]:
     if plan.seconds is not None:
         validations = ""
         if plan.num_validations and plan.validation_seconds is not None:
-            plural = "s" * (plan.num_validations > 1)
-            validations = f", {_duration(plan.validation_seconds)} of it {plan.num_validations} validation{plural}"
+            validations = f", {_duration(plan.validation_seconds)} of it {_plural(plan.num_validations, 'validation')}"
         yield _row("time", f"about {_duration(plan.seconds)}{validations}")
 
 
@@ -202,16 +189,11 @@ def _finding_lines(finding: "Finding") -> Iterator[str]:
 
 
 def _wrapped(text: str, *, indent: int) -> list[str]:
-    """Lines of at most the terminal's width; of a file's, 120."""
+    """Wrap a text at the terminal's width, and in a file at 120 characters."""
     width = max(60, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + 2),
-        break_on_hyphens=False,
-        replace_whitespace=False,
-    )
+    first, others = " " * indent, " " * (indent + 2)
+    options = {"break_on_hyphens": False, "replace_whitespace": False}
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=others, **options)
 
 
 def _row(name: str, text: str) -> str:
@@ -219,13 +201,16 @@ def _row(name: str, text: str) -> str:
 
 
 def _painted(text: str, *, colour: str | None = None) -> str:
-    """Bold text, on a terminal."""
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return typer.style(text, fg=colour, bold=True) if is_terminal else text
+    """Make text bold, on a terminal."""
+    return typer.style(text, fg=colour, bold=True) if is_terminal(sys.stdout) else text
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _bar(share: float) -> str:
-    """A bar of up to `_BAR_COLUMNS` columns, in eighths of one; what is there at all can be seen."""
+    """Draw a bar of up to `_BAR_COLUMNS` columns, in eighths of one; a share above 0 is always visible."""
     eighths = max(round(share * _BAR_COLUMNS * 8), int(share > 0.0))
     return f"{'█' * (eighths // 8) + _EIGHTHS[eighths % 8].strip():<{_BAR_COLUMNS}}"
 
