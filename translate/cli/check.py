@@ -192,8 +192,8 @@ def _wrapped(text: str, *, indent: int) -> list[str]:
     """Wrap a text at the terminal's width, and in a file at 120 characters."""
     width = max(60, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
     first, others = " " * indent, " " * (indent + 2)
-    options = {"break_on_hyphens": False, "replace_whitespace": False}
-    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=others, **options)
+    wrapper = textwrap.TextWrapper(width, first, others, break_on_hyphens=False, replace_whitespace=False)
+    return wrapper.wrap(text)
 
 
 def _row(name: str, text: str) -> str:
