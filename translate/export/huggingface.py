@@ -35,12 +35,7 @@ def check_marian_can_express(config: ModelConfig) -> None:
     Raises:
         InputError: It cannot; the error names the keys.
     """
-    needed = {
-        "norm": ("post",),
-        "positions": ("sinusoidal",),
-        "activation": ("relu", "gelu"),
-        "norm_epsilon": (1e-5,),
-    }
+    needed = {"norm": ("post",), "positions": ("sinusoidal",), "activation": ("relu", "gelu"), "norm_epsilon": (1e-5,)}
     lacking = [
         f"model.{key} = {getattr(config, key)!r} (it has {' or '.join(map(repr, values))})"
         for key, values in needed.items()

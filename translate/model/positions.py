@@ -24,8 +24,8 @@ class RotaryAngles(NamedTuple):
 class Positions(nn.Module):
     """One kind of positions; each kind overrides one of `embed`, `rotary` and `bias`, and this class changes nothing.
 
-    Positions have the shape of the tokens, or one that broadcasts to it: (position) where all rows of a batch have the
-    same, (batch, 1) in a step of decoding, where all hypotheses of a sentence stand at the same position.
+    Positions broadcast to the shape of the tokens: (position) where all rows of a batch have the same, (batch, 1) in a
+    step of decoding, where all hypotheses of a sentence are at the same position.
     """
 
     def reserve(self, length: int) -> None:

@@ -15,7 +15,7 @@ from translate.decoding.output.words import AlignmentLink, align_subwords, align
 from translate.decoding.score import force_decode
 from translate.errors import InputError
 from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, WordLink
-from translate.visualize.sentences import MERGED, merge_words, tokens_of
+from translate.visualize.sentences import MERGED, check_positions, merge_words, tokens_of
 
 
 class AlignedPair(NamedTuple):
@@ -113,18 +113,11 @@ def alignments_picture(
 
 
 def _encode(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[EncodedPair]:
-    tokenizers, limit = translator.tokenizers, translator.max_positions
-    pairs = [
-        EncodedPair(tokenizers.source.encode(source), tokenizers.target.encode(target))
-        for source, target in zip(sources, targets, strict=True)
-    ]
-    for line, pair in enumerate(pairs, start=1):
-        longest = max(len(pair.source), len(pair.target)) + 1
-        if limit is not None and longest > limit:
-            raise InputError(
-                f"line {line} has {longest} tokens with its special symbol, more than the {limit} positions that the"
-                f" model has (model.max_positions = {limit}): split it or leave it out"
-            )
+    source_tokenizer, target_tokenizer = translator.tokenizers.source, translator.tokenizers.target
+    pairs = []
+    for line, (source, target) in enumerate(zip(sources, targets, strict=True), start=1):
+        pairs.append(EncodedPair(source_tokenizer.encode(source), target_tokenizer.encode(target)))
+        check_positions(max(pairs[-1].source, pairs[-1].target, key=len), what=f"line {line}", translator=translator)
     return pairs
 
 

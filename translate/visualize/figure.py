@@ -35,7 +35,7 @@ _VISIBLE = ["#ffffff", "#125ea6"]
 _SERIES = ["#0072b2", "#c25700", "#007a5a", "#a8497d", "#7a5f00", "#333333"]
 _DASHES = ["-", "--", ":", "-."]
 _MASKED = "#d4dae1"
-_ANCHORS: dict[str, tuple[tuple[int, int], Literal["left", "right", "center"], Literal["center", "bottom", "top"]]] = {
+_ANCHORS: dict[str, tuple[tuple[int, int], str, str]] = {  # offset and alignment of a label
     "right": ((4, 0), "left", "center"),
     "left": ((-4, 0), "right", "center"),
     "above": ((0, 4), "center", "bottom"),
@@ -212,14 +212,9 @@ def _draw_matrix(panel: Matrix, axes: "Axes") -> None:
         case "visible":
             norm, colours = Normalize(0.0, 1.0), _colormap(_VISIBLE)
     axes.set_facecolor(_MASKED)
-    cell_width, cell_height = _cell_size(panel)
-    image = axes.imshow(
-        np.ma.masked_invalid(values),
-        norm=norm,
-        cmap=colours,
-        aspect=cell_height / cell_width,
-        interpolation="nearest",
-    )
+    width, height = _cell_size(panel)
+    masked = np.ma.masked_invalid(values)
+    image = axes.imshow(masked, norm=norm, cmap=colours, aspect=height / width, interpolation="nearest")
     for spine in axes.spines.values():
         spine.set_visible(True)
     if panel.scale == "visible":
@@ -228,12 +223,12 @@ def _draw_matrix(panel: Matrix, axes: "Axes") -> None:
         axes.grid(which="minor", color="#c3cbd4", linewidth=0.6)
         axes.tick_params(which="minor", length=0)
     if panel.scale == "signed":
-        beside = axes.inset_axes((1.0 + 0.1 / (cell_width * len(panel.columns)), 0.0, 0.03, 1.0))
+        beside = axes.inset_axes((1.0 + 0.1 / (width * len(panel.columns)), 0.0, 0.03, 1.0))
         axes.figure.colorbar(image, cax=beside)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
-    axes.set_xticks(*_ticks(panel.columns, size=cell_width), rotation=90)
-    axes.set_yticks(*_ticks(panel.rows, size=cell_height))
+    axes.set_xticks(*_ticks(panel.columns, size=width), rotation=90)
+    axes.set_yticks(*_ticks(panel.rows, size=height))
     axes.tick_params(length=0)
     axes.set_xlabel(panel.column_axis, color=_FAINT, fontsize=8)
     axes.set_ylabel(panel.row_axis, color=_FAINT, fontsize=8)
@@ -249,16 +244,9 @@ def _ticks(labels: Sequence[str], *, size: float) -> tuple[list[int], list[str]]
 def _draw_curves(panel: Curves, axes: "Axes") -> None:
     for number, series in enumerate(panel.series):
         heights = [float("nan") if value is None else value for value in series.y]
-        axes.plot(
-            list(series.x),
-            heights,
-            color=_SERIES[number % len(_SERIES)],
-            linestyle=_DASHES[number // len(_SERIES) % len(_DASHES)],
-            linewidth=1.6,
-            marker="o" if len(heights) <= 40 else None,
-            markersize=3,
-            label=series.name,
-        )
+        colour, dashes = _SERIES[number % len(_SERIES)], _DASHES[number // len(_SERIES) % len(_DASHES)]
+        style: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 1.6, "markersize": 3}
+        axes.plot(list(series.x), heights, marker="o" if len(heights) <= 40 else None, label=series.name, **style)
     if panel.is_log and any(value for series in panel.series for value in series.y):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
@@ -291,16 +279,8 @@ def _draw_points(panel: Points, axes: "Axes") -> None:
     for point in panel.points:
         colour = _SERIES[groups.index(point.group) % len(_SERIES)]
         offset, horizontal, vertical = _ANCHORS[point.anchor]
-        axes.annotate(
-            point.label,
-            (point.x, point.y),
-            offset,
-            textcoords="offset points",
-            fontsize=7.5,
-            color=colour,
-            ha=horizontal,
-            va=vertical,
-        )
+        style: dict[str, Any] = {"fontsize": 7.5, "color": colour, "ha": horizontal, "va": vertical}
+        axes.annotate(point.label, (point.x, point.y), offset, textcoords="offset points", **style)
     _draw_grid(panel, axes)
     axes.margins(0.08)
     if len(groups) > 1:

@@ -51,7 +51,7 @@ def read_sentence(translator: Translator, text: str, *, target: str | None = Non
     if target is None:
         (translation,) = translator.translate([text])
         target_ids = list(translation.ids)
-        _check_positions(len(target_ids) + 1, what="its translation", translator=translator)
+        check_positions(target_ids, what="its translation", translator=translator)
     else:
         target_ids = _encode(tokenizers.target, target, what="the target", translator=translator)
     source_pieces, target_pieces = tokenizers.source.pieces(source_ids), tokenizers.target.pieces(target_ids)
@@ -84,16 +84,17 @@ def _encode(tokenizer: Tokenizer, text: str, *, what: str, translator: Translato
     ids = tokenizer.encode(text)
     if not ids:
         raise InputError(f"{what} is empty: {text!r} has no words to look at")
-    _check_positions(len(ids) + 1, what=what, translator=translator)
+    check_positions(ids, what=what, translator=translator)
     return ids
 
 
-def _check_positions(length: int, *, what: str, translator: Translator) -> None:
+def check_positions(ids: Sequence[int], *, what: str, translator: Translator) -> None:
+    """Raise an InputError if a text, called `what`, has more tokens than the model has positions."""
     limit = translator.max_positions
-    if limit is not None and length > limit:
+    if limit is not None and len(ids) + 1 > limit:
         raise InputError(
-            f"{what} has {length} tokens with its special symbol, more than the {limit} positions that the model has"
-            f" (model.max_positions = {limit}): give a shorter one"
+            f"{what} has {len(ids) + 1} tokens with its special symbol, more than the {limit} positions that the model"
+            f" has (model.max_positions = {limit}): give a shorter one"
         )
 
 
