@@ -9,7 +9,7 @@ import torch
 
 from translate.config import DataConfig, TextCorpus, TokenizerConfig
 from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.data.epochs import Epoch, TrainingBatches
+from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers, train_tokenizer
 from translate.errors import InputError
 
@@ -36,8 +36,7 @@ def make(
     sampling: float | None = None, limits: DataConfig | None = None,
 ) -> TrainingBatches:  # fmt: skip
     return TrainingBatches(
-        corpora, tokenizers, limits=limits or DataConfig(), subword_sampling=sampling,
-        batch_tokens=batch_tokens, seed=seed, num_threads=1,
+        corpora, tokenizers, BatchSettings(limits or DataConfig(), sampling, batch_tokens, seed)
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from translate.config import DataConfig, TokenizerConfig
 from translate.data import prefetch
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
-from translate.data.epochs import Epoch, TrainingBatches
+from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.prefetch import Prefetcher, StepBatches
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 
@@ -26,11 +26,7 @@ def make_batches(*, sampling: float | None = None) -> TrainingBatches:
     return TrainingBatches(
         [ParallelCorpus("letters", lines, lines[::-1], 1.3)],
         Tokenizers(tokenizer, tokenizer, "joint"),
-        limits=DataConfig(),
-        subword_sampling=sampling,
-        batch_tokens=47,
-        seed=1,
-        num_threads=1,
+        BatchSettings(limits=DataConfig(), subword_sampling=sampling, batch_tokens=47, seed=1),
     )
 
 

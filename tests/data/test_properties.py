@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from translate.config import DataConfig, TextCorpus, TokenizerConfig, TsvCorpus
 from translate.data import corpora, token_store
 from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.data.epochs import TrainingBatches
+from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.filtering import filter_pairs
 from translate.data.subword_sampling import SubwordSampler
 from translate.data.text import read_lines
@@ -143,11 +143,12 @@ def test_every_kept_pair_is_seen_once_an_epoch(
     batches = TrainingBatches(
         [corpus],
         Tokenizers(tokenizer, tokenizer, "joint"),
-        limits=DataConfig(max_source_tokens=50, max_target_tokens=40),
-        subword_sampling=sampling,
-        batch_tokens=batch_tokens,
-        seed=1,
-        num_threads=1,
+        BatchSettings(
+            limits=DataConfig(max_source_tokens=50, max_target_tokens=40),
+            subword_sampling=sampling,
+            batch_tokens=batch_tokens,
+            seed=1,
+        ),
     )
     seen = []
     for batch in batches.epoch(number).batches():

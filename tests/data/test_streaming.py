@@ -16,7 +16,7 @@ from translate.config import DataConfig, HubCorpus, TableCorpus, TextCorpus, Tok
 from translate.data import streaming, tables, token_store
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
-from translate.data.epochs import Epoch, TrainingBatches
+from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.streaming import CorpusStream, StreamedBatches, StreamPosition, TrainingStreams
 from translate.data.token_store import Cancelled
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
@@ -150,12 +150,10 @@ def batches_of(
     return StreamedBatches(
         TrainingStreams(data),
         tokenizers,
-        limits=data,
-        subword_sampling=sampling,
-        batch_tokens=BATCH_TOKENS,
-        seed=SEED,
+        BatchSettings(
+            limits=data, subword_sampling=sampling, batch_tokens=BATCH_TOKENS, seed=SEED, num_threads=num_threads
+        ),
         processes=SINGLE_PROCESS,
-        num_threads=num_threads,
     )
 
 
@@ -171,7 +169,7 @@ def corpus_of(pairs: Pairs, weight: float = 1.0) -> ParallelCorpus:
 def expected(corpora: Sequence[ParallelCorpus], data: DataConfig, tokenizers: Tokenizers, number: int) -> Epoch:
     """The epoch of this number over a segment's pairs."""
     listed = TrainingBatches(
-        corpora, tokenizers, limits=data, subword_sampling=None, batch_tokens=BATCH_TOKENS, seed=SEED
+        corpora, tokenizers, BatchSettings(limits=data, subword_sampling=None, batch_tokens=BATCH_TOKENS, seed=SEED)
     )
     return listed.epoch(number)
 

@@ -14,7 +14,7 @@ import sentencepiece
 from translate.config import DataConfig, TokenizerConfig
 from translate.data import subword_sampling
 from translate.data.corpora import ParallelCorpus
-from translate.data.epochs import TrainingBatches
+from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.subword_sampling import SamplingPool, SamplingTask, SubwordSampler
 from translate.data.token_store import TokenChunk
 from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
@@ -151,7 +151,7 @@ def nothing() -> None:
 
 def tasks_of(*tokenizers: Tokenizer) -> list[SamplingTask]:
     return [
-        SamplingTask(tokenizer.model_bytes, LINES[seed:] + LINES[:seed], seed)
+        SamplingTask(tokenizer.model_bytes, LINES[seed:] + LINES[:seed], seed, 0.3)
         for tokenizer in tokenizers
         for seed in range(5)
     ]
@@ -173,18 +173,18 @@ def expected(tasks: list[SamplingTask]) -> list[list[list[int]]]:
 
 @pytest.mark.parametrize("num_processes", [1, 2, 3])
 def test_the_number_of_processes_changes_nothing(letters: Tokenizer, num_processes: int) -> None:
-    pool = SamplingPool(amount=0.3, num_processes=num_processes)
+    pool = SamplingPool(num_processes=num_processes)
     tasks = tasks_of(letters, train_tokenizer(["abc cab bca ab ca"] * 3, settings(type="unigram", vocab_size=266)))
     for _ in range(2):
         assert sampled(pool, tasks) == expected(tasks)
     assert Threads.started == ([] if num_processes == 1 else [num_processes])
-    assert sampled(pool, []) == [] and sampled(pool, [SamplingTask(letters.model_bytes, [], 1)]) == [[]]
+    assert sampled(pool, []) == [] and sampled(pool, [SamplingTask(letters.model_bytes, [], 1, 0.3)]) == [[]]
 
 
 def test_few_lines_start_no_process(letters: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subword_sampling, "_MIN_LINES_OF_POOL", 11)
     tasks = tasks_of(letters)
-    assert len(tasks) < 11 and sampled(SamplingPool(amount=0.3, num_processes=2), tasks) == expected(tasks)
+    assert len(tasks) < 11 and sampled(SamplingPool(num_processes=2), tasks) == expected(tasks)
     assert Threads.started == []
 
 
@@ -193,7 +193,7 @@ def test_a_broken_pool_is_done_without(
 ) -> None:
     monkeypatch.setattr(subword_sampling, "ProcessPoolExecutor", Broken)
     tasks = tasks_of(letters)
-    pool = SamplingPool(amount=0.3, num_processes=2)
+    pool = SamplingPool(num_processes=2)
     for _ in range(2):
         assert sampled(pool, tasks) == expected(tasks)
     assert [record.message for record in caplog.records if "without worker processes" in record.message] == [
@@ -210,7 +210,7 @@ def test_what_check_raises_ends_the_sampling(letters: Tokenizer) -> None:
             if len(asked) == 3:
                 raise KeyboardInterrupt
 
-        pool = SamplingPool(amount=0.3, num_processes=num_processes)
+        pool = SamplingPool(num_processes=num_processes)
         with pytest.raises(KeyboardInterrupt):
             list(pool.sample(tasks_of(letters), num_lines=40, check=stop_at_third))
         assert len(asked) == 3
@@ -223,11 +223,7 @@ def test_epochs_are_the_same_with_and_without_a_pool(letters: Tokenizer) -> None
         batches = TrainingBatches(
             [ParallelCorpus("letters", lines, lines[::-1], 1.5)],
             Tokenizers(letters, letters, "joint"),
-            limits=DataConfig(),
-            subword_sampling=0.3,
-            batch_tokens=500,
-            seed=1,
-            num_threads=num_threads,
+            BatchSettings(limits=DataConfig(), subword_sampling=0.3, batch_tokens=500, seed=1, num_threads=num_threads),
         )
         return [(batch.indices, *(ids.tolist() for ids in batch[:3])) for batch in batches.epoch(2).batches()]
 

@@ -30,7 +30,7 @@ def _a_pool_for_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tasks_of(tokenizer: Tokenizer) -> list[SamplingTask]:
-    return [SamplingTask(tokenizer.model_bytes, LINES, seed) for seed in range(5)]
+    return [SamplingTask(tokenizer.model_bytes, LINES, seed, 0.3) for seed in range(5)]
 
 
 def sampled(pool: SamplingPool, tasks: list[SamplingTask]) -> list[list[int]]:
@@ -60,7 +60,7 @@ def ends(process: int) -> bool:
 
 
 def test_workers_sample_as_this_process_and_end_with_their_pool(tokenizer: Tokenizer) -> None:
-    pool = SamplingPool(amount=0.3, num_processes=2)
+    pool = SamplingPool(num_processes=2)
     tasks = tasks_of(tokenizer)
     for _ in range(2):
         assert sampled(pool, tasks) == expected(tasks)
@@ -71,7 +71,7 @@ def test_workers_sample_as_this_process_and_end_with_their_pool(tokenizer: Token
 
 
 def test_killed_workers_are_done_without(tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture) -> None:
-    pool = SamplingPool(amount=0.3, num_processes=2)
+    pool = SamplingPool(num_processes=2)
     tasks = tasks_of(tokenizer)
     sampled(pool, tasks)
     for process in worker_ids(pool):
@@ -86,8 +86,8 @@ import time
 from pathlib import Path
 from translate.data import subword_sampling
 subword_sampling._MIN_LINES_OF_POOL = 0
-pool = subword_sampling.SamplingPool(amount=0.3, num_processes=2)
-task = subword_sampling.SamplingTask(Path({model!r}).read_bytes(), ["abc cab"], 1)
+pool = subword_sampling.SamplingPool(num_processes=2)
+task = subword_sampling.SamplingTask(Path({model!r}).read_bytes(), ["abc cab"], 1, 0.3)
 list(pool.sample([task] * 7, num_lines=7, check=lambda: None))
 print(*pool._executor._processes, flush=True)
 time.sleep(60)

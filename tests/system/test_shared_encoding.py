@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from translate.config import DataConfig, TableCorpus, TokenizerConfig
 from translate.data import token_store
+from translate.data.epochs import BatchSettings
 from translate.data.streaming import StreamedBatches, TrainingStreams
 from translate.data.token_store import Cancelled
 from translate.data.tokenizer import Tokenizer, Tokenizers, prepare_tokenizers
@@ -48,10 +49,7 @@ def three_epochs(folder: Path, *, processes: World, check: Any = lambda: None) -
     batches = StreamedBatches(
         TrainingStreams(data),
         Tokenizers(tokenizer, tokenizer, "joint"),
-        limits=data,
-        subword_sampling=None,
-        batch_tokens=61,
-        seed=3,
+        BatchSettings(limits=data, subword_sampling=None, batch_tokens=61, seed=3),
         processes=processes,
     )
     content = [

@@ -16,6 +16,7 @@ _PASS = """
 import sys
 from pathlib import Path
 from translate.config import DataConfig, TableCorpus, TokenizerConfig
+from translate.data.epochs import BatchSettings
 from translate.data.streaming import StreamedBatches, TrainingStreams
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.data.tokenizer import prepare_tokenizers
@@ -25,8 +26,7 @@ data = DataConfig(train=(corpus,), stream_segment_pairs=5_000)
 streams = TrainingStreams(data)
 first = streams.first.corpora[0]
 tokenizers = prepare_tokenizers(TokenizerConfig(vocab_size=300), first.sources, first.targets)
-batches = StreamedBatches(streams, tokenizers, limits=data, subword_sampling=None, batch_tokens=4096, seed=1,
-    processes=SINGLE_PROCESS)
+batches = StreamedBatches(streams, tokenizers, BatchSettings(data, None, 4096, seed=1), processes=SINGLE_PROCESS)
 num_pairs = 0
 for number in range(40):
     num_pairs += sum(len(batch.indices) for batch in batches.epoch(number).batches())

@@ -11,6 +11,7 @@ import torch
 from translate.config import Config, TokenizerConfig, override_config
 from translate.data.cache import DataCache
 from translate.data.corpora import data_fingerprint
+from translate.data.epochs import BatchSettings
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.runs import RunDirectory
@@ -72,8 +73,8 @@ def test_what_was_done_is_logged(
 
     def log(config: Config) -> list[str]:
         caplog.clear()
-        data = prepare_data(config, run, world=SINGLE_PROCESS, is_continued=False)
-        model.write_bytes(data.tokenizers.source.model_bytes)
+        _, tokenizers, _ = prepare_data(config, run, world=SINGLE_PROCESS, is_continued=False)
+        model.write_bytes(tokenizers.source.model_bytes)
         return [re.sub(r"\d+\.\d s", "N s", message) for message in caplog.messages]
 
     kept = f"{tmp_path / 'train.in'}, {tmp_path / 'train.out'}: 211 of 211 pairs kept"
@@ -126,8 +127,8 @@ def test_processes_of_one_machine_share_its_processors(monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(13)))
     asked: list[int] = []
 
-    def stop(*args: object, num_threads: int, **options: object) -> None:
-        asked.append(num_threads)
+    def stop(corpora: object, tokenizers: object, settings: BatchSettings, *, cache: object) -> None:
+        asked.append(settings.num_threads)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(preparation, "TrainingBatches", stop)

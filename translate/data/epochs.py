@@ -5,7 +5,6 @@ So a run that was stopped is continued from (epoch, batch) alone, and skips what
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from translate.data.cache import DataCache
 from translate.data.corpora import JoinedText, ParallelCorpus
 from translate.data.filtering import FilterReport, check_usable, filter_pairs
 from translate.data.subword_sampling import SamplingPool, SamplingTask
-from translate.data.token_store import TokenStore, encode_texts, store_tokens
+from translate.data.token_store import TokenStore, TokenWriter, encode_texts
 from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizers
 
 # What a generator is for. Together with the seed and the epoch it gives the generator's seed, so that no random choice
@@ -106,6 +105,16 @@ class Epoch:
         return Padding(num_computed - num_source_tokens - num_target_tokens, num_computed, num_target_tokens)
 
 
+class BatchSettings(NamedTuple):
+    """How pairs become batches, in every epoch."""
+
+    limits: DataConfig  # which pairs are left out; see `filter_pairs`
+    subword_sampling: float | None  # `tokenizer.subword_sampling`: sample another segmentation each epoch; None: never
+    batch_tokens: int  # the most tokens of a batch, padding and special symbols counted, on each side
+    seed: int
+    num_threads: int = 1  # for encoding, and processes for sampling; the batches do not depend on it
+
+
 class TrainingBatches:
     """The training corpora, encoded and filtered once; `epoch(n)` gives the batches of epoch n."""
 
@@ -113,12 +122,8 @@ class TrainingBatches:
         self,
         corpora: Sequence[ParallelCorpus],
         tokenizers: Tokenizers,
+        settings: BatchSettings,
         *,
-        limits: DataConfig,
-        subword_sampling: float | None,
-        batch_tokens: int,
-        seed: int,
-        num_threads: int = 1,
         cache: DataCache | None = None,
         sampling_pool: SamplingPool | None = None,
         encoded: tuple[TokenStore, TokenStore] | None = None,
@@ -126,10 +131,6 @@ class TrainingBatches:
     ) -> None:
         """
         Args:
-            limits: Which pairs are left out; see `filter_pairs`. Only these fields of the section are read.
-            subword_sampling: `tokenizer.subword_sampling`: sample another segmentation each epoch; None: never.
-            batch_tokens: The most tokens of a batch, padding and special symbols counted, on each side.
-            num_threads: Threads for encoding, and processes for sampling; the result does not depend on it.
             cache: Where the token ids are read, or kept for the next time; None: they are not.
             sampling_pool: The processes that sample segmentations; None: the corpora get their own.
             encoded: The ids of all sources and of all targets, if they are known; None: the corpora are encoded here.
@@ -139,19 +140,15 @@ class TrainingBatches:
             InputError: No pair passes the filter, or a pair is longer than `batch_tokens`.
         """
         self._tokenizers = tokenizers
-        self._limits = limits
-        self._subword_sampling = subword_sampling
-        if subword_sampling is not None:
-            self._sampling_pool = sampling_pool or SamplingPool(amount=subword_sampling, num_processes=num_threads)
-        self._batch_tokens = batch_tokens
-        self._seed = seed
+        self._settings = settings
+        self._sampling_pool = sampling_pool or SamplingPool(num_processes=settings.num_threads)
         self._weights = [corpus.weight for corpus in corpora]
         self._texts = (
             JoinedText(corpus.sources for corpus in corpora),
             JoinedText(corpus.targets for corpus in corpora),
         )
         self._sources, self._targets = encoded or (
-            encode_texts(texts, tokenizer, num_threads=num_threads, cache=cache)
+            encode_texts(texts, tokenizer, num_threads=settings.num_threads, cache=cache)
             for texts, tokenizer in zip(self._texts, tokenizers[:2], strict=True)
         )
         self._kept: list[NDArray[np.int64]] = []  # for each corpus, pair numbers
@@ -160,7 +157,7 @@ class TrainingBatches:
         for corpus in corpora:
             these = slice(first, first + len(corpus.sources))
             kept, report = filter_pairs(
-                self._sources.lengths[these], self._targets.lengths[these], limits=limits, name=corpus.name
+                self._sources.lengths[these], self._targets.lengths[these], limits=settings.limits, name=corpus.name
             )
             self._kept.append(kept + first)
             reports.append(report)
@@ -172,8 +169,8 @@ class TrainingBatches:
                 self._sources.lengths,
                 self._targets.lengths,
                 reports=reports,
-                limits=limits,
-                batch_tokens=batch_tokens,
+                limits=settings.limits,
+                batch_tokens=settings.batch_tokens,
             )
 
     @property
@@ -184,8 +181,8 @@ class TrainingBatches:
     @property
     def longest(self) -> int:
         """The tokens that the longest side of a pair has with its special symbol, or may have with subword sampling."""
-        if self._subword_sampling is not None:
-            return max(self._limits.max_source_tokens, self._limits.max_target_tokens) + 1
+        if self._settings.subword_sampling is not None:
+            return max(self._settings.limits.max_source_tokens, self._settings.limits.max_target_tokens) + 1
         kept = np.concatenate(self._kept)
         return int(max(side.lengths[kept].max(initial=0) for side in (self._sources, self._targets))) + 1
 
@@ -193,7 +190,7 @@ class TrainingBatches:
         """The same corpora in batches of another size, at least `longest`, without encoding them again."""
         assert batch_tokens >= self.longest
         other = copy.copy(self)
-        other._batch_tokens = batch_tokens
+        other._settings = self._settings._replace(batch_tokens=batch_tokens)
         return other
 
     def epoch(self, number: int, *, check: Callable[[], None] = lambda: None) -> Epoch:
@@ -206,11 +203,11 @@ class TrainingBatches:
         """
         chosen = self._choose_pairs(number)
         generator = self._generator(number, _ORDER)
-        if self._subword_sampling is None:
+        if self._settings.subword_sampling is None:
             return self._plan(self._sources, self._targets, chosen, generator)
-        sources, targets, num_resegmented = self._sample_segmentations(chosen, epoch=number, check=check)
-        epoch = self._plan(sources, targets, np.arange(len(chosen)), generator)
-        epoch.pair_numbers, epoch.num_resegmented = chosen, num_resegmented
+        sources, targets, positions, pair_numbers = self._sample_segmentations(chosen, epoch=number, check=check)
+        epoch = self._plan(sources, targets, positions, generator)
+        epoch.pair_numbers, epoch.num_resegmented = pair_numbers, len(pair_numbers) - len(chosen)
         return epoch
 
     def _plan(
@@ -219,7 +216,7 @@ class TrainingBatches:
         # Specials counted: the source ends in EOS, the target has BOS before or EOS behind.
         source_lengths, target_lengths = sources.lengths[positions] + 1, targets.lengths[positions] + 1
         order = order_by_length(source_lengths, target_lengths, generator=generator)
-        borders = cut_batches(np.maximum(source_lengths, target_lengths)[order], max_tokens=self._batch_tokens)
+        borders = cut_batches(np.maximum(source_lengths, target_lengths)[order], max_tokens=self._settings.batch_tokens)
         shuffle = generator.permutation(len(borders) - 1)
         return Epoch(
             sources, targets, positions=positions[order], starts=borders[:-1][shuffle], ends=borders[1:][shuffle]
@@ -239,38 +236,44 @@ class TrainingBatches:
 
     def _sample_segmentations(
         self, chosen: NDArray[np.int64], *, epoch: int, check: Callable[[], None]
-    ) -> tuple[TokenStore, TokenStore, int]:
+    ) -> tuple[TokenStore, TokenStore, NDArray[np.int64], NDArray[np.int64]]:
         """Segment each chosen pair anew, so that a pair seen twice is seen in two ways.
 
         A sampled segmentation may be longer than the limits allow. Leaving the pair out would favour short sentences,
         so it keeps its usual segmentation, on both sides.
 
         Returns:
-            Sources and targets, in the order of `chosen`, and the number of pairs that keep the usual segmentation.
+            Sources and targets; the position of each chosen pair in them; and the number of the pair at each position.
+            The usual segmentations stand after the sampled ones.
         """
-        content = f"the segmentations sampled for epoch {epoch + 1}"
-        num_tasks = -(-len(chosen) // _SAMPLED_LINES)
-        tasks = (task for side in (0, 1) for task in self._sampling_tasks(chosen, side=side, epoch=epoch))
-        chunks = self._sampling_pool.sample(tasks, num_lines=2 * len(chosen), check=check)
-        sources, targets = (
-            store_tokens(islice(chunks, num_tasks), vocab_size=usual.vocab_size, content=content)
+        writers = [
+            TokenWriter(vocab_size=usual.vocab_size, content=f"the segmentations sampled for epoch {epoch + 1}")
             for usual in (self._sources, self._targets)
-        )
-        max_source = min(self._limits.max_source_tokens, self._batch_tokens - 1)
-        max_target = min(self._limits.max_target_tokens, self._batch_tokens - 1)
-        too_long = (sources.lengths > max_source) | (targets.lengths > max_target)
-        if too_long.any():
-            sources = sources.replaced(too_long, by=self._sources, lines=chosen, content=content)
-            targets = targets.replaced(too_long, by=self._targets, lines=chosen, content=content)
-        return sources, targets, int(too_long.sum())
+        ]
+        tasks = (task for side in (0, 1) for task in self._sampling_tasks(chosen, side=side, epoch=epoch))
+        num_tasks = -(-len(chosen) // _SAMPLED_LINES)
+        for number, chunk in enumerate(self._sampling_pool.sample(tasks, num_lines=2 * len(chosen), check=check)):
+            writers[number // num_tasks].add(chunk)
+        max_source = min(self._settings.limits.max_source_tokens, self._settings.batch_tokens - 1)
+        max_target = min(self._settings.limits.max_target_tokens, self._settings.batch_tokens - 1)
+        too_long = np.flatnonzero((writers[0].lengths > max_source) | (writers[1].lengths > max_target))
+        for first in range(0, len(too_long), _SAMPLED_LINES):
+            pairs = chosen[too_long[first : first + _SAMPLED_LINES]]
+            writers[0].add(self._sources.chunk(pairs))
+            writers[1].add(self._targets.chunk(pairs))
+        positions = np.arange(len(chosen))
+        positions[too_long] = len(chosen) + np.arange(len(too_long))
+        return writers[0].finish(), writers[1].finish(), positions, np.concatenate([chosen, chosen[too_long]])
 
     def _sampling_tasks(self, chosen: NDArray[np.int64], *, side: int, epoch: int) -> Iterable[SamplingTask]:
         texts, model_bytes = self._texts[side], self._tokenizers[:2][side].model_bytes
         purpose = _SOURCE_SAMPLING if side == 0 else _TARGET_SAMPLING
+        amount = self._settings.subword_sampling
+        assert amount is not None
         for number, first in enumerate(range(0, len(chosen), _SAMPLED_LINES)):
             seed = int(self._generator(epoch, purpose, number).integers(2**63))
             lines = [texts[pair] for pair in chosen[first : first + _SAMPLED_LINES].tolist()]
-            yield SamplingTask(model_bytes, lines, seed)
+            yield SamplingTask(model_bytes, lines, seed, amount)
 
     def _generator(self, epoch: int, purpose: int, part: int = 0) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self._seed, epoch, purpose, part])))
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self._settings.seed, epoch, purpose, part])))

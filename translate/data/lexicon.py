@@ -5,6 +5,7 @@ id that share a cell somewhere. Cells are worked on in blocks of pairs, and a bl
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -44,12 +45,12 @@ class _Corpus(NamedTuple):
         return int((self.source_lengths * self.target_lengths).sum())
 
 
-class _Block(NamedTuple):
-    """Cells of some pairs, the sources of each target token side by side."""
+_Block = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
+"""Cells of some pairs, the sources of each target token side by side.
 
-    entries: NDArray[np.int32]  # for each cell, a position in the table; one past its end: the entry was pruned
-    starts: NDArray[np.int64]  # for each target token, its first cell
-    widths: NDArray[np.int64]  # and the number of its cells
+For each cell its entry, as a position in the table, or one past its end if the entry was left out; for each target
+token its first cell; and for each target token the number of its cells.
+"""
 
 
 def learn_lexicon(
@@ -90,13 +91,12 @@ def learn_lexicon(
             raise ValueError(f"{side} ids {ids.min()} to {ids.max()} do not fit a vocabulary of {vocab_size}")
 
     keys = _find_entries(corpus, target_vocab_size, max_entries=max_entries, block_cells=block_cells)
-    blocks: Iterable[_Block] = _Blocks(corpus, keys, target_vocab_size, block_cells=block_cells)
-    if corpus.num_cells <= _MAX_KEPT_CELLS:
-        blocks = list(blocks)
+    blocks = partial(_find_blocks, corpus, keys, target_vocab_size, block_cells=block_cells)
+    kept_blocks = list(blocks()) if corpus.num_cells <= _MAX_KEPT_CELLS else None
     source_ids = keys // target_vocab_size
     probabilities = np.ones(len(keys))  # only their ratios matter, and only within a target token's cells
     for _ in range(num_iterations):
-        counts = _expected_counts(blocks, probabilities)
+        counts = _expected_counts(blocks() if kept_blocks is None else kept_blocks, probabilities)
         probabilities = counts / np.bincount(source_ids, counts, minlength=source_vocab_size)[source_ids]
     return Lexicon(source_ids, keys % target_vocab_size, probabilities)
 
@@ -105,31 +105,25 @@ def _expected_counts(blocks: Iterable[_Block], probabilities: NDArray[np.float64
     """How many target tokens each entry explains, if a token is shared out by the probabilities of its sources."""
     padded = np.append(probabilities, 0.0)  # the last one is that of entries left out
     counts = np.zeros(len(padded))
-    for block in blocks:
-        shares = padded[block.entries]
+    for entries, starts, widths in blocks:
+        shares = padded[entries]
         # The empty word is among the sources of each token, so that no total is 0.
-        shares /= np.repeat(np.add.reduceat(shares, block.starts), block.widths)
-        counts += np.bincount(block.entries, shares, minlength=len(counts))
+        shares /= np.repeat(np.add.reduceat(shares, starts), widths)
+        counts += np.bincount(entries, shares, minlength=len(counts))
     return counts[:-1]
 
 
-class _Blocks:
-    """The cells of a corpus, looked up in the table of entries each time they are gone through."""
-
-    def __init__(self, corpus: _Corpus, keys: NDArray[np.int64], target_vocab_size: int, *, block_cells: int) -> None:
-        self._corpus = corpus
-        self._keys = keys
-        self._target_vocab_size = target_vocab_size
-        self._block_cells = block_cells
-
-    def __iter__(self) -> Iterator[_Block]:
-        for pairs in _block_pairs(self._corpus, self._block_cells):
-            cells, widths = _cell_keys(self._corpus, pairs, self._target_vocab_size)
-            entries = np.searchsorted(self._keys, cells)
-            if len(self._keys):
-                found = self._keys[np.minimum(entries, len(self._keys) - 1)] == cells
-                entries[~found] = len(self._keys)
-            yield _Block(entries.astype(np.int32), np.cumsum(widths) - widths, widths)
+def _find_blocks(
+    corpus: _Corpus, keys: NDArray[np.int64], target_vocab_size: int, *, block_cells: int
+) -> Iterator[_Block]:
+    """The cells of a corpus, looked up in the table of entries."""
+    for pairs in _block_pairs(corpus, block_cells):
+        cells, widths = _cell_keys(corpus, pairs, target_vocab_size)
+        entries = np.searchsorted(keys, cells)
+        if len(keys):
+            found = keys[np.minimum(entries, len(keys) - 1)] == cells
+            entries[~found] = len(keys)
+        yield entries.astype(np.int32), np.cumsum(widths) - widths, widths
 
 
 def _find_entries(corpus: _Corpus, target_vocab_size: int, *, max_entries: int, block_cells: int) -> NDArray[np.int64]:

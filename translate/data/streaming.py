@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from translate.config import Corpus, DataConfig, HubCorpus, TableCorpus
 from translate.data.corpora import JoinedText, ParallelCorpus, read_corpus, store_pairs
-from translate.data.epochs import Epoch, TrainingBatches
+from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.subword_sampling import SamplingPool
 from translate.data.tables import PairChunk, open_stream, pairs_of, reading, table_name
@@ -302,33 +302,23 @@ class StreamedBatches:
         self,
         streams: TrainingStreams,
         tokenizers: Tokenizers,
+        settings: BatchSettings,
         *,
-        limits: DataConfig,
-        subword_sampling: float | None,
-        batch_tokens: int,
-        seed: int,
         processes: ProcessGroup,
-        num_threads: int = 1,
     ) -> None:
         """
         Args:
             processes: The processes that train together, with connections that nothing else uses. All must prepare the
-                same segments; each encodes a part. The other arguments are as in `TrainingBatches`.
+                same segments; each encodes a part.
         """
         self._streams = streams
         self._tokenizers = tokenizers
-        self._limits = limits
-        self._subword_sampling = subword_sampling
-        self._batch_tokens = batch_tokens
-        self._seed = seed
+        self._settings = settings
         self._processes = processes
-        self._num_threads = num_threads
-        self._sampling_pool = None
-        if subword_sampling is not None:
-            self._sampling_pool = SamplingPool(amount=subword_sampling, num_processes=num_threads)
+        self._sampling_pool = SamplingPool(num_processes=settings.num_threads)
         self._begun = 0
         self._notes: dict[int, dict[str, Any]] = {}  # what `position` gives
-        self._totals: dict[str, Any] = {"first": 0, "counts": None}  # of the filter, over the segments before the next
+        self._totals: dict[str, Any] = {"first": 0, "counts": []}  # of the filter, over the segments before the next
         self._newest: tuple[int, TrainingBatches] | None = None
         self._first_reports: tuple[FilterReport, ...] = ()
 
@@ -339,7 +329,7 @@ class StreamedBatches:
             position: What `position` gave for the segment, as read from JSON, if anything.
         """
         self._begun = number
-        self._totals = {"first": number, "counts": None}
+        self._totals = {"first": number, "counts": []}
         with contextlib.suppress(KeyError, TypeError):  # there is no position, or it has another version's format
             positions = [StreamPosition(**place) for place in position["places"]]
             if position["segment"] == number and len(positions) == len(self._streams.streams):
@@ -370,12 +360,12 @@ class StreamedBatches:
     @property
     def longest(self) -> int:
         """The tokens that the longest side of a pair may have with its special symbol, in any segment."""
-        return max(self._limits.max_source_tokens, self._limits.max_target_tokens) + 1
+        return max(self._settings.limits.max_source_tokens, self._settings.limits.max_target_tokens) + 1
 
     def with_batch_tokens(self, batch_tokens: int) -> "StreamedBatches":
         """The same streams in batches of another size, at least `longest`."""
         other = copy.copy(self)
-        other._batch_tokens = batch_tokens
+        other._settings = self._settings._replace(batch_tokens=batch_tokens)
         if self._newest is not None:
             number, batches = self._newest
             other._newest = number, batches.with_batch_tokens(batch_tokens)
@@ -411,7 +401,17 @@ class StreamedBatches:
         try:
             segment = run_together(self._processes, read)
             encoded = self._encode(segment, check)
-            batches = run_together(self._processes, lambda: self._make_batches(segment, number, encoded))
+            batches = run_together(
+                self._processes,
+                lambda: TrainingBatches(
+                    segment.corpora,
+                    self._tokenizers,
+                    self._settings,
+                    sampling_pool=self._sampling_pool,
+                    encoded=encoded,
+                    may_be_empty=number > 0,
+                ),
+            )
         except InputError as error:
             if number == self._begun:
                 raise
@@ -424,7 +424,7 @@ class StreamedBatches:
         self._notes = {each: note for each, note in self._notes.items() if each > number - _NUM_REMEMBERED}
         reports = batches.filter_reports
         counts = [report.counts for report in reports]
-        if before["counts"] is not None:
+        if before["counts"]:
             counts = [tuple(map(sum, zip(*each, strict=True))) for each in zip(before["counts"], counts, strict=True)]
         self._totals = {"first": before["first"], "counts": counts}
         if number == 0:
@@ -435,7 +435,9 @@ class StreamedBatches:
         if before["first"] < number:
             logger.info(f"Segments {before['first'] + 1} to {number + 1} together")
             names = self._streams.names
-            log_reports(FilterReport(name, self._limits, *sums) for name, sums in zip(names, counts, strict=True))
+            log_reports(
+                FilterReport(name, self._settings.limits, *sums) for name, sums in zip(names, counts, strict=True)
+            )
         return batches
 
     def _encode(self, segment: Segment, check: Callable[[], None]) -> tuple[TokenStore, TokenStore]:
@@ -444,7 +446,7 @@ class StreamedBatches:
                 texts,
                 tokenizer,
                 processes=self._processes,
-                num_threads=self._num_threads,
+                num_threads=self._settings.num_threads,
                 content="the token ids of a segment",
                 check=check,
             )
@@ -454,19 +456,6 @@ class StreamedBatches:
             )
         )
         return sources, targets
-
-    def _make_batches(self, segment: Segment, number: int, encoded: tuple[TokenStore, TokenStore]) -> TrainingBatches:
-        return TrainingBatches(
-            segment.corpora,
-            self._tokenizers,
-            limits=self._limits,
-            subword_sampling=self._subword_sampling,
-            batch_tokens=self._batch_tokens,
-            seed=self._seed,
-            sampling_pool=self._sampling_pool,
-            encoded=encoded,
-            may_be_empty=number > 0,
-        )
 
 
 Batches = TrainingBatches | StreamedBatches

@@ -6,6 +6,7 @@ scores are the model's; only the sampling is ours. No piece crosses a space, so 
 """
 
 import contextlib
+import functools
 import logging
 import math
 import multiprocessing
@@ -17,10 +18,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sentencepiece
+from numpy.typing import NDArray
 
 from translate.data.token_store import TokenChunk, flatten
 
@@ -28,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 _SPACE = "▁"
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character costs this much more than the least likely piece
-_DRAWS_AT_ONCE = 8192
+_NUMBERS_AT_ONCE = 8192
 # A remembered word takes some 300 bytes (BPE), and a character of one 450 (unigram): at most 150 and 180 MB.
 _MAX_REMEMBERED_WORDS = 500_000
 _MAX_REMEMBERED_CHARACTERS = 400_000
@@ -38,19 +40,8 @@ _MAX_PROCESSES = 8  # each remembers up to 180 MB of words
 _NICENESS = 5  # of the worker processes, so that the training goes first
 
 
-class _Edge(NamedTuple):
-    """One way to end at a position of a word."""
-
-    start: int
-    ids: list[int]
-    up_to: float  # cumulative probability over the edges that end there
-
-
-class _Merges(NamedTuple):
-    """What BPE does to a word when it drops nothing."""
-
-    ids: list[int]
-    num_merges: int
+_Edge = tuple[int, list[int], float]
+"""One way to end at a position of a word: its start, its ids, and the cumulative probability of the ways up to it."""
 
 
 class SubwordSampler:
@@ -80,7 +71,7 @@ class SubwordSampler:
         self._is_bpe = all(score == round(score) for score in self._scores.values())
         self._words_are_apart = not any(_SPACE in piece[1:] for piece in self._ids)
         self._unknown_score = min(self._scores.values(), default=0.0) - _UNKNOWN_PENALTY
-        self._merges: dict[str, _Merges] = {}
+        self._merges: dict[str, tuple[list[int], int]] = {}  # of a word with no merge dropped: ids, and merges
         self._lattices: dict[str, list[list[_Edge]]] = {}
         self._lattice_alpha = math.nan
         self._num_lattice_characters = 0
@@ -130,9 +121,9 @@ class SubwordSampler:
 
     def _sample_merges(self, texts: list[str], *, dropout: float, generator: np.random.Generator) -> list[list[int]]:
         # Instead of a coin for each merge: how many merges until the next one that is dropped. Most words have none.
-        waits = _waiting_times(dropout, generator)
+        waits = _endless(lambda: generator.geometric(dropout, size=_NUMBERS_AT_ONCE))
         wait = next(waits)
-        drawn = []
+        sampled = []
         for text in texts:
             ids: list[int] = []
             for word in self._words(text):
@@ -141,15 +132,16 @@ class SubwordSampler:
                     if len(self._merges) >= _MAX_REMEMBERED_WORDS:
                         self._merges.clear()
                     pieces, num_merges, _ = self._merge(word, _NEVER, waits)
-                    usual = self._merges[word] = _Merges(self._ids_of(pieces), num_merges)
-                if usual.num_merges < wait:
-                    wait -= usual.num_merges
-                    ids += usual.ids
+                    usual = self._merges[word] = self._ids_of(pieces), num_merges
+                usual_ids, num_merges = usual
+                if num_merges < wait:
+                    wait -= num_merges
+                    ids += usual_ids
                 else:
                     pieces, _, wait = self._merge(word, wait, waits)
                     ids += self._ids_of(pieces)
-            drawn.append(ids)
-        return drawn
+            sampled.append(ids)
+        return sampled
 
     def _merge(self, word: str, wait: int, waits: Iterator[int]) -> tuple[list[str], int, int]:
         """Merges best-ranked neighbours, the leftmost first, and drops each merge that `wait` counts down to.
@@ -191,17 +183,18 @@ class SubwordSampler:
 
     def _sample_lattices(self, texts: list[str], *, alpha: float, generator: np.random.Generator) -> list[list[int]]:
         if alpha != self._lattice_alpha:
-            self._forget_lattices()
-            self._lattice_alpha = alpha
-        uniforms = _uniforms(generator)
-        drawn = []
+            self._lattices.clear()
+            self._lattice_alpha, self._num_lattice_characters = alpha, 0
+        uniforms = _endless(lambda: generator.random(size=_NUMBERS_AT_ONCE))
+        sampled = []
         for text in texts:
             ids: list[int] = []
             for word in self._words(text):
                 lattice = self._lattices.get(word)
                 if lattice is None:
                     if self._num_lattice_characters > _MAX_REMEMBERED_CHARACTERS:
-                        self._forget_lattices()
+                        self._lattices.clear()
+                        self._num_lattice_characters = 0
                     lattice = self._lattices[word] = self._lattice(word, alpha)
                     self._num_lattice_characters += len(word)
                 end = len(word)
@@ -209,21 +202,16 @@ class SubwordSampler:
                 while end > 0:
                     edges = lattice[end]
                     if len(edges) == 1:
-                        edge = edges[0]
+                        end, piece_ids, _ = edges[0]
                     else:
                         uniform = next(uniforms)
-                        edge = next((edge for edge in edges if uniform < edge.up_to), edges[-1])
-                    backwards.append(edge.ids)
-                    end = edge.start
+                        end, piece_ids, _ = next((edge for edge in edges if uniform < edge[2]), edges[-1])
+                    backwards.append(piece_ids)
                 for piece_ids in reversed(backwards):
                     if piece_ids != [self._unk_id] or ids[-1:] != piece_ids:
                         ids += piece_ids
-            drawn.append(ids)
-        return drawn
-
-    def _forget_lattices(self) -> None:
-        self._lattices.clear()
-        self._num_lattice_characters = 0
+            sampled.append(ids)
+        return sampled
 
     def _lattice(self, word: str, alpha: float) -> list[list[_Edge]]:
         """For each position, the edges that end there, with the probability of each given that a path passes there."""
@@ -243,18 +231,13 @@ class SubwordSampler:
             up_to = 0.0
             for weight, start, ids in ways:
                 up_to += math.exp(weight - log_mass[end])
-                lattice[end].append(_Edge(start, ids, up_to))
+                lattice[end].append((start, ids, up_to))
         return lattice
 
 
-def _waiting_times(probability: float, generator: np.random.Generator) -> Iterator[int]:
+def _endless(numbers: Callable[[], NDArray[Any]]) -> Iterator[Any]:
     while True:
-        yield from generator.geometric(probability, size=_DRAWS_AT_ONCE).tolist()
-
-
-def _uniforms(generator: np.random.Generator) -> Iterator[float]:
-    while True:
-        yield from generator.random(size=_DRAWS_AT_ONCE).tolist()
+        yield from numbers().tolist()
 
 
 class SamplingTask(NamedTuple):
@@ -263,6 +246,7 @@ class SamplingTask(NamedTuple):
     model_bytes: bytes  # of the tokenizer
     lines: list[str]
     seed: int
+    amount: float  # see `SubwordSampler.sample`
 
 
 class SamplingPool:
@@ -273,16 +257,13 @@ class SamplingPool:
     so that a script that trains needs the usual `if __name__ == "__main__":`.
 
     Args:
-        amount: See `SubwordSampler.sample`.
         num_processes: At most this many workers are started, and none if it is 1.
     """
 
-    def __init__(self, *, amount: float, num_processes: int) -> None:
-        self._amount = amount
+    def __init__(self, *, num_processes: int) -> None:
         self._num_processes = min(num_processes, _MAX_PROCESSES)
         self._executor: ProcessPoolExecutor | None = None
         self._is_broken = False
-        self._samplers: dict[bytes, SubwordSampler] = {}
 
     def sample(
         self, tasks: Iterable[SamplingTask], *, num_lines: int, check: Callable[[], None]
@@ -296,7 +277,7 @@ class SamplingPool:
         if num_lines < _MIN_LINES_OF_POOL or self._num_processes < 2:
             for task in tasks:
                 check()
-                yield _sample(task, self._amount, self._samplers)
+                yield _sample(task)
             return
         waiting: deque[tuple[SamplingTask, Future[TokenChunk] | None]] = deque()
         try:
@@ -321,7 +302,7 @@ class SamplingPool:
             self._executor = ProcessPoolExecutor(self._num_processes, context, initializer=_start_worker)
             weakref.finalize(self, self._executor.shutdown, cancel_futures=True)
         with contextlib.suppress(OSError, BrokenExecutor):  # a process cannot be started, or one has ended
-            return self._executor.submit(_sample_in_worker, task, self._amount)
+            return self._executor.submit(_sample, task)
         return None
 
     def _result(self, task: SamplingTask, future: Future[TokenChunk] | None) -> TokenChunk:
@@ -331,20 +312,18 @@ class SamplingPool:
         if not self._is_broken:
             self._is_broken = True
             logger.warning("Subword sampling goes on without worker processes, because one of them could not run")
-        return _sample(task, self._amount, self._samplers)
+        return _sample(task)
 
 
-def _sample(task: SamplingTask, amount: float, samplers: dict[bytes, SubwordSampler]) -> TokenChunk:
-    sampler = samplers.get(task.model_bytes) or SubwordSampler(task.model_bytes)
-    samplers[task.model_bytes] = sampler  # with all that it remembers of words
-    return flatten(sampler.sample(task.lines, amount=amount, seed=task.seed), vocab_size=sampler.vocab_size)
+def _sample(task: SamplingTask) -> TokenChunk:
+    sampler = _sampler(task.model_bytes)
+    return flatten(sampler.sample(task.lines, amount=task.amount, seed=task.seed), vocab_size=sampler.vocab_size)
 
 
-_samplers_of_worker: dict[bytes, SubwordSampler] = {}
-
-
-def _sample_in_worker(task: SamplingTask, amount: float) -> TokenChunk:
-    return _sample(task, amount, _samplers_of_worker)
+@functools.lru_cache(maxsize=2)
+def _sampler(model_bytes: bytes) -> SubwordSampler:
+    """The sampler of one side, with all that it remembers of words."""
+    return SubwordSampler(model_bytes)
 
 
 def _start_worker() -> None:

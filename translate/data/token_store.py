@@ -118,36 +118,12 @@ class TokenStore:
             rows[np.arange(len(lines)), lengths] = after
         return rows
 
-    def replaced(
-        self, where: NDArray[np.bool_], *, by: "TokenStore", lines: NDArray[np.int64], content: str
-    ) -> "TokenStore":
-        """A store with other ids for the lines at `where`: line i has those of `by[lines[i]]`.
-
-        Args:
-            by: A store of the same vocabulary.
-            content: See `store_tokens`.
-        """
-
-        def chunks() -> Iterator[TokenChunk]:
-            for first in range(0, len(self), _CHUNK_LINES):
-                part = slice(first, first + _CHUNK_LINES)
-                others = where[part]
-                own = np.arange(first, first + len(others))
-                lengths = np.where(others, by.lengths[lines[part]], self.lengths[own]).astype(_LENGTH_TYPE)
-                is_other = np.repeat(others, lengths)
-                ids = np.empty(len(is_other), dtype=id_type(self.vocab_size))
-                ids[is_other] = by._ids_of(lines[part][others])
-                ids[~is_other] = self._ids_of(own[~others])
-                yield TokenChunk(lengths, ids)
-
-        return store_tokens(chunks(), vocab_size=self.vocab_size, content=content)
-
-    def _ids_of(self, lines: NDArray[np.int64]) -> NDArray[np.integer]:
+    def chunk(self, lines: NDArray[np.int64]) -> TokenChunk:
         """The ids of some lines, one line after the other."""
-        lengths = self.lengths[lines].astype(np.int64)
-        ends = np.cumsum(lengths)
-        positions = np.arange(lengths.sum()) + np.repeat(self._ends[lines] - ends, lengths)
-        return self._values(len(lines))[positions]
+        lengths = self.lengths[lines]
+        ends = np.cumsum(lengths, dtype=np.int64)
+        positions = np.arange(lengths.sum(dtype=np.int64)) + np.repeat(self._ends[lines] - ends, lengths)
+        return TokenChunk(lengths, self._values(len(lines))[positions])
 
     def _values(self, num_lines: int) -> NDArray[np.integer]:
         """All ids, of which those of so many lines will be read."""
@@ -184,11 +160,16 @@ class TokenWriter:
                 self._file.write(array)
             self._ids.clear()
 
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """The number of ids of each line that was added."""
+        return np.concatenate(self._lengths)
+
     def finish(self) -> TokenStore:
         """All lines that were added."""
         dtype, file = id_type(self._vocab_size), self._file
         ids = np.concatenate(self._ids) if file is None else MappedArray(file, dtype=dtype, size=self._num_ids)
-        return TokenStore(np.concatenate(self._lengths), ids, vocab_size=self._vocab_size)
+        return TokenStore(self.lengths, ids, vocab_size=self._vocab_size)
 
 
 def store_tokens(chunks: Iterable[TokenChunk], *, vocab_size: int, content: str) -> TokenStore:

@@ -9,7 +9,7 @@ from translate.config import Config
 from translate.config.section import MOST
 from translate.data.cache import DataCache
 from translate.data.corpora import JoinedText, ParallelCorpus, read_corpus
-from translate.data.epochs import TrainingBatches
+from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.filtering import log_reports
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import Tokenizers, load_tokenizers, prepare_tokenizers
@@ -31,15 +31,9 @@ class Corpora(NamedTuple):
     streams: TrainingStreams | None = None  # where `train` comes from, if any corpus is streamed
 
 
-class TrainingData(NamedTuple):
-    """What a training reads."""
-
-    corpora: Corpora
-    tokenizers: Tokenizers
-    batches: Batches
-
-
-def prepare_data(config: Config, run: RunDirectory, *, world: World, is_continued: bool) -> TrainingData:
+def prepare_data(
+    config: Config, run: RunDirectory, *, world: World, is_continued: bool
+) -> tuple[Corpora, Tokenizers, Batches]:
     """Prepare the data of a training in all of its processes, and log what was done and what was left out.
 
     Args:
@@ -83,7 +77,7 @@ def prepare_data(config: Config, run: RunDirectory, *, world: World, is_continue
         batches = make_batches(config, corpora, tokenizers, world=world, is_continued=is_continued)
     if corpora.streams is None or not is_continued:
         log_reports(batches.filter_reports)
-    return TrainingData(corpora, tokenizers, batches)
+    return corpora, tokenizers, batches
 
 
 def read_corpora(config: Config) -> Corpora:
@@ -135,28 +129,12 @@ def make_batches(
     num_threads = settings.threads
     if num_threads is None:  # this process's share of all cores; torch may have fewer, one for each worker
         num_threads = threads_per_process(read_environment(os.environ).local_world_size)
-    sampling = config.tokenizer.subword_sampling
-    if corpora.streams is None:
-        return TrainingBatches(
-            corpora.train,
-            tokenizers,
-            limits=config.data,
-            subword_sampling=sampling,
-            batch_tokens=batch_tokens,
-            seed=settings.seed,
-            num_threads=num_threads,
-            cache=cache,
-        )
-    batches = StreamedBatches(
-        corpora.streams,
-        tokenizers,
-        limits=config.data,
-        subword_sampling=sampling,
-        batch_tokens=batch_tokens,
-        seed=settings.seed,
-        num_threads=num_threads,
-        processes=world,
+    batch_settings = BatchSettings(
+        config.data, config.tokenizer.subword_sampling, batch_tokens, settings.seed, num_threads
     )
+    if corpora.streams is None:
+        return TrainingBatches(corpora.train, tokenizers, batch_settings, cache=cache)
+    batches = StreamedBatches(corpora.streams, tokenizers, batch_settings, processes=world)
     if not is_continued:
         batches.epoch(0)  # so that data which cannot be used is found now
     return batches
