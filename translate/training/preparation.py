@@ -31,9 +31,15 @@ class Corpora(NamedTuple):
     streams: TrainingStreams | None = None  # where `train` comes from, if any corpus is streamed
 
 
-def prepare_data(
-    config: Config, run: RunDirectory, *, world: World, is_continued: bool
-) -> tuple[Corpora, Tokenizers, Batches]:
+class TrainingData(NamedTuple):
+    """What a training reads."""
+
+    corpora: Corpora
+    tokenizers: Tokenizers
+    batches: Batches
+
+
+def prepare_data(config: Config, run: RunDirectory, *, world: World, is_continued: bool) -> TrainingData:
     """Prepare the data of a training in all of its processes, and log what was done and what was left out.
 
     Args:
@@ -77,7 +83,7 @@ def prepare_data(
         batches = make_batches(config, corpora, tokenizers, world=world, is_continued=is_continued)
     if corpora.streams is None or not is_continued:
         log_reports(batches.filter_reports)
-    return corpora, tokenizers, batches
+    return TrainingData(corpora, tokenizers, batches)
 
 
 def read_corpora(config: Config) -> Corpora:
