@@ -166,14 +166,14 @@ def test_weights_of_another_model(run: RunDirectory) -> None:
         load_run(run.path)
     feed_forward = "layers.0.feed_forward"
     assert str(caught.value) == (
-        f"{run.checkpoint('best')} does not fit the model of its config: of another shape: "
+        f"{run.checkpoint('best')} does not fit the model of its config: different: "
         + ", ".join(
             f"{stack}.{feed_forward}.{name}"
             for stack in ("decoder", "encoder")
             for name in (
-                "inner.bias is (12,), the model's (13,)",
-                "inner.weight is (12, 8), the model's (13, 8)",
-                "outer.weight is (8, 12), the model's (8, 13)",
+                "inner.bias is (12,) float32, the model's (13,) float32",
+                "inner.weight is (12, 8) float32, the model's (13, 8) float32",
+                "outer.weight is (8, 12) float32, the model's (8, 13) float32",
             )
         )
     )
@@ -206,8 +206,8 @@ def test_another_models_tokenizer(tmp_path: Path, run: RunDirectory, tiny_config
     with pytest.raises(RunError) as caught:
         load_run(another.path)
     assert str(caught.value) == (
-        f"{another.checkpoint('best')} does not fit the model of its config: of another shape:"
-        " encoder.embedder.tokens.weight is (290, 8), the model's (291, 8)"
+        f"{another.checkpoint('best')} does not fit the model of its config: different:"
+        " encoder.embedder.tokens.weight is (290, 8) float32, the model's (291, 8) float32"
     )
 
 
@@ -226,8 +226,8 @@ def test_set_parameters_lists_all_that_is_wrong_and_changes_nothing() -> None:
         set_parameters(model, given, name="a.safetensors")
     assert str(caught.value) == (
         "a.safetensors does not fit the model of its config: missing: 1.weight; unexpected: 1.wait;"
-        " of another shape: 0.bias is (7,), the model's (3,);"
-        " of another type: 2.weight is torch.float16, the model's torch.float32"
+        " different: 0.bias is (7,) float32, the model's (3,) float32,"
+        " 2.weight is (1, 1) float16, the model's (1, 1) float32"
     )
     assert all(torch.equal(tensor, before[name]) for name, tensor in get_parameters(model).items())
     set_parameters(model, {name: torch.full_like(tensor, 3.0) for name, tensor in before.items()}, name="b")

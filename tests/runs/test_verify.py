@@ -325,11 +325,11 @@ BIAS = "encoder.layers.0.feed_forward.inner.bias"
         (lambda tensors, _: tensors.pop(f"model.{BIAS}"), f"does not fit the model of its config: missing: {BIAS}"),
         (
             lambda tensors, _: tensors.update({f"model.{BIAS}": torch.zeros(13)}),
-            f"does not fit the model of its config: of another shape: {BIAS} is (13,), the model's (12,)",
+            f"does not fit the model of its config: different: {BIAS} is (13,) float32, the model's (12,) float32",
         ),
         (
             lambda tensors, _: tensors.update({f"model.{BIAS}": torch.zeros(12, dtype=torch.float64)}),
-            f"of another type: {BIAS} is torch.float64, the model's torch.float32",
+            f"different: {BIAS} is (12,) float64, the model's (12,) float32",
         ),
         (lambda _, metadata: metadata.pop("step"), "does not name its step; it is no checkpoint of this toolkit"),
         (lambda _, metadata: metadata.pop("progress"), "cannot be resumed from; its progress is missing or unreadable"),

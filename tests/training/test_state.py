@@ -104,7 +104,7 @@ def test_state_that_is_incomplete_is_refused_by_name(
         return str(caught.value)
 
     norm = next(name.removeprefix("average.") for name in tensors if name.startswith("average.") and "norm" in name)
-    assert f"missing: {norm}" in refused(**{f"average.{norm}": None})
-    assert f"{norm} is (1,), the model's (16,)" in refused(**{f"average.{norm}": torch.zeros(1)})
-    assert f"missing: {norm}/step" in refused(**{f"optimizer.{norm}/step": None})
-    assert f"missing: {norm}" in refused(**{f"model.{norm}": None})
+    assert f"missing: average.{norm}" in refused(**{f"average.{norm}": None})
+    assert f"{norm} is (1,) float32, the model's (16,) float32" in refused(**{f"average.{norm}": torch.zeros(1)})
+    assert f"missing: optimizer.{norm}/step" in refused(**{f"optimizer.{norm}/step": None})
+    assert f"missing: model.{norm}" in refused(**{f"model.{norm}": None})

@@ -104,21 +104,17 @@ def check_same_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Tenso
     Raises:
         RunError: Something does not fit; the message lists it.
     """
-    both = [(key, expected[key], given[key]) for key in sorted(expected.keys() & given.keys())]
-    problems = {
-        "missing": sorted(expected.keys() - given.keys()),
-        "unexpected": sorted(given.keys() - expected.keys()),
-        "of another shape": [
-            f"{key} is {tuple(tensor.shape)}, the model's {tuple(wanted.shape)}"
-            for key, wanted, tensor in both
-            if tensor.shape != wanted.shape
-        ],
-        "of another type": [
-            f"{key} is {tensor.dtype}, the model's {wanted.dtype}"
-            for key, wanted, tensor in both
-            if tensor.dtype != wanted.dtype
-        ],
-    }
+    different = [
+        f"{key} is {_describe(given[key])}, the model's {_describe(expected[key])}"
+        for key in sorted(expected.keys() & given.keys())
+        if _describe(given[key]) != _describe(expected[key])
+    ]
+    missing, unexpected = sorted(expected.keys() - given.keys()), sorted(given.keys() - expected.keys())
+    problems = {"missing": missing, "unexpected": unexpected, "different": different}
     if any(problems.values()):
         listed = "; ".join(f"{kind}: {list_names(names)}" for kind, names in problems.items() if names)
         raise RunError(f"{name} does not fit the model of its config: {listed}")
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"

@@ -122,8 +122,12 @@ def restore_last(
         if found is None:
             return None
         path, file, damaged = found
-        saved.update(file.tensors)
-        _check_fits(saved, model, average, name=str(path))
+        parameters = get_parameters(model)
+        expected = add_prefix(parameters, WEIGHTS_PREFIX) | add_prefix(expected_state(model), OPTIMIZER_PREFIX)
+        expected |= {} if average is None else add_prefix(parameters, AVERAGE_PREFIX)
+        prefixes = (WEIGHTS_PREFIX, AVERAGE_PREFIX, OPTIMIZER_PREFIX)  # Format 1 also has random states.
+        saved.update({key: tensor for key, tensor in file.tensors.items() if key.startswith(prefixes)})
+        check_same_tensors(expected, saved, name=str(path))
         if "progress" not in file.metadata:
             raise RunError(f"{path}: has no progress to continue from")
         progress = Progress.from_json(file.metadata["progress"])
@@ -145,14 +149,6 @@ def restore_last(
     return progress
 
 
-def _check_fits(tensors: dict[str, Tensor], model: Transformer, average: AveragedWeights | None, *, name: str) -> None:
-    parameters = get_parameters(model)
-    check_same_tensors(parameters, with_prefix(tensors, WEIGHTS_PREFIX), name=name)
-    averages = {} if average is None else parameters
-    check_same_tensors(averages, with_prefix(tensors, AVERAGE_PREFIX), name=f"{name}: average")
-    check_same_tensors(expected_state(model), with_prefix(tensors, OPTIMIZER_PREFIX), name=f"{name}: optimizer")
-
-
 def _check_best(run: RunDirectory, progress: Progress) -> None:
     """Forget the best validation if its checkpoint is lost, so that the next validation's weights are kept.
 
@@ -161,18 +157,14 @@ def _check_best(run: RunDirectory, progress: Progress) -> None:
     """
     if progress.best_step is None:
         return
-    file = run.checkpoint("best")
     try:
-        if file.exists():
-            read_tensors(file, prefixes=())
-            return
-        reason = f"{file}: is missing"
+        read_tensors(run.checkpoint("best"), prefixes=())
     except RunError as error:
-        reason = str(error)
-    lost, progress.best_step, progress.best_score = progress.best_step, None, None
-    logger.warning(
-        "%s. The best weights so far, of step %d, are lost: those of the next validation take their place", reason, lost
-    )
+        lost, progress.best_step, progress.best_score = progress.best_step, None, None
+        consequence = (
+            f"the best weights so far, of step {lost}, are lost: those of the next validation take their place"
+        )
+        logger.warning("%s. So %s", error, consequence)
 
 
 def holds_run(directory: Path) -> bool:
