@@ -67,12 +67,7 @@ def find_wrong_languages(
 def _compare(
     lines: Sequence[str], own: NDArray[np.float64], other: NDArray[np.float64], *, is_own: bool
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
-    """The lines of one side under the languages of both.
-
-    Returns:
-        Whether each line is far likelier under the other side's language; and its nats per trigram under its own
-        side's and under the other's language, NaN for lines that are too short.
-    """
+    """Which lines are far likelier under the other language, and their nats per trigram under both; NaN: too short."""
     smoothing = _ADDED * len(own)
     rest = np.maximum(own - 1.0, 0.0) if is_own else own
     own_log = np.log(rest + _ADDED) - np.log(own.sum() + smoothing)

@@ -124,9 +124,9 @@ def _block_offsets(source_lengths: NDArray[np.int64], target_lengths: NDArray[np
     offsets = np.zeros(len(sources), dtype=np.int64)
     for start in range(0, len(sources), _BLOCK_LINES):
         lines = np.arange(max(start, 2), min(start + _BLOCK_LINES, len(sources) - 2))
-        if len(lines) < _MIN_BLOCK_LINES:
+        if len(lines) < _MIN_BLOCK_LINES or np.ptp(sources[lines]) == 0.0:
             continue
-        with np.errstate(divide="ignore", invalid="ignore"):  # lines of one length have no correlation
+        with np.errstate(divide="ignore", invalid="ignore"):  # targets of one length have no correlation
             correlations = [np.corrcoef(sources[lines], targets[lines + offset])[0, 1] for offset in _OFFSETS]
         correlations = np.nan_to_num(correlations)
         best = int(np.argmax(correlations))
@@ -176,12 +176,7 @@ def _evidence(
 def _best_translations(
     pairs: list[EncodedPair], shares: NDArray[np.float64], vocab_size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The best translations of each source subword, as (rank, source id), and the nats that each weighs.
-
-    Args:
-        shares: The share of each target subword in the corpus. A translation weighs the logarithm of how much likelier
-            it is beside its source; 0 where there is none.
-    """
+    """The best translations of each source subword, as (rank, source id), and the nats that each weighs; 0: none."""
     lexicon = learn_lexicon(pairs, source_vocab_size=vocab_size, target_vocab_size=vocab_size, num_iterations=3)
     likely = np.flatnonzero((lexicon.probabilities >= _MIN_PROBABILITY) & (lexicon.source_ids != NULL_ID))
     order = likely[np.lexsort((-lexicon.probabilities[likely], lexicon.source_ids[likely]))]
