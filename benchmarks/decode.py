@@ -57,7 +57,7 @@ def build_uncached(run: Path, layout: Layout) -> Translate:
 
     from translate.data.tokenizer import BOS_ID, EOS_ID
     from translate.decoding.loading import load_translator
-    from translate.decoding.search.loop import SearchSettings, search
+    from translate.decoding.search.loop import BeamSearch, SearchSettings
     from translate.decoding.search.scoring import build_scoring, maximum_lengths
 
     torch.set_num_threads(layout.threads)
@@ -70,16 +70,10 @@ def build_uncached(run: Path, layout: Layout) -> Translate:
         settings = SearchSettings(beam_size, build_scoring(translator.config), BOS_ID, EOS_ID, target.vocab_size)
         with torch.inference_mode():
             model = RecomputingDecoder(translator.model, sources, beam_size=beam_size)
-            found = dict(
-                search(
-                    model,
-                    settings,
-                    source_lengths=lengths.tolist(),
-                    max_lengths=limits.tolist(),
-                    order=range(len(sources)),
-                    max_tokens=10**9,
-                )
+            search = BeamSearch(
+                model, settings, source_lengths=lengths.tolist(), max_lengths=limits.tolist(), max_tokens=10**9
             )
+            found = dict(search.run(range(len(sources))))
         return [found[index][0].ids for index in range(len(sources))]
 
     def run_uncached(lines: Sequence[str], beam_size: int) -> list[str]:

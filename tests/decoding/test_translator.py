@@ -19,6 +19,7 @@ from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers, train_t
 from translate.decoding import Request, Translation, Translator
 from translate.decoding import translator as translator_module
 from translate.decoding.search.beam import Hypothesis
+from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.mbr import expected_utilities
 from translate.decoding.shortlist import Shortlist
 from translate.decoding.translator import read_buffers
@@ -447,7 +448,7 @@ def test_a_hypothesis_with_the_required_words_comes_before_a_better_one_without(
     dog, street = toy.tokenizers.target.encode("dog"), toy.tokenizers.target.encode("street")
     lacking = Hypothesis(dog * 2, [-0.1] * len(dog * 2), -0.2, truncated=True)
     met = Hypothesis(street, [-1.0] * (len(street) + 1), -3.0, truncated=False)
-    monkeypatch.setattr(translator_module, "search", lambda *args, **options: iter([(0, [lacking, met])]))
+    monkeypatch.setattr(BeamSearch, "run", lambda search, order: iter([(0, [lacking, met])]))
     (translation,) = translator().translate([Request("Hund", required=("street",))])
     assert (translation.text, translation.unmet) == ("street", ())
     (translation,) = translator().translate(["Hund"])
@@ -641,9 +642,7 @@ def test_a_worker_that_fails_stops_the_others(toy: Toy, monkeypatch: pytest.Monk
     """The first one fails at once; the other, left alone, would go on for five seconds."""
     num_found = 0
 
-    def fail_or_go_on(
-        model: Any, settings: Any, *, order: Sequence[int], **options: Any
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def fail_or_go_on(search: Any, order: Sequence[int]) -> Iterator[tuple[int, list[Hypothesis]]]:
         nonlocal num_found
         if 0 in order:
             raise RuntimeError("the first worker fails")
@@ -652,7 +651,7 @@ def test_a_worker_that_fails_stops_the_others(toy: Toy, monkeypatch: pytest.Monk
             num_found += 1
             yield (sentence, [Hypothesis([], [0.0], 0.0, truncated=False)])
 
-    monkeypatch.setattr(translator_module, "search", fail_or_go_on)
+    monkeypatch.setattr(BeamSearch, "run", fail_or_go_on)
     config = DecodingConfig(beam_size=1, workers=2)
     num_threads = torch.get_num_threads()
     with pytest.raises(RuntimeError, match="the first worker fails"):
@@ -702,7 +701,7 @@ def refuse(*arguments: object, **options: object) -> Any:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_search_without_memory(toy: Toy, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    monkeypatch.setattr(translator_module, "search", refuse)
+    monkeypatch.setattr(BeamSearch, "run", refuse)
     settings = DecodingConfig(device="cpu", batch_tokens=99, beam_size=3, workers=workers)
     with pytest.raises(
         RunError,
@@ -730,7 +729,7 @@ def test_another_error_of_a_search_is_not_taken_for_it(toy: Toy, monkeypatch: py
     def fail(*arguments: object, **options: object) -> Any:
         raise RuntimeError("shapes cannot be multiplied")
 
-    monkeypatch.setattr(translator_module, "search", fail)
+    monkeypatch.setattr(BeamSearch, "run", fail)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu")).translate(["Hund"])
 

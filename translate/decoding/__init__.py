@@ -1,7 +1,7 @@
 """Layer 4: translates text with a trained model."""
 
 from translate.decoding.request import ConditionCounts, Request, Score, Translation, count_conditions
-from translate.decoding.search.ensemble import Combination
+from translate.decoding.search.model import Combination
 from translate.decoding.translator import Translator
 
 __all__ = ["Combination", "ConditionCounts", "Request", "Score", "Translation", "Translator", "count_conditions"]

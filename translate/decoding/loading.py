@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from translate.config import DecodingConfig, override_config
-from translate.decoding.search.ensemble import Combination
+from translate.decoding.search.model import Combination
 from translate.decoding.shortlist import read_shortlist
 from translate.decoding.translator import Translator
 from translate.errors import InputError

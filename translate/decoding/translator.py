@@ -19,10 +19,9 @@ from translate.decoding.constraints.phrases import (
 from translate.decoding.request import Request, Score, SearchInput, Translation, one_line
 from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis
-from translate.decoding.search.ensemble import SINGLE_MODEL, Combination
-from translate.decoding.search.loop import search
+from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.mbr import expected_utilities
-from translate.decoding.search.model import CachedDecoder
+from translate.decoding.search.model import SINGLE_MODEL, CachedDecoder, Combination
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.search.settings import build_search_settings
 from translate.decoding.shortlist import Shortlist
@@ -286,16 +285,15 @@ class Translator:
                 shortlist=self.shortlist if self.config.shortlist else None,
                 also_allowed=[[*each.prefix_ids, *chain.from_iterable(each.phrase_ids)] for each in inputs],
             )
-            results = search(
+            search = BeamSearch(
                 model,
                 settings,
                 source_lengths=source_lengths.tolist(),
                 max_lengths=max_lengths,
-                order=order,
                 max_tokens=self.config.batch_tokens,
                 device=device,
             )
-            for sentence, hypotheses in results:
+            for sentence, hypotheses in search.run(order):
                 if not hypotheses:
                     raise RunError(
                         f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"

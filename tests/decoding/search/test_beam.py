@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from translate.decoding.search import loop
-from translate.decoding.search.beam import BeamState, Hypothesis, select_best, start_beam, update_state
-from translate.decoding.search.loop import NextTokens, SearchSettings
-from translate.decoding.search.loop import search as search_sentences
+from translate.decoding.search.beam import CHUNK, BeamState, Hypothesis, largest, select_best, start_beam, update_state
+from translate.decoding.search.loop import BeamSearch, NextTokens, SearchSettings
 from translate.decoding.search.scoring import Scoring
 
 END, START, A, B, C = range(5)
@@ -81,15 +80,14 @@ def search(
     **settings: Any,
 ) -> list[list[Hypothesis]]:
     model = model or TableModel(tables, beam_size=beam_size)
-    found = search_sentences(
+    beam_search = BeamSearch(
         model,
         SearchSettings(beam_size, Scoring(alpha=alpha), START, END, model.vocab_size, **settings),
         source_lengths=[1] * len(tables),
         max_lengths=max_lengths,
-        order=range(len(tables)),
         max_tokens=max_tokens,
     )
-    results = dict(found)
+    results = dict(beam_search.run(range(len(tables))))
     return [results[sentence] for sentence in range(len(tables))]
 
 
@@ -264,7 +262,8 @@ def test_symbols_other_than_0_and_1() -> None:
 
     settings = SearchSettings(2, Scoring(alpha=0.0), start_id=0, end_id=3, vocab_size=4)
     model = Renamed([LURE], beam_size=2)
-    ((_, hypotheses),) = search_sentences(model, settings, source_lengths=[1], max_lengths=[5], order=[0], max_tokens=9)
+    beam_search = BeamSearch(model, settings, source_lengths=[1], max_lengths=[5], max_tokens=9)
+    ((_, hypotheses),) = beam_search.run([0])
     assert hypotheses[0].ids == [2]
     assert not any({0, 3} & set(hypothesis.ids) for hypothesis in hypotheses)
 
@@ -434,3 +433,90 @@ def test_new_sentences_are_put_into_rows_that_are_free_or_new() -> None:
     assert state.sentences.tolist() == [0, 17, 13] and state.max_lengths.tolist() == [5, 2, 3]
     for rows, expected in ([0], old.select_rows(slice(0, 1))), ([1, 2], new):
         assert all(torch.equal(part[rows], whole) for part, whole in zip(state, expected, strict=True))
+
+
+# The largest numbers in two passes, against `torch.topk` over all sums at once, ties and infinities included
+
+
+def assert_as_torch(values: Tensor, count: int, offsets: Tensor) -> None:
+    """The same values; each index names its value, and none stands twice (but for -inf, which is no value)."""
+    totals = (values + offsets[:, :, None]).flatten(1)
+    expected = totals.topk(min(count, totals.shape[1]), dim=1).values
+    found, places = largest(values, count, offsets=offsets)
+    assert torch.equal(found, expected)
+    for row in range(len(values)):
+        is_real = found[row] > -math.inf
+        indices = places[row][is_real]
+        assert torch.equal(totals[row, indices], expected[row][is_real])
+        assert len(indices.unique()) == len(indices)
+
+
+def test_the_sizes_below_are_around_a_chunk() -> None:
+    assert CHUNK == 256
+
+
+@pytest.mark.parametrize("vocab", [1, 7, 255, 256, 257, 511, 512, 513, 8000])
+@pytest.mark.parametrize("beam", [1, 5])
+def test_largest_of_random_numbers(vocab: int, beam: int) -> None:
+    for count in {1, 2, 5, 31, 32, vocab - 1, vocab * beam, vocab * beam + 3} - {0}:
+        if count < 1500:
+            assert_as_torch(torch.randn(3, beam, vocab), count, -3 * torch.rand(3, beam))
+
+
+@pytest.mark.parametrize("vocab", [256, 257, 511, 769, 8000])
+def test_largest_with_ties(vocab: int) -> None:
+    """Few distinct values, so that many chunks have the same maximum; and all numbers equal."""
+    for count in (1, 3, 5, 11):
+        assert_as_torch(torch.randint(4, (3, 2, vocab)).float(), count, torch.zeros(3, 2))
+        assert_as_torch(torch.zeros(3, 2, vocab), count, torch.tensor([[0.0, 0.0], [0.0, -1.0], [-1.0, 0.0]]))
+
+
+@pytest.mark.parametrize("vocab", [255, 257, 511, 8000])
+@pytest.mark.parametrize("share", [0.5, 0.999, 1.0])
+def test_forbidden_numbers_and_absent_hypotheses(vocab: int, share: float) -> None:
+    for count in (1, 5, 13):
+        values = torch.randn(7, 3, vocab)
+        values = values.masked_fill(torch.rand_like(values) < share, -math.inf)
+        offsets = torch.randn(7, 3).masked_fill(torch.rand(7, 3) < 0.5, -math.inf)
+        offsets[0] = -math.inf
+        assert_as_torch(values, count, offsets)
+
+
+def test_the_greatest_may_stand_anywhere() -> None:
+    """Each position of a vocabulary with an overlapping last chunk in turn."""
+    for position in [0, 1, 254, 255, 256, 257, 509, 510, 511, 512, 700, 766, 767, 768, 769, 770]:
+        values = torch.zeros(1, 2, 771)
+        values[0, 1, position] = 1.0
+        found, places = largest(values, 1, offsets=torch.zeros(1, 2))
+        assert found.tolist() == [[1.0]] and places.tolist() == [[771 + position]]
+
+
+@pytest.mark.parametrize("vocab", [5, 256, 511, 8000])
+def test_what_is_not_a_number_comes_first(vocab: int) -> None:
+    """As torch has it; so that a broken model is never mistaken for one that finds all else improbable."""
+    for position in {0, vocab // 2, vocab - 1}:
+        values = torch.randn(2, 3, vocab)
+        values[1, 2, position] = math.nan
+        found, places = largest(values, 4, offsets=torch.zeros(2, 3))
+        assert found[0].isfinite().all()
+        assert found[1].isnan().tolist() == [True, False, False, False]
+        assert int(places[1, 0]) == 2 * vocab + position
+
+
+def test_one_chunk_too_few_would_be_noticed() -> None:
+    """Five numbers, each the maximum of its chunk: a first pass that takes the four best chunks misses the fifth."""
+    values = torch.randn(1, 1, 8000)
+    values[0, 0, [3, 300, 1000, 4000, 7999]] = torch.tensor([9.0, 8.0, 7.0, 6.0, 5.5])
+    assert_as_torch(values, 5, torch.zeros(1, 1))
+    real = torch.Tensor.topk
+
+    def short(numbers: Tensor, k: int, **options: int) -> Any:
+        found = real(numbers, k, **options)
+        if numbers.shape[1] == 32:  # the maxima of 31 whole chunks and the rest: the last chunk is taken twice
+            return type(found)((found.values, found.indices[:, [0, 1, 2, 3, 3]]))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "topk", short)
+        found, _ = largest(values, 5, offsets=torch.zeros(1, 1))
+    assert found.tolist() != values.flatten(1).topk(5, dim=1).values.tolist()

@@ -15,12 +15,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.decoding.processors.prefix_and_length import MinimumLength
-from translate.decoding.processors.repetition import RepetitionPenalty
+from translate.decoding.processors import MinimumLength, RepetitionPenalty
 from translate.decoding.search import loop
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.diverse import DiverseGroups
-from translate.decoding.search.loop import NextTokens, SearchSettings, search
+from translate.decoding.search.loop import BeamSearch, NextTokens, SearchSettings
 from translate.decoding.search.sampling import TokenSampler
 from translate.decoding.search.scoring import Scoring
 
@@ -133,16 +132,14 @@ def run(
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sentence; those of sentences that are not in the order are empty."""
     model = model or TableModel(tables, beam_size=beam_size, with_attention=settings.get("has_coverage", False))
-    found = list(
-        search(
-            model,
-            SearchSettings(beam_size, scoring, START, END, model.vocab_size, **settings),
-            source_lengths=[1 + number % LONGEST_SOURCE for number in range(len(tables))],
-            max_lengths=max_lengths or [5] * len(tables),
-            order=range(len(tables)) if order is None else order,
-            max_tokens=max_tokens,
-        )
+    search = BeamSearch(
+        model,
+        SearchSettings(beam_size, scoring, START, END, model.vocab_size, **settings),
+        source_lengths=[1 + number % LONGEST_SOURCE for number in range(len(tables))],
+        max_lengths=max_lengths or [5] * len(tables),
+        max_tokens=max_tokens,
     )
+    found = list(search.run(range(len(tables)) if order is None else order))
     assert sorted(sentence for sentence, _ in found) == sorted(range(len(tables)) if order is None else order)
     results = dict(found)
     return [results.get(sentence, []) for sentence in range(len(tables))]
@@ -330,9 +327,8 @@ def test_a_row_that_was_left_outlives_the_capacity(beam_size: int) -> None:
     tables = [words_then_end(length, max_length=12) for length in lengths]
     model = TableModel(tables, beam_size=beam_size)
     settings = SearchSettings(beam_size, Scoring("none"), START, END, vocab_size=4)
-    found = dict(
-        search(model, settings, source_lengths=[1] * 5, max_lengths=[12] * 5, order=range(5), max_tokens=3 * beam_size)
-    )
+    search = BeamSearch(model, settings, source_lengths=[1] * 5, max_lengths=[12] * 5, max_tokens=3 * beam_size)
+    found = dict(search.run(range(5)))
     assert [found[number][0].ids for number in range(5)] == [[A] * length for length in lengths]
     assert len(model.num_rows) == 20  # so the case is the one that it is meant to be
 

@@ -15,8 +15,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from translate.decoding.constraints.phrases import PhraseProgress, PhraseTable, build_table, find_progress
-from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores, select_best
-from translate.decoding.search.topk import largest
+from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores, largest, select_best
 
 
 class RequiredPhrases:
@@ -85,7 +84,7 @@ class RequiredPhrases:
     ) -> tuple[Candidates, Int[Tensor, "batch candidates"]]:
         """All distinct candidates, the greatest cumulative score first, and the bank that each would come to."""
         _, beam, vocab = scores.shape
-        best_of_all = largest(scores, beam, offsets=state.cumulative_scores).indices
+        best_of_all = largest(scores, beam, offsets=state.cumulative_scores)[1]
         barred = torch.zeros(vocab, dtype=scores.dtype, device=scores.device).masked_fill(~self._begins_word, -math.inf)
         best, best_words = _best_of_each(scores), _best_of_each(scores + barred)
         first = table.ids[:, None, :, 0].expand_as(progress.begun)
@@ -113,4 +112,4 @@ class RequiredPhrases:
 def _best_of_each(scores: NextTokenScores) -> Int[Tensor, "batch beam 1"]:
     """The best token after each hypothesis."""
     rows = scores.flatten(0, 1)[:, None]
-    return largest(rows, 1, offsets=rows.new_zeros(len(rows), 1)).indices.unflatten(0, scores.shape[:2])
+    return largest(rows, 1, offsets=rows.new_zeros(len(rows), 1))[1].unflatten(0, scores.shape[:2])

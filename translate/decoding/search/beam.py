@@ -18,7 +18,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.decoding.search.scoring import Scoring
-from translate.decoding.search.topk import largest
+
+CHUNK = 256  # numbers that `largest` first sees as one: their maximum is what the vector units find fast
 
 NextTokenScores = Float[Tensor, "batch beam vocab"]
 """What each next token adds to the score of its hypothesis: a log-probability, or less; -inf: it is forbidden."""
@@ -138,6 +139,46 @@ def select_best(state: BeamState, scores: NextTokenScores) -> Candidates:
     # Finished hypotheses keep their slots: only as many go on as are open.
     is_open = torch.arange(beam, device=best.device) < (beam - state.num_finished)[:, None]
     return Candidates(best.masked_fill(~is_open, -math.inf), flat // vocab, flat % vocab)
+
+
+def largest(
+    values: NextTokenScores, count: int, *, offsets: Float[Tensor, "batch beam"]
+) -> tuple[Float[Tensor, "batch count"], Int[Tensor, "batch count"]]:
+    """The `count` largest of `values + offsets` in each sentence.
+
+    They are exactly what `torch.topk` gives, found in two passes, several times as fast on a CPU. The k largest numbers
+    lie in the k chunks with the largest maxima: a chunk outside has k numbers, one in each of the others, that are at
+    least as large as all of its own. So one pass for the maxima is enough, and k chunks to search.
+
+    Returns:
+        The largest numbers in descending order, and where they stand in the flattened (beam, vocab): `count` columns,
+        or all numbers if there are fewer.
+    """
+    batch, beam, vocab = values.shape
+    num_chunks = vocab // CHUNK
+    if beam * num_chunks <= count:
+        totals = (values + offsets[:, :, None]).flatten(1)
+        found = totals.topk(min(count, totals.shape[1]), dim=1)
+        return found.values, found.indices
+    # What is left behind the last whole chunk makes one more, which overlaps its neighbour unless it is empty.
+    starts = torch.arange(num_chunks, device=values.device) * CHUNK
+    maxima = values[:, :, : num_chunks * CHUNK].unflatten(2, (num_chunks, CHUNK)).amax(dim=3)
+    if vocab % CHUNK:
+        starts = torch.cat((starts, starts.new_tensor([vocab - CHUNK])))
+        maxima = torch.cat((maxima, values[:, :, num_chunks * CHUNK :].amax(dim=2, keepdim=True)), dim=2)
+    maxima = maxima + offsets[:, :, None]
+    chunks = maxima.flatten(1).topk(count, dim=1).indices
+    slots, numbers = chunks // len(starts), chunks % len(starts)
+    begin = slots * vocab + starts[numbers]
+    indices = begin[:, :, None] + torch.arange(CHUNK, device=values.device)
+    candidates = values.flatten(1).gather(1, indices.flatten(1)).view(batch, count, CHUNK)
+    candidates = candidates + offsets.gather(1, slots)[:, :, None]
+    if vocab % CHUNK:  # the overlap belongs to the chunk before
+        overlap = torch.arange(CHUNK, device=values.device) < CHUNK - vocab % CHUNK
+        is_last = (numbers == num_chunks)[:, :, None]
+        candidates = candidates.masked_fill(is_last & overlap, -math.inf)
+    best, chosen = candidates.flatten(1).topk(count, dim=1)
+    return best, indices.flatten(1).gather(1, chosen)
 
 
 def update_state(

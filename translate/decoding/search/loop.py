@@ -1,8 +1,8 @@
 """The search: sentences are decoded together, token by token, and a finished one makes room for the next.
 
-`_Batch.step` shows one step of beam search, in order. To keep the batch full, a finished sentence leaves its row, and
-new ones are put into the free rows without moving the others: each sentence has its own length, in the state and in
-the model's cache.
+`BeamSearch.step` shows one step of beam search, in order. To keep the batch full, a finished sentence leaves its row,
+and new ones are put into the free rows without moving the others: each sentence has its own length, in the state and
+in the model's cache.
 """
 
 import dataclasses
@@ -105,59 +105,55 @@ class SearchSettings(NamedTuple):
     has_coverage: bool = False
 
 
-def search(
-    model: NextTokenModel[Cache],
-    settings: SearchSettings,
-    *,
-    source_lengths: Sequence[int],
-    max_lengths: Sequence[int],
-    order: Sequence[int],
-    max_tokens: int,
-    device: torch.device | None = None,
-) -> Iterator[tuple[int, list[Hypothesis]]]:
+@dataclasses.dataclass
+class BeamSearch(Generic[Cache]):
     """Searches translations of sentences, which are known by their numbers.
+
+    Sentences that are searched together have a row each in the model's cache, and in the state a row for each group.
 
     Args:
         source_lengths: Source tokens of each sentence, the end symbol included.
         max_lengths: The most tokens that each translation may have, the end symbol included.
-        order: The sentences to search. Neighbours of similar source lengths, the longest first, waste least.
         max_tokens: Source tokens at once, padding included, times the beam size; one sentence is always searched.
-
-    Yields:
-        The number of a sentence and its hypotheses, the best score first, as soon as they are certain. A sentence has
-        no hypotheses if every token is forbidden, or if the model's log-probabilities are not numbers.
     """
-    batch = _Batch(model, settings, source_lengths, max_lengths, max_tokens, device)
-    waiting = deque(order)
-    while waiting or batch.sentences:
-        if waiting and len(batch.sentences) * JOINING_SHARE <= batch.num_rows * (JOINING_SHARE - 1):
-            batch.admit(waiting)
-        elif not waiting and len(batch.sentences) * 2 <= batch.num_rows:
-            batch.shrink()
-        yield from batch.step()
-
-
-@dataclasses.dataclass
-class _Batch(Generic[Cache]):
-    """The sentences that are searched together: in the model's cache a row each, in the state a row for each group."""
 
     model: NextTokenModel[Cache]
     settings: SearchSettings
+    _: dataclasses.KW_ONLY
     source_lengths: Sequence[int]
     max_lengths: Sequence[int]
     max_tokens: int
-    device: torch.device | None
+    device: torch.device | None = None
 
     def __post_init__(self) -> None:
         self.sentences: dict[int, int] = {}  # by row; the other rows are free
         self.state = self._start_state([])
         self.cache: Cache
 
+    def run(self, order: Sequence[int]) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Search the sentences.
+
+        Args:
+            order: Their numbers. Neighbours of similar source lengths, the longest first, waste least.
+
+        Yields:
+            The number of a sentence and its hypotheses, the best score first, as soon as they are certain. A sentence
+            has no hypotheses if every token is forbidden, or if the model's log-probabilities are not numbers.
+        """
+        waiting = deque(order)
+        while waiting or self.sentences:
+            if waiting and len(self.sentences) * JOINING_SHARE <= self.num_rows * (JOINING_SHARE - 1):
+                self._admit(waiting)
+            elif not waiting and len(self.sentences) * 2 <= self.num_rows:
+                self._drop_free_rows()
+            yield from self.step()
+
     @property
     def num_rows(self) -> int:
+        """Rows of the model's cache, those that are free included."""
         return len(self.state.lengths) // self.settings.num_groups
 
-    def admit(self, waiting: deque[int]) -> None:
+    def _admit(self, waiting: deque[int]) -> None:
         """Start as many of the waiting sentences as there is room for."""
         longest = max(self.source_lengths[sentence] for sentence in (waiting[0], *self.sentences.values()))
         room = self.max_tokens // (longest * self.settings.beam_size) - len(self.sentences)
@@ -173,8 +169,7 @@ class _Batch(Generic[Cache]):
         self.state = self.state.insert(self._state_rows(places), self._start_state(new))
         self.sentences |= dict(zip(rows, new, strict=True))
 
-    def shrink(self) -> None:
-        """Drop the free rows."""
+    def _drop_free_rows(self) -> None:
         rows = torch.tensor(list(self.sentences), device=self.device)
         self.cache = self.model.select_rows(self.cache, rows)
         self.state = self.state.select_rows(self._state_rows(rows))

@@ -1,7 +1,11 @@
-"""The models as the search sees them: sentences go in by number, log-probabilities of the next token come out."""
+"""The models as the search sees them: sentences go in by number, log-probabilities of the next token come out.
+
+Several models can search as one: an ensemble by its mean, or an expert by what an amateur does not know.
+"""
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,11 +17,25 @@ from translate.config import DecodingConfig
 from translate.data.batching import collate_sources
 from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.score import record_attention
-from translate.decoding.search.ensemble import SINGLE_MODEL, Combination, combine_log_probs
 from translate.decoding.search.loop import NextTokens
 from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer, log_probabilities
 from translate.model.kv_cache import DecoderCache
+
+
+class Combination(NamedTuple):
+    """The models beside the first one. All have the same tokenizers."""
+
+    ensemble: tuple[Transformer, ...] = ()
+    contrast: Transformer | None = None
+
+    @property
+    def models(self) -> tuple[Transformer, ...]:
+        """All of them; the amateur of a contrast comes last."""
+        return self.ensemble if self.contrast is None else (*self.ensemble, self.contrast)
+
+
+SINGLE_MODEL = Combination()
 
 
 class ShortlistColumns(NamedTuple):
@@ -98,7 +116,7 @@ class CachedDecoder:
             else:
                 found = log_probabilities(columns.bias + columns.outputs[index](hidden))  # in fp32, as the bias is
             log_probs.append(found)
-        combined = combine_log_probs(log_probs, self.config, has_contrast=self.combination.contrast is not None)
+        combined = _combine_log_probs(log_probs, self.config, has_contrast=self.combination.contrast is not None)
         ids = None if columns is None else columns.ids
         return NextTokens(combined, ids, attention), SearchCache(tuple(decoders), columns)
 
@@ -122,3 +140,42 @@ class CachedDecoder:
         bias = torch.zeros(len(allowed), 1, len(ids), device=allowed.device)
         bias.masked_fill_(~allowed[:, None, ids], -torch.inf)
         return ShortlistColumns(allowed, ids, bias, tuple(model.output.chosen(ids) for model in self.models))
+
+
+def _combine_log_probs(
+    log_probs: Sequence[Float[Tensor, "*batch vocab"]], config: DecodingConfig, *, has_contrast: bool
+) -> Float[Tensor, "*batch vocab"]:
+    """Log-probabilities of several models together.
+
+    The distribution of an ensemble is the mean of its members' probabilities.
+
+    Args:
+        log_probs: The log-probabilities of each model.
+        has_contrast: The last model is an amateur, with which the others are contrasted.
+    """
+    experts = log_probs[:-1] if has_contrast else log_probs
+    combined = torch.stack([*experts]).logsumexp(dim=0) - math.log(len(experts)) if len(experts) > 1 else experts[0]
+    if not has_contrast:
+        return combined
+    weight, plausibility = config.contrastive_weight, config.contrastive_plausibility
+    return contrast(combined, log_probs[-1], weight=weight, plausibility=plausibility)
+
+
+def contrast(
+    expert: Float[Tensor, "*batch vocab"], amateur: Float[Tensor, "*batch vocab"], *, weight: float, plausibility: float
+) -> Float[Tensor, "*batch vocab"]:
+    """Log-probabilities of what the expert finds plausible; the less probable the amateur finds it, the higher.
+
+    They are log p - weight · log p(amateur) over the tokens that have at least `plausibility` of the most probable
+    one's probability, normalized again, so that they stay a distribution.
+
+    Args:
+        expert: Log-probabilities; -inf stays so.
+        weight: The share of the amateur's log-probabilities that is subtracted; 0 only removes implausible tokens.
+        plausibility: The share of the most probable token's probability that a token must have.
+
+    Source: Li et al. 2023, https://arxiv.org/abs/2210.15097, sections 3.2 and 3.3.
+    """
+    threshold = expert.amax(dim=-1, keepdim=True) + math.log(max(plausibility, torch.finfo(expert.dtype).tiny))
+    is_plausible = (expert >= threshold) & (expert > -math.inf)
+    return (expert - weight * amateur).masked_fill(~is_plausible, -math.inf).log_softmax(dim=-1)

@@ -8,9 +8,13 @@ from translate.config import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID
 from translate.decoding.constraints.allocation import RequiredPhrases
 from translate.decoding.constraints.phrases import WordTables
-from translate.decoding.processors.forbidden import ForbiddenPhrases
-from translate.decoding.processors.prefix_and_length import ForcedPrefix, MinimumLength
-from translate.decoding.processors.repetition import NoRepeatedNgrams, RepetitionPenalty
+from translate.decoding.processors import (
+    ForbiddenPhrases,
+    ForcedPrefix,
+    MinimumLength,
+    NoRepeatedNgrams,
+    RepetitionPenalty,
+)
 from translate.decoding.request import SearchInput
 from translate.decoding.search.beam import SelectCandidates, select_best
 from translate.decoding.search.diverse import DiverseGroups

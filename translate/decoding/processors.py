@@ -1,0 +1,181 @@
+"""Logits processors: they lower the scores of next tokens before the search selects among them.
+
+See `LogitsProcessor` in `search/loop.py` for what all of them keep to.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from translate.decoding.search.beam import BeamState, NextTokenScores
+
+_NONE = -1  # stands where there is no token
+
+
+class ForcedPrefix:
+    """Forces each sentence's translation to begin with given tokens, whose scores stay the model's.
+
+    A forced token that another processor forbids is forbidden: then the sentence has no translation.
+
+    Args:
+        prefixes: For each sentence, its first tokens without the start symbol; empty: nothing is forced.
+    """
+
+    def __init__(self, prefixes: Sequence[Sequence[int]], *, device: torch.device | None = None) -> None:
+        tokens = [torch.tensor(prefix, dtype=torch.long) for prefix in prefixes]
+        self._tokens = pad_sequence(tokens, batch_first=True).to(device)
+        self._lengths = torch.tensor([len(prefix) for prefix in prefixes], device=device)
+
+    def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
+        """Forbids all tokens but the next one of the prefix."""
+        is_inside = state.lengths < self._lengths[state.sentences]
+        if not is_inside.any():
+            return scores
+        positions = state.lengths.clamp(max=self._tokens.shape[1] - 1)
+        tokens = self._tokens[state.sentences, positions][:, None, None].expand(-1, scores.shape[1], 1)
+        kept = scores.gather(2, tokens)
+        return scores.masked_fill_(is_inside[:, None, None], -math.inf).scatter_(2, tokens, kept)
+
+
+@dataclasses.dataclass(frozen=True)
+class MinimumLength:
+    """Allows no end symbol before a sentence has a minimum number of tokens.
+
+    Args:
+        min_lengths: For each sentence, the fewest tokens before its end symbol.
+    """
+
+    min_lengths: Int[Tensor, " num_sentences"]
+    end_id: int
+
+    def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
+        """Forbids the end symbol."""
+        is_short = state.lengths < self.min_lengths[state.sentences]
+        scores[:, :, self.end_id].masked_fill_(is_short[:, None], -math.inf)
+        return scores
+
+
+class ForbiddenPhrases:
+    """Forbids token sequences, single words or longer ones; each is matched exactly as its list of ids spells it.
+
+    A word that merely continues is another word: `▁dog` does not forbid `▁dog ma`. So a phrase whose last word may
+    continue is complete only with the next token, if that begins a word or ends the sentence, and there the hypothesis
+    is stopped; a beam has others by then, greedy search must continue the word. Other phrases are complete at once, and
+    so is any phrase in the last position of a sentence.
+
+    Other subwords for the same text are another sequence: to forbid them, list them too.
+
+    Args:
+        phrases: The ids of each phrase; none is empty.
+        begins_word: See `WordTables`; True for the end symbol.
+        leaves_word_open: See `WordTables`.
+    """
+
+    def __init__(
+        self,
+        phrases: Sequence[Sequence[int]],
+        *,
+        begins_word: Bool[Tensor, " vocab"],
+        leaves_word_open: Bool[Tensor, " vocab"],
+    ) -> None:
+        ids = [torch.tensor(phrase, device=begins_word.device) for phrase in phrases]
+        # Aligned on the right, where the newest token is; _NONE on the left matches anything.
+        self._phrases = pad_sequence(ids, batch_first=True, padding_value=_NONE, padding_side="left")
+        self._last_ids = self._phrases[:, -1]
+        self._begins_word = begins_word
+        self._is_open = leaves_word_open[self._last_ids]
+        self._open_phrases = self._phrases[self._is_open]
+
+    def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
+        """Forbids the tokens that complete a phrase."""
+        completes = _ends_with(state, self._phrases[:, :-1])
+        is_last = (state.lengths + 1 >= state.max_lengths)[:, None, None]
+        _forbid(scores, self._last_ids.expand_as(completes), completes & (is_last | ~self._is_open))
+        is_ending = _ends_with(state, self._open_phrases).any(dim=2)
+        if is_ending.any():
+            scores.masked_fill_(is_ending[:, :, None] & self._begins_word, -math.inf)
+        return scores
+
+
+@dataclasses.dataclass(frozen=True)
+class NoRepeatedNgrams:
+    """Lets no n tokens in a row occur twice in a hypothesis.
+
+    The end symbol is never forbidden, because an open hypothesis does not have it.
+
+    Source: Paulus et al. 2017, https://arxiv.org/abs/1705.04304, section 2.5, for trigrams.
+    """
+
+    n: int
+
+    def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
+        """Forbids what followed the newest n - 1 tokens where they occurred before."""
+        n = self.n
+        num_starts = _longest(state) - n + 1  # of n-grams
+        if num_starts < 1:
+            return scores
+        newest = _newest_tokens(state, n - 1)
+        last_positions = torch.arange(n, n + num_starts, device=scores.device)
+        repeats = (last_positions <= state.lengths[:, None])[:, None]
+        for offset in range(n - 1):
+            repeats = repeats & (state.ids[:, :, 1 + offset :][:, :, :num_starts] == newest[:, :, offset, None])
+        return _forbid(scores, state.ids[:, :, n : n + num_starts], repeats.expand(-1, scores.shape[1], -1))
+
+
+@dataclasses.dataclass(frozen=True)
+class RepetitionPenalty:
+    """Makes a token that the hypothesis already has cost `theta` times as much.
+
+    Args:
+        theta: The factor on log-probabilities, at least 1; 1 changes nothing.
+
+    Source: Keskar et al. 2019, https://arxiv.org/abs/1909.05858, section 4.1. They divide the logits by theta, which
+    favours a token with a negative one; a log-probability is never positive, so its multiple is always a penalty.
+    """
+
+    theta: float
+
+    def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
+        """Multiplies the scores of repeated tokens."""
+        longest = _longest(state)
+        is_generated = (torch.arange(longest, device=scores.device) < state.lengths[:, None])[:, None]
+        tokens = state.ids[:, :, 1 : longest + 1].masked_fill(~is_generated, 0)
+        limits = (scores.gather(2, tokens) * self.theta).masked_fill(~is_generated, math.inf)
+        return scores.scatter_reduce(2, tokens, limits, reduce="amin")
+
+
+def _forbid(
+    scores: NextTokenScores,
+    tokens: Int[Tensor, "batch beam count"],
+    is_forbidden: Bool[Tensor, "batch beam count"],
+) -> NextTokenScores:
+    """Set the scores of forbidden tokens to -inf, in place; `tokens` that are not forbidden need not be ids."""
+    limits = scores.new_full(tokens.shape, math.inf).masked_fill_(is_forbidden, -math.inf)
+    return scores.scatter_reduce_(2, tokens.masked_fill(~is_forbidden, 0), limits, reduce="amin")
+
+
+def _newest_tokens(state: BeamState, count: int) -> Int[Tensor, "batch beam {count}"]:
+    """The last generated tokens of open hypotheses; -1 where there are fewer (the start symbol was not generated)."""
+    positions = state.lengths[:, None] + torch.arange(1 - count, 1, device=state.ids.device)
+    index = positions.clamp(min=0, max=state.ids.shape[2] - 1)[:, None].expand(-1, state.ids.shape[1], -1)
+    return state.ids.gather(2, index).masked_fill((positions < 1)[:, None], _NONE)
+
+
+def _ends_with(state: BeamState, phrases: Int[Tensor, "phrases longest"]) -> Bool[Tensor, "batch beam phrases"]:
+    """Whether a hypothesis ends with a phrase, which may be empty."""
+    num_phrases, longest = phrases.shape
+    newest = _newest_tokens(state, longest)
+    is_same = torch.ones((*newest.shape[:2], num_phrases), dtype=torch.bool, device=newest.device)
+    for offset in range(longest):
+        is_same &= (newest[:, :, offset, None] == phrases[:, offset]) | (phrases[:, offset] == _NONE)
+    return is_same
+
+
+def _longest(state: BeamState) -> int:
+    """Tokens of the longest hypothesis; a row that its sentence has left may count beyond the capacity."""
+    return min(int(state.lengths.max()), state.ids.shape[2] - 1)

@@ -1,1 +1,0 @@
-"""Logits processors lower the scores of next tokens before the search selects among them; see `LogitsProcessor`."""
