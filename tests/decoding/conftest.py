@@ -1,6 +1,7 @@
 """A small model that has learnt a toy language, so that its translations are not trivial and end by themselves."""
 
 import random
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -42,6 +43,14 @@ def toy_sentences(number: int, *, seed: int, longest: int) -> tuple[list[str], l
     return [" ".join(words) for words in sources], [" ".join(words) for words in targets]
 
 
+@pytest.fixture
+def no_shape_checks() -> Iterator[None]:
+    """Most of a search's time is the checking of shapes, which tests need not do that repeat the search of others."""
+    shape_checks.update("jaxtyping_disable", True)
+    yield
+    shape_checks.update("jaxtyping_disable", False)
+
+
 @pytest.fixture(scope="session")
 def toy() -> Toy:
     sources, targets = toy_sentences(1200, seed=1, longest=6)
@@ -68,8 +77,9 @@ def toy() -> Toy:
     ]
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
     generator = random.Random(2)
-    shape_checks.update("jaxtyping_disable", True)  # of other tests, and most of the time
-    for step in range(450):
+    was_disabled = bool(shape_checks.jaxtyping_disable)
+    shape_checks.update("jaxtyping_disable", True)
+    for step in range(300):
         for group in optimizer.param_groups:
             group["lr"] = 1e-2 * min(1.0, (step + 1) / 30)
         batch = collate(generator.sample(pairs, 32), range(32))
@@ -79,6 +89,6 @@ def toy() -> Toy:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    shape_checks.update("jaxtyping_disable", False)
+    shape_checks.update("jaxtyping_disable", was_disabled)
     new_sources, references = toy_sentences(37, seed=3, longest=7)
     return Toy(model.eval(), tokenizers, new_sources, references)

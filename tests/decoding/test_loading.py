@@ -173,6 +173,7 @@ def test_another_tokenizer_is_refused_by_name(toy: Toy, run: Path, tmp_path: Pat
 # Precision, shortlist
 
 
+@pytest.mark.usefixtures("no_shape_checks")
 def test_precisions(toy: Toy, run: Path) -> None:
     exact = texts(translate.load(run), toy.sources)
     for precision in ("bf16", "int8"):

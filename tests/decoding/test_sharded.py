@@ -21,6 +21,8 @@ from translate.distributed.environment import DistributedEnvironment
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import InputError, RunError
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 LINES_PER_BLOCK = 7
 NUM_BLOCKS = 6  # of the toy's 37 sentences, the last with two
 

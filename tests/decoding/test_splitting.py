@@ -151,6 +151,7 @@ def test_a_split_line_is_its_pieces_put_together(translator: MakeTranslator, lim
     assert ", 1 too long and translated in pieces" in str(count_conditions([short, whole, after]))
 
 
+@pytest.mark.usefixtures("no_shape_checks")
 @pytest.mark.parametrize("options", [{}, {"beam_size": 4, "n_best": 3}, {"search": "sample", "n_best": 2}], ids=str)
 def test_pieces_depend_on_nothing_but_their_line(
     toy: Toy, translator: MakeTranslator, limit: int, options: dict[str, Any]
@@ -165,6 +166,7 @@ def test_pieces_depend_on_nothing_but_their_line(
             assert all(same(*both) for both in zip(one.alternatives, other.alternatives, strict=True))
 
 
+@pytest.mark.usefixtures("no_shape_checks")
 def test_equal_pieces_are_sampled_apart(translator: MakeTranslator, toy: Toy) -> None:
     line = ". ".join(["Hund Hund Hund Haus Haus Haus grün grün läuft"] * 12)
     limit = len(toy.tokenizers.source.encode("Hund Hund Hund Haus Haus Haus grün grün läuft. "))
@@ -259,6 +261,7 @@ def test_scoring_cuts_both_sides_or_refuses(toy: Toy, translator: MakeTranslator
             translator(long="error", max_source_tokens=5, max_target_tokens=4).score(sides, [target], first_number=7)
 
 
+@pytest.mark.usefixtures("no_shape_checks")
 def test_twenty_thousand_characters(translator: MakeTranslator) -> None:
     given = translator(beam_size=1, max_source_tokens=60, max_length_factor=0.0, max_length_constant=3)
     for line in ("Hund läuft. " * 1667, "x" * 20_000):
@@ -271,6 +274,7 @@ def test_twenty_thousand_characters(translator: MakeTranslator) -> None:
 ANY_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0"), max_size=24)
 
 
+@pytest.mark.usefixtures("no_shape_checks")
 @settings(derandomize=True, max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(ANY_LINE, max_size=6))
 def test_any_lines_give_as_many_lines_in_order(translator: MakeTranslator, lines: list[str]) -> None:
