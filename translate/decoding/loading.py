@@ -84,8 +84,7 @@ def load_with_options(run: str | PathLike[str], options: Mapping[str, Any]) -> T
             raise InputError(f"{key} = {str(arguments[key])!r}: should be a list, such as [{str(arguments[key])!r}]")
     if arguments.get("checkpoint", "best") not in get_args(Checkpoint):
         raise InputError(f"checkpoint = {arguments['checkpoint']!r}: should be 'best' or 'last'")
-    if "ensemble" in arguments:
-        arguments["ensemble"] = [Path(other) for other in arguments["ensemble"]]
+    arguments["ensemble"] = [Path(other) for other in arguments.get("ensemble", ())]
     if "contrast" in arguments:
         arguments["contrast"] = Path(arguments["contrast"])
     return load_translator(Path(run), options=given, **arguments).translator

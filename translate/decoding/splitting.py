@@ -108,27 +108,25 @@ def join_translations(source: str, pieces: Sequence[Translation]) -> Translation
     if len(pieces) == 1:
         return pieces[0]
     n_best_lists = [(piece, *piece.alternatives) for piece in pieces]
-    best, *others = (
-        _joined(source, [n_best[min(rank, len(n_best) - 1)] for n_best in n_best_lists])
-        for rank in range(max(map(len, n_best_lists)))
-    )
-    return best._replace(alternatives=tuple(others))
-
-
-def _joined(source: str, pieces: Sequence[Translation]) -> Translation:
-    return Translation(
-        source=source,
-        text=" ".join(piece.text for piece in pieces if piece.text),
-        ids=[token for piece in pieces for token in piece.ids],
-        log_prob=sum(piece.log_prob for piece in pieces),
-        score=sum(piece.score for piece in pieces),
-        truncated=any(piece.truncated for piece in pieces),
-        source_truncated=any(piece.source_truncated for piece in pieces),
-        token_log_probs=[log_prob for piece in pieces for log_prob in piece.token_log_probs],
-        source_ids=[token for piece in pieces for token in piece.source_ids],
-        unmet=tuple(phrase for piece in pieces for phrase in piece.unmet),
-        pieces=tuple(piece._replace(alternatives=()) for piece in pieces),
-    )
+    joined = []
+    for rank in range(max(map(len, n_best_lists))):
+        parts = [n_best[min(rank, len(n_best) - 1)] for n_best in n_best_lists]
+        joined.append(
+            Translation(
+                source=source,
+                text=" ".join(part.text for part in parts if part.text),
+                ids=[token for part in parts for token in part.ids],
+                log_prob=sum(part.log_prob for part in parts),
+                score=sum(part.score for part in parts),
+                truncated=any(part.truncated for part in parts),
+                source_truncated=any(part.source_truncated for part in parts),
+                token_log_probs=[log_prob for part in parts for log_prob in part.token_log_probs],
+                source_ids=[token for part in parts for token in part.source_ids],
+                unmet=tuple(phrase for part in parts for phrase in part.unmet),
+                pieces=tuple(part._replace(alternatives=()) for part in parts),
+            )
+        )
+    return joined[0]._replace(alternatives=tuple(joined[1:]))
 
 
 def split_text(text: str, *, max_tokens: int, count_tokens: CountTokens) -> list[str]:

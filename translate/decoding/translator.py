@@ -32,11 +32,8 @@ from translate.model.device import explain_out_of_memory
 
 Item = TypeVar("Item")
 
-BUFFER_CHARACTERS = 1_000_000
-"""A buffer of very long lines ends early."""
-
-LINES_PER_WORKER = 8
-"""With fewer lines, one worker with all threads is as fast."""
+BUFFER_CHARACTERS = 1_000_000  # a buffer of very long lines ends early
+LINES_PER_WORKER = 8  # with fewer lines, one worker with all threads is as fast
 
 
 class Translator:
@@ -186,6 +183,7 @@ class Translator:
 
     def _translate_buffer(self, requests: list[Request], *, first_number: int) -> Iterator[Translation]:
         """Yield the translations of the lines in a buffer, which are searched together."""
+        target = self.tokenizers.target
         inputs_by_line = fit_sources(
             [request.source for request in requests],
             self.tokenizers.source,
@@ -194,11 +192,14 @@ class Translator:
             first_number=first_number,
             num_threads=torch.get_num_threads(),
         )
-        inputs = [
-            self._with_constraints(each, request, is_split=len(pieces) > 1)
-            for request, pieces in zip(requests, inputs_by_line, strict=True)
-            for each in pieces
-        ]
+        inputs = []
+        for request, pieces in zip(requests, inputs_by_line, strict=True):
+            for each in pieces:
+                terms = () if request.terminology is None else request.terminology.matches(each.source)
+                phrases = (*(() if len(pieces) > 1 else request.required), *terms)
+                prefix_ids = target.encode(request.prefix) if each.piece == 0 else []
+                phrase_ids = [encode_phrase(target, phrase) for phrase in phrases]
+                inputs.append(each._replace(prefix_ids=prefix_ids, phrases=phrases, phrase_ids=phrase_ids))
         longest = max(len(each.source_ids) + 1 for each in inputs)
         with explain_out_of_memory(
             f"the search for the translations of {len(inputs)} texts of up to {longest} tokens",
@@ -209,17 +210,14 @@ class Translator:
         translations = iter([self._translation(each, found.get(index, [])) for index, each in enumerate(inputs)])
         for request, pieces in zip(requests, inputs_by_line, strict=True):
             joined = join_translations(request.source, [next(translations) for _ in pieces])
-            yield self._with_unmet(joined, request)
-
-    def _with_constraints(self, given: SearchInput, request: Request, *, is_split: bool) -> SearchInput:
-        """A search input with those constraints of its line that apply to it."""
-        terms = () if request.terminology is None else request.terminology.matches(given.source)
-        phrases = (*(() if is_split else request.required), *terms)
-        return given._replace(
-            prefix_ids=self.tokenizers.target.encode(request.prefix) if given.piece == 0 else [],
-            phrases=phrases,
-            phrase_ids=[encode_phrase(self.tokenizers.target, phrase) for phrase in phrases],
-        )
+            if joined.pieces and request.required:  # the pieces were searched without these phrases
+                required = [encode_phrase(target, phrase) for phrase in request.required]
+                best, *others = (
+                    each._replace(unmet=(*each.unmet, *self._unmet(each.ids, request.required, required)))
+                    for each in (joined, *joined.alternatives)
+                )
+                joined = best._replace(alternatives=tuple(others))
+            yield joined
 
     def _search(self, inputs: list[SearchInput]) -> dict[int, list[Hypothesis]]:
         """The hypotheses of each input by its index, the best score first; an input without any word has none.
@@ -339,17 +337,6 @@ class Translator:
             for hypothesis in self._select(hypotheses, given)
         )
         return best._replace(alternatives=tuple(others)) if others else best
-
-    def _with_unmet(self, translation: Translation, request: Request) -> Translation:
-        """A joined translation with the required phrases that it lacks; its pieces were searched without them."""
-        if not translation.pieces or not request.required:
-            return translation
-        required = [encode_phrase(self.tokenizers.target, phrase) for phrase in request.required]
-        best, *others = (
-            each._replace(unmet=(*each.unmet, *self._unmet(each.ids, request.required, required)))
-            for each in (translation, *translation.alternatives)
-        )
-        return best._replace(alternatives=tuple(others))
 
     def _unmet(self, ids: list[int], phrases: Sequence[str], required: Sequence[list[int]]) -> tuple[str, ...]:
         """The phrases that a translation lacks."""

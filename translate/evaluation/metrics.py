@@ -64,20 +64,17 @@ def score_translations(
     }
     if effort == "full":
         scorers["TER"] = TER()
-    return tuple(_score(name, scorer, hypotheses, references, samples) for name, scorer in scorers.items())
-
-
-def _score(
-    name: str, scorer: SacreMetric, hypotheses: Sequence[str], references: Sequence[str], samples: int
-) -> Metric:
-    _give_plain_floats(scorer)
-    # sacreBLEU takes 1 for "no resampling".
-    result = scorer.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples or 1)
-    interval = None
-    if samples > 1:
-        mean, half = float(result._mean), float(result._ci)  # NumPy's floats are not JSON's
-        interval = Interval(mean - half, mean + half)
-    return Metric(name, float(result.score), interval, str(scorer.get_signature()))
+    metrics = []
+    for name, scorer in scorers.items():
+        _give_plain_floats(scorer)
+        # sacreBLEU takes 1 for "no resampling".
+        result = scorer.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples or 1)
+        interval = None
+        if samples > 1:
+            mean, half = float(result._mean), float(result._ci)  # NumPy's floats are not JSON's
+            interval = Interval(mean - half, mean + half)
+        metrics.append(Metric(name, float(result.score), interval, str(scorer.get_signature())))
+    return tuple(metrics)
 
 
 def _give_plain_floats(scorer: SacreMetric) -> None:
