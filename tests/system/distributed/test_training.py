@@ -130,6 +130,7 @@ def test_fewer_validation_lines_than_processes(trainings: Any) -> None:
 @pytest.mark.parametrize(
     "first, overrides, message",
     [
+        ("", ("warmup_step=3",), "translate: unknown key training.warmup_step"),
         ("", ("batch_tokens=4",), "translate: training.batch_tokens = 4"),
         ("", ("device=cuda:7",), "translate: training.device = cuda:7: this machine has no such device"),
         (
