@@ -191,7 +191,10 @@ def test_no_path_below_dev_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyP
     sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" and is_watching else None)
     sources, _ = corpora.store_pairs([PairChunk(["eins", "zwei"], ["one", "two"])] * 5, name="news")
     chunks = [token_store.flatten([[1, 2], [3]], vocab_size=7)] * 5
-    ids = token_store.store_tokens(chunks, vocab_size=7, content="ids")
+    writer = token_store.TokenWriter("ids")
+    for chunk in chunks:
+        writer.add(chunk)
+    ids = writer.finish()
     file = DataCache().make("x.ids", lambda file: token_store.write_tokens(chunks, file))
     assert file is not None
     kept = token_store.read_tokens(file, num_lines=10, vocab_size=7)

@@ -17,13 +17,13 @@ from translate.data.cache import DataCache
 from translate.data.token_store import (
     Cancelled,
     TokenStore,
-    chunked,
+    TokenWriter,
     encode_texts,
     encode_together,
+    flatten,
     id_type,
     read_tokens,
     run_together,
-    store_tokens,
     write_tokens,
 )
 from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
@@ -41,7 +41,6 @@ def tokenizer() -> Tokenizer:
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder for files; both ways of holding ids are tried."""
     monkeypatch.setattr("translate.data.cache.cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr(token_store, "_CHUNK_LINES", 11)
     monkeypatch.setattr(token_store, "_THREAD_LINES", 7)
     if request.param == "mapped":
         monkeypatch.setattr(token_store, "MAX_BYTES_IN_MEMORY", 0)
@@ -50,7 +49,10 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def stored(rows: list[list[int]], vocab_size: int) -> TokenStore:
-    return store_tokens(chunked(iter(rows), vocab_size=vocab_size), vocab_size=vocab_size, content="ids")
+    writer = TokenWriter("ids")
+    for first in range(0, len(rows), 11):
+        writer.add(flatten(rows[first : first + 11], vocab_size=vocab_size))
+    return writer.finish()
 
 
 def listed(ids: TokenStore) -> list[list[int]]:
@@ -64,7 +66,9 @@ def test_ids_come_back(folder: Path, vocab_size: int) -> None:
     assert listed(ids) == rows and len(ids) == 97
     assert ids.lengths.tolist() == [number % 5 for number in range(97)]
     lines = np.array([7, 96, 0, 4, 4])
-    assert listed(store_tokens([ids.chunk(lines)], vocab_size=vocab_size, content="ids")) == [rows[n] for n in lines]
+    writer = TokenWriter("ids")
+    writer.add(ids.chunk(lines))
+    assert listed(writer.finish()) == [rows[n] for n in lines]
     assert len(stored([], 7)) == 0 and stored([[], []], 7)[1] == []
 
 
@@ -72,7 +76,7 @@ def test_ids_come_back(folder: Path, vocab_size: int) -> None:
 def test_ids_written_are_read(folder: Path, vocab_size: int) -> None:
     for rows in ([[vocab_size - 1 - number] * (number % 5) for number in range(97)], [], [[], []]):
         cache = DataCache(folder=folder)
-        chunks = chunked(rows, vocab_size=vocab_size)
+        chunks = [flatten(rows[:40], vocab_size=vocab_size), flatten(rows[40:], vocab_size=vocab_size)]
         file = cache.make("x.ids", lambda file, chunks=chunks: write_tokens(chunks, file))  # type: ignore[misc]
         assert file is not None
         assert listed(read_tokens(file, num_lines=len(rows), vocab_size=vocab_size)) == rows

@@ -231,12 +231,8 @@ class _TextFile:
         self._text.write(b"".join(encoded))
 
     def mapped(self) -> MappedText:
-        return MappedText(
-            *(
-                MappedArray(file, dtype=np.dtype(kind), size=file.num_bytes // np.dtype(kind).itemsize)
-                for file, kind in ((self._text, np.uint8), (self._borders, np.int64))
-            )
-        )
+        text = MappedArray(self._text, dtype=np.dtype(np.uint8))
+        return MappedText(text, MappedArray(self._borders, dtype=np.dtype(np.int64)))
 
 
 def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str], Sequence[str]]:

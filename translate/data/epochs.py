@@ -246,10 +246,7 @@ class TrainingBatches:
             Sources and targets; the position of each chosen pair in them; and the number of the pair at each position.
             The usual segmentations stand after the sampled ones.
         """
-        writers = [
-            TokenWriter(vocab_size=usual.vocab_size, content=f"the segmentations sampled for epoch {epoch + 1}")
-            for usual in (self._sources, self._targets)
-        ]
+        writers = [TokenWriter(f"the segmentations sampled for epoch {epoch + 1}") for _ in ("sources", "targets")]
         tasks = (task for side in (0, 1) for task in self._sampling_tasks(chosen, side=side, epoch=epoch))
         num_tasks = -(-len(chosen) // _SAMPLED_LINES)
         for number, chunk in enumerate(self._sampling_pool.sample(tasks, num_lines=2 * len(chosen), check=check)):

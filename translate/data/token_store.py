@@ -6,7 +6,7 @@ An id takes 2 or 4 bytes, in memory if there are few, else in a memory-mapped fi
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain, islice
+from itertools import chain
 from typing import BinaryIO, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -18,8 +18,6 @@ from translate.data.tokenizer import PAD_ID, Tokenizer
 T = TypeVar("T")
 
 MAX_BYTES_IN_MEMORY = 64 * 2**20
-# Lines converted at once: the lists of Python integers that SentencePiece gives take ten times the room of the arrays.
-_CHUNK_LINES = 10_000
 # A mapped page counts as resident memory once it is read. Reading a line brings in up to 64 KiB, and mapping the file
 # anew gives all pages back.
 _MAX_BYTES_READ = 64 * 2**20
@@ -34,14 +32,17 @@ _LENGTH_TYPE = np.dtype("<i4")
 class MappedArray:
     """A flat array in a file, of which only what was read lately takes memory."""
 
-    def __init__(self, source: TemporaryFile | CachedFile, *, dtype: np.dtype[np.integer], size: int) -> None:
+    def __init__(
+        self, source: TemporaryFile | CachedFile, *, dtype: np.dtype[np.integer], num_bytes: int | None = None
+    ) -> None:
         """
         Args:
             source: An open file that begins with the array.
+            num_bytes: The length of the array; None: that of the file.
         """
         self._source = source
         self._dtype = dtype
-        self.size = size
+        self.size = (source.num_bytes if num_bytes is None else num_bytes) // dtype.itemsize
         self._num_read = 0
         self._values = self._map()
 
@@ -73,14 +74,13 @@ class TokenChunk(NamedTuple):
 class TokenStore:
     """The token ids of each line, and their number."""
 
-    def __init__(self, lengths: NDArray[np.int32], ids: NDArray[np.integer] | MappedArray, *, vocab_size: int) -> None:
+    def __init__(self, lengths: NDArray[np.int32], ids: NDArray[np.integer] | MappedArray) -> None:
         """
         Args:
             lengths: The number of ids of each line.
             ids: All ids, one line after the other.
         """
         self.lengths = lengths
-        self.vocab_size = vocab_size
         self._ends = np.cumsum(lengths, dtype=np.int64)
         self._ids = ids
 
@@ -100,9 +100,6 @@ class TokenStore:
         Args:
             before: The symbol that begins each row; or else
             after: the one that ends it, before the padding.
-
-        Returns:
-            An array of (line, token).
         """
         lengths = self.lengths[lines].astype(np.int64)
         columns = np.arange(lengths.max(initial=0))
@@ -133,17 +130,16 @@ class TokenStore:
 class TokenWriter:
     """Collects the ids of many lines, in memory while they are few, else in a temporary file."""
 
-    def __init__(self, *, vocab_size: int, content: str) -> None:
+    def __init__(self, content: str) -> None:
         """
         Args:
             content: What the ids are, for the error about a full disk.
         """
-        self._vocab_size = vocab_size
         self._content = content
         self._file: TemporaryFile | None = None
-        self._lengths = [np.empty(0, dtype=_LENGTH_TYPE)]
-        self._ids = [np.empty(0, dtype=id_type(vocab_size))]
-        self._num_ids = 0
+        self._lengths: list[NDArray[np.int32]] = []
+        self._ids: list[NDArray[np.integer]] = []
+        self._num_bytes = 0
 
     def add(self, chunk: TokenChunk) -> None:
         """Append some lines.
@@ -153,9 +149,10 @@ class TokenWriter:
         """
         self._lengths.append(chunk.lengths)
         self._ids.append(chunk.ids)
-        self._num_ids += len(chunk.ids)
-        if self._num_ids * chunk.ids.itemsize > MAX_BYTES_IN_MEMORY:
+        self._num_bytes += chunk.ids.nbytes
+        if self._num_bytes > MAX_BYTES_IN_MEMORY:
             self._file = self._file or TemporaryFile(self._content)
+            self._dtype = chunk.ids.dtype
             for array in self._ids:
                 self._file.write(array)
             self._ids.clear()
@@ -163,21 +160,13 @@ class TokenWriter:
     @property
     def lengths(self) -> NDArray[np.int32]:
         """The number of ids of each line that was added."""
-        return np.concatenate(self._lengths)
+        return np.concatenate([np.empty(0, dtype=_LENGTH_TYPE), *self._lengths])
 
     def finish(self) -> TokenStore:
         """All lines that were added."""
-        dtype, file = id_type(self._vocab_size), self._file
-        ids = np.concatenate(self._ids) if file is None else MappedArray(file, dtype=dtype, size=self._num_ids)
-        return TokenStore(self.lengths, ids, vocab_size=self._vocab_size)
-
-
-def store_tokens(chunks: Iterable[TokenChunk], *, vocab_size: int, content: str) -> TokenStore:
-    """The ids of many lines that come some thousand lines at a time; see `TokenWriter` and `chunked`."""
-    writer = TokenWriter(vocab_size=vocab_size, content=content)
-    for chunk in chunks:
-        writer.add(chunk)
-    return writer.finish()
+        if self._file is None:
+            return TokenStore(self.lengths, np.concatenate([np.empty(0, dtype=np.uint16), *self._ids]))
+        return TokenStore(self.lengths, MappedArray(self._file, dtype=self._dtype))
 
 
 def read_tokens(file: CachedFile, *, num_lines: int, vocab_size: int) -> TokenStore:
@@ -186,9 +175,9 @@ def read_tokens(file: CachedFile, *, num_lines: int, vocab_size: int) -> TokenSt
     num_id_bytes = file.num_bytes - num_lines * _LENGTH_TYPE.itemsize
     file.file.seek(num_id_bytes)
     lengths = np.fromfile(file.file, dtype=_LENGTH_TYPE, count=num_lines)
-    mapped = MappedArray(file, dtype=dtype, size=num_id_bytes // dtype.itemsize)
+    mapped = MappedArray(file, dtype=dtype, num_bytes=num_id_bytes)
     is_large = num_id_bytes > MAX_BYTES_IN_MEMORY
-    return TokenStore(lengths, mapped if is_large else mapped.read(0, mapped.size).copy(), vocab_size=vocab_size)
+    return TokenStore(lengths, mapped if is_large else mapped.read(0, mapped.size).copy())
 
 
 def write_tokens(chunks: Iterable[TokenChunk], file: BinaryIO) -> None:
@@ -203,13 +192,6 @@ def write_tokens(chunks: Iterable[TokenChunk], file: BinaryIO) -> None:
         file.write(chunk.ids.data)
     for each in lengths:
         file.write(each.data)
-
-
-def chunked(lines: Iterable[Sequence[int]], *, vocab_size: int) -> Iterator[TokenChunk]:
-    """The ids of many lines, less than `vocab_size`, as chunks; the lines are read as they are needed."""
-    remaining = iter(lines)
-    while some := list(islice(remaining, _CHUNK_LINES)):
-        yield flatten(some, vocab_size=vocab_size)
 
 
 def flatten(lines: Sequence[Sequence[int]], *, vocab_size: int) -> TokenChunk:
@@ -270,48 +252,46 @@ def encode_texts(
     """The ids of each line of the training corpora.
 
     Args:
-        num_threads: Threads that encode; the result does not depend on them.
         cache: Where the ids are read, or kept for the next time; None: they are not.
 
     Raises:
         RunError: There are many ids, and the file for them cannot be written.
     """
-    size = tokenizer.vocab_size
     if cache is not None:
         name = entry_name("ids", tokenizer.model_bytes, text_digest(texts))
         file = cache.find(name) or cache.make(
-            name,
-            lambda file: write_tokens(
-                chunked(encode_lines(texts, tokenizer, num_threads=num_threads), vocab_size=size), file
-            ),
+            name, lambda file: write_tokens(encode_chunks(texts, tokenizer, num_threads=num_threads), file)
         )
         if file is not None:
-            return read_tokens(file, num_lines=len(texts), vocab_size=size)
-    lines = encode_lines(texts, tokenizer, num_threads=num_threads)
-    return store_tokens(
-        chunked(lines, vocab_size=size), vocab_size=size, content="the token ids of the training corpora"
-    )
+            return read_tokens(file, num_lines=len(texts), vocab_size=tokenizer.vocab_size)
+    writer = TokenWriter("the token ids of the training corpora")
+    for chunk in encode_chunks(texts, tokenizer, num_threads=num_threads):
+        writer.add(chunk)
+    return writer.finish()
 
 
-def encode_lines(
+def encode_chunks(
     texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, check: Callable[[], None] = lambda: None
-) -> Iterator[list[int]]:
-    """The ids of each line.
+) -> Iterator[TokenChunk]:
+    """The ids of all lines, a thousand lines at a time; the number of threads does not change them.
 
     Args:
-        num_threads: Threads that encode; the result does not depend on them.
         check: Called now and then; an exception that it raises ends the encoding.
     """
+
+    def encode(lines: Sequence[str]) -> TokenChunk:
+        return flatten(tokenizer.encode_lines(lines, num_threads=1), vocab_size=tokenizer.vocab_size)
+
     # Threads of Python rather than of SentencePiece: while one makes lists of its ids, the others encode.
     with ThreadPoolExecutor(num_threads) as pool:
-        waiting: deque[Future[list[list[int]]]] = deque()
+        waiting: deque[Future[TokenChunk]] = deque()
         for first in range(0, len(texts), _THREAD_LINES):
             check()
-            waiting.append(pool.submit(tokenizer.encode_lines, texts[first : first + _THREAD_LINES], num_threads=1))
+            waiting.append(pool.submit(encode, texts[first : first + _THREAD_LINES]))
             if len(waiting) > num_threads:
-                yield from waiting.popleft().result()
+                yield waiting.popleft().result()
         while waiting:
-            yield from waiting.popleft().result()
+            yield waiting.popleft().result()
 
 
 def encode_together(
@@ -328,7 +308,6 @@ def encode_together(
     All processes must encode the same texts at the same time.
 
     Args:
-        num_threads: Threads of this process; the result does not depend on them.
         content: What the ids are, for the error about a full disk.
         check: Called now and then; an exception that it raises ends the encoding.
 
@@ -336,23 +315,21 @@ def encode_together(
         RunError: There are many ids, and the file for them cannot be written in some process.
         Cancelled: `check` raised it in some process.
     """
-    writer = TokenWriter(vocab_size=tokenizer.vocab_size, content=content)
-    parts: list[TokenChunk] = []
+    writer = TokenWriter(content)
+    parts: list[list[TokenChunk]] = []
 
     def store_parts() -> None:
         """Store what was exchanged: as part of the work, so that a full disk of one process ends all."""
-        for part in parts:
-            writer.add(part)
+        for chunk in chain.from_iterable(parts):
+            writer.add(chunk)
 
     for first in range(0, len(texts), _EXCHANGED_LINES * processes.size):
         start = first + processes.rank * _EXCHANGED_LINES
 
-        def encode_part(start: int = start) -> TokenChunk:
+        def encode_part(start: int = start) -> list[TokenChunk]:
             store_parts()
-            lines = list(
-                encode_lines(texts[start : start + _EXCHANGED_LINES], tokenizer, num_threads=num_threads, check=check)
-            )
-            return flatten(lines, vocab_size=tokenizer.vocab_size)
+            own = texts[start : start + _EXCHANGED_LINES]
+            return list(encode_chunks(own, tokenizer, num_threads=num_threads, check=check))
 
         parts = processes.all_gather(run_together(processes, encode_part))
     run_together(processes, store_parts)
