@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from translate.config import DataConfig
-from translate.data.filtering import check_usable, filter_pairs
+from translate.data.filtering import filter_pairs
 from translate.errors import InputError
 
 
@@ -13,7 +13,7 @@ def test_each_pair_is_counted_under_the_first_rule_it_breaks() -> None:
     #                  ok  ok  no source  no target  both none  long source  long target  both long  unequal  unequal
     sources = np.array([7, 2, 0, 5, 0, 8, 7, 8, 7, 1])
     targets = np.array([11, 6, 5, 0, 0, 7, 12, 12, 2, 4])
-    kept, report = filter_pairs(sources, targets, limits=limits, name="news")
+    kept, report = filter_pairs(sources, targets, limits=limits, batch_tokens=99, name="news")
     assert kept.tolist() == [0, 1]
     assert report.lines() == [
         "news: 2 of 10 pairs kept",
@@ -24,36 +24,22 @@ def test_each_pair_is_counted_under_the_first_rule_it_breaks() -> None:
         "  2 left out: lengths over data.max_length_ratio = 3.0",
     ]
     without_ratio = limits.model_copy(update={"max_length_ratio": None})
-    assert filter_pairs(sources, targets, limits=without_ratio, name="news")[0].tolist() == [0, 1, 8, 9]
-
-
-def check(corpora: list[list[tuple[int, int]]], *, batch_tokens: int = 29) -> None:
-    """Filter corpora with pairs of such lengths, and check what is left."""
-    limits, kept, reports, first = DataConfig(), [], [], 0
-    for name, lengths in zip("ab", corpora, strict=False):
-        sides = np.array(lengths)
-        found, report = filter_pairs(sides[:, 0], sides[:, 1], limits=limits, name=name)
-        kept.append(found + first)
-        reports.append(report)
-        first += len(lengths)
-    sides = np.concatenate([np.array(lengths) for lengths in corpora])
-    check_usable(
-        np.concatenate(kept), sides[:, 0], sides[:, 1], reports=reports, limits=limits, batch_tokens=batch_tokens
-    )
-
-
-def test_nothing_left_is_an_error() -> None:
-    with pytest.raises(InputError) as caught:
-        check([[(0, 1)]])
-    assert str(caught.value) == (
-        "data.train: no sentence pair is left to train on: a: 0 of 1 pairs kept; 1 left out: empty source"
-    )
+    assert filter_pairs(sources, targets, limits=without_ratio, batch_tokens=99, name="news")[0].tolist() == [
+        0,
+        1,
+        8,
+        9,
+    ]
 
 
 def test_a_pair_longer_than_a_batch_is_an_error() -> None:
-    check([[(28, 28)]])  # 28 and one special symbol are just 29
+    def check(lengths: list[tuple[int, int]]) -> None:
+        sources, targets = np.array(lengths).T
+        filter_pairs(sources, targets, limits=DataConfig(), batch_tokens=29, name="b")
+
+    check([(28, 28)])  # 28 and one special symbol are just 29
     with pytest.raises(InputError) as caught:
-        check([[(2, 2)], [(3, 3), (23, 29)]])
+        check([(3, 3), (23, 29), (99, 1)])  # the last one is left out by the ratio of its lengths
     assert str(caught.value) == (
         "training.batch_tokens = 29: the target of pair 2 of b has 30 tokens with its special symbol;"
         " raise training.batch_tokens to at least that, or lower data.max_target_tokens = 256"

@@ -111,7 +111,7 @@ def test_every_pair_is_kept_or_counted_once(
 ) -> None:
     limits = DataConfig(max_source_tokens=max_source, max_target_tokens=max_target, max_length_ratio=ratio)
     sides = np.array(pairs, dtype=np.int32).reshape(-1, 2)
-    kept, report = filter_pairs(sides[:, 0], sides[:, 1], limits=limits, name="news")
+    kept, report = filter_pairs(sides[:, 0], sides[:, 1], limits=limits, batch_tokens=99, name="news")
 
     def is_fine(source: int, target: int) -> bool:
         unequal = ratio is not None and max(source, target) > ratio * min(source, target)

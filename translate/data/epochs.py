@@ -15,10 +15,11 @@ from translate.config import DataConfig
 from translate.data.batching import Batch, cut_batches, order_by_length
 from translate.data.cache import DataCache
 from translate.data.corpora import JoinedText, ParallelCorpus
-from translate.data.filtering import FilterReport, check_usable, filter_pairs
+from translate.data.filtering import FilterReport, filter_pairs
 from translate.data.subword_sampling import SamplingPool, SamplingTask
 from translate.data.token_store import TokenStore, TokenWriter, encode_texts
 from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizers
+from translate.errors import InputError
 
 # What a generator is for. Together with the seed and the epoch it gives the generator's seed, so that no random choice
 # depends on another.
@@ -157,21 +158,19 @@ class TrainingBatches:
         for corpus in corpora:
             these = slice(first, first + len(corpus.sources))
             kept, report = filter_pairs(
-                self._sources.lengths[these], self._targets.lengths[these], limits=settings.limits, name=corpus.name
+                self._sources.lengths[these],
+                self._targets.lengths[these],
+                limits=settings.limits,
+                batch_tokens=settings.batch_tokens,
+                name=corpus.name,
             )
             self._kept.append(kept + first)
             reports.append(report)
             first = these.stop
         self.filter_reports = tuple(reports)
-        if self.num_pairs or not may_be_empty:
-            check_usable(
-                np.concatenate(self._kept),
-                self._sources.lengths,
-                self._targets.lengths,
-                reports=reports,
-                limits=settings.limits,
-                batch_tokens=settings.batch_tokens,
-            )
+        if not (self.num_pairs or may_be_empty):
+            lines = "; ".join(line.strip() for report in reports for line in report.lines())
+            raise InputError(f"data.train: no sentence pair is left to train on: {lines}")
 
     @property
     def num_pairs(self) -> int:

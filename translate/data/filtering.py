@@ -1,7 +1,7 @@
 """Which training pairs are left out, and how many for which reason; each reason has a line in the log."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -61,6 +61,7 @@ def filter_pairs(
     target_lengths: NDArray[np.signedinteger],
     *,
     limits: DataConfig,
+    batch_tokens: int,
     name: str,
 ) -> tuple[NDArray[np.int64], FilterReport]:
     """Apply the limits of the config to one corpus.
@@ -68,10 +69,14 @@ def filter_pairs(
     Args:
         source_lengths: The subwords of each source, without special symbols.
         target_lengths: The subwords of each target, without special symbols.
+        batch_tokens: The most tokens that a side of a pair may have with its special symbol.
         name: What the report calls the corpus.
 
     Returns:
         The positions of the pairs to keep, ascending, and the counts of the others.
+
+    Raises:
+        InputError: A pair that is kept is too long for a batch.
     """
     ratio = np.inf if limits.max_length_ratio is None else limits.max_length_ratio
     longer, shorter = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
@@ -85,46 +90,15 @@ def filter_pairs(
         ]
     )
     dropped = broken.any(axis=0)
+    kept = np.flatnonzero(~dropped)
+    if len(kept) and (size := longer[kept].max() + 1) > batch_tokens:
+        number = int(kept[longer[kept].argmax()])
+        side = "source" if source_lengths[number] >= target_lengths[number] else "target"
+        raise InputError(
+            f"training.batch_tokens = {batch_tokens}: the {side} of pair {number + 1} of {name} has {size} tokens with"
+            f" its special symbol; raise training.batch_tokens to at least that, or lower data.max_{side}_tokens ="
+            f" {getattr(limits, f'max_{side}_tokens')}"
+        )
     first_rule = broken.argmax(axis=0)[dropped]
     counts = [int(count) for count in np.bincount(first_rule, minlength=5)]
-    return np.flatnonzero(~dropped), FilterReport(name, limits, len(source_lengths), *counts)
-
-
-def check_usable(
-    kept: NDArray[np.int64],
-    source_lengths: NDArray[np.signedinteger],
-    target_lengths: NDArray[np.signedinteger],
-    *,
-    reports: Sequence[FilterReport],
-    limits: DataConfig,
-    batch_tokens: int,
-) -> None:
-    """Check that the pairs that filtering has left of all corpora can be trained on.
-
-    Args:
-        kept: The pairs of all corpora that are left; pairs are numbered through all corpora.
-        source_lengths: The subwords of each source, without special symbols.
-        target_lengths: The subwords of each target, without special symbols.
-        reports: The report on each corpus.
-        batch_tokens: The most tokens that a side of a pair may have with its special symbol.
-
-    Raises:
-        InputError: No pair is left, or a pair is too long for a batch.
-    """
-    if len(kept) == 0:
-        lines = [line.strip() for report in reports for line in report.lines()]
-        raise InputError(f"data.train: no sentence pair is left to train on: {'; '.join(lines)}")
-    longest = np.maximum(source_lengths[kept], target_lengths[kept]) + 1
-    if longest.max() <= batch_tokens:
-        return
-    number = int(kept[longest.argmax()])
-    side = "source" if source_lengths[number] >= target_lengths[number] else "target"
-    for report in reports:  # find where the pair stands in its own corpus
-        if number < report.num_pairs:
-            break
-        number -= report.num_pairs
-    raise InputError(
-        f"training.batch_tokens = {batch_tokens}: the {side} of pair {number + 1} of {report.name} has"
-        f" {longest.max()} tokens with its special symbol; raise training.batch_tokens to at least that, or lower"
-        f" data.max_{side}_tokens = {getattr(limits, f'max_{side}_tokens')}"
-    )
+    return kept, FilterReport(name, limits, len(source_lengths), *counts)
