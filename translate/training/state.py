@@ -161,10 +161,9 @@ def _check_best(run: RunDirectory, progress: Progress) -> None:
         read_tensors(run.checkpoint("best"), prefixes=())
     except RunError as error:
         lost, progress.best_step, progress.best_score = progress.best_step, None, None
-        consequence = (
-            f"the best weights so far, of step {lost}, are lost: those of the next validation take their place"
+        logger.warning(
+            f"{error}. The best weights so far, of step {lost}, are lost: those of the next validation take their place"
         )
-        logger.warning("%s. So %s", error, consequence)
 
 
 def holds_run(directory: Path) -> bool:
