@@ -22,13 +22,13 @@ def bools(rows: list[str]) -> torch.Tensor:
 def test_masks_by_hand() -> None:
     batch = collate([EncodedPair([7, 8], [9]), EncodedPair([7], [9, 10, 11])], [0, 1])
     first, second = make_masks(batch.source_ids, batch.target_input_ids)
-    assert torch.equal(first.source_padding, bools(["111"]))  # 7 8 </s>
-    assert torch.equal(first.target_padding, bools(["1100"]))  # <s> 9 and padding
-    assert torch.equal(first.causal, bools(["1000", "1100", "1110", "1111"]))
-    assert torch.equal(first.conjunction, bools(["1000", "1100", "1100", "1100"]))
-    assert torch.equal(second.source_padding, bools(["110"]))
-    assert torch.equal(second.target_padding, bools(["1111"]))
-    assert torch.equal(second.conjunction, bools(["1000", "1100", "1110", "1111"]))
+    assert torch.equal(first["source padding"], bools(["111"]))  # 7 8 </s>
+    assert torch.equal(first["target padding"], bools(["1100"]))  # <s> 9 and padding
+    assert torch.equal(first["no peeking"], bools(["1000", "1100", "1110", "1111"]))
+    assert torch.equal(first["target padding and no peeking"], bools(["1000", "1100", "1100", "1100"]))
+    assert torch.equal(second["source padding"], bools(["110"]))
+    assert torch.equal(second["target padding"], bools(["1111"]))
+    assert torch.equal(second["target padding and no peeking"], bools(["1000", "1100", "1110", "1111"]))
 
 
 def test_they_are_those_that_the_model_is_given(make_translator: MakeTranslator) -> None:
@@ -46,9 +46,9 @@ def test_they_are_those_that_the_model_is_given(make_translator: MakeTranslator)
         )
     model(batch.source_ids, batch.target_input_ids)
     for row, masks in enumerate(make_masks(batch.source_ids, batch.target_input_ids)):
-        assert torch.equal(given["encoder"][row, 0], masks.source_padding)
-        assert torch.equal(given["cross"][row, 0], masks.source_padding)
-        assert torch.equal(given["decoder"][row, 0], masks.conjunction)
+        assert torch.equal(given["encoder"][row, 0], masks["source padding"])
+        assert torch.equal(given["cross"][row, 0], masks["source padding"])
+        assert torch.equal(given["decoder"][row, 0], masks["target padding and no peeking"])
 
 
 def test_the_picture_has_their_tokens(make_translator: MakeTranslator) -> None:
