@@ -77,7 +77,7 @@ def only(findings: list[Finding] | tuple[Finding, ...], name: str) -> Finding:
     return finding
 
 
-def test_clean_text_is_silent(text: dict[str, Lines], write: Write, tmp_path: Path) -> None:
+def test_clean_text_is_silent(text: dict[str, Lines], write: Write, quick: None, tmp_path: Path) -> None:
     config = write(text)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     steps: list[str] = []

@@ -109,7 +109,10 @@ def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_time_for_measuring_is_bounded(digits: Digits) -> None:
-    assert tried(digits("training.batch_tokens=60"), max_seconds=0.0).num_timed_steps == 1
+    config = digits("training.batch_tokens=60")
+    _, tokenizers, epoch = prepared(config)
+    result = dry_run(config, epoch, tokenizers=tokenizers, validation=None, device=CPU, max_seconds=0.0)
+    assert (result.num_timed_steps, result.seconds_per_validation) == (1, None)
 
 
 def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
