@@ -113,11 +113,12 @@ def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
 def test_evaluate_test_set_keeps_its_report(tmp_path: Path, translator: Translator) -> None:
     config = Config()
     write_pair(tmp_path, "news", SOURCES, REFERENCES)
-    (test_set,) = choose_test_sets(config, source=tmp_path / "news.de", reference=tmp_path / "news.en", name=None)
-    assert test_set == ("news.de", SOURCES, REFERENCES)
+    test_sets = choose_test_sets(config, source=tmp_path / "news.de", reference=tmp_path / "news.en", name=None)
+    ((name, pairs),) = test_sets.items()
+    assert (name, list(pairs.sources), list(pairs.targets)) == ("news.de", SOURCES, REFERENCES)
     run = RunDirectory(tmp_path / "run")
     for _ in range(2):  # the second replaces the first
-        evaluation = evaluate_test_set(translator, test_set, CONFIG, run=run, step=3)
+        evaluation = evaluate_test_set(translator, name, pairs, CONFIG, run=run, step=3)
         kept = tmp_path / "run" / "evaluation" / "news.de"
         hypotheses = (kept / "hypotheses.txt").read_text(encoding="utf-8").split("\n")
         assert hypotheses == [*(each.text for each in evaluation.translations), ""]
@@ -146,7 +147,7 @@ def config(tmp_path: Path) -> Config:
 
 def chosen(config: Config, name: str | None) -> list[tuple[str, int]]:
     test_sets = choose_test_sets(config, source=None, reference=None, name=name)
-    return [(each.name, len(each.sources)) for each in test_sets]
+    return [(each, len(pairs.sources)) for each, pairs in test_sets.items()]
 
 
 def test_choosing_test_sets(config: Config) -> None:

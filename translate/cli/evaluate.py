@@ -60,25 +60,25 @@ def evaluate(
     config = read_resolved_config(directory.config)
     test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options)
-    for test_set in test_sets:
+    for name, pairs in test_sets.items():
         evaluation = evaluate_test_set(
             translator,
-            test_set,
+            name,
+            pairs,
             config.evaluation,
             run=directory,
             step=loaded.step,
-            watch=functools.partial(with_bar, total=len(test_set.sources)),
+            watch=functools.partial(with_bar, total=len(pairs.sources)),
         )
         how = f"beam {translator.config.beam_size}" if translator.config.search == "beam" else "sampled"
         typer.echo(
-            f"{test_set.name}, {checkpoint} checkpoint (step {loaded.step}), {how}:"
-            f" {count_conditions(evaluation.translations)}"
+            f"{name}, {checkpoint} checkpoint (step {loaded.step}), {how}: {count_conditions(evaluation.translations)}"
         )
         _print_metrics(evaluation.metrics)
-        for index in spread_samples(len(test_set.sources), samples):
+        for index in spread_samples(len(pairs.sources), samples):
             translation = evaluation.translations[index]
             typer.echo(
-                f"\n  source:      {translation.source}\n  reference:   {test_set.references[index]}"
+                f"\n  source:      {translation.source}\n  reference:   {pairs.targets[index]}"
                 f"\n  translation: {translation.text}"
             )
 

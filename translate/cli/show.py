@@ -278,8 +278,8 @@ def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path
         raise InputError("--source and --reference go together")
     if source is None and loaded.run.config.data.validation is None:
         raise InputError(f"{loaded.run.directory}: its config has no data.validation, which is needed here")
-    (pairs,) = choose_test_sets(loaded.run.config, source=source, reference=reference, name="validation")
-    return pairs.sources, pairs.references
+    (pairs,) = choose_test_sets(loaded.run.config, source=source, reference=reference, name="validation").values()
+    return list(pairs.sources), list(pairs.targets)
 
 
 def _name(loaded: "LoadedTranslator") -> str:

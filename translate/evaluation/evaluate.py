@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from translate.atomic import write_error, write_text
-from translate.config import Config, Corpus, EvaluationConfig, TextCorpus
-from translate.data.corpora import read_corpus
+from translate.config import Config, EvaluationConfig, TextCorpus
+from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.decoding import Translation, Translator, count_conditions
 from translate.errors import InputError
 from translate.evaluation.metrics import Metric, score_translations
@@ -26,14 +26,6 @@ class Evaluation(NamedTuple):
     def score(self, name: str) -> float:
         """The score of the metric with this name."""
         return next(metric.score for metric in self.metrics if metric.name == name)
-
-
-class ReferenceSet(NamedTuple):
-    """Sentences and their reference translations."""
-
-    name: str
-    sources: list[str]
-    references: list[str]
 
 
 def evaluate(
@@ -61,7 +53,8 @@ def evaluate(
 
 def evaluate_test_set(
     translator: Translator,
-    test_set: ReferenceSet,
+    name: str,
+    pairs: ParallelCorpus,
     config: EvaluationConfig,
     *,
     run: RunDirectory,
@@ -76,9 +69,9 @@ def evaluate_test_set(
     Raises:
         RunError: The files cannot be written.
     """
-    evaluation = evaluate(translator, test_set.sources, test_set.references, config, watch=watch)
+    evaluation = evaluate(translator, pairs.sources, pairs.targets, config, watch=watch)
     settings = translator.config.model_dump(mode="json")
-    write_report(run.evaluation / test_set.name, evaluation, name=test_set.name, step=step, settings=settings)
+    write_report(run.evaluation / name, evaluation, name=name, step=step, settings=settings)
     return evaluation
 
 
@@ -118,33 +111,28 @@ def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: in
 
 def choose_test_sets(
     config: Config, *, source: Path | None, reference: Path | None, name: str | None
-) -> list[ReferenceSet]:
-    """The test sets to evaluate: two given files, the set of the config with this name, or all test sets of the config.
+) -> dict[str, ParallelCorpus]:
+    """Read the test sets to evaluate: two given files, the config's set of this name, or all test sets of the config.
 
     Raises:
         InputError: There is no such set, or its files cannot be used.
     """
     if source is not None and reference is not None:
-        return [_read(source.name, TextCorpus(source=source, target=reference), key="--source and --reference")]
+        corpus = TextCorpus(source=source, target=reference)
+        return {source.name: read_corpus(corpus, key="--source and --reference")}
     corpora = {name: (f"data.test.{name}", corpus) for name, corpus in config.data.test.items()}
-    if name is None:
-        if not corpora:
-            raise InputError("the run's config names no data.test: give --source and --reference, or --set validation")
-        return [_read(each, corpus, key=key) for each, (key, corpus) in corpora.items()]
-    if config.data.validation is not None:
-        corpora.setdefault("validation", ("data.validation", config.data.validation))
-    if name not in corpora:
-        raise InputError(f"--set {name}: the run's sets are {', '.join(corpora) or 'none'}")
-    key, corpus = corpora[name]
-    return [_read(name, corpus, key=key)]
+    if name is None and not corpora:
+        raise InputError("the run's config names no data.test: give --source and --reference, or --set validation")
+    if name is not None:
+        if config.data.validation is not None:
+            corpora.setdefault("validation", ("data.validation", config.data.validation))
+        if name not in corpora:
+            raise InputError(f"--set {name}: the run's sets are {', '.join(corpora) or 'none'}")
+        corpora = {name: corpora[name]}
+    return {each: read_corpus(corpus, key=key) for each, (key, corpus) in corpora.items()}
 
 
 def spread_samples(total: int, wanted: int) -> list[int]:
     """The indices of at most `wanted` lines, evenly spaced over `total`."""
     wanted = min(wanted, total)
     return [number * total // wanted for number in range(wanted)]
-
-
-def _read(name: str, corpus: Corpus, *, key: str) -> ReferenceSet:
-    pairs = read_corpus(corpus, key=key)
-    return ReferenceSet(name, list(pairs.sources), list(pairs.targets))

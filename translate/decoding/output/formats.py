@@ -146,11 +146,6 @@ class CorpusScore:
     log_prob: float = 0.0  # nats
     cut: int = 0  # pairs of which a side was longer than its limit
 
-    def add(self, other: "CorpusScore") -> None:
-        """Add other sums to these."""
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
     @property
     def perplexity(self) -> float:
         """The perplexity by token: e to the mean negative log-probability; 1 if there are no tokens."""
@@ -178,8 +173,10 @@ def describe_scores(
         ids = [target.encode(translation) for _, translation in buffer]
         scores = translator.score([source for source, _ in buffer], ids, first_number=total.lines)
         for (source, translation), score in zip(buffer, scores, strict=True):
-            pair = CorpusScore(1, len(score.token_log_probs), score.log_prob, int(bool(score.flags)))
-            total.add(pair)
+            total.lines += 1
+            total.tokens += len(score.token_log_probs)
+            total.log_prob += score.log_prob
+            total.cut += bool(score.flags)
             yield {
                 "line": total.lines,
                 "source": source,
@@ -187,7 +184,7 @@ def describe_scores(
                 "tokens": target.pieces(score.ids),
                 "log_prob": score.log_prob,
                 "score": score.score,
-                "perplexity": pair.perplexity,
+                "perplexity": math.exp(-score.log_prob / len(score.token_log_probs)),
                 "token_log_probs": score.token_log_probs,
                 "flags": sorted(score.flags),
             }
