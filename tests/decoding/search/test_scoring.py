@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from translate.config import DecodingConfig
-from translate.decoding.search.scoring import Scoring, build_scoring, maximum_lengths, minimum_lengths
+from translate.decoding.search.scoring import Scoring, build_scoring, maximum_lengths
 
 KINDS = ["gnmt", "average", "none"]
 
@@ -100,12 +100,8 @@ def test_the_config_names_the_scoring(kind: str) -> None:
     assert build_scoring(config) == Scoring(kind, 0.7, 0.2)
 
 
-def test_lengths_by_hand() -> None:
-    config = DecodingConfig(
-        min_length_factor=0.5, min_length_constant=2, max_length_factor=1.5, max_length_constant=3, length_penalty=0.0
-    )
+def test_maximum_lengths_by_hand() -> None:
+    config = DecodingConfig(max_length_factor=1.5, max_length_constant=3, length_penalty=0.0)
     source_tokens = torch.tensor([1, 2, 7])
-    assert minimum_lengths(source_tokens, config).tolist() == [2, 3, 5]
     assert maximum_lengths(source_tokens, config, max_positions=None).tolist() == [4, 6, 13]
     assert maximum_lengths(source_tokens, config, max_positions=5).tolist() == [4, 5, 5]
-    assert minimum_lengths(source_tokens, DecodingConfig()).tolist() == [0, 0, 0]

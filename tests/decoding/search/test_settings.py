@@ -7,8 +7,7 @@ import torch
 
 from translate.config import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID
-from translate.decoding.constraints.allocation import RequiredPhrases
-from translate.decoding.constraints.phrases import WordTables
+from translate.decoding.constraints.phrases import RequiredPhrases, WordTables
 from translate.decoding.processors import (
     ForbiddenPhrases,
     ForcedPrefix,
@@ -54,6 +53,13 @@ def test_nothing_but_a_beam_by_default() -> None:
 )
 def test_each_option_has_its_processor(options: dict[str, Any], kind: type) -> None:
     assert [type(processor) for processor in build(**options).processors] == [kind]
+
+
+def test_minimum_lengths_by_hand() -> None:
+    """The source's end symbol counts."""
+    inputs = [PLAIN._replace(source_ids=[5] * number) for number in (0, 1, 6)]
+    (processor,) = build(*inputs, min_length_factor=0.5, min_length_constant=2).processors
+    assert isinstance(processor, MinimumLength) and processor.min_lengths.tolist() == [2, 3, 5]
 
 
 def test_a_prefix_of_any_sentence_has_a_processor() -> None:

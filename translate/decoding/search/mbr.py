@@ -46,11 +46,7 @@ def pairwise_utilities(texts: Sequence[str], *, utility: Utility) -> Float[Tenso
 
     The numbers are those of sacreBLEU's `sentence_score`.
     """
-    match utility:
-        case "chrf":
-            return _chrf(texts)
-        case "bleu":
-            return _bleu(texts)
+    return _chrf(texts) if utility == "chrf" else _bleu(texts)
 
 
 def _chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:

@@ -66,11 +66,6 @@ def build_scoring(config: DecodingConfig) -> Scoring:
     return Scoring(config.length_penalty_kind, config.length_penalty, config.coverage_penalty)
 
 
-def minimum_lengths(source_tokens: Int[Tensor, " batch"], config: DecodingConfig) -> Int[Tensor, " batch"]:
-    """The fewest tokens that each translation has before its end symbol; the source's end symbol counts."""
-    return (source_tokens * config.min_length_factor).long() + config.min_length_constant
-
-
 def maximum_lengths(
     source_tokens: Int[Tensor, " batch"], config: DecodingConfig, *, max_positions: int | None
 ) -> Int[Tensor, " batch"]:

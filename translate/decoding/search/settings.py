@@ -6,8 +6,7 @@ import torch
 
 from translate.config import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID
-from translate.decoding.constraints.allocation import RequiredPhrases
-from translate.decoding.constraints.phrases import WordTables
+from translate.decoding.constraints.phrases import RequiredPhrases, WordTables
 from translate.decoding.processors import (
     ForbiddenPhrases,
     ForcedPrefix,
@@ -20,7 +19,7 @@ from translate.decoding.search.beam import SelectCandidates, select_best
 from translate.decoding.search.diverse import DiverseGroups
 from translate.decoding.search.loop import LogitsProcessor, SearchSettings
 from translate.decoding.search.sampling import TokenSampler
-from translate.decoding.search.scoring import build_scoring, minimum_lengths
+from translate.decoding.search.scoring import build_scoring
 from translate.errors import InputError
 
 
@@ -46,7 +45,7 @@ def build_search_settings(
     words = WordTables(*(table.to(device) for table in words))
     processors: list[LogitsProcessor] = []
     source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs], device=device)
-    min_lengths = minimum_lengths(source_lengths, config)
+    min_lengths = (source_lengths * config.min_length_factor).long() + config.min_length_constant
     if min_lengths.any():
         processors.append(MinimumLength(min_lengths, end_id=EOS_ID))
     if any(each.prefix_ids for each in inputs):
