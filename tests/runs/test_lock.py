@@ -15,12 +15,14 @@ from translate.errors import InputError, RunError
 from translate.runs import lock_run
 from translate.runs.lock import _read_holder
 
+# A process that holds the lock as `hold_lock` does; it does not import torch, which takes seconds.
 HOLDER = """
-import sys
-from pathlib import Path
-from translate.runs import lock_run
+import os, platform, sys
+from filelock import FileLock
 
-with lock_run(Path(sys.argv[1])):
+with FileLock(sys.argv[1]):
+    with open(sys.argv[1], "w") as file:
+        file.write(f"process {os.getpid()} on {platform.node()}\\n")
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -30,7 +32,7 @@ with lock_run(Path(sys.argv[1])):
 def other_process(path: Path) -> Iterator[subprocess.Popen[str]]:
     """Holds the lock until it is killed."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER, str(path / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
         try:
