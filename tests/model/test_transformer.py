@@ -33,7 +33,9 @@ def padded(rows: list[list[int]]) -> Tensor:
 
 
 def gradients(model: Transformer, source: Tensor, target: Tensor, expected: Tensor) -> tuple[Tensor, int, list[Tensor]]:
-    loss = label_smoothed_loss(model(source, target), expected, smoothing=0.1, pad_id=PAD)
+    is_real = expected != PAD
+    hidden = model.decoder(target, model.encoder(source))[is_real]
+    loss = label_smoothed_loss(hidden, model.output.weight, expected[is_real], smoothing=0.1)
     return loss.loss.detach(), loss.tokens, list(torch.autograd.grad(loss.loss, list(model.parameters())))
 
 

@@ -23,7 +23,7 @@ from translate.model.attention import MultiHeadAttention
 from translate.model.varlen import why_no_flash_attention
 from translate.runs import load_run
 from translate.training import train
-from translate.training.loss import projected_loss
+from translate.training.loss import label_smoothed_loss
 from translate.training.precision import MixedPrecision
 from translate.training.setup import build_train_step
 from translate.training.step import BatchLayout, TrainingForward, move_to_device
@@ -92,7 +92,10 @@ def loss_and_gradients(model: Transformer, precision: MixedPrecision, layout: Ba
     with precision.in_step():
         batch = move_to_device(some_batch(), precision.device, layout=layout)
         with precision.autocast():
-            loss = projected_loss(TrainingForward(model)(batch), model.output.weight, batch.target_ids, smoothing=0.1)
+            hidden = TrainingForward(model)(batch)
+            loss = label_smoothed_loss(hidden, model.output.weight, batch.target_ids, smoothing=0.1)
+                TrainingForward(model)(batch), model.output.weight, batch.target_ids, smoothing=0.1
+            )
         gradients = torch.autograd.grad(loss.loss, list(model.parameters()))
     return [loss.loss.detach().cpu(), *(gradient.cpu() for gradient in gradients)]
 

@@ -14,7 +14,7 @@ from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.model import PackedSequences, Transformer
 from translate.training import setup
-from translate.training.loss import projected_loss
+from translate.training.loss import label_smoothed_loss
 from translate.training.precision import MixedPrecision
 from translate.training.setup import choose_batch_layout
 from translate.training.step import BatchLayout, TrainingForward, move_to_device
@@ -64,7 +64,7 @@ def test_both_layouts_give_the_same_loss_and_gradients(positions: str, dtype: to
     def loss_and_gradients(layout: BatchLayout) -> tuple[Tensor, list[Tensor]]:
         on_device = move_to_device(batch, CPU, layout=layout)
         with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
-            loss = projected_loss(
+            loss = label_smoothed_loss(
                 TrainingForward(model)(on_device), model.output.weight, on_device.target_ids, smoothing=0.1
             )
         assert loss.tokens == batch.num_target_tokens == 27

@@ -19,7 +19,7 @@ from translate.config import Config, TrainingConfig
 from translate.errors import RunError
 from translate.runs import RunDirectory
 from translate.training import StoppedBySignal, tracking
-from translate.training.progress import MetricsMark, Progress
+from translate.training.progress import Progress
 from translate.training.tracking import MetricsLog, Throughput, Tracker, describe_seconds
 
 Digits = Callable[..., Config]
@@ -59,7 +59,7 @@ def test_changed_metrics_are_kept_by_step_with_a_warning(tmp_path: Path, caplog:
         MetricsLog(file, first_step=10, mark=None).close()
         assert file.read_text(encoding="utf-8") == lines[0] + lines[1] and not caplog.messages
     file.write_text("".join(lines), encoding="utf-8")
-    MetricsLog(file, first_step=10, mark=MetricsMark(30, "0" * 64)).close()
+    MetricsLog(file, first_step=10, mark=(30, "0" * 64)).close()
     assert file.read_text(encoding="utf-8") == lines[0] + lines[1]
     assert caplog.messages == [f"{file} has changed since its checkpoint; its lines up to step 10 are kept"]
 

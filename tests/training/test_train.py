@@ -90,14 +90,14 @@ def test_stops_early_and_keeps_the_best(run_training: RunTraining, digits: Digit
 def test_a_loss_that_is_not_finite_stops_with_the_mend(
     run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = step.projected_loss
+    original = step.label_smoothed_loss
     calls = itertools.count(1)
 
     def poisoned(*args: Any, **kwargs: Any) -> Any:
         loss = original(*args, **kwargs)
         return loss._replace(loss=loss.loss * float("nan")) if next(calls) == 6 else loss
 
-    monkeypatch.setattr(step, "projected_loss", poisoned)
+    monkeypatch.setattr(step, "label_smoothed_loss", poisoned)
     with pytest.raises(RunError) as caught:
         run_training(digits(), tmp_path / "run")
     message = str(caught.value)
@@ -193,14 +193,14 @@ def test_a_step_without_memory_names_the_batch_and_the_settings(
     refusal: Exception,
     reason: str,
 ) -> None:
-    original, calls = step.projected_loss, itertools.count(1)
+    original, calls = step.label_smoothed_loss, itertools.count(1)
 
     def refused(*args: Any, **settings: Any) -> Any:
         if next(calls) == 6:
             raise refusal
         return original(*args, **settings)
 
-    monkeypatch.setattr(step, "projected_loss", refused)
+    monkeypatch.setattr(step, "label_smoothed_loss", refused)
     with pytest.raises(RunError) as caught:
         run_training(digits("training.accumulate_batches=2"), tmp_path / "run")
     sizes = r"\d+ pairs of up to \d+ source and \d+ target tokens"
@@ -220,7 +220,7 @@ def test_another_error_in_a_step_is_not_taken_for_it(
     def broken(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
-    monkeypatch.setattr(step, "projected_loss", broken)
+    monkeypatch.setattr(step, "label_smoothed_loss", broken)
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
         run_training(digits(), tmp_path / "run")
 

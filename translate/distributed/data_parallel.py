@@ -152,10 +152,22 @@ class RankParallel(Generic[MicroBatch]):
         if device.type == "cuda":
             torch.cuda.set_device(device)  # where FSDP puts the weights and NCCL its buffers
         self._group = dist.new_group(backend="nccl" if device.type == "cuda" else "gloo", timeout=STEP_TIMEOUT)
-        self.forward = (
-            _replicate(forward, self._group) if kind == "ddp" else _shard(forward, layers, self._group, device)
-        )
         self._is_first_step = kind == "ddp"
+        if kind == "ddp":
+            # Buffers, which are tables of positions, grow where they are needed; torch 2.8 has another word for that.
+            is_new = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+            options: dict[str, Any] = {"forward_sync_buffers" if is_new else "broadcast_buffers": False}
+            forward = DistributedDataParallel(
+                forward, process_group=self._group, gradient_as_bucket_view=True, **options
+            )
+        else:
+            from torch.distributed.device_mesh import DeviceMesh  # which takes seconds, as the next one does
+            from torch.distributed.fsdp import fully_shard
+
+            mesh = DeviceMesh.from_group(self._group, device.type)
+            for module in (*layers, forward):
+                fully_shard(module, mesh=mesh)
+        self.forward = forward
 
     def run(
         self, forward_backward: ForwardBackward[MicroBatch], micro_batches: Sequence[MicroBatch]
@@ -232,23 +244,3 @@ def _sum(numbers: Iterable[Tensor]) -> Tensor:
         sums = exact if sums is None else sums.add_(exact)
     assert sums is not None
     return sums
-
-
-def _replicate(forward: nn.Module, group: dist.ProcessGroup) -> nn.Module:
-    # Buffers, which are tables of positions, grow where they are needed; torch 2.13 has another word for that than 2.8.
-    is_new = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
-    buffers: dict[str, Any] = {"forward_sync_buffers" if is_new else "broadcast_buffers": False}
-    return DistributedDataParallel(forward, process_group=group, gradient_as_bucket_view=True, **buffers)
-
-
-def _shard(
-    forward: nn.Module, layers: Iterable[nn.Module], group: dist.ProcessGroup, device: torch.device
-) -> nn.Module:
-    from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.fsdp import fully_shard
-
-    mesh = DeviceMesh.from_group(group, device.type)
-    for layer in layers:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(forward, mesh=mesh)
-    return forward

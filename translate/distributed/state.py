@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict, set_optimizer_state_dict
 
 from translate.distributed.process_group import World
 
@@ -45,6 +44,8 @@ def load_model_state_dict(model: nn.Module, tensors: Mapping[str, Tensor], world
     Args:
         tensors: The parameters by name, tied ones once; on the other ranks nothing. The caller has checked the names.
     """
+    from torch.distributed.checkpoint.state_dict import set_model_state_dict  # which takes a second to import
+
     set_model_state_dict(model, dict(tensors), options=_options(world))
 
 
@@ -56,6 +57,8 @@ def load_optimizer_state_dict(
     Args:
         tensors: The state as `optimizer_state_dict` names it; on the other ranks nothing.
     """
+    from torch.distributed.checkpoint.state_dict import set_optimizer_state_dict
+
     names = {parameter: name for name, parameter in model.named_parameters()}
     state: dict[str, Any] = {}
     if world.is_main_process:
@@ -70,5 +73,7 @@ def load_optimizer_state_dict(
     set_optimizer_state_dict(model, optimizer, state, options=_options(world))
 
 
-def _options(world: World) -> StateDictOptions:
+def _options(world: World) -> Any:
+    from torch.distributed.checkpoint.state_dict import StateDictOptions
+
     return StateDictOptions(full_state_dict=True, broadcast_from_rank0=world.size > 1, strict=False)

@@ -19,52 +19,35 @@ class SummedLoss(NamedTuple):
 
 
 def label_smoothed_loss(
-    logits: Float[Tensor, "*batch vocab"], target_ids: Int[Tensor, "*batch"], *, smoothing: float, pad_id: int
-) -> SummedLoss:
-    """Cross-entropy against a target mixed with the uniform distribution.
-
-    Args:
-        smoothing: Probability mass moved from the target to all tokens, the target among them.
-        pad_id: Targets equal to this id count for nothing.
-
-    Raises:
-        ValueError: `smoothing` is outside [0, 1).
-
-    Source: Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, section 7.
-    """
-    _check(smoothing)
-    real = target_ids != pad_id
-    log_probs = F.log_softmax(logits[real].to(torch.promote_types(logits.dtype, torch.float32)), dim=-1)
-    nll = -log_probs.gather(-1, target_ids[real][:, None]).sum()
-    loss = (1.0 - smoothing) * nll - smoothing * log_probs.mean(dim=-1).sum()
-    return SummedLoss(loss, nll.detach(), len(log_probs))
-
-
-def projected_loss(
     hidden: Float[Tensor, "target d_model"],
     weight: Float[Tensor, "vocab d_model"],
     target_ids: Int[Tensor, " target"],
     *,
     smoothing: float,
 ) -> SummedLoss:
-    """`label_smoothed_loss` of the logits `hidden · weightᵀ`, which never stand in memory whole.
+    """Cross-entropy of the logits `hidden · weightᵀ` against a target mixed with the uniform distribution.
 
-    The vocabulary is wide, so the logits of a batch are the largest tensor of a training. Their gradient, softmax minus
-    target, is most of what the loss computes: so both products of the backward pass are done with the loss, for some
-    rows at a time, in the memory of these rows' logits. In autocast the products are of its type, the softmax of fp32.
+    The vocabulary is wide, so the logits of a batch would be the largest tensor of a training; here they never stand in
+    memory whole. Their gradient, softmax minus target, is most of what the loss computes: so both products of the
+    backward pass are done with the loss, for some rows at a time, in the memory of these rows' logits. In autocast the
+    products are of its type, and the softmax of fp32.
 
     Args:
-        target_ids: No padding.
+        target_ids: The next token of each vector; none is padding.
+        smoothing: Probability mass moved from the target to all tokens, the target among them.
 
     Raises:
         ValueError: `smoothing` is outside [0, 1).
+
+    Source: Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, section 7.
     """
-    _check(smoothing)
-    loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, target_ids, smoothing)  # type: ignore[no-untyped-call]
+    if not 0.0 <= smoothing < 1.0:
+        raise ValueError(f"smoothing = {smoothing} must be at least 0 and less than 1")
+    loss, nll = _LabelSmoothedLoss.apply(hidden, weight, target_ids, smoothing)  # type: ignore[no-untyped-call]
     return SummedLoss(loss, nll, len(target_ids))
 
 
-class _ProjectedCrossEntropy(torch.autograd.Function):
+class _LabelSmoothedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, target_ids: Tensor, smoothing: float
@@ -124,13 +107,8 @@ def _to_gradient_(logits: Tensor, target_ids: Tensor, *, smoothing: float, exact
     return sums
 
 
-def _check(smoothing: float) -> None:
-    if not 0.0 <= smoothing < 1.0:
-        raise ValueError(f"smoothing = {smoothing} must be at least 0 and less than 1")
-
-
 def _rows(vocab_size: int, *, elements: int) -> int:
-    """As many rows of logits as have about so many elements."""
+    """The number of rows of logits that have about so many elements."""
     return max(_ROUNDED_ROWS, elements // vocab_size // _ROUNDED_ROWS * _ROUNDED_ROWS)
 
 

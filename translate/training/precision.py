@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -59,36 +59,21 @@ class MixedPrecision(NamedTuple):
         if self.device.type != "cuda":
             yield
             return
-        with _tf32(self.tf32), _deterministic(self.deterministic):
+        matmul, checks = torch.backends.cuda.matmul, cast(Any, torch.utils.deterministic)
+        tf32 = ("fp32_precision", "tf32") if hasattr(matmul, "fp32_precision") else ("allow_tf32", True)  # torch 2.8
+        before = getattr(matmul, tf32[0]), checks.fill_uninitialized_memory
+        modes = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+        if self.tf32:
+            setattr(matmul, *tf32)
+        if self.deterministic:
+            torch.use_deterministic_algorithms(True)
+            checks.fill_uninitialized_memory = False  # it takes time and only helps to find mistakes
+        try:
             yield
-
-
-@contextlib.contextmanager
-def _tf32(enabled: bool) -> Iterator[None]:
-    matmul = torch.backends.cuda.matmul
-    name, value = ("fp32_precision", "tf32") if hasattr(matmul, "fp32_precision") else ("allow_tf32", True)  # torch 2.8
-    before = getattr(matmul, name)
-    if enabled:
-        setattr(matmul, name, value)
-    try:
-        yield
-    finally:
-        setattr(matmul, name, before)
-
-
-@contextlib.contextmanager
-def _deterministic(enabled: bool) -> Iterator[None]:
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    checks: Any = torch.utils.deterministic
-    fills = checks.fill_uninitialized_memory
-    if enabled:
-        torch.use_deterministic_algorithms(True)
-        checks.fill_uninitialized_memory = False  # it takes time and only helps to find mistakes
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-        checks.fill_uninitialized_memory = fills
+        finally:
+            torch.use_deterministic_algorithms(modes[0], warn_only=modes[1])
+            setattr(matmul, tf32[0], before[0])
+            checks.fill_uninitialized_memory = before[1]
 
 
 @dataclasses.dataclass

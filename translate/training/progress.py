@@ -17,11 +17,8 @@ from translate.training.precision import LossScale
 _OLD_NAMES = {"nats": "loss", "cross_entropy": "nll", "circumstances": "environment"}
 
 
-class MetricsMark(NamedTuple):
-    """The beginning of metrics.jsonl that a checkpoint was written with."""
-
-    num_bytes: int
-    sha256: str
+MetricsMark = tuple[int, str]
+"""The bytes that metrics.jsonl had when a checkpoint was written, and their SHA-256."""
 
 
 class StepResult(NamedTuple):
@@ -108,7 +105,7 @@ class Progress:
         """How much of metrics.jsonl belongs to the checkpoint, if it is known."""
         if self.metrics_bytes is None or self.metrics_sha256 is None:
             return None
-        return MetricsMark(self.metrics_bytes, self.metrics_sha256)
+        return self.metrics_bytes, self.metrics_sha256
 
     def to_json(self) -> str:
         """The text that `from_json` reads."""

@@ -20,7 +20,7 @@ from translate.errors import RunError
 from translate.model import PackedSequences, Transformer, pack
 from translate.model.device import explain_out_of_memory
 from translate.model.dropout import dropout_seeded
-from translate.training.loss import projected_loss
+from translate.training.loss import label_smoothed_loss
 from translate.training.precision import LossScale, MixedPrecision
 from translate.training.profile import FORWARD
 from translate.training.progress import StepResult
@@ -90,7 +90,7 @@ class TrainStep:
                 with record_function(FORWARD), precision.autocast():
                     hidden = parallel.forward(batch)
                     weight, smoothing = model.output.weight, settings.label_smoothing
-                    loss = projected_loss(hidden, weight, batch.target_ids, smoothing=smoothing)
+                    loss = label_smoothed_loss(hidden, weight, batch.target_ids, smoothing=smoothing)
                 backward(loss.loss * (micro_batch.weight * factor))
             return torch.stack([loss.loss.detach(), loss.nll]) * micro_batch.weight
 

@@ -53,8 +53,8 @@ class MetricsLog:
             content = path.read_bytes() if path.exists() else b""
             if mark is None:
                 kept = _lines_until(content, step=first_step)
-            elif hashlib.sha256(content[: mark.num_bytes]).hexdigest() == mark.sha256:
-                kept = content[: mark.num_bytes]
+            elif hashlib.sha256(content[: mark[0]]).hexdigest() == mark[1]:
+                kept = content[: mark[0]]
             else:
                 logger.warning(f"{path} has changed since its checkpoint; its lines up to step {first_step} are kept")
                 kept = _lines_until(content, step=first_step)
@@ -89,7 +89,7 @@ class MetricsLog:
         """
         with self._explain_errors():
             os.fsync(self._file.fileno())
-        return MetricsMark(self._num_bytes, self._digest.hexdigest())
+        return self._num_bytes, self._digest.hexdigest()
 
     def close(self) -> None:
         """Close the file; all lines are written already."""
@@ -198,7 +198,7 @@ class Tracker:
         Raises:
             RunError: The disk refuses them.
         """
-        return MetricsMark(0, "") if self._metrics is None else self._metrics.sync()
+        return (0, "") if self._metrics is None else self._metrics.sync()
 
     def close(self) -> None:
         """Finish the files."""

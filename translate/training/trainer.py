@@ -13,7 +13,6 @@ from torch.profiler import record_function
 
 from translate.config import Config
 from translate.data.batching import Batch
-from translate.data.epochs import Epoch
 from translate.data.prefetch import Prefetcher, StepBatches
 from translate.data.streaming import StreamedBatches
 from translate.distributed.process_group import SINGLE_PROCESS, World
@@ -154,7 +153,15 @@ class Trainer:
         if self._owes_validation():  # the run was stopped before the validation was done
             self._validate()
             self._stop_if_asked()
-        with self._prefetched() as groups:
+        groups = Prefetcher(
+            self.batches.epoch,
+            epoch=progress.epoch,
+            first=progress.step_in_epoch,
+            batches_per_step=settings.accumulate_batches,
+            max_steps=0 if self._is_over() else settings.max_steps - progress.step,
+            max_epochs=settings.max_epochs,
+        )
+        with groups:
             steps = self.throughput.timed(self._steps(groups))
             if self.profiles:
                 steps = profile_steps(
@@ -202,17 +209,6 @@ class Trainer:
             self._save_new()
             raise StoppedBySignal(number, step=self.progress.step)
 
-    def _prefetched(self) -> Prefetcher:
-        settings, progress = self.settings, self.progress
-        return Prefetcher(
-            self.batches.epoch,
-            epoch=progress.epoch,
-            first=progress.step_in_epoch,
-            batches_per_step=settings.accumulate_batches,
-            max_steps=0 if self._is_over() else settings.max_steps - progress.step,
-            max_epochs=settings.max_epochs,
-        )
-
     def _steps(self, groups: Iterable[StepBatches]) -> Iterator[list[Batch]]:
         """Yield the batches of each step until it is time to stop, and count the epochs."""
         progress = self.progress
@@ -220,20 +216,17 @@ class Trainer:
             progress.epoch, progress.step_in_epoch = group.epoch_number, group.number
             self.throughput.steps_per_epoch = -(-len(group.epoch) // self.settings.accumulate_batches)
             if group.number == 0:
-                self._log_padding(group.epoch)
+                epoch, padding = group.epoch, group.epoch.padding
+                resegmented = f", {epoch.num_resegmented} pairs over-long as sampled" if epoch.num_resegmented else ""
+                logger.info(
+                    f"epoch {progress.epoch + 1}: {len(epoch)} batches, {padding.num_padding} of"
+                    f" {padding.num_computed} tokens are padding ({padding.share:.1%}){resegmented}"
+                )
             yield group.batches
             if self._is_over():
                 return
         if not self._is_over():  # the last epoch is done
             progress.epoch, progress.step_in_epoch = progress.epoch + 1, 0
-
-    def _log_padding(self, epoch: Epoch) -> None:
-        padding = epoch.padding
-        logger.info(
-            f"epoch {self.progress.epoch + 1}: {len(epoch)} batches, {padding.num_padding} of"
-            f" {padding.num_computed} tokens are padding ({padding.share:.1%})"
-            + (f", {epoch.num_resegmented} pairs over-long as sampled" if epoch.num_resegmented else "")
-        )
 
     def _is_over(self) -> bool:
         settings, progress = self.settings, self.progress
@@ -314,17 +307,17 @@ class Trainer:
             save_best(self.run, weights, step=progress.step, world=self.world)
             self._save()
             return
-        result = None
-        with (
-            self._saved_on_failure(),
-            computing_with(weights, self.model, average, self.config, self.tokenizers) as model,
-            contextlib.suppress(Abandoned),
-        ):
-            every_position = model.decoder.final_norm  # with a cache or without
-            with self.stop.abandoning(every_position):
-                result = validate(model, self.tokenizers, self.validation, self.config, world=self.world)
-        if result is None:
+        try:
+            with computing_with(weights, self.model, average, self.config, self.tokenizers) as model:
+                every_position = model.decoder.final_norm  # with a cache or without
+                with self.stop.abandoning(every_position):
+                    result = validate(model, self.tokenizers, self.validation, self.config, world=self.world)
+        except Abandoned:
             return
+        except RunError:  # such as too little memory; the validation can be done later
+            if self.world.size == 1:  # of several processes the others are at their end already
+                self._save_new()
+            raise
         progress.validated_step = progress.step
         self.throughput.end_validation(result.seconds)
         score = -result.loss if self.settings.best_metric == "loss" else result.evaluation.score("BLEU")
@@ -343,16 +336,6 @@ class Trainer:
             is_best=is_best,
         )
         self._save()
-
-    @contextlib.contextmanager
-    def _saved_on_failure(self) -> Iterator[None]:
-        """Save a training whose validation fails, such as for lack of memory, so that it can be done later."""
-        try:
-            yield
-        except RunError:
-            if self.world.size == 1:  # of several processes the others are at their end already
-                self._save_new()
-            raise
 
     def _save_new(self) -> None:
         """Save, unless the state after this step is saved already."""

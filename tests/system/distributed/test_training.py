@@ -170,13 +170,13 @@ def test_weights_that_are_not_finite_are_told_of_once(trainings: Any) -> None:
 _NOT_FINITE = """
 import math
 from translate.training import step
-original = step.projected_loss
+original = step.label_smoothed_loss
 calls = []
 def loss(*args, **options):
     calls.append(0)
     found = original(*args, **options)
     return found._replace(loss=found.loss * math.nan) if len(calls) == 4 else found  # the first step is computed twice
-step.projected_loss = loss
+step.label_smoothed_loss = loss
 """
 
 
