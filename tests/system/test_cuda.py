@@ -94,8 +94,6 @@ def loss_and_gradients(model: Transformer, precision: MixedPrecision, layout: Ba
         with precision.autocast():
             hidden = TrainingForward(model)(batch)
             loss = label_smoothed_loss(hidden, model.output.weight, batch.target_ids, smoothing=0.1)
-                TrainingForward(model)(batch), model.output.weight, batch.target_ids, smoothing=0.1
-            )
         gradients = torch.autograd.grad(loss.loss, list(model.parameters()))
     return [loss.loss.detach().cpu(), *(gradient.cpu() for gradient in gradients)]
 

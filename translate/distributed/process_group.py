@@ -184,18 +184,34 @@ def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]
         return
     if environment.rank > 0:
         logging.getLogger("translate").setLevel(logging.ERROR)
-    with _explain_no_meeting(environment, timeout):
+    rank, world_size = environment.rank, environment.world_size
+    try:
         store, _, _ = next(rendezvous("env://", timeout=timeout))
         store = _fresh_store(store, environment, timeout)
-        rank, world_size = environment.rank, environment.world_size
         dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timeout)
         control = dist.new_group(backend="gloo", timeout=_PATIENCE)
+    except ValueError as error:  # a variable of the environment is missing
+        raise InputError(f"{environment}: {error}; start with torchrun") from error
+    except RuntimeError as error:
+        address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        raise RunError(
+            f"{environment}: the processes did not come together at {address} within {timeout.total_seconds():.0f} s"
+            f" ({_first_sentence(error)}). Check that all were started with the same address and that its port is open"
+        ) from error
     try:
-        with _explain_lost_process(environment):
-            yield World(environment, control)
-    except BaseException:
+        yield World(environment, control)
+    except BaseException as error:
         atexit.register(dist.destroy_process_group)  # after the error is printed: this ends the other processes
-        raise
+        text = str(error).lower()
+        if not isinstance(error, RuntimeError) or not (isinstance(error, dist.DistError) or _has(text, _LOST)):
+            raise
+        what = "another process has ended, and this one cannot go on without it"
+        if _has(text, _LATE):
+            what = "another process does not answer: it hangs, or its machine or network is gone"
+        raise RunError(
+            f"{environment}: {what}. If it reported an error, that stands above. What is written so far is intact:"
+            f" start all again with --resume ({_first_sentence(error)})"
+        ) from error
     dist.destroy_process_group()
 
 
@@ -235,35 +251,8 @@ def _has_come(store: Store, rank: int, name: str, *, timeout: datetime.timedelta
     return True
 
 
-@contextlib.contextmanager
-def _explain_no_meeting(environment: DistributedEnvironment, timeout: datetime.timedelta) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:  # a variable of the environment is missing
-        raise InputError(f"{environment}: {error}; start with torchrun") from error
-    except RuntimeError as error:
-        address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-        raise RunError(
-            f"{environment}: the processes did not come together at {address} within {timeout.total_seconds():.0f} s"
-            f" ({_first_sentence(error)}). Check that all were started with the same address and that its port is open"
-        ) from error
-
-
-@contextlib.contextmanager
-def _explain_lost_process(environment: DistributedEnvironment) -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        text = str(error).lower()
-        if not isinstance(error, dist.DistError) and not any(sign in text for sign in _LOST):
-            raise
-        what = "another process has ended, and this one cannot go on without it"
-        if any(sign in text for sign in _LATE):
-            what = "another process does not answer: it hangs, or its machine or network is gone"
-        raise RunError(
-            f"{environment}: {what}. If it reported an error, that stands above. What is written so far is intact:"
-            f" start all again with --resume ({_first_sentence(error)})"
-        ) from error
+def _has(text: str, words: tuple[str, ...]) -> bool:
+    return any(word in text for word in words)
 
 
 def _first_sentence(error: Exception) -> str:

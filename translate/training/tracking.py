@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -17,13 +17,10 @@ from tqdm import tqdm
 
 from translate.atomic import atomic_write, write_error
 from translate.config import TrainingConfig
-from translate.decoding import count_conditions
 from translate.errors import InputError
-from translate.evaluation.evaluate import spread_samples
 from translate.runs import RunDirectory
 from translate.training.profile import WAITING_FOR_DATA
 from translate.training.progress import MetricsMark, Progress
-from translate.training.validation import Validation
 
 logger = logging.getLogger(__name__)
 
@@ -297,29 +294,3 @@ def describe_seconds(seconds: float) -> str:
         return f"{minutes // 60} h {minutes % 60} min"
     hours = round(seconds / 3600)
     return f"{hours // 24} day{'s' * (hours >= 48)} {hours % 24} h"
-
-
-def record_validation(
-    tracker: Tracker, result: Validation, *, step: int, references: Sequence[str], num_samples: int, is_best: bool
-) -> None:
-    """Record the result of a validation, and log some of its translations, evenly spaced."""
-    evaluation = result.evaluation
-    scores = {metric.name: metric.score for metric in evaluation.metrics}
-    tracker.record(
-        {
-            "kind": "validation",
-            "step": step,
-            "loss": result.loss,
-            "perplexity": result.perplexity,
-            **scores,
-            "num_truncated": count_conditions(evaluation.translations).truncated,
-            "seconds": round(result.seconds, 3),
-        },
-        summary=(
-            f"validation loss {result.loss:.3f}, ppl {result.perplexity:.2f}, BLEU {scores['BLEU']:.2f},"
-            f" chrF {scores['chrF']:.2f}, in {result.seconds:.0f} s{', the best so far' if is_best else ''}"
-        ),
-    )
-    for index in spread_samples(len(references), num_samples):
-        source, translation = evaluation.translations[index].source, evaluation.translations[index].text
-        logger.info(f"  {source}\n    reference:   {references[index]}\n    translation: {translation}")

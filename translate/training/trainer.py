@@ -15,8 +15,10 @@ from translate.config import Config
 from translate.data.batching import Batch
 from translate.data.prefetch import Prefetcher, StepBatches
 from translate.data.streaming import StreamedBatches
+from translate.decoding import count_conditions
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError
+from translate.evaluation.evaluate import spread_samples
 from translate.model.device import OutOfMemory
 from translate.runs import RunDirectory, get_parameters
 from translate.training.optimizer import AveragedWeights, learning_rate
@@ -25,8 +27,8 @@ from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, 
 from translate.training.progress import LogWindow, Progress, StepResult
 from translate.training.state import save_best, save_last
 from translate.training.step import TrainStep
-from translate.training.tracking import Throughput, Tracker, record_validation
-from translate.training.validation import Abandoned, computing_with, validate
+from translate.training.tracking import Throughput, Tracker
+from translate.training.validation import Abandoned, Validation, computing_with, validate
 
 logger = logging.getLogger(__name__)
 
@@ -327,15 +329,33 @@ class Trainer:
             save_best(self.run, weights, step=progress.step, world=self.world)
         else:
             progress.validations_without_better += 1
-        record_validation(
-            self.tracker,
-            result,
-            step=progress.step,
-            references=self.validation.targets,
-            num_samples=self.settings.sample_translations,
-            is_best=is_best,
-        )
+        self._log_validation(result, is_best=is_best)
         self._save()
+
+    def _log_validation(self, result: Validation, *, is_best: bool) -> None:
+        """Record the result of a validation, and log some of its translations, evenly spaced."""
+        evaluation, seconds = result.evaluation, result.seconds
+        scores = {metric.name: metric.score for metric in evaluation.metrics}
+        self.tracker.record(
+            {
+                "kind": "validation",
+                "step": self.progress.step,
+                "loss": result.loss,
+                "perplexity": result.perplexity,
+                **scores,
+                "num_truncated": count_conditions(evaluation.translations).truncated,
+                "seconds": round(seconds, 3),
+            },
+            summary=(
+                f"validation loss {result.loss:.3f}, ppl {result.perplexity:.2f}, BLEU {scores['BLEU']:.2f},"
+                f" chrF {scores['chrF']:.2f}, in {seconds:.0f} s{', the best so far' if is_best else ''}"
+            ),
+        )
+        assert self.validation is not None
+        references = self.validation.targets
+        for index in spread_samples(len(references), self.settings.sample_translations):
+            source, translation = evaluation.translations[index].source, evaluation.translations[index].text
+            logger.info(f"  {source}\n    reference:   {references[index]}\n    translation: {translation}")
 
     def _save_new(self) -> None:
         """Save, unless the state after this step is saved already."""
