@@ -43,7 +43,18 @@ def summary(text: str) -> str:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_in_parts_the_bytes_are_the_same(translate: Translate, learnt: Path, folder: Path, form: str) -> None:
-    arguments = ["decode", learnt, "short.de", *FORMS[form], "--look-ahead-lines", "5", "--workers", "1"]
+    arguments = [
+        "decode",
+        learnt,
+        "short.de",
+        *FORMS[form],
+        "--look-ahead-lines",
+        "5",
+        "--workers",
+        "1",
+        "--beam-size",
+        "2",
+    ]
     plain = translate(*arguments, "-o", "plain.en")
     links = Path("links").read_bytes() if "links" in arguments else b""
     in_parts = translate(*arguments, "-o", "out.en", "--resume")
@@ -62,7 +73,19 @@ def test_an_empty_file(translate: Translate, learnt: Path, folder: Path) -> None
 
 def test_a_second_start_after_a_full_disk(translate: Translate, learnt: Path, folder: Path) -> None:
     """Finished parts are kept, and only those that are missing are translated."""
-    arguments = ["decode", learnt, "in.de", "--look-ahead-lines", "5", "--workers", "1", "--n-best", "2"]
+    arguments = [
+        "decode",
+        learnt,
+        "in.de",
+        "--look-ahead-lines",
+        "5",
+        "--workers",
+        "1",
+        "--beam-size",
+        "2",
+        "--n-best",
+        "2",
+    ]
     plain = translate(*arguments, "--alignments", "plain.links", "-o", "plain.en")
     arguments += ["--alignments", "out.links", "-o", "out.en", "--resume"]
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

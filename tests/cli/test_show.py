@@ -49,7 +49,7 @@ def test_attention_of_a_forced_translation(translate: Translate, learnt: Path) -
 
 def test_figures(translate: Translate, learnt: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra `pictures` is not installed")
-    result = translate("show", "attention", learnt, "Hund läuft", "--format", "png")
+    result = translate("show", "attention", learnt, "Hund läuft", "--format", "png", "--dpi", "40")
     assert (result.exit_code, result.stderr) == (0, "attention.png: Hund läuft → dog runs\n")
     assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
     result = translate("show", "masks", learnt, "Hund", "Hund läuft", "-o", "masks.svg")

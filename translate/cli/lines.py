@@ -95,7 +95,7 @@ def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_requests(lines: TextLines, files: ConstraintFiles) -> Iterator["Request"]:
-    """The lines with their constraints, read side by side as they are asked for; the terminology is read at once.
+    """Read the lines and their constraints side by side, as they are asked for; the terminology is read at once.
 
     Raises:
         InputError: A file cannot be used, or its number of lines is wrong: at once where the numbers are known.
@@ -136,7 +136,7 @@ def _wrong_number(opened: TextLines, number: int, expected: int) -> str:
 
 
 def read_phrases(path: Path | None) -> list[str]:
-    """The phrases of a file, one a line; empty lines are skipped."""
+    """Read the phrases of a file, one a line; empty lines are skipped."""
     from translate.data.text import read_lines
 
     return [] if path is None else [line for line in read_lines(path) if line.strip()]
