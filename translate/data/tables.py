@@ -252,6 +252,12 @@ def _check_beginning(corpus: TableCorpus) -> None:
                 f"{corpus.path}: is one JSON array, which cannot be streamed; write one object a line instead"
             )
         deque(islice(_json_pairs(corpus), _CHUNK_ROWS), maxlen=0)
+    elif corpus.kind == "parquet":
+        from pyarrow import parquet
+
+        with reading(corpus):
+            if parquet.read_metadata(corpus.path).num_rows == 0:  # which `datasets` cannot stream
+                raise InputError(f"{corpus.path} has no sentence pair")
 
 
 def table_name(corpus: TableCorpus | HubCorpus) -> str:
