@@ -14,15 +14,15 @@ from torch import Tensor, nn
 
 from translate.atomic import atomic_folder
 from translate.config import ModelConfig, read_resolved_config
-from translate.data.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizer, Tokenizers
+from translate.data.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizers
 from translate.errors import InputError
 from translate.export.checks import check_agreement, import_extra, probe
 from translate.fingerprint import fingerprint
 from translate.model import Decoder, Encoder, Transformer, log_probabilities
-from translate.model.layers import DecoderLayer, EncoderLayer
+from translate.model.attention import MultiHeadAttention
+from translate.model.layers import AddAndNorm, DecoderLayer, EncoderLayer
 from translate.model.positions import (
     LearnedPositions,
-    Positions,
     RelativePositions,
     SinusoidalPositions,
     sinusoidal_table,
@@ -34,6 +34,7 @@ TABLE_POSITIONS = 4096
 """Rows of the table of sines in the file: tokens of the longest source or translation, the special symbol included."""
 CONVERSION = 1
 """Version of the conversion; raise it when runs that were converted before must be converted anew."""
+_ALL = slice(None)
 
 
 def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
@@ -144,18 +145,14 @@ def build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
     _fill_stack(encoder, model.encoder, embeddings=encoder.embeddings[0])
     _fill_stack(decoder, model.decoder, embeddings=decoder.embeddings)
     decoder.projection.weight = _array(model.output.weight)
-    spec.register_source_vocabulary(_vocabulary(tokenizers.source))
-    spec.register_target_vocabulary(_vocabulary(tokenizers.target))
+    spec.register_source_vocabulary(tokenizers.source.pieces(range(tokenizers.source.vocab_size)))
+    spec.register_target_vocabulary(tokenizers.target.pieces(range(tokenizers.target.vocab_size)))
     unk, bos, eos = tokenizers.target.pieces([UNK_ID, BOS_ID, EOS_ID])
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, bos, eos
     spec.config.decoder_start_token = bos
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = config.norm_epsilon
     return spec
-
-
-def _vocabulary(tokenizer: Tokenizer) -> list[str]:
-    return tokenizer.pieces(range(tokenizer.vocab_size))
 
 
 def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None:
@@ -171,49 +168,38 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None
         _fill_norm(spec.layer_norm, stack.final_norm)
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
         assert isinstance(layer, EncoderLayer | DecoderLayer)
-        _fill_self_attention(layer_spec.self_attention, layer, positions=embedder.positions)
+        _fill_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_add_and_norm)
+        if isinstance(embedder.positions, RelativePositions):
+            layer_spec.self_attention.relative_attention_bias = _array(embedder.positions.table)
+            distance = np.int32(embedder.positions.max_distance)
+            layer_spec.self_attention.relative_attention_max_distance = distance
         if isinstance(layer, DecoderLayer):
-            _fill_cross_attention(layer_spec.attention, layer)
+            _fill_attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_add_and_norm)
         _fill_feed_forward(layer_spec.ffn, layer)
 
 
-def _fill_self_attention(spec: Any, layer: EncoderLayer | DecoderLayer, *, positions: Positions) -> None:
-    _fill_norm(spec.layer_norm, layer.self_attention_add_and_norm.norm)
-    _fill_linear(spec.linear[0], layer.self_attention.input_projection)  # rows: query, key, value there too
-    _fill_linear(spec.linear[1], layer.self_attention.output_projection)
-    if isinstance(positions, RelativePositions):
-        spec.relative_attention_bias = _array(positions.table)
-        spec.relative_attention_max_distance = np.int32(positions.max_distance)
-
-
-def _fill_cross_attention(spec: Any, layer: DecoderLayer) -> None:
-    attention = layer.cross_attention
-    d_model, projection = attention.d_model, attention.input_projection
-    _fill_norm(spec.layer_norm, layer.cross_attention_add_and_norm.norm)
-    _fill(spec.linear[0], projection.weight[:d_model], projection.bias[:d_model])  # query
-    _fill(spec.linear[1], projection.weight[d_model:], projection.bias[d_model:])  # key, value
-    _fill_linear(spec.linear[2], attention.output_projection)
+def _fill_attention(spec: Any, attention: MultiHeadAttention, add_and_norm: AddAndNorm) -> None:
+    """Self-attention has one projection of query, key and value there; cross-attention has the query's apart."""
+    _fill_norm(spec.layer_norm, add_and_norm.norm)
+    rows = [_ALL] if len(spec.linear) == 2 else [slice(attention.d_model), slice(attention.d_model, None)]
+    for linear, part in zip(spec.linear, rows, strict=False):
+        _fill_linear(linear, attention.input_projection, part)
+    _fill_linear(spec.linear[-1], attention.output_projection)
 
 
 def _fill_feed_forward(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    feed_forward = layer.feed_forward
+    inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
     _fill_norm(spec.layer_norm, layer.feed_forward_add_and_norm.norm)
-    if feed_forward.activation == "swiglu":
-        gate_weight, inner_weight = feed_forward.inner.weight.chunk(2)
-        gate_bias, inner_bias = feed_forward.inner.bias.chunk(2)
-        _fill(spec.linear_0, gate_weight, gate_bias)  # the one with the activation
-        _fill(spec.linear_0_noact, inner_weight, inner_bias)
+    if layer.feed_forward.activation == "swiglu":
+        _fill_linear(spec.linear_0, inner, slice(outer.in_features))  # the gate, which has the activation
+        _fill_linear(spec.linear_0_noact, inner, slice(outer.in_features, None))
     else:
-        _fill_linear(spec.linear_0, feed_forward.inner)
-    _fill_linear(spec.linear_1, feed_forward.outer)
+        _fill_linear(spec.linear_0, inner)
+    _fill_linear(spec.linear_1, outer)
 
 
-def _fill_linear(spec: Any, linear: nn.Linear) -> None:
-    _fill(spec, linear.weight, linear.bias)
-
-
-def _fill(spec: Any, weight: Tensor, bias: Tensor) -> None:
-    spec.weight, spec.bias = _array(weight), _array(bias)
+def _fill_linear(spec: Any, linear: nn.Linear, rows: slice = _ALL) -> None:
+    spec.weight, spec.bias = _array(linear.weight[rows]), _array(linear.bias[rows])
 
 
 def _fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
