@@ -146,7 +146,7 @@ def test_minimum_bayes_risk_chooses_among_those_with_the_phrase(
     assert "dog" in result.stdout.split() and "without a required phrase" not in result.stderr
 
 
-def test_a_line_whose_wishes_leave_nothing_is_named(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+def test_a_line_whose_every_word_is_forbidden_is_named(translate: Translate, learnt: Path, tmp_path: Path) -> None:
     (tmp_path / "prefixes").write_text("\n\ndog runs\n")
     (tmp_path / "forbidden").write_text("dog\n")
     files = ["--prefix", tmp_path / "prefixes", "--forbid", tmp_path / "forbidden"]

@@ -208,7 +208,7 @@ def test_the_run_gives_the_limits_where_decoding_does_not() -> None:
     assert config.decoding.max_source_tokens is None
 
 
-def test_wishes_of_a_split_line(translator: MakeTranslator, limit: int) -> None:
+def test_constraints_of_a_split_line(translator: MakeTranslator, limit: int) -> None:
     """The prefix is the first piece's, a term its own piece's; of other phrases it is said whether they are there."""
     given = translator(max_source_tokens=limit, beam_size=5)
     (plain,) = given.translate([LONG])

@@ -420,7 +420,7 @@ def test_a_prefix_is_kept_and_scored_as_all_else(toy: Toy, translator: MakeTrans
     assert forced.text.startswith("green street") and forced.flags <= {"length_ratio", "repetitive"}
     (score,) = given.score([forced.source], [forced.ids])
     assert forced.token_log_probs == pytest.approx(score.token_log_probs, abs=1e-4)
-    # The translation's own beginning, given as a wish, changes nothing.
+    # The translation's own beginning, given as a prefix, changes nothing.
     (again,) = given.translate([Request(toy.sources[0], prefix=" ".join(free.text.split()[:2]))])
     assert again.text == free.text
 
@@ -486,7 +486,7 @@ def test_no_ngram_comes_twice(toy: Toy, translator: MakeTranslator) -> None:
             assert len(set(ngrams)) == len(ngrams)
 
 
-def test_wishes_that_cannot_go_together_are_refused(toy: Toy, translator: MakeTranslator) -> None:
+def test_constraints_that_exclude_each_other_are_errors(toy: Toy, translator: MakeTranslator) -> None:
     request = Request("Hund", required=("street",))
     message = "^required words need decoding.search = beam and decoding.diversity_groups = 1$"
     for settings in ({"search": "sample"}, {"beam_size": 4, "diversity_groups": 2}):
@@ -572,13 +572,13 @@ def test_a_shortlist_forbids_what_it_lacks(toy: Toy) -> None:
     assert_same(alone.translate(lines, batch_tokens=113), translations)
 
 
-def test_what_is_wished_for_is_allowed_beside_a_shortlist(toy: Toy) -> None:
-    """In the sentence of the wish, and in no other."""
+def test_required_words_are_allowed_beside_a_shortlist(toy: Toy) -> None:
+    """In the sentence that requires them, and in no other."""
     (dog,) = {toy.tokenizers.target.encode("dog")[0]}
     config = DecodingConfig(shortlist=True, beam_size=3)
     given = Translator(toy.model, toy.tokenizers, config, shortlist=shortlist_of(toy, without=[dog]))
-    wishes = [Request("grün Haus", prefix="the dog"), "Hund Hund", Request("Haus", required=("dog",)), "der Hund"]
-    first, *rest = given.translate(wishes)
+    requests = [Request("grün Haus", prefix="the dog"), "Hund Hund", Request("Haus", required=("dog",)), "der Hund"]
+    first, *rest = given.translate(requests)
     assert first.text.startswith("the dog")
     assert [dog in each.ids for each in rest] == [False, True, False]
     assert rest[1].unmet == ()

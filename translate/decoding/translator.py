@@ -295,7 +295,7 @@ class Translator:
                 if not hypotheses:
                     raise RunError(
                         f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"
-                        " are not finite, or the rules of the search leave none"
+                        " are not finite, or the constraints forbid every word"
                     )
                 found[sentence] = hypotheses
                 if stop.is_set():
