@@ -47,7 +47,6 @@ class FileReport(NamedTuple):
 class Verification(NamedTuple):
     """The state of a run."""
 
-    directory: Path
     writer: str | None  # version of this toolkit; None: unknown
     created: str
     run_format: int | None
@@ -85,8 +84,8 @@ def verify_run(path: Path) -> Verification:
     inspection = _Inspection(RunDirectory(path))
     about, files = inspection.description, tuple(inspection.files)
     if about is None:
-        return Verification(path, None, "", None, files)
-    return Verification(path, about.writer, about.created, about.run_format, files)
+        return Verification(None, "", None, files)
+    return Verification(about.writer, about.created, about.run_format, files)
 
 
 class _Inspection:
