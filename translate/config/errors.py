@@ -5,14 +5,13 @@ import json
 import math
 import re
 import typing
-from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
 
+from translate.config.data import Corpus
 from translate.config.schema import Config
-from translate.config.section import Section
-from translate.config.yaml import Document, dump_scalar, join_key
+from translate.config.yaml import Document, dump_scalar
 
 _KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})\.\w+")
 _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words than JSON
@@ -33,13 +32,14 @@ def explain(error: ValidationError, document: Document) -> str:
 
 
 def _explain_problem(problem: dict[str, Any], document: Document) -> str:
-    key = _dotted_key(problem["loc"])
+    location = problem["loc"]
+    key = _dotted_key(location)
     where = _where([key], document)
     match problem["type"]:
         case "json_invalid":  # pydantic's own limit
             return "the config is nested too deeply"
         case "extra_forbidden":
-            return f"unknown key {key}{where}{_suggestion(key, document.values)}"
+            return f"unknown key {key}{where}{_suggestion(key, problem['loc'])}"
         case "missing":
             return f"{key} is missing, and has no default{where}"
         case "union_tag_not_found":
@@ -49,17 +49,17 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
             return f"{key}.kind = {_shown(kind)}: should be one of {expected}{_where([f'{key}.kind'], document)}"
         case "value_error":
             message = problem["msg"].removeprefix("Value error, ")
-            if problem["loc"][:1] == ("data",) and len(problem["loc"]) > 1:  # a corpus does not know its own key
+            if location[:1] == ("data",) and len(location) > 1:  # a corpus does not know its own key
                 message = f"{key}.{message}"
             # Such a problem is between keys that the message names, and perhaps only one of them was given.
             return f"{message}{_where(_KEY_IN_TEXT.findall(message), document, exactly=True)}"
-        case _ if problem["loc"][-1] == "[key]":
+        case _ if location[-1] == "[key]":
             return f"{key}: the name of a test set has letters, digits, '_' and '-'{where}"
-        case "dict_type" if problem["loc"] == ("data", "test"):
+        case "dict_type" if location == ("data", "test"):
             return f"{key} = {_shown(problem['input'])}: should be a mapping of names to corpora{where}"
-        case "dict_type" if problem["loc"][:2] == ("data", "test") and problem["input"] is None:
+        case "dict_type" if location[:2] == ("data", "test") and problem["input"] is None:
             return f"{key} = null: there is no test set of this name to remove{where}"
-        case "string_pattern_mismatch" if problem["loc"] == ("name",):
+        case "string_pattern_mismatch" if location == ("name",):
             rule = "has letters, digits, '_', '-' and '.', and does not begin with '-' or '.'"
             return f"name = {_shown(problem['input'])}: a run's name {rule}{where}"
     expected = _EXPECTED.get(problem["type"]) or re.sub(r"^(Input|String) ", "", problem["msg"])
@@ -89,38 +89,21 @@ def _dotted_key(location: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for index, part in enumerate(location) if index != kind_index and part != "[key]")
 
 
-def _suggestion(key: str, values: dict[str, Any]) -> str:
+def _suggestion(key: str, location: tuple[int | str, ...]) -> str:
     """Suggest the valid key with the most similar last part, preferably in the same section; several, if they tie."""
     parent, _, last = key.rpartition(".")
+    if len(location) > 2:  # in a corpus, whose kind comes before the key
+        kinds = typing.get_args(typing.get_args(Corpus)[0])
+        corpus = next(each for each in kinds if location[-2] in typing.get_args(each.model_fields["kind"].annotation))
+        valid = [f"{parent}.{name}" for name in corpus.model_fields]
+    else:
+        sections = {name: getattr(field.annotation, "model_fields", ()) for name, field in Config.model_fields.items()}
+        valid = [*sections, *(f"{section}.{name}" for section, names in sections.items() for name in names)]
     scores: dict[str, float] = {}
-    for valid in _valid_keys(values):
-        section, _, name = valid.rpartition(".")
-        is_sibling = section == parent
-        # A key of a corpus is not confused with keys elsewhere.
-        if is_sibling or (key.count(".") <= 1 and valid.count(".") <= 1):
-            score = difflib.SequenceMatcher(None, last.lower(), name).ratio()
-            if score >= (0.6 if is_sibling else 0.8):
-                scores[valid] = score + (0.05 if is_sibling and parent else 0.0)
-    best = [valid for valid, score in scores.items() if score == max(scores.values())]
+    for candidate in valid:
+        section, _, name = candidate.rpartition(".")
+        score = difflib.SequenceMatcher(None, last.lower(), name).ratio()
+        if score >= (0.6 if section == parent else 0.8):
+            scores[candidate] = score + (0.05 if section == parent != "" else 0.0)
+    best = [candidate for candidate, score in scores.items() if score == max(scores.values())]
     return f"; did you mean {' or '.join(best)}?" if best else ""
-
-
-def _valid_keys(value: Any, annotation: Any = Config, key: str = "") -> Iterator[str]:
-    """Yield every dotted key that could stand in a config with these lists, test sets and kinds of corpora."""
-    arguments = typing.get_args(annotation)
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        fields, given = annotation.model_fields, value if isinstance(value, dict) else {}
-        if "kind" in fields and given.get("kind") not in typing.get_args(fields["kind"].annotation):
-            return  # a corpus of another kind
-        for name, field in fields.items():
-            yield join_key(key, name)
-            yield from _valid_keys(given.get(name), field.annotation, join_key(key, name))
-    elif typing.get_origin(annotation) is tuple and isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _valid_keys(item, arguments[0], join_key(key, str(index)))
-    elif typing.get_origin(annotation) is dict and isinstance(value, dict):
-        for name, item in value.items():
-            yield from _valid_keys(item, arguments[1], join_key(key, name))
-    else:  # a union, perhaps annotated
-        for argument in arguments:
-            yield from _valid_keys(value, argument, key)
