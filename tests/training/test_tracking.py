@@ -20,7 +20,7 @@ from translate.errors import RunError
 from translate.runs import RunDirectory
 from translate.training import StoppedBySignal, tracking
 from translate.training.progress import Progress
-from translate.training.tracking import MetricsLog, Throughput, Tracker, describe_seconds
+from translate.training.tracking import Throughput, Tracker, describe_seconds
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
@@ -56,30 +56,32 @@ def test_changed_metrics_are_kept_by_step_with_a_warning(tmp_path: Path, caplog:
     for text in ("".join(lines), "".join(lines) + '{"kind": "tr'):
         file.write_text(text, encoding="utf-8")
         # Of a checkpoint of version 0.1.0, which has no mark, by step too, and nothing is to be said.
-        MetricsLog(file, first_step=10, mark=None).close()
+        Tracker(RunDirectory(tmp_path), TrainingConfig(), Progress("data", step=10)).close()
         assert file.read_text(encoding="utf-8") == lines[0] + lines[1] and not caplog.messages
     file.write_text("".join(lines), encoding="utf-8")
-    MetricsLog(file, first_step=10, mark=(30, "0" * 64)).close()
+    marked = Progress("data", step=10, metrics_bytes=30, metrics_sha256="0" * 64)
+    Tracker(RunDirectory(tmp_path), TrainingConfig(), marked).close()
     assert file.read_text(encoding="utf-8") == lines[0] + lines[1]
     assert caplog.messages == [f"{file} has changed since its checkpoint; its lines up to step 10 are kept"]
 
 
-def test_metrics_that_cannot_be_written_are_told_once(tmp_path: Path) -> None:
+def test_metrics_that_cannot_be_written(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
-    log = MetricsLog(file, first_step=0, mark=None)
-    log.append({"kind": "train", "step": 1})
-    before, mark = file.read_bytes(), log.sync()
+    run, settings = RunDirectory(tmp_path), TrainingConfig()
+    tracker = Tracker(run, settings, Progress("data"))
+    tracker.record({"kind": "train", "step": 1}, summary="")
+    before, mark = file.read_bytes(), tracker.sync()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, hard))  # for this one write alone
     try:
         with pytest.raises(RunError) as caught:
-            log.append({"kind": "train", "step": 2})
+            tracker.record({"kind": "train", "step": 2}, summary="")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    log.close()
+    tracker.close()
     assert str(caught.value) == f"{file}: cannot be written: File too large; free some space on that disk"
     assert file.read_bytes() != before, "a part of the line was written"
-    continued = MetricsLog(file, first_step=1, mark=mark)
+    continued = Tracker(run, settings, Progress("data", step=1, metrics_bytes=mark[0], metrics_sha256=mark[1]))
     assert file.read_bytes() == before and continued.sync() == mark
     continued.close()
 

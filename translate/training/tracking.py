@@ -24,7 +24,6 @@ from translate.training.progress import MetricsMark, Progress
 
 logger = logging.getLogger(__name__)
 
-Record = dict[str, Any]
 T = TypeVar("T")
 
 _RECENT_STEPS = 200
@@ -32,87 +31,10 @@ _SECONDS_BETWEEN_TEXTS = 1.0  # to read a loss, a GPU must be waited for
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"  # the text beside it has our own time left
 
 
-class MetricsLog:
-    """Appends records to `metrics.jsonl`, after cutting off what a continued training computes again.
-
-    Args:
-        path: The file; it is created if it does not exist.
-        first_step: Steps already done.
-        mark: Where the file stood then; None: unknown, and lines of later steps are dropped.
-
-    Raises:
-        RunError: The file cannot be read or written.
-    """
-
-    def __init__(self, path: Path, *, first_step: int, mark: MetricsMark | None) -> None:
-        self.path = path
-        with self._explain_errors():
-            content = path.read_bytes() if path.exists() else b""
-            if mark is None:
-                kept = _lines_until(content, step=first_step)
-            elif hashlib.sha256(content[: mark[0]]).hexdigest() == mark[1]:
-                kept = content[: mark[0]]
-            else:
-                logger.warning(f"{path} has changed since its checkpoint; its lines up to step {first_step} are kept")
-                kept = _lines_until(content, step=first_step)
-        if kept != content:
-            with atomic_write(path) as file:
-                file.write(kept)
-        with self._explain_errors():
-            # Without a buffer, so that a failed write is known at once, and not again when the file is closed.
-            self._file = path.open("ab", buffering=0)
-        self._num_bytes = len(kept)
-        self._digest = hashlib.sha256(kept)
-
-    def append(self, record: Record) -> None:
-        """Write a record as a line of JSON.
-
-        Raises:
-            RunError: It cannot be written.
-        """
-        line = json.dumps(record, ensure_ascii=False).encode() + b"\n"
-        with self._explain_errors():
-            written = 0
-            while written < len(line):
-                written += self._file.write(line[written:])
-        self._num_bytes += len(line)
-        self._digest.update(line)
-
-    def sync(self) -> MetricsMark:
-        """Wait until all lines are on the disk, and return where the file stands.
-
-        Raises:
-            RunError: The disk refuses them.
-        """
-        with self._explain_errors():
-            os.fsync(self._file.fileno())
-        return self._num_bytes, self._digest.hexdigest()
-
-    def close(self) -> None:
-        """Close the file; all lines are written already."""
-        self._file.close()
-
-    @contextlib.contextmanager
-    def _explain_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise write_error(self.path, error) from error
-
-
-def _lines_until(content: bytes, *, step: int) -> bytes:
-    kept = []
-    for line in content.splitlines(keepends=True):
-        try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line)
-        except (ValueError, KeyError, TypeError):
-            continue  # the half line of a process that was killed
-    return b"".join(kept)
-
-
 class Tracker:
-    """Receives the records of a training, writes them and shows them; the bar appears on a terminal only.
+    """Receives the records of a training: writes them to `metrics.jsonl` and TensorBoard, logs them, and shows a bar.
+
+    The bar appears on a terminal only. What a continued training computes again is cut off from `metrics.jsonl` first.
 
     Args:
         progress: Where the training stands when it begins or is continued.
@@ -133,8 +55,15 @@ class Tracker:
         is_silent: bool = False,
         stream: TextIO | None = None,
     ) -> None:
-        mark = progress.metrics
-        self._metrics = None if is_silent else MetricsLog(run.metrics, first_step=progress.step, mark=mark)
+        self._path = run.metrics
+        self._file, self._digest, self._num_bytes = None, hashlib.sha256(), 0
+        if not is_silent:
+            with self._explain_errors():
+                kept = _cut(self._path, progress)
+                # Without a buffer, so that a failed write is known at once, and not again when the file is closed.
+                self._file = self._path.open("ab", buffering=0)
+            self._digest.update(kept)
+            self._num_bytes = len(kept)
         stream = stream or sys.stderr
         self._has_bar = not is_silent and stream.isatty()
         self._bar = tqdm(
@@ -172,7 +101,7 @@ class Tracker:
             self._shown_at = time.perf_counter()
         self._bar.update()
 
-    def record(self, record: Record, *, summary: str) -> None:
+    def record(self, record: dict[str, Any], *, summary: str) -> None:
         """Keep a record, and log its summary.
 
         Args:
@@ -181,8 +110,14 @@ class Tracker:
         Raises:
             RunError: It cannot be written.
         """
-        if self._metrics is not None:
-            self._metrics.append(record)
+        if self._file is not None:
+            line = json.dumps(record, ensure_ascii=False).encode() + b"\n"
+            with self._explain_errors():
+                written = 0
+                while written < len(line):
+                    written += self._file.write(line[written:])
+            self._num_bytes += len(line)
+            self._digest.update(line)
         if self._writer is not None:
             for name, value in record.items():
                 if isinstance(value, int | float) and name != "step":
@@ -190,20 +125,50 @@ class Tracker:
         logger.info(f"step {record['step']}: {summary}")
 
     def sync(self) -> MetricsMark:
-        """Wait until all records are on the disk, so that a checkpoint can rely on them.
+        """Wait until all records are on the disk, and return where `metrics.jsonl` stands, for a checkpoint.
 
         Raises:
             RunError: The disk refuses them.
         """
-        return (0, "") if self._metrics is None else self._metrics.sync()
+        if self._file is not None:
+            with self._explain_errors():
+                os.fsync(self._file.fileno())
+        return self._num_bytes, self._digest.hexdigest()
 
     def close(self) -> None:
         """Finish the files."""
         self._bar.close()
-        if self._metrics is not None:
-            self._metrics.close()
+        if self._file is not None:
+            self._file.close()
         if self._writer is not None:
             self._writer.close()
+
+    @contextlib.contextmanager
+    def _explain_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise write_error(self._path, error) from error
+
+
+def _cut(path: Path, progress: Progress) -> bytes:
+    """Cut `metrics.jsonl` to the records that a training has at this point; returns what is kept."""
+    content, mark = path.read_bytes() if path.exists() else b"", progress.metrics
+    if mark is not None and hashlib.sha256(content[: mark[0]]).hexdigest() == mark[1]:
+        kept = content[: mark[0]]
+    else:
+        if mark is not None:
+            logger.warning(f"{path} has changed since its checkpoint; its lines up to step {progress.step} are kept")
+        lines = []
+        for line in content.splitlines(keepends=True):
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # the half line of a process that was killed
+                if json.loads(line)["step"] <= progress.step:
+                    lines.append(line)
+        kept = b"".join(lines)
+    if kept != content:
+        with atomic_write(path) as file:
+            file.write(kept)
+    return kept
 
 
 class Throughput:
