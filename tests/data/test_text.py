@@ -98,16 +98,20 @@ def test_unreadable_files(tmp_path: Path) -> None:
         (tmp_path, "is a folder, and a file is needed"),
         (Path("/dev/zero"), "is a device or socket, and a file is needed"),
         (tmp_path / ("x" * 300), "cannot be read (File name too long)"),
-        (write(tmp_path / "cut.gz", whole[:-11]), f"the gzip data are cut short; {again}"),
-        (write(tmp_path / "cut_header.gz", whole[:5]), f"the gzip data are cut short; {again}"),
         (write(tmp_path / "empty.gz", b""), f"is empty, although its name says gzip; {again}"),
-        (
-            write(tmp_path / "plain.gz", b"plain text\n"),
-            "cannot be read as gzip, which its name",
+        *(
+            (write(tmp_path / f"{number}.gz", data), "is named .gz, but its gzip data are damaged (")
+            for number, data in enumerate(
+                [
+                    whole[:-11],
+                    whole[:5],
+                    b"plain text\n",
+                    whole[:13] + b"\xff\xff" + whole[15:],
+                    wrong_sum,
+                    whole + b"more",
+                ]
+            )
         ),
-        (write(tmp_path / "broken.gz", whole[:13] + b"\xff\xff" + whole[15:]), "cannot be read as gzip"),
-        (write(tmp_path / "sum.gz", wrong_sum), "cannot be read as gzip, which its name says it is (CRC check failed"),
-        (write(tmp_path / "tail.gz", whole + b"more"), f"something that is not gzip follows its gzip data; {again}"),
         (
             write(tmp_path / "named.de", whole),
             "is compressed with gzip; gunzip it, or give the file a name that ends in .gz",

@@ -5,19 +5,20 @@ SentencePiece can sample too, but it salts its generator anew in every process (
 scores are the model's; only the sampling is ours. No piece crosses a space, so each word is sampled by itself.
 """
 
-import contextlib
 import functools
 import logging
 import math
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from heapq import heapify, heappop, heappush
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -298,21 +299,39 @@ class SamplingPool:
         if self._is_broken:
             return None
         if self._executor is None:
+            if not _may_spawn():
+                self._give_up(
+                    'the main script has no `if __name__ == "__main__":`, so it would run again in each worker'
+                )
+                return None
             context = multiprocessing.get_context("spawn")
             self._executor = ProcessPoolExecutor(self._num_processes, context, initializer=_start_worker)
             weakref.finalize(self, self._executor.shutdown, cancel_futures=True)
-        with contextlib.suppress(OSError, BrokenExecutor):  # a process cannot be started, or one has ended
+        try:
             return self._executor.submit(_sample, task)
-        return None
+        except (OSError, BrokenExecutor) as error:  # a process cannot be started, or one has ended
+            self._give_up(str(error))
+            return None
 
     def _result(self, task: SamplingTask, future: Future[TokenChunk] | None) -> TokenChunk:
         if future is not None:
-            with contextlib.suppress(BrokenExecutor):
+            try:
                 return future.result()
-        if not self._is_broken:
-            self._is_broken = True
-            logger.warning("Subword sampling goes on without worker processes, because one of them could not run")
+            except BrokenExecutor as error:
+                self._give_up(str(error))
         return _sample(task)
+
+    def _give_up(self, reason: str) -> None:
+        if not self._is_broken:
+            logger.warning(f"Subword sampling goes on without worker processes, which makes it slower: {reason}")
+        self._is_broken = True
+
+
+def _may_spawn() -> bool:
+    """Whether a spawned process can import the main module without running the program again."""
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    return main.__spec__ is not None or file is None or "__main__" in Path(file).read_text(errors="replace")
 
 
 def _sample(task: SamplingTask) -> TokenChunk:

@@ -111,14 +111,10 @@ def _gunzip_lines(stream: IO[bytes], path: Path) -> Iterator[str]:
     with gzip.open(stream) as unzipped:
         try:
             yield from iterate_lines(unzipped, str(path))
-        except EOFError as error:
-            raise InputError(f"{path}: the gzip data are cut short; copy or download the file again") from error
-        except (gzip.BadGzipFile, zlib.error) as error:
-            if unzipped.tell() and "Not a gzipped file" in str(error):
-                raise InputError(
-                    f"{path}: something that is not gzip follows its gzip data; copy or download the file again"
-                ) from error
-            raise InputError(f"{path}: cannot be read as gzip, which its name says it is ({error})") from error
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise InputError(
+                f"{path}: is named .gz, but its gzip data are damaged ({error}); copy or download the file again"
+            ) from error
 
 
 @contextmanager
