@@ -32,16 +32,6 @@ _ZERO_WIDTH_JOINER = "\u200d"
 _MAX_MARKS = 32  # combining marks that stay with the letter before them
 
 
-def find_limit(side: Literal["source", "target"], config: DecodingConfig, *, max_positions: int | None) -> int | None:
-    """The most tokens of the source or the target, without the end symbol; None if there is no limit.
-
-    Args:
-        max_positions: Positions that the model has; the end symbol takes one of them.
-    """
-    wanted = config.max_source_tokens if side == "source" else config.max_target_tokens
-    return min((limit for limit in (wanted, max_positions and max_positions - 1) if limit is not None), default=None)
-
-
 def truncate_ids(
     ids: list[int], limit: int | None, config: DecodingConfig, *, side: Literal["source", "target"], line: int
 ) -> list[int]:

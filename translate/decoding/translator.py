@@ -25,7 +25,7 @@ from translate.decoding.search.model import SINGLE_MODEL, CachedDecoder, Combina
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.search.settings import build_search_settings
 from translate.decoding.shortlist import Shortlist
-from translate.decoding.splitting import find_limit, fit_sources, join_translations, truncate_ids
+from translate.decoding.splitting import fit_sources, join_translations, truncate_ids
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
@@ -81,8 +81,12 @@ class Translator:
         self.max_positions = min(
             (each.config.max_positions for each in models if each.config.positions == "learned"), default=None
         )
-        self.source_limit = find_limit("source", config, max_positions=self.max_positions)
-        self.target_limit = find_limit("target", config, max_positions=self.max_positions)
+        # The most tokens of a text without its end symbol; None: no limit.
+        positions = None if self.max_positions is None else self.max_positions - 1
+        self.source_limit, self.target_limit = (
+            min((limit for limit in (tokens, positions) if limit is not None), default=None)
+            for tokens in (config.max_source_tokens, config.max_target_tokens)
+        )
 
     def with_options(self, **options: object) -> "Translator":
         """The same translator with some of its settings changed.

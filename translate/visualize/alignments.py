@@ -11,7 +11,7 @@ from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.data.tokenizer import EOS_ID
 from translate.decoding import Translator
-from translate.decoding.output.words import AlignmentLink, align_subwords, align_words, alignment_error_rate
+from translate.decoding.output.words import AlignmentLink, align_words, alignment_error_rate
 from translate.decoding.score import force_decode
 from translate.errors import InputError
 from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, WordLink
@@ -55,7 +55,7 @@ def choose_layer(translator: Translator, sources: Sequence[str], targets: Sequen
     scores = []
     for layer in range(len(translator.model.decoder.layers)):
         forced = force_decode(translator.model, pairs, max_tokens=translator.config.batch_tokens, attention_layer=layer)
-        found = [set(align_subwords(each.attention)) for each in forced]
+        found = [set(align_words(each.attention)) for each in forced]
         scores.append(LayerScore(layer, alignment_error_rate(found, expected=expected)))
     return sorted(scores, key=lambda score: score.error_rate)
 

@@ -12,7 +12,6 @@ from translate.data.tokenizer import Tokenizer, prepare_tokenizers
 from translate.decoding.output.words import (
     AlignmentLink,
     Word,
-    align_subwords,
     align_words,
     alignment_error_rate,
     format_pharaoh,
@@ -120,7 +119,7 @@ def links(text: str) -> set[AlignmentLink]:
 
 
 def test_subwords() -> None:
-    aligned = align_subwords(WEIGHTS)
+    aligned = align_words(WEIGHTS)
     assert list(aligned) == [AlignmentLink(source=1, target=0), AlignmentLink(source=3, target=1)]
     assert list(aligned.values()) == pytest.approx([0.4, 0.5])
 
@@ -140,22 +139,22 @@ def test_words() -> None:
 def test_words_of_one_subword_each_are_subwords() -> None:
     weights = torch.rand(8, 6)
     each = {"source_words": [[place] for place in range(5)], "target_words": [[place] for place in range(7)]}
-    assert align_words(weights, **each) == align_subwords(weights)
+    assert align_words(weights, **each) == align_words(weights)
 
 
 def test_scale_of_a_row_does_not_matter() -> None:
-    scaled = align_subwords(WEIGHTS * torch.tensor([[2.0], [3.0], [5.0]]))
-    assert list(scaled.values()) == pytest.approx(list(align_subwords(WEIGHTS).values()))
+    scaled = align_words(WEIGHTS * torch.tensor([[2.0], [3.0], [5.0]]))
+    assert list(scaled.values()) == pytest.approx(list(align_words(WEIGHTS).values()))
 
 
 def test_attention_to_the_end_symbol_alone_gives_no_link() -> None:
     weights = torch.tensor([[0.0, 0.0, 1.0], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
-    assert align_subwords(weights) == {AlignmentLink(0, 1): 0.5}  # the first of two equals
+    assert align_words(weights) == {AlignmentLink(0, 1): 0.5}  # the first of two equals
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1)])
 def test_empty_side(shape: tuple[int, int]) -> None:
-    assert align_subwords(torch.ones(shape)) == {}
+    assert align_words(torch.ones(shape)) == {}
     words = {"target_words": [[0, 1]] if shape[0] == 3 else [], "source_words": [[0, 1]] if shape[1] == 3 else []}
     assert align_words(torch.ones(shape), **words) == {}
 
@@ -165,14 +164,14 @@ def test_wrong_weights() -> None:
         weights = WEIGHTS.clone()
         weights[1, 2] = wrong
         with pytest.raises(ValueError, match="must be finite and not negative"):
-            align_subwords(weights)
+            align_words(weights)
 
 
 def test_pharaoh() -> None:
     found = [AlignmentLink(10, 0), AlignmentLink(2, 3), AlignmentLink(2, 1), AlignmentLink(0, 7)]
     assert format_pharaoh(found) == "0-7 2-1 2-3 10-0"  # by number: as text 10 would come before 2
     assert format_pharaoh([]) == ""
-    assert format_pharaoh(align_subwords(WEIGHTS)) == "1-0 3-1"
+    assert format_pharaoh(align_words(WEIGHTS)) == "1-0 3-1"
 
 
 def test_error_rate_by_hand() -> None:

@@ -96,48 +96,44 @@ class AlignmentLink(NamedTuple):
     target: int
 
 
-def align_subwords(weights: Float[Tensor, "target source"]) -> dict[AlignmentLink, float]:
-    """AlignmentLink each target subword to the source subword that it attends to most; the values are the weights.
+def align_words(
+    weights: Float[Tensor, "target source"],
+    *,
+    source_words: Sequence[Sequence[int]] | None = None,
+    target_words: Sequence[Sequence[int]] | None = None,
+) -> dict[AlignmentLink, float]:
+    """Link each target word to the source word that it attends to most; the values are the weights.
 
-    The end symbols have no links, and each target subword's weights are shares of what is not on the end symbol. A
-    target subword that attends only to the end symbol has no link. Of equal weights the first counts.
+    A source word's weight is the sum over its subwords, and a target word's attention the mean over its subwords. The
+    end symbols have no links, and each target subword's weights are shares of what is not on the end symbol. A target
+    word that attends only to the end symbol has no link. Of equal weights the first counts.
 
     Args:
         weights: The cross-attention of one sentence without padding, averaged over heads and layers as the caller
             likes. Row t is the attention that predicts target token t; the last row and column are those of the end
             symbols.
+        source_words: The positions of each word's subwords, from `group_words`; None: each subword is a word.
+        target_words: The same for the target.
 
     Returns:
         The links in the order of the target.
     """
-    return _strongest_links(_without_end(weights))
-
-
-def align_words(
-    weights: Float[Tensor, "target source"],
-    *,
-    source_words: Sequence[Sequence[int]],
-    target_words: Sequence[Sequence[int]],
-) -> dict[AlignmentLink, float]:
-    """AlignmentLink each target word to the source word that it attends to most; see `align_subwords`.
-
-    A source word's weight is the sum over its subwords, and a target word's attention the mean over its subwords.
-
-    Args:
-        source_words: The positions of each word's subwords, from `group_words`. Each subword is in one word.
-        target_words: The same for the target.
-    """
-    shares = _without_end(weights)
-    num_target, num_source = shares.shape
-    assert sorted(position for word in source_words for position in word) == list(range(num_source))
-    assert sorted(position for word in target_words for position in word) == list(range(num_target))
-    by_source = shares.new_zeros(num_target, len(source_words))
-    for column, positions in enumerate(source_words):
-        by_source[:, column] = shares[:, list(positions)].sum(dim=1)
-    by_word = shares.new_zeros(len(target_words), len(source_words))
-    for row, positions in enumerate(target_words):
-        by_word[row] = by_source[list(positions)].mean(dim=0)
-    return _strongest_links(by_word)
+    if not bool((weights.isfinite() & (weights >= 0)).all()):
+        raise ValueError("attention weights must be finite and not negative")
+    kept = weights[:-1, :-1].double()
+    totals = kept.sum(dim=1, keepdim=True)
+    shares = torch.where(totals > 0, kept / totals, 0.0)
+    if source_words is not None:
+        columns = [shares[:, list(positions)].sum(dim=1) for positions in source_words]
+        shares = torch.stack(columns, dim=1) if columns else shares[:, :0]
+    if target_words is not None:
+        rows = [shares[list(positions)].mean(dim=0) for positions in target_words]
+        shares = torch.stack(rows) if rows else shares[:0]
+    if shares.shape[1] == 0:
+        return {}
+    best, sources = shares.max(dim=1)
+    strongest = zip(sources.tolist(), best.tolist(), strict=True)
+    return {AlignmentLink(source, target): weight for target, (source, weight) in enumerate(strongest) if weight > 0}
 
 
 def format_pharaoh(links: Iterable[AlignmentLink]) -> str:
@@ -164,20 +160,3 @@ def alignment_error_rate(
     if total == 0:
         raise ValueError("there is neither a link nor an expected link, so the error rate is undefined")
     return 1.0 - 2 * hits / total
-
-
-def _without_end(weights: Tensor) -> Tensor:
-    """Each target subword's attention as shares that sum to 1, or to 0 if all attention was on the end symbol."""
-    if not bool((weights.isfinite() & (weights >= 0)).all()):
-        raise ValueError("attention weights must be finite and not negative")
-    kept = weights[:-1, :-1].double()
-    totals = kept.sum(dim=1, keepdim=True)
-    return torch.where(totals > 0, kept / totals, 0.0)
-
-
-def _strongest_links(shares: Tensor) -> dict[AlignmentLink, float]:
-    if shares.shape[1] == 0:
-        return {}
-    best, sources = shares.max(dim=1)
-    strongest = zip(sources.tolist(), best.tolist(), strict=True)
-    return {AlignmentLink(source, target): weight for target, (source, weight) in enumerate(strongest) if weight > 0}
