@@ -1,6 +1,5 @@
 """Every file of a run directory against its checksum and against the others: the report of `translate verify`."""
 
-import functools
 import json
 import os
 from collections.abc import Callable
@@ -31,7 +30,7 @@ from translate.runs.loading import build_model, check_same_tensors, get_paramete
 
 State = Literal["ok", "no checksum", "DAMAGED", "CHANGED", "MISSING", "absent", "leftover", "unknown"]
 _Result = TypeVar("_Result")
-_Finding = tuple[bool, str]  # whether a file has a checksum, and what else there is to say
+_Finding = bool | tuple[bool, str]  # whether a file has a checksum, and what else there is to say
 _MAX_UNKNOWN = 100
 _FOREIGN = {"tensorboard": "TensorBoard's events", "profile": "what translate train --profile wrote"}
 
@@ -102,9 +101,8 @@ class _Inspection:
         self._check_text_files()
         self._check_tokenizers()
         self._check_checkpoints()
-        for path, check in ((run.metrics, self._check_metrics), (run.shortlist, self._check_shortlist)):
-            if os.path.lexists(path):
-                self._check(path, check)
+        self._check_if_there(run.metrics, self._check_metrics)
+        self._check_if_there(run.shortlist, lambda path: read_tensors(path).has_digest)
         self._check_evaluations()
         conversions = self._check_conversions()
         self._list_others(conversions)
@@ -113,7 +111,7 @@ class _Inspection:
         run, file = self.run, self.run.config
         self._check(run.description, self._check_description)
         for path in (run.lock, run.checkpoints, run.evaluation, run.export):
-            self._try(path, lambda: None)  # They have no line unless they are links out of the run.
+            self._try(path, lambda path: None)  # They have no line unless they are links out of the run.
         checksums = self._try(run.path / CHECKSUMS, self._read_checksums) or {}
         if not os.path.lexists(file):
             self._report(file, "MISSING", "the run was half copied")
@@ -124,13 +122,13 @@ class _Inspection:
                 hint = f"by hand? if so, remove its line from {CHECKSUMS}, or its first line if that has a checksum"
                 self._report(file, "CHANGED", hint)
 
-    def _check_description(self) -> _Finding:
+    def _check_description(self, path: Path) -> _Finding:
         self.description = read_description(self.run)
-        return self.description.has_checksum, ""
+        return self.description.has_checksum
 
-    def _read_checksums(self) -> dict[str, str]:
+    def _read_checksums(self, path: Path) -> dict[str, str]:
         """The recorded checksums, which need no line of their own unless something is wrong with them."""
-        path, checksums = self.run.path / CHECKSUMS, read_checksums(self.run.path)
+        checksums = read_checksums(self.run.path)
         is_whole = any(name.startswith("tokenizer/") for name in checksums)  # The last lines are the tokenizers'.
         if not is_whole and self.description is not None and self.description.run_format > 2:
             self._report(path, "MISSING" if not checksums else "DAMAGED", "the run was half copied")
@@ -139,9 +137,9 @@ class _Inspection:
             raise DamageError(path, f"it names files that no run has: {list_names(unknown)}")
         return checksums
 
-    def _read_config(self) -> Config:
+    def _read_config(self, path: Path) -> Config:
         check_config_is_complete(self.run)
-        self._config = read_resolved_config(self.run.config)
+        self._config = read_resolved_config(path)
         return self._config
 
     def _check_tokenizers(self) -> None:
@@ -164,12 +162,9 @@ class _Inspection:
     def _check_checkpoints(self) -> None:
         run, first = self.run, len(self.files)
         best, last, previous = run.checkpoint("best"), run.checkpoint("last"), run.previous
-        has_best, has_last, has_previous = (os.path.lexists(path) for path in (best, last, previous))
-        for path, is_there in ((last, has_last), (previous, has_previous)):
-            if is_there:
-                self._check(path, functools.partial(self._check_resumable, path))
-        if has_best:
-            self._check(best, functools.partial(self._check_best, best))
+        has_last = self._check_if_there(last, self._check_resumable)
+        has_previous = self._check_if_there(previous, self._check_resumable)
+        has_best = self._check_if_there(best, self._check_best)
         self.files[first:] = sorted(self.files[first:])
         if has_best and not has_last:
             self._report(last, "absent", "the run translates, but cannot be resumed")
@@ -212,9 +207,9 @@ class _Inspection:
                 check_same_tensors(expected, weights, name=str(path))
         return file
 
-    def _check_metrics(self) -> _Finding:
+    def _check_metrics(self, path: Path) -> _Finding:
         """Whether the metrics are lines of JSON, and begin as the newest checkpoint says."""
-        path, content = self.run.metrics, self.run.metrics.read_bytes()
+        content = path.read_bytes()
         num_bytes, expected = self._progress.get("metrics_bytes"), self._progress.get("metrics_sha256")
         if expected is not None and fingerprint(content[:num_bytes]) != expected:
             raise DamageError(path, f"its first {num_bytes} bytes are not those that the last checkpoint saw")
@@ -227,28 +222,24 @@ class _Inspection:
         cut = ", and half a record of a process that was killed, which --resume removes" if rest else ""
         return expected is not None, f"{len(lines)} records{cut}"
 
-    def _check_shortlist(self) -> _Finding:
-        return read_tensors(self.run.shortlist).has_digest, ""
-
     def _check_evaluations(self) -> None:
         for folder in self._folders(self.run.evaluation):
             self._seen.add(folder)
             report, hypotheses = folder / "report.json", folder / "hypotheses.txt"
-            checksums = self._try(folder / CHECKSUMS, functools.partial(read_checksums, folder)) or {}
-            content = self._try(report, functools.partial(_read_report, report)) if os.path.lexists(report) else None
+            checksums = self._try(folder / CHECKSUMS, lambda path: read_checksums(path.parent)) or {}
+            content = self._try(report, _read_report) if os.path.lexists(report) else None
             if content is not None:
-                self._check(report, functools.partial(_check_text, report, checksums.get(report.name)))
+                self._check(report, check_file, checksums.get(report.name))
                 if not checksums and isinstance(recorded := content.get("hypotheses"), str):  # format 2
                     checksums = {hypotheses.name: recorded.removeprefix("sha256:")}
-            if os.path.lexists(hypotheses):
-                self._check(hypotheses, functools.partial(_check_text, hypotheses, checksums.get(hypotheses.name)))
-            elif os.path.lexists(report):
+            has_hypotheses = self._check_if_there(hypotheses, check_file, checksums.get(hypotheses.name))
+            if os.path.lexists(report) and not has_hypotheses:
                 self._report(hypotheses, "MISSING", "make it again with translate eval")
 
     def _check_conversions(self) -> set[Path]:
         folders = [each for each in self._folders(self.run.export) if each.name.startswith("ctranslate2-")]
         for folder in folders:
-            self._check(folder, functools.partial(_check_conversion, folder))
+            self._check(folder, check_folder)
             self.files[-1] = self.files[-1]._replace(name=f"{self.files[-1].name}/")
         return set(folders)
 
@@ -281,18 +272,26 @@ class _Inspection:
         if (more := len(unknown) - _MAX_UNKNOWN) > 0:
             self.files.append(FileReport("…", "unknown", f"and {more} more that do not belong to a run"))
 
-    def _check(self, path: Path, check: Callable[[], _Finding]) -> None:
-        """Report what a check finds, or fails with."""
-        finding = self._try(path, check)
-        if finding is not None:
-            self._report(path, "ok" if finding[0] else "no checksum", finding[1])
+    def _check_if_there(self, path: Path, check: Callable[..., _Finding], *arguments: str | None) -> bool:
+        """Check a file that a run may lack; returns whether it is there."""
+        is_there = os.path.lexists(path)
+        if is_there:
+            self._check(path, check, *arguments)
+        return is_there
 
-    def _try(self, path: Path, read: Callable[[], _Result]) -> _Result | None:
-        """The result of a function that reads a file; None if it fails, and then the file is reported as damaged."""
+    def _check(self, path: Path, check: Callable[..., _Finding], *arguments: str | None) -> None:
+        """Report what a check of a file finds, or fails with."""
+        finding = self._try(path, check, *arguments)
+        if finding is not None:
+            has_checksum, detail = finding if isinstance(finding, tuple) else (finding, "")
+            self._report(path, "ok" if has_checksum else "no checksum", detail)
+
+    def _try(self, path: Path, read: Callable[..., _Result], *arguments: str | None) -> _Result | None:
+        """The result of a function of a file; None if it fails, and then the file is reported as damaged."""
         self._seen.add(path)
         try:
             check_inside(path, self.run.path)
-            return read()
+            return read(path, *arguments)
         except NewerFormatError:
             raise
         except (InputError, RunError, OSError) as error:
@@ -313,14 +312,6 @@ class _Inspection:
         for beginning in (f"{path}: ", f"{shown_path(path)}: ", f"{path} ", "damaged: ", "is "):
             text = text.removeprefix(beginning)
         return text.replace(f"{self.run.path}{os.sep}", "")
-
-
-def _check_text(path: Path, expected: str | None) -> _Finding:
-    return check_file(path, expected), ""
-
-
-def _check_conversion(folder: Path) -> _Finding:
-    return check_folder(folder), ""
 
 
 def _read_report(path: Path) -> dict[str, Any]:
