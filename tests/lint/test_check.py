@@ -10,7 +10,7 @@ import pytest
 from translate.config import Config, load_config
 from translate.errors import InputError, RunError
 from translate.lint import check as module
-from translate.lint.check import Report, cheap_findings, check
+from translate.lint.check import Report, check, log_findings
 from translate.lint.dry_run import BatchShape, DryRun
 from translate.lint.findings import KINDS, Finding
 from translate.training.preparation import make_batches, make_tokenizers, read_corpora
@@ -69,7 +69,7 @@ def cheap(config: Config, *, num_parameters: int = 10_000) -> list[Finding]:
     corpora = read_corpora(config)
     tokenizers = make_tokenizers(config, corpora)
     batches = make_batches(config, corpora, tokenizers)
-    return cheap_findings(config, corpora, batches, tokenizers, num_parameters=num_parameters)
+    return log_findings(config, corpora, batches, tokenizers, num_parameters)
 
 
 def only(findings: list[Finding] | tuple[Finding, ...], name: str) -> Finding:

@@ -3,7 +3,7 @@
 import pytest
 
 from translate.config import Config, load_config, override_config, preset_names
-from translate.lint.settings import DataFacts, data_findings, peak_learning_rate, settings_findings
+from translate.lint.settings import DataFacts, data_findings, settings_findings
 from translate.training.auto_batch import resolve_step_tokens
 
 # As of Multi30k with its preset: 29,000 pairs in 389 batches, two a step, and 7.6 million parameters.
@@ -123,11 +123,6 @@ def test_without_validation(patience: int | None, name: str, message: str, hint:
     (finding,) = settings_findings(config)
     assert finding.name == name
     assert message in finding.message and hint in finding.hint
-
-
-def test_peak_of_noam_is_the_papers() -> None:
-    config = load_config("transformer-base", []).config
-    assert peak_learning_rate(config) == pytest.approx(6.99e-4, rel=1e-3)  # 512^-0.5 · 4000^-0.5
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from translate.lint.vocabulary import (
     SideSpelling,
     examine_spelling,
     examine_vocabulary,
-    length_histogram,
+    measure_lengths,
 )
 
 Text = tuple[list[str], list[str]]
@@ -53,7 +53,8 @@ def test_entries_that_are_not_used() -> None:
 
 
 def test_histogram() -> None:
-    counts = length_histogram(np.array([0, 1, 5, 6, 500, 501, 9000]))
+    lengths = np.array([0, 1, 5, 6, 500, 501, 9000])
+    counts = measure_lengths(lengths, lengths).target_histogram
     assert len(counts) == len(HISTOGRAM_ENDS) + 1
     assert {end: count for end, count in zip((*HISTOGRAM_ENDS, None), counts, strict=True) if count} == {
         0: 1, 5: 2, 10: 1, 500: 1, None: 2,

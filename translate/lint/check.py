@@ -162,24 +162,17 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     facts = _facts(batches, tokenizers, epoch.padding.num_target_tokens, len(epoch), num_parameters)
     plan = _plan(config, facts, epoch.padding.share, measured)
     findings += settings_findings(config) + data_findings(config, facts) + _time_findings(config, plan)
-    return Report(
-        name=config.name,
-        findings=tuple(by_severity(findings)),
-        corpora=tuple(reports),
-        leakage=tuple(leaks),
-        lengths=lengths,
-        vocabularies=tuple(vocabularies),
-        plan=plan,
-        dry_run=measured,
-    )
+    found = config.name, tuple(by_severity(findings)), tuple(reports), tuple(leaks)
+    return Report(*found, lengths, tuple(vocabularies), plan, measured)
 
 
-def cheap_findings(
-    config: Config, corpora: Corpora, batches: Batches, tokenizers: Tokenizers, *, num_parameters: int
+def log_findings(
+    config: Config, corpora: Corpora, batches: Batches, tokenizers: Tokenizers, num_parameters: int
 ) -> list[Finding]:
-    """Findings that cost next to nothing, for every training: settings, repetitions, leaks, broken text.
+    """Log what should make a user think before waiting for a training; notes are only counted.
 
-    The corpora are read once more, a few microseconds a line; only some hundred pairs are encoded.
+    It costs next to nothing: settings, repetitions, leaks, broken text. The corpora are read once more, a few
+    microseconds a line; only some hundred pairs are encoded.
 
     Returns:
         The findings, errors first.
@@ -190,22 +183,14 @@ def cheap_findings(
     for survey in (*training, *held_out):
         suspects = cheap_suspects(survey) + shifted_blocks(survey)
         findings += [suspects_finding(survey.key, each) for each in suspects]
-    findings += [leak_finding(leak) for leak in find_leaks(training, held_out)]
-    return by_severity(findings)
-
-
-def log_findings(
-    config: Config, corpora: Corpora, batches: Batches, tokenizers: Tokenizers, num_parameters: int
-) -> None:
-    """Log the cheap findings that should make a user think before waiting for the training; notes are only counted."""
-    findings = cheap_findings(config, corpora, batches, tokenizers, num_parameters=num_parameters)
-    num_notes = sum(finding.severity == "note" for finding in findings)
+    findings = by_severity(findings + [leak_finding(leak) for leak in find_leaks(training, held_out)])
     for finding in findings:
         if finding.severity != "note":
             logger.warning(finding.summary)
-    if num_notes:
+    if num_notes := sum(finding.severity == "note" for finding in findings):
         notes, them = ("notes", "them") if num_notes > 1 else ("note", "it")
         logger.info(f"{num_notes} {notes} on data and settings; run `translate check` to see {them}")
+    return findings
 
 
 def _inspect(
@@ -225,9 +210,8 @@ def _inspect(
     for survey, sample, filtered in zip(surveys, samples, filters, strict=True):
         sources = tokenizers.source.encode_lines(sample.sources, num_threads=num_threads)
         targets = tokenizers.target.encode_lines(sample.targets, num_threads=num_threads)
-        own = sample is largest
         suspects = cheap_suspects(survey) + thorough_suspects(
-            survey, sample, sources, targets, vocab_size=vocab_size, languages=languages, is_own=own
+            survey, sample, sources, targets, vocab_size=vocab_size, languages=languages, is_own=sample is largest
         )
         spelling = (
             vocabulary.examine_spelling("source", sample.sources, sources, tokenizers.source, numbers=sample.numbers),
@@ -239,19 +223,8 @@ def _inspect(
             target_ids += targets
             reasons = zip(filtered._fields[3:], filtered[3:], strict=True)  # behind the name, limits and size
             left_out = {name.removeprefix("num_"): count for name, count in reasons if count}
-        reports.append(
-            CorpusReport(
-                key=survey.key,
-                unit=survey.unit,
-                name=survey.corpus.name,
-                num_pairs=len(survey.corpus.sources),
-                num_kept=filtered and filtered.num_kept,
-                left_out=left_out,
-                num_inspected=len(sample.sources),
-                suspects=tuple(suspects),
-                spelling=spelling,
-            )
-        )
+        about = survey.key, survey.unit, survey.corpus.name, len(survey.corpus.sources), filtered and filtered.num_kept
+        reports.append(CorpusReport(*about, left_out, len(sample.sources), tuple(suspects), spelling))
     share = len(source_ids) / sum(report.num_pairs for report in reports[: len(training)])
     parts = [("source", tokenizers.source, [source_ids]), ("target", tokenizers.target, [target_ids])]
     if tokenizers.vocabulary == "joint":
@@ -266,9 +239,8 @@ def _facts(
     batches: Batches, tokenizers: Tokenizers, num_target_tokens: int, num_batches: int, num_parameters: int
 ) -> DataFacts:
     num_pairs = sum(report.num_pairs for report in batches.filter_reports)
-    num_left_out = num_pairs - batches.num_pairs
     sizes = num_target_tokens, num_batches, num_parameters, tokenizers.target.vocab_size
-    return DataFacts(num_pairs, num_left_out, *sizes)
+    return DataFacts(num_pairs, num_pairs - batches.num_pairs, *sizes)
 
 
 def _estimate_epoch(
@@ -290,25 +262,20 @@ def _estimate_epoch(
 def _plan(config: Config, facts: DataFacts, padding_share: float, measured: DryRun | None) -> TrainingPlan:
     training = config.training
     steps_per_epoch = facts.num_steps(config)
-    num_steps = training.max_steps
-    if training.max_epochs is not None:
-        num_steps = min(num_steps, training.max_epochs * steps_per_epoch)
+    num_steps = min(training.max_steps, (training.max_epochs or math.inf) * steps_per_epoch)
     num_epochs = num_steps / steps_per_epoch
-    num_validations = math.ceil(num_steps / training.validate_every) if config.data.validation is not None else 0
+    num_validations = 0 if config.data.validation is None else math.ceil(num_steps / training.validate_every)
     seconds = validation_seconds = None
     if measured is not None:
         validation_seconds = num_validations * (measured.seconds_per_validation or 0.0)
         seconds = num_epochs * measured.seconds_per_epoch + validation_seconds
-    return TrainingPlan(
-        steps_per_epoch, num_steps, num_epochs, num_validations, padding_share, seconds, validation_seconds
-    )
+    numbers = steps_per_epoch, int(num_steps), num_epochs, num_validations
+    return TrainingPlan(*numbers, padding_share, seconds, validation_seconds)
 
 
 def _time_findings(config: Config, plan: TrainingPlan) -> list[Finding]:
-    if plan.seconds is None:
-        return []
-    training = config.training
-    between_saves = plan.seconds / plan.num_steps * min(training.save_every, training.validate_every)
+    training, seconds = config.training, plan.seconds or 0.0
+    between_saves = seconds / plan.num_steps * min(training.save_every, training.validate_every)
     if between_saves <= _LONG_SAVE_SECONDS:
         return []
     message = f"a checkpoint is written every {between_saves / 3600:.1f} hours: so much is lost if the process dies"

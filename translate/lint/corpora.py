@@ -1,9 +1,14 @@
 """Suspicious pairs of a corpus, and held-out text that also occurs in training, each with the lines where it is.
 
+Odd characters are what broken conversions, web pages and bad encodings leave behind.
+
 Repeated sentences are found by 64-bit hashes of their words in lower case, 8 bytes each: the chance that two different
 sentences of ten million share a hash is one in 300,000.
 """
 
+import re
+import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import NamedTuple
@@ -13,7 +18,6 @@ from numpy.typing import NDArray
 
 from translate.config import Config, Corpus
 from translate.data.corpora import ParallelCorpus
-from translate.lint.characters import ODD_KINDS, find_odd_characters
 from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
 from translate.lint.languages import Languages, find_wrong_languages
 from translate.lint.misalignment import (
@@ -29,6 +33,20 @@ _EMPTY = hash("")
 _ODD = np.int64(-7046029254386353131)  # 2^64 divided by the golden ratio: spreads the source's bits over the sum
 _NUM_EXAMPLES = 3
 _RUN_PAIRS = 500  # of a sample's runs; a run shows by itself whether its lines are shifted
+
+# What UTF-8 becomes when it is read as Latin-1 or Windows-1252: a letter's two or three bytes as as many characters.
+# Only lead bytes whose other reading does not occur in text: "Spaß“" is also the bytes of a letter, and is left alone.
+_MISREAD = "".join(bytes([byte]).decode("cp1252", "ignore") for byte in range(0x80, 0xC0)) + "\x81\x8d\x8f\x90\x9d"
+_CYRILLIC_MISREAD = "(?:[ÐÑ][\u0080-\u00bf]){2}"
+_TAGS = "br|p|b|i|u|div|span|a|font|td|tr"
+_PATTERNS = {
+    "mojibake": re.compile(f"[ÃÂ][{_MISREAD}]|â[€‚„][{_MISREAD}]|{_CYRILLIC_MISREAD}"),
+    "markup": re.compile(rf"&(?:amp|quot|lt|gt|nbsp|apos|#\d+|#x[0-9a-fA-F]+);|</?(?:{_TAGS})\b[^<>]*>"),
+    "replacement": re.compile("\ufffd"),
+}
+_LEADS = re.compile("[ÃÂâÐÑ&<\ufffd]")  # a printable line without any of these has no odd character
+_INVISIBLE = "\u200b\u2060\ufeff\u00ad"  # zero-width space, word joiner, byte order mark, soft hyphen
+_LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
 
 class Survey(NamedTuple):
@@ -53,24 +71,17 @@ class Sample(NamedTuple):
 
 def survey_corpora(config: Config, corpora: Corpora) -> tuple[list[Survey], list[Survey]]:
     """The training corpora, and the validation and test corpora, each read once."""
-    training = [
-        survey_corpus(f"data.train.{index}", corpus, settings)
-        for index, (corpus, settings) in enumerate(zip(corpora.train, config.data.train, strict=True))
-    ]
-    held_out = [
-        survey_corpus(f"data.test.{name}", corpus, config.data.test[name]) for name, corpus in corpora.test.items()
-    ]
+    train = zip(corpora.train, config.data.train, strict=True)
+    training = [survey_corpus(f"data.train.{index}", *each) for index, each in enumerate(train)]
+    tests = corpora.test.items()
+    held_out = [survey_corpus(f"data.test.{name}", corpus, config.data.test[name]) for name, corpus in tests]
     if corpora.validation is not None and config.data.validation is not None:
         held_out.insert(0, survey_corpus("data.validation", corpora.validation, config.data.validation))
     return training, held_out
 
 
 def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
-    """Read a corpus once.
-
-    Args:
-        settings: Where the corpus comes from.
-    """
+    """Read a corpus once; the settings say where it comes from."""
     sides = corpus.sources, corpus.targets
     hashes = [np.fromiter(map(_hash, side), dtype=np.int64, count=len(side)) for side in sides]
     return Survey(key, "line" if settings.kind in {"text", "tsv"} else "row", corpus, *hashes, *map(count_items, sides))
@@ -97,9 +108,7 @@ def cheap_suspects(survey: Survey) -> list[Suspects]:
     corpus, found = survey.corpus, find_repetitions(survey.source_hashes, survey.target_hashes)
     unlikely = find_unlikely_lengths(survey.source_characters, survey.target_characters)
     found["unlikely_length"] = np.setdiff1d(unlikely, found["empty"])
-    sides = find_odd_characters(corpus.sources), find_odd_characters(corpus.targets)
-    for kind in ODD_KINDS:
-        found[kind] = np.union1d(*(side.get(kind, np.empty(0, dtype=np.int64)) for side in sides))
+    found |= find_odd_characters(corpus.sources, corpus.targets)
     return _suspects(found, survey, num_inspected=len(corpus.sources))
 
 
@@ -159,6 +168,30 @@ def find_repetitions(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> 
         "repeated": repeated[~(no_source & no_target)[repeated]],
         "ambiguous": ambiguous[~no_source[ambiguous]],
     }
+
+
+def find_odd_characters(*sides: Iterable[str]) -> dict[str, NDArray[np.int64]]:
+    """Positions of the lines with odd characters of each kind, on any side; a tab counts as a space."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for lines in sides:
+        for number, line in enumerate(lines):
+            if not line.isprintable():
+                for character in set(line):
+                    if character in _LINE_ENDS:
+                        found["line_end"].add(number)
+                    elif character in _INVISIBLE:
+                        found["invisible"].add(number)
+                    elif (category := unicodedata.category(character)) == "Co":
+                        found["private_use"].add(number)
+                    elif category in {"Cc", "Cs"} and character != "\t":
+                        found["control"].add(number)
+            # For ASCII, two searches for one character are faster than one search for a set.
+            elif not ("&" in line or "<" in line if line.isascii() else _LEADS.search(line)):
+                continue
+            for kind, pattern in _PATTERNS.items():
+                if pattern.search(line):
+                    found[kind].add(number)
+    return {kind: np.array(sorted(numbers), dtype=np.int64) for kind, numbers in found.items()}
 
 
 def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[Leak]:

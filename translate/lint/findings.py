@@ -1,10 +1,9 @@
 """What `translate check` can find in a corpus: from which share of the pairs on it is a warning, and what to do."""
 
 import math
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 Severity = Literal["error", "warning", "note"]
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 Unit = Literal["line", "row"]
 
 _SHOWN_CHARACTERS = 45
@@ -34,6 +33,13 @@ class Location(NamedTuple):
     source: str
     target: str
     remark: str
+
+    def __str__(self) -> str:
+        lines = f"{self.unit} {self.line:,}"
+        if self.last_line != self.line:
+            lines = f"{self.unit}s {self.line:,} to {self.last_line:,}"
+        remark = f" ({self.remark})" if self.remark else ""
+        return f"{lines}{remark}: {_shorten(self.source)} | {_shorten(self.target)}"
 
 
 class Suspects(NamedTuple):
@@ -110,7 +116,7 @@ KINDS: dict[str, Kind] = {
 
 def by_severity(findings: list[Finding]) -> list[Finding]:
     """Errors first, then warnings, then notes; within each in the order given."""
-    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    return sorted(findings, key=lambda finding: get_args(Severity).index(finding.severity))
 
 
 def suspects_finding(key: str, suspects: Suspects) -> Finding:
@@ -119,7 +125,7 @@ def suspects_finding(key: str, suspects: Suspects) -> Finding:
     share = suspects.num_pairs / suspects.num_inspected
     severity: Severity = "error" if share >= kind.error_share else "warning" if share >= kind.warning_share else "note"
     message = f"{key}: {suspects.num_pairs:,} of {suspects.num_inspected:,} pairs {kind.what}"
-    return Finding(severity, suspects.kind, message, kind.hint, tuple(map(_describe_location, suspects.examples)))
+    return Finding(severity, suspects.kind, message, kind.hint, tuple(map(str, suspects.examples)))
 
 
 def leak_finding(leak: Leak) -> Finding:
@@ -130,21 +136,9 @@ def leak_finding(leak: Leak) -> Finding:
     if leak.num_leaked_sources:
         seen.append(f"the sources of {leak.num_leaked_sources:,}{' more' if seen else f' of {leak.num_pairs:,} pairs'}")
     is_warning = leak.num_leaked_pairs >= 0.01 * leak.num_pairs or leak.num_leaked_sources >= 0.05 * leak.num_pairs
-    return Finding(
-        "warning" if is_warning else "note",
-        "leakage",
-        f"{leak.key}: {' and '.join(seen)} occur in training too (spaces and case ignored)",
-        "remove these from data.train: scores on them measure memory",
-        tuple(map(_describe_location, leak.examples)),
-    )
-
-
-def _describe_location(location: Location) -> str:
-    lines = f"{location.unit} {location.line:,}"
-    if location.last_line != location.line:
-        lines = f"{location.unit}s {location.line:,} to {location.last_line:,}"
-    remark = f" ({location.remark})" if location.remark else ""
-    return f"{lines}{remark}: {_shorten(location.source)} | {_shorten(location.target)}"
+    message = f"{leak.key}: {' and '.join(seen)} occur in training too (spaces and case ignored)"
+    hint = "remove these from data.train: scores on them measure memory"
+    return Finding("warning" if is_warning else "note", "leakage", message, hint, tuple(map(str, leak.examples)))
 
 
 def _shorten(text: str) -> str:

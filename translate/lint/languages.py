@@ -4,7 +4,7 @@ No list of languages is needed: each side's trigrams of characters are a model o
 likelier under the other side's model stands on the wrong side. A line unlike both is perhaps in a third language.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,11 @@ def learn_languages(sources: Sequence[str], targets: Sequence[str]) -> Languages
     """The languages of a corpus; None: it is too small."""
     if len(sources) < _FEW_PAIRS:
         return None
-    return _count_trigrams(sources), _count_trigrams(targets)
+    source_counts, target_counts = np.zeros(1 << _BUCKETS_BITS), np.zeros(1 << _BUCKETS_BITS)
+    for lines, counts in ((sources, source_counts), (targets, target_counts)):
+        for buckets, _ in _hash_trigrams(lines):
+            counts += np.bincount(buckets, minlength=len(counts))
+    return source_counts, target_counts
 
 
 def find_wrong_languages(
@@ -75,8 +79,7 @@ def _compare(
     # A trigram that neither side has says nothing about which of them it is.
     difference = np.where((rest > 0.0) | (other > 0.0), other_log - own_log, 0.0)
     parts = []
-    for first in range(0, len(lines), _CHUNK_LINES):
-        buckets, lengths = _hash_trigrams(lines[first : first + _CHUNK_LINES])
+    for buckets, lengths in _hash_trigrams(lines):
         line_of_trigram = np.repeat(np.arange(len(lengths)), lengths)[:-2]
         evidence, own_sum, other_sum = (
             np.bincount(line_of_trigram, nats[buckets], minlength=len(lengths))
@@ -99,26 +102,20 @@ def _lowest_usual(fits: NDArray[np.float64]) -> float:
     return float(middle - _MAX_DEVIATIONS * max(usual, 0.05))
 
 
-def _count_trigrams(lines: Sequence[str]) -> NDArray[np.float64]:
-    counts = np.zeros(1 << _BUCKETS_BITS)
-    for first in range(0, len(lines), _CHUNK_LINES):
-        counts += np.bincount(_hash_trigrams(lines[first : first + _CHUNK_LINES])[0], minlength=len(counts))
-    return counts
-
-
-def _hash_trigrams(lines: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The bucket of each trigram, line after line, and the number of trigrams of each line (the last has two less).
+def _hash_trigrams(lines: Sequence[str]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Of each chunk of lines the bucket of each trigram, and the trigrams of each line (the last has two less).
 
     Each line stands in lower case between two spaces and one; trigrams over a line's end belong to that line.
     """
-    framed = [f"  {line[:_MAX_CHARACTERS].casefold()} " for line in lines]
-    lengths = np.fromiter(map(len, framed), dtype=np.int64, count=len(framed))
-    letters = np.frombuffer("".join(framed).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
-    # Multiply and shift: three odd constants whose bits are spread, and one more round.
-    mixed = (
-        letters[:-2] * np.uint64(0x9E3779B97F4A7C15)
-        + letters[1:-1] * np.uint64(0xC2B2AE3D27D4EB4F)
-        + letters[2:] * np.uint64(0x165667B19E3779F9)
-    )
-    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-    return (mixed >> np.uint64(64 - _BUCKETS_BITS)).astype(np.int64), lengths
+    for first in range(0, len(lines), _CHUNK_LINES):
+        framed = [f"  {line[:_MAX_CHARACTERS].casefold()} " for line in lines[first : first + _CHUNK_LINES]]
+        lengths = np.fromiter(map(len, framed), dtype=np.int64, count=len(framed))
+        letters = np.frombuffer("".join(framed).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
+        # Multiply and shift: three odd constants whose bits are spread, and one more round.
+        mixed = (
+            letters[:-2] * np.uint64(0x9E3779B97F4A7C15)
+            + letters[1:-1] * np.uint64(0xC2B2AE3D27D4EB4F)
+            + letters[2:] * np.uint64(0x165667B19E3779F9)
+        )
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        yield (mixed >> np.uint64(64 - _BUCKETS_BITS)).astype(np.int64), lengths

@@ -34,8 +34,89 @@ class DataFacts(NamedTuple):
 
 def settings_findings(config: Config) -> list[Finding]:
     """Findings about the settings alone."""
-    rules = (_learning_rate, _post_norm, _regularization, _validation, _beam)
-    return [finding for rule in rules for finding in rule(config)]
+    return [*_learning_rate(config), *_model_and_optimizer(config), *_validation_and_search(config)]
+
+
+def _learning_rate(config: Config) -> Iterator[Finding]:
+    """Too high a rate diverges, too low a rate gets nowhere. Source: Popel and Bojar 2018, arXiv 1804.00247."""
+    training, d_model = config.training, config.model.d_model
+    warmup, steps = f"training.warmup_steps = {training.warmup_steps}", f"training.max_steps = {training.max_steps}"
+    if training.warmup_steps >= training.max_steps:
+        message = f"{warmup} is not less than {steps}: the learning rate never reaches its peak and never falls"
+        hint = f"set training.warmup_steps to about {max(1, training.max_steps // 10)}, or train longer"
+        yield Finding("warning", "warmup_longer_than_training", message, hint)
+    peak, usual = training.learning_rate, 1.0 / math.sqrt(d_model * _PAPER_WARMUP)
+    given, hint = f"training.learning_rate = {peak:g} is", f"try training.learning_rate={usual:.0e}"
+    if training.schedule == "noam":
+        peak /= math.sqrt(d_model * training.warmup_steps)
+        given += f" a factor for noam and gives a peak of {peak:.1e}, which is"
+        hint = "try training.learning_rate=1 and training.warmup_steps=4000"
+    if not usual * _MIN_RATE_FACTOR <= peak <= usual * _MAX_RATE_FACTOR:
+        what = "high" if peak > usual else "low"
+        message = f"{given} {what} for model.d_model = {d_model}: the paper's schedule peaks at {usual:.1e}"
+        yield Finding("warning", f"learning_rate_{what}", message, hint)
+
+
+def _model_and_optimizer(config: Config) -> Iterator[Finding]:
+    """Post-norm that is too deep or lacks a warm-up; too much regularization, or of the wrong kind.
+
+    Sources: Xiong et al. 2020, arXiv 2002.04745 (warm-up); Bapna et al. 2018, arXiv 1808.07561 (depth). Loshchilov and
+    Hutter 2019, arXiv 1711.05101: Adam scales L2's gradient up like every other. Araabi and Monz 2020, arXiv
+    2011.02266: a dropout of 0.3 is best for the smallest corpora; more hurts.
+    """
+    model, training = config.model, config.training
+    depth = max(model.num_encoder_layers, model.num_decoder_layers)
+    layers, decay = f"model.norm = 'post' with {depth} layers", f"training.weight_decay = {training.weight_decay:g}"
+    if model.norm == "post" and depth >= 16:
+        message = f"{layers}: from about 16 on such models do not learn (Bapna et al. 2018)"
+        yield Finding("warning", "post_norm_deep", message, "set model.norm=pre")
+    elif model.norm == "post" and depth >= 6 and training.warmup_steps <= 500:
+        message = (
+            f"{layers} and training.warmup_steps = {training.warmup_steps}: without a long warm-up such models diverge"
+            " or stay bad (Xiong et al. 2020)"
+        )
+        hint = "set training.warmup_steps=4000, or model.norm=pre"
+        yield Finding("warning", "post_norm_without_warmup", message, hint)
+    if training.optimizer == "adam" and training.weight_decay >= 1e-3:
+        message = f"{decay} with training.optimizer = 'adam' is L2 regularisation, with Adam a far stronger pull"
+        yield Finding("warning", "weight_decay_with_adam", message, "set training.optimizer=adamw")
+    if training.label_smoothing > 0.3:
+        message = f"training.label_smoothing = {training.label_smoothing:g} goes to wrong words; 0.1 is usual"
+        yield Finding("warning", "label_smoothing_high", message, "set training.label_smoothing=0.1")
+    if model.dropout > 0.5:
+        message = f"model.dropout = {model.dropout:g} drops over half of a layer; 0.3 is best for the smallest corpora"
+        yield Finding("warning", "dropout_high", message, "set model.dropout=0.3")
+
+
+def _validation_and_search(config: Config) -> Iterator[Finding]:
+    """Validations that are missing, too seldom or without effect; beams that make each of them slow.
+
+    Source: Koehn and Knowles 2017, aclanthology.org/W17-3204, section 3.6: beams over 30 or so translate worse.
+    """
+    training, decoding, patience = config.training, config.decoding, config.training.patience
+    steps, every = f"training.max_steps = {training.max_steps}", training.validate_every
+    if config.data.validation is None and patience is not None:
+        message = f"training.patience = {patience} counts validations, and data.validation names no corpus"
+        hint = "give data.validation, or set training.patience=null"
+        yield Finding("warning", "patience_without_validation", message, hint)
+    elif config.data.validation is None:
+        message = "data.validation names no corpus: nothing shows how good the model is; the last checkpoint is best"
+        hint = "keep a thousand or so pairs out of training and name them as data.validation"
+        yield Finding("warning", "no_validation", message, hint)
+    elif every > training.max_steps:
+        message = f"training.validate_every = {every} is more than {steps}: only the last checkpoint is validated"
+        hint = f"set training.validate_every to about {max(1, training.max_steps // 10)}"
+        yield Finding("warning", "validation_once", message, hint)
+    elif patience is not None and patience * every >= training.max_steps:
+        message = f"training.patience = {patience} validations of {every} steps reach {steps}: it cannot stop early"
+        hint = "lower training.patience or training.validate_every if it should"
+        yield Finding("note", "patience_too_long", message, hint)
+    if decoding.search == "beam" and decoding.mbr == "none" and decoding.beam_size > 30:
+        message = (
+            f"decoding.beam_size = {decoding.beam_size}: each validation takes as many times the work of greedy search,"
+            " and beams over 30 or so translate worse (Koehn and Knowles 2017)"
+        )
+        yield Finding("note", "beam_wide", message, "set decoding.beam_size=5")
 
 
 def data_findings(config: Config, facts: DataFacts) -> list[Finding]:
@@ -44,125 +125,6 @@ def data_findings(config: Config, facts: DataFacts) -> list[Finding]:
     Of streamed corpora only a segment is known, so nothing is said about their whole size.
     """
     return [*_segment(config, facts), *(() if config.data.is_streamed else _size_of_data(config, facts))]
-
-
-def peak_learning_rate(config: Config) -> float:
-    """The highest rate that the schedule reaches, if the training is long enough."""
-    training = config.training
-    if training.schedule != "noam":
-        return training.learning_rate
-    return training.learning_rate / math.sqrt(config.model.d_model * training.warmup_steps)
-
-
-def _learning_rate(config: Config) -> Iterator[Finding]:
-    """Too high a rate diverges, too low a rate gets nowhere. Source: Popel and Bojar 2018, arXiv 1804.00247."""
-    training = config.training
-    if training.warmup_steps >= training.max_steps:
-        message = (
-            f"training.warmup_steps = {training.warmup_steps} is not less than training.max_steps ="
-            f" {training.max_steps}: the learning rate never reaches its peak and never falls"
-        )
-        hint = f"set training.warmup_steps to about {max(1, training.max_steps // 10)}, or train longer"
-        yield Finding("warning", "warmup_longer_than_training", message, hint)
-    peak, usual = peak_learning_rate(config), 1.0 / math.sqrt(config.model.d_model * _PAPER_WARMUP)
-    if usual * _MIN_RATE_FACTOR <= peak <= usual * _MAX_RATE_FACTOR:
-        return
-    what = "high" if peak > usual else "low"
-    given = f"training.learning_rate = {training.learning_rate:g} is"
-    hint = f"try training.learning_rate={usual:.0e}"
-    if training.schedule == "noam":
-        given += f" a factor for noam and gives a peak of {peak:.1e}, which is"
-        hint = "try training.learning_rate=1 and training.warmup_steps=4000"
-    message = f"{given} {what} for model.d_model = {config.model.d_model}: the paper's schedule peaks at {usual:.1e}"
-    yield Finding("warning", f"learning_rate_{what}", message, hint)
-
-
-def _post_norm(config: Config) -> Iterator[Finding]:
-    """Post-norm needs a warm-up, and fails in deep models.
-
-    Sources: Xiong et al. 2020, arXiv 2002.04745 (warm-up); Bapna et al. 2018, arXiv 1808.07561 (depth).
-    """
-    model, training = config.model, config.training
-    depth = max(model.num_encoder_layers, model.num_decoder_layers)
-    if model.norm == "post" and depth >= 16:
-        message = (
-            f"model.norm = 'post' with {depth} layers: from about 16 on such models do not learn (Bapna et al. 2018)"
-        )
-        yield Finding("warning", "post_norm_deep", message, "set model.norm=pre")
-    elif model.norm == "post" and depth >= 6 and training.warmup_steps <= 500:
-        message = (
-            f"model.norm = 'post' with {depth} layers and training.warmup_steps = {training.warmup_steps}:"
-            " without a long warm-up such models diverge or stay bad (Xiong et al. 2020)"
-        )
-        hint = "set training.warmup_steps=4000, or model.norm=pre"
-        yield Finding("warning", "post_norm_without_warmup", message, hint)
-
-
-def _regularization(config: Config) -> Iterator[Finding]:
-    """Too much of it, or of the wrong kind.
-
-    Sources: Loshchilov and Hutter 2019, arXiv 1711.05101: Adam scales L2's gradient up like every other. Araabi and
-    Monz 2020, arXiv 2011.02266: a dropout of 0.3 is best for the smallest corpora; more hurts.
-    """
-    training, dropout = config.training, config.model.dropout
-    if training.optimizer == "adam" and training.weight_decay >= 1e-3:
-        message = (
-            f"training.weight_decay = {training.weight_decay:g} with training.optimizer = 'adam' is L2 regularisation,"
-            " which Adam turns into a far stronger pull than decay"
-        )
-        yield Finding("warning", "weight_decay_with_adam", message, "set training.optimizer=adamw")
-    if training.label_smoothing > 0.3:
-        message = (
-            f"training.label_smoothing = {training.label_smoothing:g}: that share of the probability goes to wrong"
-            " words; 0.1 is usual"
-        )
-        yield Finding("warning", "label_smoothing_high", message, "set training.label_smoothing=0.1")
-    if dropout > 0.5:
-        message = (
-            f"model.dropout = {dropout:g}: more than half of each layer's output is thrown away; even for the smallest"
-            " corpora 0.3 is best"
-        )
-        yield Finding("warning", "dropout_high", message, "set model.dropout=0.3")
-
-
-def _validation(config: Config) -> Iterator[Finding]:
-    training, patience = config.training, config.training.patience
-    if config.data.validation is None and patience is not None:
-        message = f"training.patience = {patience} counts validations, and data.validation names no corpus"
-        hint = "give data.validation, or set training.patience=null"
-        yield Finding("warning", "patience_without_validation", message, hint)
-    elif config.data.validation is None:
-        message = (
-            "data.validation names no corpus: nothing shows how good the model is, and the last checkpoint counts as"
-            " the best"
-        )
-        hint = "keep a thousand or so pairs out of training and name them as data.validation"
-        yield Finding("warning", "no_validation", message, hint)
-    elif training.validate_every > training.max_steps:
-        message = (
-            f"training.validate_every = {training.validate_every} is more than training.max_steps ="
-            f" {training.max_steps}: the only validation is at the end, and no better checkpoint can be chosen"
-        )
-        hint = f"set training.validate_every to about {max(1, training.max_steps // 10)}"
-        yield Finding("warning", "validation_once", message, hint)
-    elif patience is not None and patience * training.validate_every >= training.max_steps:
-        message = (
-            f"training.patience = {patience} validations of {training.validate_every} steps are all of the training's"
-            f" {training.max_steps} steps: it cannot stop early"
-        )
-        hint = "lower training.patience or training.validate_every if it should"
-        yield Finding("note", "patience_too_long", message, hint)
-
-
-def _beam(config: Config) -> Iterator[Finding]:
-    """Beams over 30 or so translate worse. Source: Koehn and Knowles 2017, aclanthology.org/W17-3204, section 3.6."""
-    decoding = config.decoding
-    if decoding.search == "beam" and decoding.mbr == "none" and decoding.beam_size > 30:
-        message = (
-            f"decoding.beam_size = {decoding.beam_size}: each validation takes as many times the work of greedy search,"
-            " and beams over 30 or so translate worse (Koehn and Knowles 2017)"
-        )
-        yield Finding("note", "beam_wide", message, "set decoding.beam_size=5")
 
 
 def _segment(config: Config, facts: DataFacts) -> Iterator[Finding]:
@@ -180,10 +142,8 @@ def _segment(config: Config, facts: DataFacts) -> Iterator[Finding]:
         hint = "look at the reasons; raise the limit if these are good pairs"
         yield Finding("warning" if share > 0.1 else "note", "many_left_out", message, hint)
     if beam_size > facts.target_vocab_size:
-        message = (
-            f"decoding.beam_size = {beam_size} is more than the {facts.target_vocab_size} entries of the target"
-            " vocabulary: the first step cannot fill the beam"
-        )
+        entries = f"the {facts.target_vocab_size} entries of the target vocabulary"
+        message = f"decoding.beam_size = {beam_size} is more than {entries}: the first step cannot fill the beam"
         yield Finding("warning", "beam_larger_than_vocabulary", message, "set decoding.beam_size=5")
     tokens = facts.num_target_tokens / facts.num_steps(config)
     if tokens < 500 and facts.num_batches > 1:
@@ -204,10 +164,9 @@ def _size_of_data(config: Config, facts: DataFacts) -> Iterator[Finding]:
     """
     training, num_steps = config.training, facts.num_steps(config)
     num_pairs, epochs = facts.num_pairs - facts.num_left_out, training.max_steps / num_steps
+    steps = f"training.max_steps = {training.max_steps}"
     if config.model.dropout == 0.0 and num_pairs < 1_000_000 and epochs >= 5:
-        message = (
-            f"model.dropout = 0 with {num_pairs:,} pairs seen {epochs:.0f} times: the model will learn them by heart"
-        )
+        message = f"model.dropout = 0 with {num_pairs:,} pairs seen {epochs:.0f} times: the model learns them by heart"
         hint = "set model.dropout=0.3 for tens of thousands of pairs, 0.1 for a million"
         yield Finding("warning", "no_dropout", message, hint)
     ratio = facts.num_parameters / facts.num_target_tokens
@@ -220,15 +179,10 @@ def _size_of_data(config: Config, facts: DataFacts) -> Iterator[Finding]:
         yield Finding("warning", "model_large_for_corpus", message, hint)
     epochs = min(epochs, training.max_epochs or math.inf)
     if epochs < 1.0:
-        message = (
-            f"training.max_steps = {training.max_steps} of {num_steps} steps an epoch: {1 - epochs:.0%} of the data"
-            " are never seen"
-        )
+        message = f"{steps} of {num_steps} steps an epoch: {1 - epochs:.0%} of the data are never seen"
         hint = f"set training.max_steps to at least {num_steps}, if that is not meant"
         yield Finding("note", "less_than_an_epoch", message, hint)
     elif epochs > 300 and training.patience is None:
-        message = (
-            f"training.max_steps = {training.max_steps} is {epochs:.0f} times through the data, {num_steps} steps each"
-        )
+        message = f"{steps} is {epochs:.0f} times through the data, {num_steps} steps each"
         hint = "lower training.max_steps, or set training.patience=10 to stop when validation does not improve"
         yield Finding("warning", "very_many_epochs", message, hint)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -61,21 +62,16 @@ class Lengths(NamedTuple):
 
 
 def measure_lengths(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> Lengths:
-    """The histograms, means and maxima of both sides' numbers of tokens."""
-    return Lengths(
-        length_histogram(sources),
-        length_histogram(targets),
-        float(sources.mean()),
-        float(targets.mean()),
-        int(sources.max()),
-        int(targets.max()),
+    """The histograms, means and maxima of both sides' numbers of tokens.
+
+    A column counts lines of up to its end of `HISTOGRAM_ENDS` and over the end before; the last, those over the last.
+    """
+    source_histogram, target_histogram = (
+        tuple(np.bincount(np.searchsorted(HISTOGRAM_ENDS, side), minlength=len(HISTOGRAM_ENDS) + 1).tolist())
+        for side in (sources, targets)
     )
-
-
-def length_histogram(lengths: NDArray[np.int64]) -> tuple[int, ...]:
-    """Lines of up to each of `HISTOGRAM_ENDS` tokens and over the one before; then those over the last."""
-    columns = np.searchsorted(HISTOGRAM_ENDS, lengths)
-    return tuple(int(count) for count in np.bincount(columns, minlength=len(HISTOGRAM_ENDS) + 1))
+    means, maxima = (float(sources.mean()), float(targets.mean())), (int(sources.max()), int(targets.max()))
+    return Lengths(source_histogram, target_histogram, *means, *maxima)
 
 
 def examine_spelling(
@@ -92,28 +88,17 @@ def examine_spelling(
         ids: The tokens of each line.
         numbers: The position of each line in the corpus.
     """
-    is_byte = _byte_ids(tokenizer)
-    tokens = flatten(ids)
-    is_odd = is_byte[tokens] | (tokens == UNK_ID)
-    odd_lines = np.unique(np.repeat(np.arange(len(lines)), count_items(ids))[is_odd])
-    has_entry: dict[str, bool] = {}
-    characters: Counter[str] = Counter()
-    for line in odd_lines[:_MAX_EXAMINED_LINES].tolist():
-        for character in set(lines[line]):
-            if character not in has_entry:
-                has_entry[character] = not any(is_byte[id] or id == UNK_ID for id in tokenizer.encode(character))
-            if not has_entry[character]:
-                characters[character] += 1
+    is_byte, tokens = _byte_ids(tokenizer), flatten(ids)
+    is_unknown = tokens == UNK_ID
+    odd_lines = np.unique(np.repeat(np.arange(len(lines)), count_items(ids))[is_byte[tokens] | is_unknown])
+    characters = Counter(chain.from_iterable(set(lines[line]) for line in odd_lines[:_MAX_EXAMINED_LINES].tolist()))
+    for character in list(characters):
+        if not any(is_byte[id] or id == UNK_ID for id in tokenizer.encode(character)):
+            del characters[character]
     ordered = sorted(characters.items(), key=lambda item: (-item[1], item[0]))
-    return SideSpelling(
-        side,
-        len(tokens),
-        int(is_byte[tokens].sum()),
-        int((tokens == UNK_ID).sum()),
-        len(odd_lines),
-        int(numbers[odd_lines[0]]) + 1 if len(odd_lines) else None,
-        dict(ordered[:_NUM_CHARACTERS]),
-    )
+    first_line = int(numbers[odd_lines[0]]) + 1 if len(odd_lines) else None
+    counts = len(tokens), int(is_byte[tokens].sum()), int(is_unknown.sum()), len(odd_lines)
+    return SideSpelling(side, *counts, first_line, dict(ordered[:_NUM_CHARACTERS]))
 
 
 def spelling_findings(key: str, spelling: Sequence[SideSpelling], *, unit: Unit) -> list[Finding]:
@@ -150,9 +135,7 @@ def examine_vocabulary(
         sides: Token ids of all text that the vocabulary is for: of both languages, if it is joint.
         share: The part of the training corpora that these are, 0 to 1; what is rare is estimated for the whole.
     """
-    counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
-    for ids in sides:
-        counts += np.bincount(flatten(ids), minlength=tokenizer.vocab_size)
+    counts = np.bincount(np.concatenate([flatten(ids) for ids in sides]), minlength=tokenizer.vocab_size)
     counts = counts[_NUM_SPECIAL:][~_byte_ids(tokenizer)[_NUM_SPECIAL:]]
     num_unused, num_rare = int((counts == 0).sum()), int((counts < _RARE_COUNT * share).sum())
     return VocabularyReport(name, tokenizer.vocab_size, len(counts), num_unused, num_rare)
@@ -186,13 +169,10 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
 def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> list[Finding]:
     """References of a held-out corpus with more tokens than the search may write."""
     corpus, decoding = survey.corpus, config.decoding
-    source_lengths = [len(tokenizers.source.encode(line)) + 1 for line in corpus.sources]
-    limits = maximum_lengths(torch.tensor(source_lengths), decoding, max_positions=None).tolist()
-    over = [
-        number
-        for number, (limit, line) in enumerate(zip(limits, corpus.targets, strict=True), start=1)
-        if len(tokenizers.target.encode(line)) + 1 > limit
-    ]
+    source_lengths = torch.tensor([len(tokenizers.source.encode(line)) + 1 for line in corpus.sources])
+    limits = maximum_lengths(source_lengths, decoding, max_positions=None).tolist()
+    lengths = [len(tokenizers.target.encode(line)) + 1 for line in corpus.targets]
+    over = [number for number, limit in enumerate(limits, start=1) if lengths[number - 1] > limit]
     if not over:
         return []
     message = (

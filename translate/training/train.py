@@ -34,7 +34,7 @@ from translate.training.trainer import StoppedBySignal, Trainer
 
 logger = logging.getLogger(__name__)
 
-Inspect = Callable[[Config, Corpora, Batches, Tokenizers, int], None]
+Inspect = Callable[[Config, Corpora, Batches, Tokenizers, int], object]
 
 
 def train(
