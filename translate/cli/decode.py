@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from translate.decoding import Request, Translation, Translator
     from translate.decoding.sharded import OutputPart, ShardedDecoder
     from translate.distributed.process_group import World
-    from translate.export import CTranslate2Translator
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +166,13 @@ def decode(
     if interactive:
         source = dataclasses.replace(source, lines=prompted(source))
     if engine == "ctranslate2":
-        translator: Any = _load_ctranslate2(run, checkpoint, options)
+        from translate.config import override_config, read_resolved_config
+        from translate.export import CTranslate2Translator
+        from translate.runs import open_run
+
+        config = read_resolved_config(open_run(run).config)
+        config = override_config(config, {f"decoding.{key}": value for key, value in options.items()})
+        translator: Any = CTranslate2Translator(run, config.decoding_settings(), checkpoint=checkpoint)
         requests: Iterable[Any] = source
     else:
         requests = read_requests(source, constraints)  # a wrong file is reported before the model is loaded
@@ -205,16 +210,14 @@ def _decode_in_parts(command: DecodeCommand) -> None:
     def write(parts: Iterator["OutputPart"]) -> None:
         assert command.output is not None
         with contextlib.ExitStack() as files:
-            write_alignment = (
-                None if command.alignments is None else files.enter_context(open_output(command.alignments))
-            )
+            links = None if command.alignments is None else files.enter_context(open_output(command.alignments))
             write_line = files.enter_context(open_output(command.output))
             for part in parts:
                 for line in part.output:
                     write_line(line)
-                for alignment in part.alignments:
-                    if write_alignment is not None:
-                        write_alignment(alignment)
+                for alignment in part.alignments:  # none without --alignments
+                    assert links is not None
+                    links(alignment)
 
     with join_world() as world:
         try:
@@ -283,18 +286,6 @@ def _prepare_parts(
     lines = {"FILE": command.file, "--prefix": command.constraints.prefix, "--require": command.constraints.require}
     dependencies |= {name: fingerprint(file) for name, file in lines.items() if file is not None}
     return decoder, dependencies, source, requests
-
-
-def _load_ctranslate2(
-    run: Path, checkpoint: Literal["best", "last"], options: dict[str, Any]
-) -> "CTranslate2Translator":
-    from translate.config import override_config, read_resolved_config
-    from translate.export import CTranslate2Translator
-    from translate.runs import open_run
-
-    config = read_resolved_config(open_run(run).config)
-    config = override_config(config, {f"decoding.{key}": value for key, value in options.items()})
-    return CTranslate2Translator(run, config.decoding_settings(), checkpoint=checkpoint)
 
 
 @takes_decoding_options
