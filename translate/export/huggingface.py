@@ -126,7 +126,7 @@ def generation_config(transformers: ModuleType, config: DecodingConfig) -> Any:
     `generate` divides the log-probability by length^length_penalty, as our kind `average` does.
     """
     lost = only_ours(config)
-    if config.length_penalty_kind == "gnmt" and config.length_penalty:
+    if config.length_penalty_kind == "gnmt" and config.length_penalty and config.beam_size > 1:
         lost.insert(0, "decoding.length_penalty_kind = 'gnmt' (length^length_penalty is the nearest)")
     if lost:
         logger.warning(
