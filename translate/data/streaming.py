@@ -30,10 +30,6 @@ _CHUNK_ROWS = 1000
 _NUM_REMEMBERED = 4  # of the last segments: one is trained on, and one may be prepared meanwhile
 
 
-def _no_check() -> None:
-    """Never end the work."""
-
-
 class StreamPosition(NamedTuple):
     """Where a segment begins in a stream."""
 
@@ -80,7 +76,7 @@ class CorpusStream:
             origin = (corpus.kind, corpus.path.stat().st_size)
         return repr((*origin, corpus.source_column, corpus.target_column, corpus.weight, self._segment_pairs))
 
-    def read(self, *, check: Callable[[], None] = _no_check) -> tuple[ParallelCorpus, StreamPosition]:
+    def read(self, *, check: Callable[[], None] = lambda: None) -> tuple[ParallelCorpus, StreamPosition]:
         """Read the next segment.
 
         Args:
@@ -109,7 +105,7 @@ class CorpusStream:
         return ParallelCorpus(name, sources, targets, 1.0), begin
 
     def read_noted(
-        self, noted: StreamPosition, *, check: Callable[[], None] = _no_check
+        self, noted: StreamPosition, *, check: Callable[[], None] = lambda: None
     ) -> tuple[ParallelCorpus, StreamPosition]:
         """Read the segment at a position that was noted in another process.
 
@@ -227,14 +223,10 @@ class TrainingStreams:
             for index, corpus in enumerate(data.train)
         ]
         self.streams = [corpus for corpus in self._corpora if isinstance(corpus, CorpusStream)]
+        self.names = [corpus.name for corpus in self._corpora]
         self._next = 0  # the number of the segment at which the streams stand
         self.first = self.segment(0)
         """The first segment stands for all of the data where not all of them can be looked at."""
-
-    @property
-    def names(self) -> list[str]:
-        """The names of all corpora, in the config's order."""
-        return [corpus.name for corpus in self._corpora]
 
     @property
     def identity(self) -> str:
@@ -246,7 +238,7 @@ class TrainingStreams:
         number: int,
         *,
         positions: Sequence[StreamPosition] | None = None,
-        check: Callable[[], None] = _no_check,
+        check: Callable[[], None] = lambda: None,
     ) -> Segment:
         """Read segment `number`, counted from 0.
 
@@ -371,7 +363,7 @@ class StreamedBatches:
             other._newest = number, batches.with_batch_tokens(batch_tokens)
         return other
 
-    def epoch(self, number: int, *, check: Callable[[], None] = _no_check) -> Epoch:
+    def epoch(self, number: int, *, check: Callable[[], None] = lambda: None) -> Epoch:
         """Segment `number`, counted from 0: the same batches in the same order whenever it is asked for.
 
         A segment comes quickly after the one before it, or where `continue_from` has begun.
@@ -395,16 +387,16 @@ class StreamedBatches:
         def read() -> Segment:
             if number == 0:
                 return self._streams.first
-            positions = None if note is None else [StreamPosition(**place) for place in note["places"]]
-            return self._streams.segment(number, positions=positions, check=check)
+            noted = None if note is None else [StreamPosition(**place) for place in note["places"]]
+            return self._streams.segment(number, positions=noted, check=check)
 
         try:
-            segment = run_together(self._processes, read)
-            encoded = self._encode(segment, check)
+            corpora, positions = run_together(self._processes, read)
+            encoded = self._encode(corpora, check)
             batches = run_together(
                 self._processes,
                 lambda: TrainingBatches(
-                    segment.corpora,
+                    corpora,
                     self._tokenizers,
                     self._settings,
                     sampling_pool=self._sampling_pool,
@@ -419,7 +411,7 @@ class StreamedBatches:
                 f"segment {number + 1} of the training data: {error}. When that is mended, continue with --resume"
             ) from error
         before = self._totals if note is None else note["filtered"]
-        places = [position._asdict() for position in segment.positions]
+        places = [position._asdict() for position in positions]
         self._notes[number] = {"segment": number, "places": places, "filtered": before}
         self._notes = {each: note for each, note in self._notes.items() if each > number - _NUM_REMEMBERED}
         reports = batches.filter_reports
@@ -440,7 +432,8 @@ class StreamedBatches:
             )
         return batches
 
-    def _encode(self, segment: Segment, check: Callable[[], None]) -> tuple[TokenStore, TokenStore]:
+    def _encode(self, corpora: Sequence[ParallelCorpus], check: Callable[[], None]) -> tuple[TokenStore, TokenStore]:
+        sides = JoinedText(corpus.sources for corpus in corpora), JoinedText(corpus.targets for corpus in corpora)
         sources, targets = (
             encode_together(
                 texts,
@@ -450,10 +443,7 @@ class StreamedBatches:
                 content="the token ids of a segment",
                 check=check,
             )
-            for texts, tokenizer in (
-                (JoinedText(corpus.sources for corpus in segment.corpora), self._tokenizers.source),
-                (JoinedText(corpus.targets for corpus in segment.corpora), self._tokenizers.target),
-            )
+            for texts, tokenizer in zip(sides, self._tokenizers[:2], strict=True)
         )
         return sources, targets
 

@@ -275,17 +275,13 @@ class SamplingPool:
             num_lines: The number of lines of all tasks.
             check: Called before each task; an exception that it raises ends the sampling.
         """
-        if num_lines < _MIN_LINES_OF_POOL or self._num_processes < 2:
-            for task in tasks:
-                check()
-                yield _sample(task)
-            return
+        is_worthwhile = num_lines >= _MIN_LINES_OF_POOL and self._num_processes > 1
         waiting: deque[tuple[SamplingTask, Future[TokenChunk] | None]] = deque()
         try:
             for task in tasks:
                 check()
-                waiting.append((task, self._submit(task)))
-                if len(waiting) > self._num_processes:
+                waiting.append((task, self._submit(task) if is_worthwhile else None))
+                if len(waiting) > self._num_processes or not is_worthwhile:
                     yield self._result(*waiting.popleft())
             while waiting:
                 yield self._result(*waiting.popleft())
