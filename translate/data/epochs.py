@@ -222,7 +222,7 @@ class TrainingBatches:
         )
 
     def _choose_pairs(self, epoch: int) -> NDArray[np.int64]:
-        """Each pair as often as its corpus's weight says; of a fraction, a random share without repetition."""
+        """Choose each pair as often as its corpus's weight says; for a fraction, choose a random share of the pairs."""
         chosen = []
         for corpus, (kept, weight) in enumerate(zip(self._kept, self._weights, strict=True)):
             chosen += [kept] * int(weight)

@@ -1,7 +1,7 @@
 """Which target subword translates which source subword, and how likely: IBM model 1, learnt from sentence pairs by EM.
 
-Words used here: a *cell* is one source token beside one target token of a pair; an *entry* is a source id and a target
-id that share a cell somewhere. Cells are worked on in blocks of pairs, and a block's cells all at once.
+A *cell* is one source token beside one target token of a pair; an *entry* is a source id and a target id that share a
+cell somewhere. The cells are processed in blocks of pairs, all cells of a block at once.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +16,9 @@ from translate.data.batching import EncodedPair
 from translate.data.tokenizer import PAD_ID
 
 NULL_ID = PAD_ID
-"""The empty word, which every source has: it takes what has no counterpart. Padding is no token, so its id is free."""
+"""The empty word of every source, which translates into target tokens without a counterpart; no token has its id."""
 
-# Cells of which the entries are kept between iterations, 4 bytes each; those of a larger corpus are looked up again.
+# Up to so many cells, the entry of each (4 bytes) is kept between iterations; in a larger corpus it is looked up again.
 _MAX_KEPT_CELLS = 100_000_000
 
 
@@ -64,16 +64,16 @@ def learn_lexicon(
 ) -> Lexicon:
     """The translation probabilities that explain the pairs best, if each target token comes from one source token.
 
-    Starts from uniform probabilities and is a pure function of its arguments. Time is linear in the cells; memory
-    beyond the tokens themselves is bounded, by the last two arguments and by the cells that are kept.
+    EM starts from uniform probabilities, and the result is a pure function of the arguments. Time is linear in the
+    cells; the last two arguments and `_MAX_KEPT_CELLS` bound the memory beyond the tokens themselves.
 
     Args:
         pairs: Token ids without special symbols; either side may be empty.
-        num_iterations: Of EM; the likelihood has one maximum, and after five little of use changes.
-        max_entries: Of more, those of the smallest Dice coefficient are left out, as if they never met; those of the
-            empty word stay. About 100 bytes each are needed while they are counted.
-        block_cells: Cells worked on at once, give or take a pair. Changes the rounding alone, unless entries are left
-            out: what is rare until a block may be left out before it is seen again.
+        num_iterations: Iterations of EM; the likelihood has one maximum, and little of use changes after five.
+        max_entries: Of more entries, those with the smallest Dice coefficients are left out, as if they never met; the
+            entries of the empty word stay. Each entry needs about 100 bytes while it is counted.
+        block_cells: Cells processed at once, give or take a pair. It changes only the rounding, unless entries are left
+            out: an entry that is rare up to some block may be left out before it is seen again.
 
     Raises:
         ValueError: No iteration or no cell is asked for, or an id is outside its vocabulary.
