@@ -10,7 +10,7 @@ from typing import NoReturn
 import pytest
 
 from translate import atomic
-from translate.atomic import atomic_write, is_temporary, write_text
+from translate.atomic import atomic_folder, atomic_write, is_temporary, write_text
 from translate.errors import RunError
 
 
@@ -118,3 +118,35 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, monkeypatch: pytest.M
 def test_temporary_names() -> None:
     assert is_temporary(Path("x/run.json.5.tmp")) and is_temporary(Path(".tmpAb12Cd"))
     assert not is_temporary(Path("x.tmp/run.json")) and not is_temporary(Path("tmp"))
+
+
+# --- folders
+
+
+def write_one(folder: Path) -> None:
+    (folder / "model.bin").write_bytes(b"weights")
+
+
+def test_an_empty_folder_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with atomic_folder(tmp_path / "out") as temporary:
+        write_one(temporary)
+    assert (tmp_path / "out" / "model.bin").read_bytes() == b"weights"
+
+
+def test_the_second_of_two_writers_leaves_the_first_ones_folder(tmp_path: Path) -> None:
+    with pytest.raises(FileExistsError), atomic_folder(tmp_path / "out") as slow:
+        (slow / "other").touch()
+        with atomic_folder(tmp_path / "out") as quick:
+            write_one(quick)
+    assert sorted(file.name for file in tmp_path.rglob("*")) == ["model.bin", "out"]
+
+
+def test_a_folder_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RunError, match="out: cannot be written: No space left on device"),
+        atomic_folder(tmp_path / "out") as temporary,
+    ):
+        write_one(temporary)
+        raise OSError(28, "No space left on device")
+    assert list(tmp_path.iterdir()) == []

@@ -104,18 +104,13 @@ class Decoder(nn.Module):
     def forward(
         self, target_input: Int[Tensor, "batch target"] | PackedSequences, memory: Memory
     ) -> Float[Tensor, "batch target d_model"]:
-        self_visible = target_visible(target_input, pad_id=self.pad_id)
-        cross_visible = memory_visible(target_input, memory.visible)
+        masks = {
+            "target_visible": target_visible(target_input, pad_id=self.pad_id),
+            "memory_visible": memory_visible(target_input, memory.visible),
+        }
         hidden, rotary, bias = self.embedder(target_input)
         for layer in self.layers:
-            hidden = layer(
-                hidden,
-                memory.hidden,
-                target_visible=self_visible,
-                memory_visible=cross_visible,
-                rotary=rotary,
-                bias=bias,
-            )
+            hidden = layer(hidden, memory.hidden, **masks, rotary=rotary, bias=bias)
         return self.final_norm(hidden)
 
     def start(self, memory: Memory, *, beam_size: int, max_length: int) -> DecoderCache:
@@ -155,10 +150,10 @@ class Decoder(nn.Module):
         """One more position of each hypothesis: the same numbers as `forward`'s at that position.
 
         Args:
-            cache: Used up; go on with the one returned.
+            cache: Written in place; the returned cache replaces it.
         """
         cache = cache.with_new_slots()
-        # A row that its sentence has left goes on until another takes it: its position must only stay in the table.
+        # The row of a finished sentence goes on until another takes it; its position only has to stay in the table.
         positions = cache.lengths.clamp(max=cache.max_length - 1)
         key_positions = cache.slot_positions[:, : cache.num_slots]
         hidden, rotary, bias = self.embedder.step(target_ids, query=positions[:, None], key=key_positions)
