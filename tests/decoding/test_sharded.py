@@ -1,6 +1,7 @@
 """Blocks that are translated once, by whichever rank and start, and joined as if one process had translated all."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +61,15 @@ def folder(tmp_path: Path) -> Path:
 def test_parts_are_joined_and_removed(toy: Any, folder: Path) -> None:
     lines: list[str] = []
     decoder = make_decoder(toy, folder)
-    counts, lines_kept = decoder.decode(
-        SINGLE_PROCESS,
-        requests_of(toy.sources),
-        write=lambda parts: lines.extend(line for part in parts for line in part.output),
-    )
+
+    def write(parts: Iterator[OutputPart]) -> ConditionCounts:
+        counts = ConditionCounts()
+        for part in parts:
+            lines.extend(part.output)
+            counts.add(part.counts)
+        return counts
+
+    counts, lines_kept = decoder.decode(SINGLE_PROCESS, requests_of(toy.sources), write=write)
     assert (counts.lines, len(lines), lines_kept, folder.exists()) == (37, 37, 0, False)
 
 

@@ -205,19 +205,23 @@ def _decode_in_parts(command: DecodeCommand) -> None:
     """Translate a file in parts, together with the other processes if there are any, and join the parts."""
     from tqdm import tqdm
 
+    from translate.decoding import ConditionCounts
     from translate.distributed.process_group import join_world
 
-    def write(parts: Iterator["OutputPart"]) -> None:
+    def write(parts: Iterator["OutputPart"]) -> ConditionCounts:
         assert command.output is not None
+        counts = ConditionCounts()
         with contextlib.ExitStack() as files:
             links = None if command.alignments is None else files.enter_context(open_output(command.alignments))
             write_line = files.enter_context(open_output(command.output))
             for part in parts:
+                counts.add(part.counts)
                 for line in part.output:
                     write_line(line)
                 for alignment in part.alignments:  # none without --alignments
                     assert links is not None
                     links(alignment)
+        return counts
 
     with join_world() as world:
         try:

@@ -68,14 +68,14 @@ class ShardedDecoder:
         world: World,
         requests: Iterable[Request],
         *,
-        write: Callable[[Iterator[OutputPart]], object],
+        write: Callable[[Iterator[OutputPart]], ConditionCounts],
         advance: Callable[[int], object] = lambda lines: None,
     ) -> tuple[ConditionCounts, int]:
         """Translate an input together with the other ranks.
 
         Args:
             requests: The whole input, on each rank.
-            write: Writes all parts in order; called on rank 0.
+            write: Writes all parts in order and adds up their counts; called on rank 0.
             advance: Called with the number of lines of each block that this rank has passed.
 
         Returns:
@@ -87,14 +87,7 @@ class ShardedDecoder:
         """
 
         def join() -> ConditionCounts:
-            counts = ConditionCounts()
-
-            def counted_parts() -> Iterator[OutputPart]:
-                for part in self.read_parts(fingerprints):
-                    counts.add(part.counts)
-                    yield part
-
-            write(counted_parts())
+            counts = write(self.read_parts(fingerprints))
             self.remove_folder()
             return counts
 
@@ -156,22 +149,19 @@ class ShardedDecoder:
                 if part is not None and part.fingerprint == fingerprints[-1]:
                     lines_kept += len(block)
                 else:
-                    write_part(self.part_file(number), self._translate(block, first_line, fingerprints[-1]))
+                    counts, alignments = ConditionCounts(), list[str]()
+                    output = format_translations(
+                        counts.watch(self.translator.translate_stream(block, first_number=first_line)),
+                        self.translator,
+                        output_format=self.output_format,
+                        write_alignment=alignments.append if self.has_alignments else None,
+                        first_number=first_line,
+                    )
+                    part = OutputPart(fingerprints[-1], counts, list(output), alignments)
+                    write_part(self.part_file(number), part)
             first_line += len(block)
             advance(len(block))
         return fingerprints, lines_kept
-
-    def _translate(self, block: list[Request], first_line: int, block_fingerprint: str) -> OutputPart:
-        counts = ConditionCounts()
-        alignments: list[str] = []
-        output = format_translations(
-            counts.watch(self.translator.translate_stream(block, first_number=first_line)),
-            self.translator,
-            output_format=self.output_format,
-            write_alignment=alignments.append if self.has_alignments else None,
-            first_number=first_line,
-        )
-        return OutputPart(block_fingerprint, counts, list(output), alignments)
 
     def read_parts(self, fingerprints: Sequence[str]) -> Iterator[OutputPart]:
         """Yield the parts of all blocks in order, given the fingerprint of each."""
