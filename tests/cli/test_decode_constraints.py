@@ -145,10 +145,9 @@ def test_wrong_numbers_of_lines(
         file = write("dog\n" * number)
         result = translate(*command, option, file, **given)
         assert result.exit_code == 2 and not output.exists()
-        if as_file or number > len(SOURCES):
+        message = f"standard input and {file} have different numbers of lines: they must pair line by line"
+        if as_file:
             message = f"{file} has {number} lines, but {len(SOURCES)} were to be translated: they pair by line"
-        else:
-            message = f"{file} has only {number} lines, and there is a line {number + 1} to translate"
         assert result.stderr == f"translate: {message}\n"
 
 

@@ -59,15 +59,16 @@ def paired_lines(first: Path, second: Path) -> Iterator[tuple[str, str]]:
     opened, other = open_lines(first), open_lines(second)
     if opened.total is not None and other.total is not None and opened.total != other.total:
         raise InputError(unequal_message(first, second))
+    return _rows(opened, other)
 
-    def pairs() -> Iterator[tuple[str, str]]:
-        try:
-            yield from zip(opened, other, strict=True)
-        except ValueError:
-            message = f"{opened.name} and {other.name} have different numbers of lines: they must pair line by line"
-            raise InputError(message) from None
 
-    return pairs()
+def _rows(*files: TextLines) -> Iterator[Any]:
+    """Read line N of all files side by side."""
+    try:
+        yield from zip(*files, strict=True)
+    except ValueError:
+        names = " and ".join(file.name for file in files)
+        raise InputError(f"{names} have different numbers of lines: they must pair line by line") from None
 
 
 class ConstraintFiles(NamedTuple):
@@ -103,36 +104,21 @@ def read_requests(lines: TextLines, files: ConstraintFiles) -> Iterator["Request
     from translate.decoding import Request
     from translate.decoding.constraints.terminology import read_terminology
 
-    prefixes, phrases = (None if path is None else open_lines(path) for path in (files.prefix, files.require))
-    by_line = [each for each in (prefixes, phrases) if each is not None]
-    for each in by_line:
+    named = {"prefix": files.prefix, "require": files.require}
+    opened = {name: open_lines(path) for name, path in named.items() if path is not None}
+    for each in opened.values():
         if lines.total is not None and each.total is not None and lines.total != each.total:
-            raise InputError(_wrong_number(each, each.total, lines.total))
+            numbers = f"{each.name} has {each.total} lines, but {lines.total} were to be translated"
+            raise InputError(f"{numbers}: they pair by line")
     terminology = None if files.terminology is None else read_terminology(files.terminology)
 
     def requests() -> Iterator[Request]:
-        number = 0
-        for number, line in enumerate(lines, start=1):
-            prefix, required = _next_line(prefixes, number), _next_line(phrases, number).split("\t")
-            yield Request(line, prefix, tuple(phrase for phrase in required if phrase.strip()), terminology)
-        for each in by_line:
-            if surplus := sum(1 for _ in each):
-                raise InputError(_wrong_number(each, number + surplus, number))
+        for line, *constraints in _rows(lines, *opened.values()):
+            given = dict(zip(opened, constraints, strict=True))
+            required = tuple(phrase for phrase in given.get("require", "").split("\t") if phrase.strip())
+            yield Request(line, given.get("prefix", ""), required, terminology)
 
     return requests()
-
-
-def _next_line(opened: TextLines | None, number: int) -> str:
-    if opened is None:
-        return ""
-    line = next(opened.lines, None)
-    if line is None:
-        raise InputError(f"{opened.name} has only {number - 1} lines, and there is a line {number} to translate")
-    return line
-
-
-def _wrong_number(opened: TextLines, number: int, expected: int) -> str:
-    return f"{opened.name} has {number} lines, but {expected} were to be translated: they pair by line"
 
 
 def read_phrases(path: Path | None) -> list[str]:
