@@ -25,17 +25,17 @@ def configured(**overrides: object) -> Config:
 
 @pytest.mark.parametrize("preset", preset_names())
 def test_our_presets_are_above_reproach(preset: str) -> None:
-    assert settings_findings(load_config(preset, []).config) == []
+    assert list(settings_findings(load_config(preset, []).config)) == []
 
 
 def test_the_paper_itself_is_above_reproach() -> None:
     # 4.5 million pairs, some 130 million target tokens, 65 million parameters: Vaswani et al. 2017, section 5.
     facts = DataFacts(4_500_000, 0, 130_000_000, 33_000, 63_000_000, 37_000)
-    assert data_findings(load_config("transformer-base", []).config, facts) == []
+    assert list(data_findings(load_config("transformer-base", []).config, facts)) == []
 
 
 def test_multi30k_is_above_reproach() -> None:
-    assert data_findings(configured(), MULTI30K) == []
+    assert list(data_findings(configured(), MULTI30K)) == []
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_settings_alone(overrides: dict[str, object], name: str, message: str, h
     ],
 )
 def test_silent_up_to_the_border(overrides: dict[str, object]) -> None:
-    assert settings_findings(configured(**overrides)) == []
+    assert list(settings_findings(configured(**overrides))) == []
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_settings_and_data(overrides: dict[str, object], facts: dict[str, int], 
     ],
 )
 def test_data_silent_up_to_the_border(overrides: dict[str, object], facts: dict[str, int]) -> None:
-    assert data_findings(configured(**overrides), MULTI30K._replace(**facts)) == []
+    assert list(data_findings(configured(**overrides), MULTI30K._replace(**facts))) == []
 
 
 def test_more_than_a_tenth_left_out_is_a_warning() -> None:

@@ -161,7 +161,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     num_parameters = (measured or build_model(config, tokenizers)).num_parameters
     facts = _facts(batches, tokenizers, epoch.padding.num_target_tokens, len(epoch), num_parameters)
     plan = _plan(config, facts, epoch.padding.share, measured)
-    findings += settings_findings(config) + data_findings(config, facts) + _time_findings(config, plan)
+    findings += [*settings_findings(config), *data_findings(config, facts), *_time_findings(config, plan)]
     found = config.name, tuple(by_severity(findings)), tuple(reports), tuple(leaks)
     return Report(*found, lengths, tuple(vocabularies), plan, measured)
 
@@ -178,7 +178,7 @@ def log_findings(
         The findings, errors first.
     """
     facts = _facts(batches, tokenizers, *_estimate_epoch(config, corpora.train, batches, tokenizers), num_parameters)
-    findings = settings_findings(config) + data_findings(config, facts)
+    findings = [*settings_findings(config), *data_findings(config, facts)]
     training, held_out = survey_corpora(config, corpora)
     for survey in (*training, *held_out):
         suspects = cheap_suspects(survey) + shifted_blocks(survey)

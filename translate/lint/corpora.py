@@ -14,14 +14,15 @@ from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from translate.config import Config, Corpus
 from translate.data.corpora import ParallelCorpus
 from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
 from translate.lint.languages import Languages, find_wrong_languages
 from translate.lint.misalignment import (
+    Ints,
     ShiftedLines,
+    TokenIds,
     count_items,
     find_shifted_blocks,
     find_shifted_lines,
@@ -55,16 +56,16 @@ class Survey(NamedTuple):
     key: str  # where the corpus stands in the config
     unit: Unit  # what its pairs are counted in
     corpus: ParallelCorpus
-    source_hashes: NDArray[np.int64]  # a number for each sentence, valid in this process; without spaces and case
-    target_hashes: NDArray[np.int64]
-    source_characters: NDArray[np.int64]
-    target_characters: NDArray[np.int64]
+    source_hashes: Ints  # a number for each sentence, valid in this process; without spaces and case
+    target_hashes: Ints
+    source_characters: Ints
+    target_characters: Ints
 
 
 class Sample(NamedTuple):
     """Pairs of a corpus for the slow inspections, in its order: all, or runs of neighbours."""
 
-    numbers: NDArray[np.int64]  # positions of the pairs in the corpus
+    numbers: Ints  # positions of the pairs in the corpus
     sources: list[str]
     targets: list[str]
 
@@ -119,18 +120,12 @@ def shifted_blocks(survey: Survey) -> list[Suspects]:
 
 
 def thorough_suspects(
-    survey: Survey,
-    sample: Sample,
-    source_ids: Sequence[Sequence[int]],
-    target_ids: Sequence[Sequence[int]],
-    *,
-    vocab_size: int,
-    languages: Languages | None,
-    is_own: bool,
+    survey: Survey, sample: Sample, *ids: TokenIds, vocab_size: int, languages: Languages | None, is_own: bool
 ) -> list[Suspects]:
     """What a sample of the corpus shows: the language of each line, and which line translates which.
 
     Args:
+        ids: The tokens of the sample's sources, and those of its targets.
         languages: The languages that the sides should be in; None: not known.
         is_own: Whether the languages were learnt from this sample.
     """
@@ -141,11 +136,11 @@ def thorough_suspects(
         # A copy is reported as such.
         found = {kind: sample.numbers[lines[~equal[lines]]] for kind, lines in wrong.items()}
         suspects = _suspects(found, survey, num_inspected=len(sample.numbers))
-    shifted = find_shifted_lines(source_ids, target_ids, numbers=sample.numbers, vocab_size=vocab_size)
+    shifted = find_shifted_lines(*ids, numbers=sample.numbers, vocab_size=vocab_size)
     return suspects + _shifts(shifted, survey, sample.numbers)
 
 
-def find_repetitions(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+def find_repetitions(sources: Ints, targets: Ints) -> dict[str, Ints]:
     """Positions of pairs by what they repeat.
 
     Args:
@@ -170,7 +165,7 @@ def find_repetitions(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> 
     }
 
 
-def find_odd_characters(*sides: Iterable[str]) -> dict[str, NDArray[np.int64]]:
+def find_odd_characters(*sides: Iterable[str]) -> dict[str, Ints]:
     """Positions of the lines with odd characters of each kind, on any side; a tab counts as a space."""
     found: dict[str, set[int]] = defaultdict(set)
     for lines in sides:
@@ -200,7 +195,7 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
     training_pairs = _hash_pairs(training_sources, np.concatenate([survey.target_hashes for survey in training]))
     starts = np.cumsum([0, *(len(survey.corpus.sources) for survey in training)])
 
-    def locate(what: str, survey: Survey, numbers: NDArray[np.int64], seen: NDArray[np.int64]) -> list[Location]:
+    def locate(what: str, survey: Survey, numbers: Ints, seen: Ints) -> list[Location]:
         examples = []
         for number, in_training in zip(numbers[:_NUM_EXAMPLES].tolist(), seen.tolist(), strict=False):
             index = int(np.searchsorted(starts, in_training, side="right")) - 1
@@ -221,7 +216,7 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
     return leaks
 
 
-def _suspects(found: dict[str, NDArray[np.int64]], survey: Survey, *, num_inspected: int) -> list[Suspects]:
+def _suspects(found: dict[str, Ints], survey: Survey, *, num_inspected: int) -> list[Suspects]:
     return [
         Suspects(kind, len(lines), num_inspected, tuple(_locate(int(line), survey) for line in lines[:_NUM_EXAMPLES]))
         for kind in KINDS
@@ -229,7 +224,7 @@ def _suspects(found: dict[str, NDArray[np.int64]], survey: Survey, *, num_inspec
     ]
 
 
-def _shifts(runs: Sequence[ShiftedLines], survey: Survey, numbers: NDArray[np.int64]) -> list[Suspects]:
+def _shifts(runs: Sequence[ShiftedLines], survey: Survey, numbers: Ints) -> list[Suspects]:
     suspects = []
     for kind in ("shifted", "unrelated"):
         these = [run for run in runs if (run.offset is None) == (kind == "unrelated")]
@@ -258,26 +253,23 @@ def _hash(line: str) -> int:
     return hash(" ".join(text.split()) if "  " in text else text)  # most lines have single spaces, and need no split
 
 
-def _hash_pairs(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.int64]:
+def _hash_pairs(sources: Ints, targets: Ints) -> Ints:
     return sources * _ODD ^ targets
 
 
-def _after_first(values: NDArray[np.int64]) -> NDArray[np.int64]:
+def _after_first(values: Ints) -> Ints:
     """Positions of values that occurred before."""
     _, firsts = np.unique(values, return_index=True)
-    is_again = np.ones(len(values), dtype=np.bool_)
-    is_again[firsts] = False
-    return np.flatnonzero(is_again)
+    return np.setdiff1d(np.arange(len(values)), firsts, assume_unique=True)
 
 
-def _find_in(values: NDArray[np.int64], where: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _find_in(values: Ints, where: Ints) -> tuple[Ints, Ints]:
     """Positions of the values that occur in `where`, and for each the position of one that is equal.
 
     The few held-out values are sorted, and the many of training are looked up among them.
     """
     ranked = np.sort(values)
-    places = np.minimum(np.searchsorted(ranked, where), len(ranked) - 1)
-    hits = np.flatnonzero(ranked[places] == where)
+    hits = np.flatnonzero(ranked[np.minimum(np.searchsorted(ranked, where), len(ranked) - 1)] == where)
     unique, firsts = np.unique(where[hits], return_index=True)
     found = np.flatnonzero(np.isin(values, unique))
     return found, hits[firsts[np.searchsorted(unique, values[found])]]

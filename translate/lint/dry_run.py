@@ -6,7 +6,7 @@ import itertools
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,8 +97,19 @@ def dry_run(
             raise RunError(message) from error
         tried.append((memory.peak_bytes() or 0, BatchShape(*epoch.shapes[number].tolist())))
     peak_bytes, largest = max(tried, key=lambda each: each[0])
-    num_timed, tokens, seconds = _time_steps(epoch, step, config=config, max_seconds=max_seconds)
-    model, speed = train_step.model, tokens / seconds
+    size = config.training.accumulate_batches
+    num_steps = math.ceil(len(epoch) / size)
+    chosen = np.linspace(0, num_steps - 1, min(_MAX_TIMED_STEPS, num_steps)).astype(np.int64)  # all over the epoch
+    np.random.Generator(np.random.PCG64(config.training.seed)).shuffle(chosen)
+    num_timed, tokens, started = 0, 0, time.perf_counter()
+    for number in chosen.tolist():
+        tokens += step([epoch[batch] for batch in range(number * size, min((number + 1) * size, len(epoch)))])
+        num_timed += 1
+        if time.perf_counter() - started > max_seconds:
+            break
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    model, speed = train_step.model, tokens / (time.perf_counter() - started)
     return DryRun(
         device=str(device),
         precision=train_step.precision.name,
@@ -125,26 +136,6 @@ def longest_batches(epoch: Epoch) -> list[int]:
     return list(dict.fromkeys([longest, fullest]))
 
 
-def _time_steps(
-    epoch: Epoch, step: Callable[[Sequence[Batch]], int], *, config: Config, max_seconds: float
-) -> tuple[int, int, float]:
-    """Number, target tokens and seconds of steps on batches from all over the epoch."""
-    size = config.training.accumulate_batches
-    num_steps = math.ceil(len(epoch) / size)
-    chosen = np.linspace(0, num_steps - 1, min(_MAX_TIMED_STEPS, num_steps)).astype(np.int64)
-    np.random.Generator(np.random.PCG64(config.training.seed)).shuffle(chosen)
-    tokens = num_timed = 0
-    started = time.perf_counter()
-    for number in chosen.tolist():
-        tokens += step([epoch[batch] for batch in range(number * size, min((number + 1) * size, len(epoch)))])
-        num_timed += 1
-        if time.perf_counter() - started > max_seconds:
-            break
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return num_timed, tokens, time.perf_counter() - started
-
-
 def _time_validation(model: Transformer, tokenizers: Tokenizers, validation: ParallelCorpus, config: Config) -> float:
     """About how long the whole validation corpus takes, from some of its lines.
 
@@ -155,8 +146,8 @@ def _time_validation(model: Transformer, tokenizers: Tokenizers, validation: Par
     for wanted in (_FEW_LINES, _SOME_LINES):
         num_lines = min(wanted, len(validation.sources))
         lines = [int(line) for line in np.linspace(0, len(validation.sources) - 1, num_lines)]
-        sources, targets = [validation.sources[line] for line in lines], [validation.targets[line] for line in lines]
-        target_ids = [tokenizers.target.encode(target) for target in targets]
+        sources = [validation.sources[line] for line in lines]
+        target_ids = [tokenizers.target.encode(validation.targets[line]) for line in lines]
         num_source_tokens = sum(len(tokenizers.source.encode(source)) for source in sources)
         ratio = sum(map(len, target_ids)) / max(1, num_source_tokens)
         limits = {"max_length_factor": min(100.0, ratio), "max_length_constant": 1}

@@ -38,6 +38,10 @@ _FEW_PAIRS = 500  # from so few pairs no dictionary can be learnt
 _MAX_TOKENS = 200  # of a line; a pair's cells in the dictionary grow with the product of its lengths
 
 
+Ints = NDArray[np.int64]
+TokenIds = Sequence[Sequence[int]]
+
+
 class ShiftedLines(NamedTuple):
     """The sources at positions `first` to `last` are translated by the targets `offset` lines further on."""
 
@@ -46,17 +50,17 @@ class ShiftedLines(NamedTuple):
     offset: int | None  # None: by none of the targets nearby
 
 
-def count_items(lines: Sequence[Sequence[object]]) -> NDArray[np.int64]:
+def count_items(lines: Sequence[Sequence[object]]) -> Ints:
     """The characters of each text, or the tokens of each sentence."""
     return np.fromiter(map(len, lines), dtype=np.int64, count=len(lines))
 
 
-def flatten(ids: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+def flatten(ids: TokenIds) -> Ints:
     """All tokens, sentence after sentence."""
     return np.fromiter(chain.from_iterable(ids), dtype=np.int64)
 
 
-def find_unlikely_lengths(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def find_unlikely_lengths(source_lengths: Ints, target_lengths: Ints) -> Ints:
     """Pairs whose lengths in characters fit each other far worse than is usual in the corpus.
 
     A translation is c times as long as its source, and its squared deviation from that grows with the length. Both
@@ -79,17 +83,13 @@ def find_unlikely_lengths(source_lengths: NDArray[np.int64], target_lengths: NDA
     return real[np.abs(deviations) > _MAX_LENGTH_DEVIATIONS * max(usual, 0.25)]
 
 
-def find_shifted_blocks(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64]) -> list[ShiftedLines]:
+def find_shifted_blocks(source_lengths: Ints, target_lengths: Ints) -> list[ShiftedLines]:
     """Shifts of many hundred lines, to the nearest block of 500, by the lengths alone; this takes no time."""
     return _runs(_block_offsets(source_lengths, target_lengths), np.arange(len(source_lengths)))
 
 
 def find_shifted_lines(
-    source_ids: Sequence[Sequence[int]],
-    target_ids: Sequence[Sequence[int]],
-    *,
-    numbers: NDArray[np.int64],
-    vocab_size: int,
+    source_ids: TokenIds, target_ids: TokenIds, *, numbers: Ints, vocab_size: int
 ) -> list[ShiftedLines]:
     """Runs of lines whose translation stands one or two lines away.
 
@@ -118,7 +118,7 @@ def find_shifted_lines(
     return sorted(runs, key=lambda run: run.first)
 
 
-def _block_offsets(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _block_offsets(source_lengths: Ints, target_lengths: Ints) -> Ints:
     """For each line the offset at which the lengths of its block are correlated best; 0 unless it is clear."""
     sources, targets = np.log1p(source_lengths), np.log1p(target_lengths)
     offsets = np.zeros(len(sources), dtype=np.int64)
@@ -136,11 +136,7 @@ def _block_offsets(source_lengths: NDArray[np.int64], target_lengths: NDArray[np
 
 
 def _evidence(
-    source_ids: Sequence[Sequence[int]],
-    target_ids: Sequence[Sequence[int]],
-    *,
-    block_offsets: NDArray[np.int64],
-    vocab_size: int,
+    source_ids: TokenIds, target_ids: TokenIds, *, block_offsets: Ints, vocab_size: int
 ) -> NDArray[np.float64]:
     """For each line and offset, the evidence in nats that the target there translates the line.
 
@@ -149,14 +145,11 @@ def _evidence(
     num_lines = len(source_ids)
     learnt = np.linspace(0, num_lines - 1, min(num_lines, _DICTIONARY_PAIRS)).astype(np.int64)
     partners = np.clip(learnt + block_offsets[learnt], 0, num_lines - 1)
-    pairs = [
-        EncodedPair(list(source_ids[line]), list(target_ids[partner]))
-        for line, partner in zip(learnt.tolist(), partners.tolist(), strict=True)
-    ]
+    chosen = zip(learnt.tolist(), partners.tolist(), strict=True)
+    pairs = [EncodedPair(list(source_ids[line]), list(target_ids[partner])) for line, partner in chosen]
     sources, targets = flatten(source_ids), flatten(target_ids)
-    source_lines, target_lines = (
-        np.repeat(np.arange(num_lines), count_items(side)) for side in (source_ids, target_ids)
-    )
+    source_lines = np.repeat(np.arange(num_lines), count_items(source_ids))
+    target_lines = np.repeat(np.arange(num_lines), count_items(target_ids))
     shares = np.bincount(targets, minlength=vocab_size) / max(1, len(targets))
     translations, weights = _best_translations(pairs, shares, vocab_size)
     nats = weights[:, sources]  # (rank, source token)
@@ -175,7 +168,7 @@ def _evidence(
 
 def _best_translations(
     pairs: list[EncodedPair], shares: NDArray[np.float64], vocab_size: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+) -> tuple[Ints, NDArray[np.float64]]:
     """The best translations of each source subword, as (rank, source id), and the nats that each weighs; 0: none."""
     lexicon = learn_lexicon(pairs, source_vocab_size=vocab_size, target_vocab_size=vocab_size, num_iterations=3)
     likely = np.flatnonzero((lexicon.probabilities >= _MIN_PROBABILITY) & (lexicon.source_ids != NULL_ID))
@@ -191,17 +184,14 @@ def _best_translations(
     return translations, weights
 
 
-def _best_path(nats: NDArray[np.float64]) -> NDArray[np.int64]:
+def _best_path(nats: NDArray[np.float64]) -> Ints:
     """For each line the offset on the path with the most evidence; each change has its cost, the first line's too."""
-    num_offsets = len(_OFFSETS)
-    change = np.where(np.eye(num_offsets, dtype=np.bool_), 0.0, _CHANGE_NATS)
-    score = -change[_STRAIGHT]
-    came_from = np.empty((len(nats), num_offsets), dtype=np.int8)
-    every = np.arange(num_offsets)
+    change = _CHANGE_NATS * (1.0 - np.eye(len(_OFFSETS)))
+    score, came_from = -change[_STRAIGHT], np.empty(nats.shape, dtype=np.int8)
     for line, here in enumerate(nats):
         reached = score[:, None] - change
         came_from[line] = reached.argmax(axis=0)
-        score = reached[came_from[line], every] + here
+        score = reached.max(axis=0) + here
         score[_STRAIGHT] += 1e-6  # with equal evidence, such as none, a line is not shifted
     state = int(score.argmax())
     path = np.empty(len(nats), dtype=np.int64)
@@ -211,14 +201,13 @@ def _best_path(nats: NDArray[np.float64]) -> NDArray[np.int64]:
     return path
 
 
-def _unrelated(nats: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _unrelated(nats: NDArray[np.float64], offsets: Ints) -> NDArray[np.bool_]:
     """Lines of blocks in which the targets on the path are no better translations than those beside them.
 
     The advantage of the path is a mean over the block's lines. For pairs that translate each other it is 20 or more
     standard errors above 0, for unrelated ones it is within a few.
     """
-    columns = offsets - _OFFSETS[0]
-    on_path = nats[np.arange(len(nats)), columns]
+    on_path = nats[np.arange(len(nats)), offsets - _OFFSETS[0]]
     better = on_path - (nats.sum(axis=1) - on_path) / (len(_OFFSETS) - 1)
     unrelated = np.zeros(len(nats), dtype=np.bool_)
     for start in range(0, len(nats), _BLOCK_LINES):
@@ -228,7 +217,7 @@ def _unrelated(nats: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray
     return unrelated
 
 
-def _runs(offsets: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[ShiftedLines]:
+def _runs(offsets: Ints, numbers: Ints) -> list[ShiftedLines]:
     """Ranges of positions where the offset is the same and not 0."""
     borders = [0, *(np.flatnonzero(np.diff(offsets)) + 1).tolist(), len(offsets)]
     return [

@@ -32,9 +32,11 @@ class DataFacts(NamedTuple):
         return math.ceil(self.num_batches / config.training.accumulate_batches)
 
 
-def settings_findings(config: Config) -> list[Finding]:
+def settings_findings(config: Config) -> Iterator[Finding]:
     """Findings about the settings alone."""
-    return [*_learning_rate(config), *_model_and_optimizer(config), *_validation_and_search(config)]
+    yield from _learning_rate(config)
+    yield from _model_and_optimizer(config)
+    yield from _validation_and_search(config)
 
 
 def _learning_rate(config: Config) -> Iterator[Finding]:
@@ -119,18 +121,12 @@ def _validation_and_search(config: Config) -> Iterator[Finding]:
         yield Finding("note", "beam_wide", message, "set decoding.beam_size=5")
 
 
-def data_findings(config: Config, facts: DataFacts) -> list[Finding]:
+def data_findings(config: Config, facts: DataFacts) -> Iterator[Finding]:
     """Findings about the settings together with the size of the data.
 
-    Of streamed corpora only a segment is known, so nothing is said about their whole size.
-    """
-    return [*_segment(config, facts), *(() if config.data.is_streamed else _size_of_data(config, facts))]
-
-
-def _segment(config: Config, facts: DataFacts) -> Iterator[Finding]:
-    """What also holds for a part of the data.
-
-    Source: Sennrich and Zhang 2019, arXiv 1905.11901: on the smallest corpora 1,000 tokens a step are best.
+    Sources: Sennrich and Zhang 2019, arXiv 1905.11901 (dropout; 1,000 tokens a step are best on the smallest corpora);
+    Wu et al. 2021, aclanthology.org/2021.acl-long.480: on Multi30k transformer-base, over 100 parameters a target
+    token, is clearly worse than a model of 3 million.
     """
     training, beam_size = config.training, config.decoding.beam_size
     share = facts.num_left_out / facts.num_pairs
@@ -145,7 +141,8 @@ def _segment(config: Config, facts: DataFacts) -> Iterator[Finding]:
         entries = f"the {facts.target_vocab_size} entries of the target vocabulary"
         message = f"decoding.beam_size = {beam_size} is more than {entries}: the first step cannot fill the beam"
         yield Finding("warning", "beam_larger_than_vocabulary", message, "set decoding.beam_size=5")
-    tokens = facts.num_target_tokens / facts.num_steps(config)
+    num_steps = facts.num_steps(config)
+    tokens = facts.num_target_tokens / num_steps
     if tokens < 500 and facts.num_batches > 1:
         message = (
             f"an optimizer step sees {tokens:.0f} target tokens (training.batch_tokens = {training.batch_tokens},"
@@ -154,15 +151,8 @@ def _segment(config: Config, facts: DataFacts) -> Iterator[Finding]:
         )
         hint = "raise training.step_tokens, and training.batch_tokens as far as memory allows"
         yield Finding("warning", "small_steps", message, hint)
-
-
-def _size_of_data(config: Config, facts: DataFacts) -> Iterator[Finding]:
-    """Too large a model, and too many or too few steps, for the data.
-
-    Sources: Sennrich and Zhang 2019, arXiv 1905.11901 (dropout); Wu et al. 2021, aclanthology.org/2021.acl-long.480:
-    on Multi30k transformer-base, over 100 parameters a target token, is clearly worse than a model of 3 million.
-    """
-    training, num_steps = config.training, facts.num_steps(config)
+    if config.data.is_streamed:  # only a segment is known, so nothing is said about the whole size
+        return
     num_pairs, epochs = facts.num_pairs - facts.num_left_out, training.max_steps / num_steps
     steps = f"training.max_steps = {training.max_steps}"
     if config.model.dropout == 0.0 and num_pairs < 1_000_000 and epochs >= 5:

@@ -14,7 +14,7 @@ from translate.data.tokenizer import UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.search.scoring import maximum_lengths
 from translate.lint.corpora import Survey
 from translate.lint.findings import Finding, Severity, Unit
-from translate.lint.misalignment import count_items, flatten
+from translate.lint.misalignment import Ints, TokenIds, count_items, flatten
 
 # Upper ends of the histogram's columns, in tokens; the last column is open.
 HISTOGRAM_ENDS = (0, 5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
@@ -61,7 +61,7 @@ class Lengths(NamedTuple):
     ends: tuple[int, ...] = HISTOGRAM_ENDS
 
 
-def measure_lengths(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> Lengths:
+def measure_lengths(sources: Ints, targets: Ints) -> Lengths:
     """The histograms, means and maxima of both sides' numbers of tokens.
 
     A column counts lines of up to its end of `HISTOGRAM_ENDS` and over the end before; the last, those over the last.
@@ -75,12 +75,7 @@ def measure_lengths(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> L
 
 
 def examine_spelling(
-    side: str,
-    lines: Sequence[str],
-    ids: Sequence[Sequence[int]],
-    tokenizer: Tokenizer,
-    *,
-    numbers: NDArray[np.int64],
+    side: str, lines: Sequence[str], ids: TokenIds, tokenizer: Tokenizer, *, numbers: Ints
 ) -> SideSpelling:
     """Count the tokens that stand for characters without an entry, and name the characters.
 
@@ -125,9 +120,7 @@ def spelling_findings(key: str, spelling: Sequence[SideSpelling], *, unit: Unit)
     return findings
 
 
-def examine_vocabulary(
-    name: str, tokenizer: Tokenizer, sides: Sequence[Sequence[Sequence[int]]], *, share: float
-) -> VocabularyReport:
+def examine_vocabulary(name: str, tokenizer: Tokenizer, sides: Sequence[TokenIds], *, share: float) -> VocabularyReport:
     """How much of a vocabulary the training text uses.
 
     Args:

@@ -33,8 +33,8 @@ def resolve_step_tokens(config: Config) -> Config:
     settings = config.training
     if settings.step_tokens is None or settings.batch_tokens == "auto":
         return config
-    num_batches = max(1, round(settings.step_tokens / settings.num_batch_tokens))  # the nearest number
-    return _with_training(config, step_tokens=None, accumulate_batches=num_batches)
+    num_batches = round(settings.step_tokens / settings.num_batch_tokens)  # the nearest number
+    return _with_training(config, step_tokens=None, accumulate_batches=max(1, num_batches))
 
 
 def resolve_from_run(config: Config, directory: Path) -> Config:
@@ -48,20 +48,13 @@ def resolve_from_run(config: Config, directory: Path) -> Config:
         return config
     found = read_resolved_config(open_run(directory).config).training.num_batch_tokens
     if settings.step_tokens is not None and settings.step_tokens < found:
-        raise InputError(
-            f"{directory} was begun with batches of {found} tokens, so it cannot go on with: training.step_tokens ="
-            f" {settings.step_tokens}"
-        )
+        begun = f"{directory} was begun with batches of {found} tokens"
+        raise InputError(f"{begun}, so it cannot go on with: training.step_tokens = {settings.step_tokens}")
     return resolve_step_tokens(_with_training(config, batch_tokens=found))
 
 
 def resolve_batch_tokens(
-    config: Config,
-    batches: Batches,
-    *,
-    tokenizers: Tokenizers,
-    device: torch.device,
-    world: World = SINGLE_PROCESS,
+    config: Config, batches: Batches, *, tokenizers: Tokenizers, device: torch.device, world: World = SINGLE_PROCESS
 ) -> tuple[Config, Batches, str | None]:
     """The config and its batches with a number for `batch_tokens: auto`, and `step_tokens` resolved.
 
@@ -98,10 +91,8 @@ def resolve_batch_tokens(
     if step_tokens is not None:  # a step in equal parts, rather than some whole batches and a rest
         tokens = max(longest, step_tokens // math.ceil(step_tokens / tokens))
     config = resolve_step_tokens(_with_training(config, batch_tokens=tokens))
-    num_batches = config.training.accumulate_batches
-    message = (
-        f"training.batch_tokens = auto: {tokens} tokens, {num_batches} batch{'es' * (num_batches > 1)} a step ({limit})"
-    )
+    num = config.training.accumulate_batches
+    message = f"training.batch_tokens = auto: {tokens} tokens, {num} batch{'es' * (num > 1)} a step ({limit})"
     return config, batches.with_batch_tokens(tokens), message
 
 
@@ -155,10 +146,9 @@ def _fits(train_step: TrainStep, tokens: int, *, longest: int, is_accumulated: b
         # A second batch adds its gradient to one that is there already; more batches need no more memory.
         train_step([batch] * (1 + is_accumulated), number=1, learning_rate=0.0)  # which leaves the weights alone
         train_step.check_last_step()
+        is_enough = True
     except OutOfMemory:
         is_enough = False
-    else:
-        is_enough = True
     train_step.optimizer.zero_grad(set_to_none=True)
     _free_memory()  # only here are the exception and what it holds gone
     return is_enough

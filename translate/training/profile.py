@@ -103,7 +103,6 @@ def summarize(events: Sequence[FunctionEvent], *, num_steps: int, device: torch.
 
 
 def _write(profiler: profile, directory: Path, *, title: str, num_steps: int, device: torch.device) -> None:
-    """Write the trace and the table; a profile that cannot be written does not stop the training."""
     trace, text = directory / "trace.json.gz", directory / "time.txt"
     summary = f"{title}: {summarize(profiler.events(), num_steps=num_steps, device=device)}"
     sort_by = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
@@ -116,7 +115,7 @@ def _write(profiler: profile, directory: Path, *, title: str, num_steps: int, de
         with uncompressed.open("rb") as events, gzip.open(trace, "wb", compresslevel=5) as packed:
             shutil.copyfileobj(events, packed)
         uncompressed.unlink()
-    except OSError as error:
+    except OSError as error:  # does not stop the training
         logger.warning("The profile cannot be written: %s", error)
         return
     logger.info("%s\nMore in %s; %s is for https://ui.perfetto.dev", summary, text, trace)
