@@ -47,7 +47,7 @@ def test_a_sound_run(whole_run: RunDirectory, model: Transformer) -> None:
     assert model.num_parameters == 2320 + (288 + 212 + 2 * 16) + (2 * 288 + 212 + 3 * 16) == 3688
     result = verify_run(whole_run.path)
     assert [tuple(file) for file in result.files] == SOUND
-    assert result.is_sound
+    assert not result.unsound
     assert (result.writer, result.run_format) == (translate.__version__, 3)
     assert result.created == json.loads(whole_run.description.read_text())["created"] and len(result.created) == 25
     assert result.summary == (
@@ -88,7 +88,7 @@ def check_damage_is_reported(whole_run: RunDirectory, name: str) -> None:
     for place in (len(content) - 2, len(content) // 2):
         path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
         result = verify_run(whole_run.path)
-        assert list(bad(result)) == [shown] and not result.is_sound
+        assert list(bad(result)) == [shown] and result.unsound
         assert result.summary == f"not sound: {shown}"
     path.write_bytes(content)
 
@@ -129,13 +129,13 @@ def test_what_a_run_may_lack(whole_run: RunDirectory) -> None:
     assert report_on(whole_run.path, "checkpoints/best.safetensors") == FileReport(
         "checkpoints/best.safetensors", "absent", "training has not validated yet: use --checkpoint last"
     )
-    assert verify_run(whole_run.path).is_sound
+    assert not verify_run(whole_run.path).unsound
     best.rename(whole_run.checkpoint("best"))
     whole_run.checkpoint("last").unlink()
     assert report_on(whole_run.path, "checkpoints/last.safetensors") == FileReport(
         "checkpoints/last.safetensors", "absent", "the run translates, but cannot be resumed"
     )
-    assert verify_run(whole_run.path).is_sound
+    assert not verify_run(whole_run.path).unsound
 
 
 def test_a_best_checkpoint_that_is_gone(whole_run: RunDirectory, model: Transformer, save: Callable[..., None]) -> None:
@@ -214,7 +214,7 @@ def test_a_run_of_format_1(whole_run: RunDirectory) -> None:
         save_file(tensors, path, metadata)
     result = verify_run(whole_run.path)
     assert [tuple(file) for file in result.files] == [(name, "no checksum", detail) for name, _, detail in SOUND]
-    assert result.is_sound
+    assert not result.unsound
     assert result.summary == ("sound, as far as can be said: no checksum was recorded of 8, written by translate 0.1.0")
 
 
@@ -234,7 +234,7 @@ def test_the_checksums_themselves(whole_run: RunDirectory) -> None:
     assert bad(verify_run(whole_run.path)) == {CHECKSUMS: "MISSING"}
     for place in range(0, len(content), 23):
         path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        assert not verify_run(whole_run.path).is_sound
+        assert verify_run(whole_run.path).unsound
     for length in (5, content.index(b"\n") + 1, len(content) - 1):
         path.write_bytes(content[:length])
         assert bad(verify_run(whole_run.path))[CHECKSUMS] == "DAMAGED"
@@ -256,7 +256,7 @@ def test_what_does_not_belong_is_named_and_harmless(tmp_path: Path, whole_run: R
     (whole_run.path / "way out").symlink_to(tmp_path)
     (whole_run.path / "red\x1b[31m").write_text("")
     result = verify_run(whole_run.path)
-    assert result.is_sound
+    assert not result.unsound
     assert sorted((file.state, file.name) for file in result.files[len(SOUND) :]) == [
         ("leftover", "checkpoints/last.safetensors.1234567.tmp"),
         ("leftover", "export/.ctranslate2-best-0.abc.tmp/"),

@@ -148,7 +148,7 @@ else:
         assert told.startswith("translate: ") and "is training in this run directory: wait for it, stop it," in told
         assert f"process {processes[winner]} on " in told or "another process" in told  # it has just taken the lock
         assert state_of(run) == state_of(tmp_path / "straight")
-        assert verify_run(run).is_sound
+        assert not verify_run(run).unsound
 
 
 def test_the_lock_dies_with_its_process(trainings: Any, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_killed_anywhere_while_the_run_is_made(
         beginning = "has no checkpoint yet: its training begins at the first step"
         assert f"{run} {beginning if was_begun[-1] else 'holds no run to continue: beginning one'}" in said
         assert state_of(run) == state_of(tmp_path / "straight")
-        assert verify_run(run).is_sound and not list(run.rglob("*.tmp"))
+        assert not verify_run(run).unsound and not list(run.rglob("*.tmp"))
     assert was_begun == sorted(was_begun) and was_begun.count(False) > 10 and was_begun[-1]
 
 

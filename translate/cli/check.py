@@ -78,7 +78,7 @@ def verify(
     if as_json:
         values = {
             "run": str(run),
-            "sound": result.is_sound,
+            "sound": not result.unsound,
             "version": result.writer,
             "created": result.created,
             "format": result.run_format,
@@ -93,7 +93,7 @@ def verify(
         for file in result.files:
             typer.echo(f"  {file.state:<11}  {file.name:<{width}}  {file.detail}".rstrip())
         typer.echo(f"\n{result.summary}")
-    if not result.is_sound:
+    if result.unsound:
         raise typer.Exit(1)
 
 
