@@ -350,7 +350,7 @@ def test_checkpoints_that_are_hours_apart(text: dict[str, Lines], write: Write, 
     plan = check(config).plan._replace(seconds=400 * 3600.0)  # of 100 steps
     (finding,) = module._time_findings(config, plan)
     assert "every 400.0 hours" in finding.message
-    assert module._time_findings(config, plan._replace(seconds=7000.0)) == []
+    assert list(module._time_findings(config, plan._replace(seconds=7000.0))) == []
 
 
 def test_rows_of_a_table(text: dict[str, Lines], write: Write, quick: None, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The order and the short form of findings."""
+"""The order of findings."""
 
 from translate.lint.findings import Finding, by_severity
 
@@ -6,7 +6,3 @@ from translate.lint.findings import Finding, by_severity
 def test_errors_come_first() -> None:
     findings = [Finding("note", "a", "", ""), Finding("error", "b", "", ""), Finding("note", "c", "", "")]
     assert [finding.name for finding in by_severity(findings)] == ["b", "a", "c"]
-
-
-def test_a_finding_in_one_line() -> None:
-    assert Finding("note", "name", "it is so", "do this").summary == "note: it is so; do this"

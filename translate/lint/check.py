@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -181,12 +181,12 @@ def log_findings(
     findings = [*settings_findings(config), *data_findings(config, facts)]
     training, held_out = survey_corpora(config, corpora)
     for survey in (*training, *held_out):
-        suspects = cheap_suspects(survey) + shifted_blocks(survey)
+        suspects = *cheap_suspects(survey), *shifted_blocks(survey)
         findings += [suspects_finding(survey.key, each) for each in suspects]
     findings = by_severity(findings + [leak_finding(leak) for leak in find_leaks(training, held_out)])
     for finding in findings:
         if finding.severity != "note":
-            logger.warning(finding.summary)
+            logger.warning(f"{finding.severity}: {finding.message}; {finding.hint}")
     if num_notes := sum(finding.severity == "note" for finding in findings):
         notes, them = ("notes", "them") if num_notes > 1 else ("note", "it")
         logger.info(f"{num_notes} {notes} on data and settings; run `translate check` to see {them}")
@@ -229,18 +229,16 @@ def _inspect(
     parts = [("source", tokenizers.source, [source_ids]), ("target", tokenizers.target, [target_ids])]
     if tokenizers.vocabulary == "joint":
         parts = [("joint", tokenizers.source, [source_ids, target_ids])]
-    vocabularies = [
-        vocabulary.examine_vocabulary(name, tokenizer, sides, share=share) for name, tokenizer, sides in parts
-    ]
+    vocabularies = [vocabulary.examine_vocabulary(*part, share=share) for part in parts]
     return reports, vocabulary.measure_lengths(count_items(source_ids), count_items(target_ids)), vocabularies
 
 
 def _facts(
     batches: Batches, tokenizers: Tokenizers, num_target_tokens: int, num_batches: int, num_parameters: int
 ) -> DataFacts:
-    num_pairs = sum(report.num_pairs for report in batches.filter_reports)
-    sizes = num_target_tokens, num_batches, num_parameters, tokenizers.target.vocab_size
-    return DataFacts(num_pairs, num_pairs - batches.num_pairs, *sizes)
+    num_pairs, vocab_size = sum(report.num_pairs for report in batches.filter_reports), tokenizers.target.vocab_size
+    num_left_out = num_pairs - batches.num_pairs
+    return DataFacts(num_pairs, num_left_out, num_target_tokens, num_batches, num_parameters, vocab_size)
 
 
 def _estimate_epoch(
@@ -273,10 +271,9 @@ def _plan(config: Config, facts: DataFacts, padding_share: float, measured: DryR
     return TrainingPlan(*numbers, padding_share, seconds, validation_seconds)
 
 
-def _time_findings(config: Config, plan: TrainingPlan) -> list[Finding]:
+def _time_findings(config: Config, plan: TrainingPlan) -> Iterator[Finding]:
     training, seconds = config.training, plan.seconds or 0.0
     between_saves = seconds / plan.num_steps * min(training.save_every, training.validate_every)
-    if between_saves <= _LONG_SAVE_SECONDS:
-        return []
-    message = f"a checkpoint is written every {between_saves / 3600:.1f} hours: so much is lost if the process dies"
-    return [Finding("note", "checkpoints_far_apart", message, "lower training.save_every")]
+    if between_saves > _LONG_SAVE_SECONDS:
+        message = f"a checkpoint is written every {between_saves / 3600:.1f} hours: so much is lost if the process dies"
+        yield Finding("note", "checkpoints_far_apart", message, "lower training.save_every")

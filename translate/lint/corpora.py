@@ -9,7 +9,7 @@ sentences of ten million share a hash is one in 300,000.
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import NamedTuple
 
@@ -17,17 +17,10 @@ import numpy as np
 
 from translate.config import Config, Corpus
 from translate.data.corpora import ParallelCorpus
+from translate.lint import misalignment
 from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
 from translate.lint.languages import Languages, find_wrong_languages
-from translate.lint.misalignment import (
-    Ints,
-    ShiftedLines,
-    TokenIds,
-    count_items,
-    find_shifted_blocks,
-    find_shifted_lines,
-    find_unlikely_lengths,
-)
+from translate.lint.misalignment import Ints, ShiftedLines, TokenIds, count_items
 from translate.training.preparation import Corpora
 
 _EMPTY = hash("")
@@ -107,15 +100,15 @@ def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
 def cheap_suspects(survey: Survey) -> list[Suspects]:
     """What one reading of a corpus shows, without understanding a word."""
     corpus, found = survey.corpus, find_repetitions(survey.source_hashes, survey.target_hashes)
-    unlikely = find_unlikely_lengths(survey.source_characters, survey.target_characters)
+    unlikely = misalignment.find_unlikely_lengths(survey.source_characters, survey.target_characters)
     found["unlikely_length"] = np.setdiff1d(unlikely, found["empty"])
     found |= find_odd_characters(corpus.sources, corpus.targets)
     return _suspects(found, survey, num_inspected=len(corpus.sources))
 
 
-def shifted_blocks(survey: Survey) -> list[Suspects]:
+def shifted_blocks(survey: Survey) -> Iterator[Suspects]:
     """Long shifts, by the lengths of the lines alone."""
-    shifted = find_shifted_blocks(survey.source_characters, survey.target_characters)
+    shifted = misalignment.find_shifted_blocks(survey.source_characters, survey.target_characters)
     return _shifts(shifted, survey, np.arange(len(survey.corpus.sources)))
 
 
@@ -136,8 +129,8 @@ def thorough_suspects(
         # A copy is reported as such.
         found = {kind: sample.numbers[lines[~equal[lines]]] for kind, lines in wrong.items()}
         suspects = _suspects(found, survey, num_inspected=len(sample.numbers))
-    shifted = find_shifted_lines(*ids, numbers=sample.numbers, vocab_size=vocab_size)
-    return suspects + _shifts(shifted, survey, sample.numbers)
+    shifted = misalignment.find_shifted_lines(*ids, numbers=sample.numbers, vocab_size=vocab_size)
+    return [*suspects, *_shifts(shifted, survey, sample.numbers)]
 
 
 def find_repetitions(sources: Ints, targets: Ints) -> dict[str, Ints]:
@@ -224,12 +217,9 @@ def _suspects(found: dict[str, Ints], survey: Survey, *, num_inspected: int) -> 
     ]
 
 
-def _shifts(runs: Sequence[ShiftedLines], survey: Survey, numbers: Ints) -> list[Suspects]:
-    suspects = []
+def _shifts(runs: Sequence[ShiftedLines], survey: Survey, numbers: Ints) -> Iterator[Suspects]:
     for kind in ("shifted", "unrelated"):
         these = [run for run in runs if (run.offset is None) == (kind == "unrelated")]
-        if not these:
-            continue
         inside = sum(int(((numbers >= run.first) & (numbers <= run.last)).sum()) for run in these)
         examples = []
         for run in these[:_NUM_EXAMPLES]:
@@ -238,8 +228,8 @@ def _shifts(runs: Sequence[ShiftedLines], survey: Survey, numbers: Ints) -> list
                 lines = f"{abs(run.offset)} {survey.unit}{'s' * (abs(run.offset) > 1)}"
                 remark = f"the target stands {lines} {'later' if run.offset > 0 else 'earlier'}"
             examples.append(_locate(run.first, survey, last=run.last, remark=remark))
-        suspects.append(Suspects(kind, inside, len(numbers), tuple(examples)))
-    return suspects
+        if these:
+            yield Suspects(kind, inside, len(numbers), tuple(examples))
 
 
 def _locate(number: int, survey: Survey, *, last: int | None = None, remark: str = "") -> Location:

@@ -182,11 +182,10 @@ class PeakMemory:
             return
         gc.collect()
         release_free_memory()  # else it would be used again and not be seen
-        self._is_reset = False
+        self._highest_before = _read_memory("VmHWM")
         with contextlib.suppress(OSError):
             _CLEAR.write_text(_CLEAR_PEAK)
-            self._is_reset = True
-        self._highest_before = _read_memory("VmHWM")
+            self._highest_before = 0
 
     def peak_bytes(self) -> int | None:
         """The most that was in use at once since the last restart, above what was in use at first; None: not known."""
@@ -195,8 +194,7 @@ class PeakMemory:
         if self._device.type != "cpu":  # Apple's GPU shares the memory, and its peak cannot be measured
             return None
         peak = _read_memory("VmHWM")
-        is_known = peak > 0 and self._before > 0 and (self._is_reset or peak > self._highest_before)
-        return max(0, peak - self._before) if is_known else None
+        return max(0, peak - self._before) if self._before > 0 and peak > self._highest_before else None
 
 
 def _read_memory(field: str) -> int:

@@ -18,11 +18,6 @@ class Finding(NamedTuple):
     hint: str  # what to do about it
     examples: tuple[str, ...] = ()  # where it was found, a line each
 
-    @property
-    def summary(self) -> str:
-        """The finding in one line, for a log."""
-        return f"{self.severity}: {self.message}; {self.hint}"
-
 
 class Location(NamedTuple):
     """A line of a text file or a row of a table, or a range of them, counted from 1."""

@@ -1,7 +1,7 @@
 """The text as tokens: lengths, characters without an entry, entries that nobody uses, references too long."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from translate.config import Config
 from translate.data.tokenizer import UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.search.scoring import maximum_lengths
 from translate.lint.corpora import Survey
-from translate.lint.findings import Finding, Severity, Unit
+from translate.lint.findings import Finding, Unit
 from translate.lint.misalignment import Ints, TokenIds, count_items, flatten
 
 # Upper ends of the histogram's columns, in tokens; the last column is open.
@@ -96,9 +96,8 @@ def examine_spelling(
     return SideSpelling(side, *counts, first_line, dict(ordered[:_NUM_CHARACTERS]))
 
 
-def spelling_findings(key: str, spelling: Sequence[SideSpelling], *, unit: Unit) -> list[Finding]:
+def spelling_findings(key: str, spelling: Sequence[SideSpelling], *, unit: Unit) -> Iterator[Finding]:
     """Characters without an entry: lost ones are a warning from one token of a thousand on, bytes from one of fifty."""
-    findings = []
     for side in spelling:
         num_odd = side.num_unknown_tokens + side.num_byte_tokens
         if not num_odd:
@@ -116,8 +115,7 @@ def spelling_findings(key: str, spelling: Sequence[SideSpelling], *, unit: Unit)
             f"{key}: {num_odd:,} of {side.num_tokens:,} {side.side} tokens ({share:.2%}), in {side.num_lines:,}"
             f" {unit}{'s' * (side.num_lines > 1)}, the first {side.first_line:,}, {what}: {shown}"
         )
-        findings.append(Finding("warning" if share >= threshold else "note", name, message, hint))
-    return findings
+        yield Finding("warning" if share >= threshold else "note", name, message, hint)
 
 
 def examine_vocabulary(name: str, tokenizer: Tokenizer, sides: Sequence[TokenIds], *, share: float) -> VocabularyReport:
@@ -134,7 +132,7 @@ def examine_vocabulary(name: str, tokenizer: Tokenizer, sides: Sequence[TokenIds
     return VocabularyReport(name, tokenizer.vocab_size, len(counts), num_unused, num_rare)
 
 
-def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config) -> list[Finding]:
+def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config) -> Iterator[Finding]:
     """Vocabularies of other text, or too large for it: entries that hardly occur are not learnt.
 
     A few entries that never occur are usual: BPE keeps the halves of what it merges.
@@ -142,7 +140,6 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
     Gowda and May 2020 (https://aclanthology.org/2020.findings-emnlp.352) want 100 occurrences of 95 % of the entries;
     corpora of Multi30k's size do well with less, so a finding here is ten times as bad.
     """
-    findings = []
     for vocabulary in vocabularies:
         num_entries = vocabulary.num_entries
         if config.tokenizer.source_model is not None and vocabulary.num_unused > _UNUSED_SHARE * num_entries:
@@ -155,11 +152,10 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
             message = f"{what} occur fewer than {_RARE_COUNT} times in training, too seldom to be learnt"
         else:
             continue
-        findings.append(Finding("warning", name, message, hint))
-    return findings
+        yield Finding("warning", name, message, hint)
 
 
-def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> list[Finding]:
+def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> Iterator[Finding]:
     """References of a held-out corpus with more tokens than the search may write."""
     corpus, decoding = survey.corpus, config.decoding
     source_lengths = torch.tensor([len(tokenizers.source.encode(line)) + 1 for line in corpus.sources])
@@ -167,15 +163,14 @@ def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> l
     lengths = [len(tokenizers.target.encode(line)) + 1 for line in corpus.targets]
     over = [number for number, limit in enumerate(limits, start=1) if lengths[number - 1] > limit]
     if not over:
-        return []
+        return
     message = (
         f"{survey.key}: {len(over):,} of {len(limits):,} references, the first on {survey.unit} {over[0]:,}, have more"
         f" tokens than decoding.max_length_factor = {decoding.max_length_factor:g} and decoding.max_length_constant ="
         f" {decoding.max_length_constant} allow"
     )
-    severity: Severity = "warning" if len(over) >= 0.01 * len(limits) else "note"
     hint = "raise decoding.max_length_constant, or look whether these are translations"
-    return [Finding(severity, "decoding_too_short", message, hint)]
+    yield Finding("warning" if len(over) >= 0.01 * len(limits) else "note", "decoding_too_short", message, hint)
 
 
 def _byte_ids(tokenizer: Tokenizer) -> NDArray[np.bool_]:
