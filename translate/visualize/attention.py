@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import math
-from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ from translate.decoding import Translator
 from translate.errors import InputError
 from translate.model import Transformer, log_probabilities
 from translate.model.attention import MultiHeadAttention
-from translate.model.layers import DecoderLayer, EncoderLayer
 from translate.model.positions import RotaryAngles
 from translate.visualize.page import fill_template
 from translate.visualize.panels import Matrix, Picture
@@ -26,24 +24,17 @@ AttentionKind = Literal["encoder", "decoder", "cross"]
 Unit = Literal["subwords", "words"]
 
 
-class _Kind(NamedTuple):
-    name: str
-    row_axis: str
-    column_axis: str
-    queries: Literal["source", "target_input", "target_output"]  # which tokens of the pair look
-    keys: Literal["source", "target_input"]  # which tokens they look at
-
-
-_KINDS: dict[AttentionKind, _Kind] = {
-    "encoder": _Kind("encoder self-attention", "source token that looks", "source token looked at", "source", "source"),
-    "decoder": _Kind(
+# The name of a kind, the labels of its rows and columns, and which tokens of the pair look and are looked at.
+_KINDS: dict[AttentionKind, tuple[str, str, str, str, str]] = {
+    "encoder": ("encoder self-attention", "source token that looks", "source token looked at", "source", "source"),
+    "decoder": (
         "decoder self-attention",
         "target token read, which looks",
         "target token looked at",
         "target_input",
         "target_input",
-    ),
-    "cross": _Kind("cross-attention", "target token predicted", "source token looked at", "target_output", "source"),
+    ),  # fmt: skip
+    "cross": ("cross-attention", "target token predicted", "source token looked at", "target_output", "source"),
 }
 _POSITIONS = {
     "sinusoidal": "Positions (sinusoidal) were added to the embeddings: they are inside the vectors.",
@@ -108,79 +99,69 @@ def capture_attention(model: Transformer, pair: EncodedPair) -> CapturedAttentio
         pair: Token ids without special symbols.
     """
     batch = collate([pair], [0]).to(model.device)
-    with torch.inference_mode(), _watch_attention(model) as watched:
+    encoder_layers: Any = model.encoder.layers
+    decoder_layers: Any = model.decoder.layers
+    attentions: list[tuple[AttentionKind, int, MultiHeadAttention]] = [
+        *(("encoder", number, layer.self_attention) for number, layer in enumerate(encoder_layers)),
+        *(("decoder", number, layer.self_attention) for number, layer in enumerate(decoder_layers)),
+        *(("cross", number, layer.cross_attention) for number, layer in enumerate(decoder_layers)),
+    ]
+    calls: dict[nn.Module, tuple[tuple[Tensor, ...], dict[str, Any]]] = {}
+    weights: dict[nn.Module, Tensor] = {}
+
+    def keep_call(module: nn.Module, inputs: tuple[Tensor, ...], keywords: dict[str, Any]) -> None:
+        calls[module] = inputs, keywords
+
+    def keep_weights(module: nn.Module, inputs: object, output: Tensor) -> None:
+        weights[module] = output
+
+    with torch.inference_mode(), contextlib.ExitStack() as hooks:
+        for _, _, attention in attentions:
+            hooks.enter_context(attention.register_forward_pre_hook(keep_call, with_kwargs=True))
+            hooks.enter_context(attention.weights_dropout.register_forward_hook(keep_weights))
         log_probs = log_probabilities(model(batch.source_ids, batch.target_input_ids))
-        layers = [each.result() for each in watched]
+        layers = [
+            _layer_attention(kind, layer, attention, *calls[attention], weights[attention.weights_dropout])
+            for kind, layer, attention in attentions
+        ]
     chosen = log_probs[0].gather(1, batch.target_output_ids[0, :, None])[:, 0]
     return CapturedAttention(layers, chosen.tolist())
 
 
-class _WatchedAttention:
-    """Keeps the inputs and the weights of one attention's last call."""
+def _layer_attention(
+    kind: AttentionKind,
+    layer: int,
+    attention: MultiHeadAttention,
+    inputs: tuple[Tensor, ...],
+    keywords: dict[str, Any],
+    weights: Tensor,
+) -> LayerAttention:
+    """One attention from the arguments that it was called with and the weights that it computed."""
 
-    def __init__(self, kind: AttentionKind, layer: int, attention: MultiHeadAttention) -> None:
-        self.kind: AttentionKind = kind
-        self.layer = layer
-        self.attention = attention
-        self.inputs: tuple[Tensor, ...]
-        self.keywords: dict[str, Any]
-        self.weights: Tensor
-
-    def see_call(self, module: nn.Module, inputs: tuple[Tensor, ...], keywords: dict[str, Any]) -> None:
-        self.inputs, self.keywords = inputs, keywords
-
-    def see_weights(self, module: nn.Module, inputs: object, weights: Tensor) -> None:
-        self.weights = weights
-
-    def result(self) -> LayerAttention:
-        rotary, bias = self.keywords.get("rotary"), self.keywords.get("bias")
-        query, key = self._query_and_key(rotary)
-        scores = _scores(query, key, bias)
-        position_scores = None
-        if rotary is not None or bias is not None:
-            position_scores = (scores - _scores(*self._query_and_key(None), None)).cpu()
-        return LayerAttention(
-            kind=self.kind,
-            layer=self.layer,
-            weights=self.weights[0].float().cpu(),
-            visible=self.keywords["visible"].expand(1, 1, *self.weights.shape[2:])[0, 0].cpu(),
-            query=query.cpu(),
-            key=key.cpu(),
-            scores=scores.cpu(),
-            position_scores=position_scores,
-        )
-
-    def _query_and_key(self, rotary: RotaryAngles | None) -> tuple[Tensor, Tensor]:
-        """The queries and keys of each head, (heads, position, head_dim)."""
-        if len(self.inputs) == 1:
-            query, key_value = self.attention.project_query_key_value(*self.inputs, rotary=rotary)
+    def compute_scores(rotary: RotaryAngles | None, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The queries and keys of each head, (heads, position, head_dim), and their scores."""
+        if kind == "cross":
+            hidden, memory = inputs
+            query, key_value = attention.project_query(hidden), attention.project_key_value(memory)
         else:
-            hidden, memory = self.inputs
-            query, key_value = self.attention.project_query(hidden), self.attention.project_key_value(memory)
-        return query[0].float(), key_value.key[0].float()
+            query, key_value = attention.project_query_key_value(*inputs, rotary=rotary)
+        query, key = query[0].float(), key_value.key[0].float()
+        scores = query @ key.transpose(1, 2) / math.sqrt(query.shape[-1])
+        return query, key, scores if bias is None else scores + bias.float()
 
-
-def _scores(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
-    scores = query @ key.transpose(1, 2) / math.sqrt(query.shape[-1])
-    return scores if bias is None else scores + bias.float()
-
-
-@contextlib.contextmanager
-def _watch_attention(model: Transformer) -> Iterator[list[_WatchedAttention]]:
-    """Within the context, hooks keep what passes through each attention, in the order of `_KINDS`."""
-    encoder_layers = [layer for layer in model.encoder.layers if isinstance(layer, EncoderLayer)]
-    decoder_layers = [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
-    watched = [
-        *(_WatchedAttention("encoder", number, layer.self_attention) for number, layer in enumerate(encoder_layers)),
-        *(_WatchedAttention("decoder", number, layer.self_attention) for number, layer in enumerate(decoder_layers)),
-        *(_WatchedAttention("cross", number, layer.cross_attention) for number, layer in enumerate(decoder_layers)),
-    ]
-    with contextlib.ExitStack() as stack:
-        for each in watched:
-            attention = each.attention
-            stack.callback(attention.register_forward_pre_hook(each.see_call, with_kwargs=True).remove)
-            stack.callback(attention.weights_dropout.register_forward_hook(each.see_weights).remove)
-        yield watched
+    rotary, bias = keywords.get("rotary"), keywords.get("bias")
+    query, key, scores = compute_scores(rotary, bias)
+    has_position_scores = rotary is not None or bias is not None
+    return LayerAttention(
+        kind=kind,
+        layer=layer,
+        weights=weights[0].float().cpu(),
+        visible=keywords["visible"].expand(1, 1, *weights.shape[2:])[0, 0].cpu(),
+        query=query.cpu(),
+        key=key.cpu(),
+        scores=scores.cpu(),
+        position_scores=(scores - compute_scores(None, None)[2]).cpu() if has_position_scores else None,
+    )
 
 
 # --- what is shown
@@ -242,7 +223,8 @@ def attention_page(attention: Attention, choice: AttentionChoice) -> str:
         "numHeads": attention.num_heads,
         "tokens": {
             name: {"pieces": tokens.pieces, "words": [word._asdict() for word in tokens.words]}
-            for name, tokens in (("source", pair.source), ("input", pair.target_input), ("output", pair.target_output))
+            for name in ("source", "target_input", "target_output")
+            for tokens in [getattr(pair, name)]
         },
         "kinds": [_describe_kind(attention, kind) for kind in _KINDS],
         "start": {
@@ -263,32 +245,33 @@ def _check_choice(choice: AttentionChoice, attention: Attention) -> int:
     """
     num_layers = sum(each.kind == choice.kind for each in attention.captured.layers)
     stack = "encoder" if choice.kind == "encoder" else "decoder"
-    for option, number, count, where in (
-        ("--layer", choice.layer, num_layers, f"the {stack} has the layers"),
-        ("--head", choice.head, attention.num_heads, "each layer has the heads"),
-    ):
-        if number is not None and not 0 <= number < count:
-            raise InputError(f"{option} {number}: {where} 0 to {count - 1}")
+    if choice.layer is not None and not 0 <= choice.layer < num_layers:
+        raise InputError(f"--layer {choice.layer}: the {stack} has the layers 0 to {num_layers - 1}")
+    if choice.head is not None and not 0 <= choice.head < attention.num_heads:
+        raise InputError(f"--head {choice.head}: each layer has the heads 0 to {attention.num_heads - 1}")
     return num_layers
 
 
 def _describe_kind(attention: Attention, kind: AttentionKind) -> dict[str, Any]:
     layers = [each for each in attention.captured.layers if each.kind == kind]
-    names = _KINDS[kind]
+    name, row_axis, column_axis, queries, keys = _KINDS[kind]
     return {
         "kind": kind,
-        "name": names.name,
-        "queries": names.queries.removeprefix("target_"),
-        "keys": names.keys.removeprefix("target_"),
-        "rowAxis": names.row_axis,
-        "columnAxis": names.column_axis,
+        "name": name,
+        "queries": queries,
+        "keys": keys,
+        "rowAxis": row_axis,
+        "columnAxis": column_axis,
         "visible": ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()],
         "layers": [
             {
-                "weights": _base64(each.weights),
-                "query": _base64(each.query),
-                "key": _base64(each.key),
-                "position": None if each.position_scores is None else _base64(each.position_scores),
+                name: None if tensor is None else _base64(tensor)
+                for name, tensor in [
+                    ("weights", each.weights),
+                    ("query", each.query),
+                    ("key", each.key),
+                    ("position", each.position_scores),
+                ]
             }
             for each in layers
         ],
@@ -327,22 +310,19 @@ def attention_picture(attention: Attention, choice: AttentionChoice) -> Picture:
     )
     if choice.unit == "words":
         paragraphs.append(MERGED)
-    return Picture(f"{attention.title}: {_KINDS[choice.kind].name}", paragraphs, panels, columns=len(heads))
+    return Picture(f"{attention.title}: {_KINDS[choice.kind][0]}", paragraphs, panels, columns=len(heads))
 
 
 def _matrix(each: LayerAttention, head: int, pair: SentencePair, *, unit: Unit) -> Matrix:
-    names = _KINDS[each.kind]
-    queries, keys = getattr(pair, names.queries), getattr(pair, names.keys)
+    _, row_axis, column_axis, query_name, key_name = _KINDS[each.kind]
+    queries, keys = getattr(pair, query_name), getattr(pair, key_name)
     weights, visible = each.weights[head].double(), each.visible
     rows, columns = queries.pieces, keys.pieces
-    row_axis, column_axis = names.row_axis, names.column_axis
     if unit == "words":
         weights = merge_words(weights, query_words=queries.words, key_words=keys.words)
         visible = merge_words(visible.double(), query_words=queries.words, key_words=keys.words) > 0
         rows, columns = [word.text for word in queries.words], [word.text for word in keys.words]
         row_axis, column_axis = row_axis.replace("token", "word"), column_axis.replace("token", "word")
-    values = [
-        [weight if is_seen else None for weight, is_seen in zip(*row, strict=True)]
-        for row in zip(weights.tolist(), visible.tolist(), strict=True)
-    ]
-    return Matrix(f"layer {each.layer}, head {head}", rows, columns, values, row_axis, column_axis, "weight")
+    masked = weights.numpy().astype(object)
+    masked[~visible.numpy()] = None
+    return Matrix(f"layer {each.layer}, head {head}", rows, columns, masked.tolist(), row_axis, column_axis, "weight")

@@ -2,6 +2,7 @@
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,19 +96,12 @@ def read_metrics(run: Path, *, name: str) -> Metrics:
         if record is None:
             num_unreadable += 1
             continue
-        _drop_repeated(records, record)
+        first = bisect_left(records, record["step"], key=lambda other: other["step"])  # a resumed run repeats steps
+        if any(other["step"] > record["step"] or other["kind"] == record["kind"] for other in records[first:]):
+            del records[first:]
         records.append(record)
     _add_time(records)
     return Metrics(name, records, num_unreadable)
-
-
-def _drop_repeated(records: list[Record], record: Record) -> None:
-    """Remove the records from a new record's step on, if it repeats one of them."""
-    first = len(records)
-    while first and records[first - 1]["step"] >= record["step"]:
-        first -= 1
-    if any(other["step"] > record["step"] or other["kind"] == record["kind"] for other in records[first:]):
-        del records[first:]
 
 
 def _parse(line: bytes) -> Record | None:
