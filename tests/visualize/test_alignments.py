@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from translate.decoding import Translator
 from translate.decoding.output.words import align_words, format_pharaoh, group_words
 from translate.errors import InputError
-from translate.visualize.alignments import LayerScore, align_pairs, alignments_picture, choose_layer
+from translate.visualize.alignments import align_pairs, alignments_picture, layer_error_rates
 from translate.visualize.attention import capture_attention
 from translate.visualize.panels import Links, Matrix, Table
 from translate.visualize.sentences import read_sentence
@@ -48,7 +48,7 @@ def test_wrong_layers_and_lines(make_translator: MakeTranslator) -> None:
     with pytest.raises(InputError, match=r"^line 2 has \d+ tokens with its special symbol, more than the 40 positions"):
         align_pairs(long, ["Hund", "Hund " * 50], ["dog", "dog"], layer=0)
     with pytest.raises(InputError, match="^--layer best: no validation pair has words on both sides"):
-        choose_layer(make_translator(), ["Hund", ""], ["", "dog"])
+        layer_error_rates(make_translator(), ["Hund", ""], ["", "dog"])
 
 
 def test_the_best_layer_is_the_one_that_knows_the_words(make_translator: MakeTranslator) -> None:
@@ -78,16 +78,13 @@ def test_the_best_layer_is_the_one_that_knows_the_words(make_translator: MakeTra
     layers: Any = translator.model.decoder.layers
     for layer, change in ((0, diagonal), (1, first)):
         layers[layer].cross_attention.weights_dropout.register_forward_hook(change)
-    scores = choose_layer(translator, sources, targets)
-    assert [score.layer for score in scores] == [0, 1]
     # By hand: Model 1 finds the two links of each pair, n to n; one of layer 1's two, 0 to 0, is among them.
-    assert [score.error_rate for score in scores] == pytest.approx([0.0, 0.5])
+    assert layer_error_rates(translator, sources, targets) == pytest.approx([0.0, 0.5])
 
 
 def test_the_picture(make_translator: MakeTranslator) -> None:
     pairs = align_pairs(make_translator(), SOURCES, TARGETS, layer=1)
-    scores = [LayerScore(1, 0.25), LayerScore(0, 0.5)]
-    picture = alignments_picture(pairs[1:], first_line=2, how="By layer 1", scores=scores, name="toy")
+    picture = alignments_picture(pairs[1:], first_line=2, how="By layer 1", error_rates=[0.5, 0.25], name="toy")
     links, matrix, empty, layers = picture.panels
     assert isinstance(links, Links) and isinstance(matrix, Matrix)
     assert (links.title, list(links.source), list(links.target)) == ("Line 2", ["Hund"], ["A", "dog"])

@@ -14,7 +14,6 @@ from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.decoding.loading import LoadedTranslator
-    from translate.visualize.alignments import LayerScore
     from translate.visualize.page import PictureFile
     from translate.visualize.panels import Picture
 
@@ -246,25 +245,25 @@ def show_alignments(
     sources, references = _read_pairs(loaded, source, reference)
     if first > len(sources):
         raise InputError(f"--first {first}: {source} has {len(sources)} lines")
-    chosen, scores, how = _choose_layer(loaded, layer)
+    chosen, error_rates, how = _choose_layer(loaded, layer)
     aligned = align_pairs(loaded.translator, sources, references, layer=chosen)
     write_lines((format_pharaoh(pair.links) for pair in aligned), links_file)
     shown = aligned[first - 1 : first - 1 + number]
-    picture = alignments_picture(shown, first_line=first, how=how, scores=scores, name=_name(loaded))
+    picture = alignments_picture(shown, first_line=first, how=how, error_rates=error_rates, name=_name(loaded))
     save_picture(picture, file)
     last = first + len(shown) - 1
     logger.info(f"{file.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
 
 
-def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Literal["mean"], "list[LayerScore]", str]:
-    from translate.visualize.alignments import choose_layer
+def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Literal["mean"], list[float], str]:
+    from translate.visualize.alignments import layer_error_rates
 
     if wanted == "mean":
         return "mean", [], "The mean over the heads of all decoder layers"
     if wanted == "best":
-        scores = choose_layer(loaded.translator, *_read_pairs(loaded, None, None))
-        best = scores[0].layer
-        return best, scores, f"The mean over the heads of decoder layer {best}, the best on validation"
+        error_rates = layer_error_rates(loaded.translator, *_read_pairs(loaded, None, None))
+        best = error_rates.index(min(error_rates))
+        return best, error_rates, f"The mean over the heads of decoder layer {best}, the best on validation"
     if not wanted.isdecimal():
         raise InputError(f"--layer {wanted}: should be a layer counted from 0, mean or best")
     return int(wanted), [], f"The mean over the heads of decoder layer {wanted}"

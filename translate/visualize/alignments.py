@@ -27,18 +27,11 @@ class AlignedPair(NamedTuple):
     weights: Float[Tensor, "target source"]  # the last row and column are those of the end symbols
 
 
-class LayerScore(NamedTuple):
-    """The alignment error rate of a layer against an independent aligner."""
-
-    layer: int
-    error_rate: float
-
-
-def choose_layer(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[LayerScore]:
-    """Rank the decoder layers by how well they align validation pairs, the best first.
+def layer_error_rates(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+    """How well each decoder layer aligns validation pairs; less is better.
 
     The measure is the alignment error rate against the most probable links of a word translation model (IBM model 1)
-    that is learnt from these pairs and knows nothing of attention. Equally good layers keep their order.
+    that is learnt from these pairs and knows nothing of attention.
 
     Raises:
         InputError: There is no pair with words on both sides.
@@ -52,12 +45,12 @@ def choose_layer(translator: Translator, sources: Sequence[str], targets: Sequen
         target_vocab_size=translator.tokenizers.target.vocab_size,
     )
     expected = _lexical_links(pairs, lexicon)
-    scores = []
+    error_rates = []
     for layer in range(len(translator.model.decoder.layers)):
         forced = force_decode(translator.model, pairs, max_tokens=translator.config.batch_tokens, attention_layer=layer)
         found = [set(align_words(each.attention)) for each in forced]
-        scores.append(LayerScore(layer, alignment_error_rate(found, expected=expected)))
-    return sorted(scores, key=lambda score: score.error_rate)
+        error_rates.append(alignment_error_rate(found, expected=expected))
+    return error_rates
 
 
 def align_pairs(
@@ -82,7 +75,7 @@ def align_pairs(
 
 
 def alignments_picture(
-    pairs: Sequence[AlignedPair], *, first_line: int, how: str, scores: Sequence[LayerScore], name: str
+    pairs: Sequence[AlignedPair], *, first_line: int, how: str, error_rates: Sequence[float], name: str
 ) -> Picture:
     """Lines between the words of each pair, and the weights behind them."""
     panels: list[Panel] = []
@@ -98,8 +91,8 @@ def alignments_picture(
             Matrix(f"Line {number}: weights", [*pair.target, "</s>"], [*pair.source, "</s>"], pair.weights.tolist(),
                    "target word predicted", "source word looked at", "weight")
         )  # fmt: skip
-    if scores:
-        rows = [[str(score.layer), f"{score.error_rate:.3f}"] for score in sorted(scores)]
+    if error_rates:
+        rows = [[str(layer), f"{error_rate:.3f}"] for layer, error_rate in enumerate(error_rates)]
         panels.append(
             Table("Layers on validation", ["Layer", "Error rate"], rows,
                   note="Alignment error rate against the links of a word translation model (IBM model 1) learnt from"
@@ -150,8 +143,7 @@ def _lexical_links(pairs: Sequence[EncodedPair], lexicon: Lexicon) -> list[set[A
         links = set()
         for place, target in enumerate(pair.target):
             chances = [probability.get((source, target), 0.0) for source in pair.source]
-            best = max(chances, default=0.0)
-            if best > probability.get((NULL_ID, target), 0.0):
-                links.add(AlignmentLink(chances.index(best), place))
+            if max(chances, default=0.0) > probability.get((NULL_ID, target), 0.0):
+                links.add(AlignmentLink(chances.index(max(chances)), place))
         all_links.append(links)
     return all_links

@@ -44,7 +44,9 @@ def curves_picture(runs: Sequence[Path]) -> Picture:
         InputError: A path is no run, or no run has recorded anything yet.
         RunError: A file of metrics cannot be read.
     """
-    names = _names(runs)
+    names = [run.resolve().name for run in runs]
+    if len(set(names)) < len(names):
+        names = [str(run) for run in runs]
     metrics = [read_metrics(run, name=name) for run, name in zip(runs, names, strict=True)]
     if not any(each.records for each in metrics):
         raise InputError(
@@ -145,9 +147,3 @@ def _number(record: Record, key: str) -> float | None:
     value = record.get(key)
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if is_number and value is not None else None
-
-
-def _names(runs: Sequence[Path]) -> list[str]:
-    """The names of the runs' directories if they differ, else their paths."""
-    names = [run.resolve().name for run in runs]
-    return names if len(set(names)) == len(names) else [str(run) for run in runs]

@@ -21,13 +21,6 @@ class WordVector(NamedTuple):
     vector: Float[Tensor, " d_model"]
 
 
-class Plane(NamedTuple):
-    """Vectors in the plane of their two largest principal components."""
-
-    places: Float[Tensor, "word 2"]
-    shares: list[float]  # the share of the variance that each component has
-
-
 def embeddings_picture(
     translator: Translator,
     words: Sequence[str],
@@ -75,7 +68,8 @@ def embeddings_picture(
             raise InputError(f"{len(vectors)} {side} words are too few for a map: give a text with more of them")
         looked_up = _embed_words(tokenizer, asked, table)
         panels.append(_map(side, vectors, looked_up, source_words if is_joint else [], num_neighbours))
-        panels.append(_neighbours(side, looked_up or shown, vectors, num_neighbours))
+        rows = [[word.text, _list_neighbours(word, vectors, num_neighbours)] for word in looked_up or shown]
+        panels.append(Table(f"Nearest neighbours of {side} words", ["Word", "Neighbours and their cosines"], rows))
     paragraphs = [
         "A word of several subwords is the mean of their embeddings. The map is the plane in which the embeddings"
         " differ most (principal components); words that are close on it may be apart in the other dimensions, and so"
@@ -89,13 +83,9 @@ def embeddings_picture(
 
 def frequent_words(lines: Sequence[str], count: int) -> list[str]:
     """The most frequent words of a text, without punctuation around them; of equally frequent ones the first."""
-    counts: Counter[str] = Counter()
-    for line in lines:
-        for word in line.split():
-            bare = word.strip("".join(mark for mark in set(word) if not mark.isalnum()))
-            if bare:
-                counts[bare] += 1
-    return [word for word, _ in counts.most_common(count)]
+    words = (word for line in lines for word in line.split())
+    bare = (word.strip("".join(mark for mark in set(word) if not mark.isalnum())) for word in words)
+    return [word for word, _ in Counter(filter(None, bare)).most_common(count)]
 
 
 def cosine_neighbours(
@@ -112,8 +102,10 @@ def cosine_neighbours(
     return list(nearest.items())
 
 
-def principal_plane(vectors: Float[Tensor, "word d_model"]) -> Plane:
+def principal_plane(vectors: Float[Tensor, "word d_model"]) -> tuple[Float[Tensor, "word 2"], list[float]]:
     """Principal component analysis: the centred vectors along the two directions in which they vary most.
+
+    The second result is the share of the variance that each direction has.
 
     The sign of a direction is chosen so that its largest component is positive.
 
@@ -125,7 +117,7 @@ def principal_plane(vectors: Float[Tensor, "word d_model"]) -> Plane:
     signs = directions[torch.arange(len(directions)), largest].sign()
     total = float(singular.square().sum()) or 1.0
     places = centred @ (directions[:2] * signs[:2, None]).T
-    return Plane(places.float(), [float(value) ** 2 / total for value in singular[:2]])
+    return places.float(), [float(value) ** 2 / total for value in singular[:2]]
 
 
 def _embed_words(tokenizer: Tokenizer, words: Sequence[str], table: Tensor) -> list[WordVector]:
@@ -136,10 +128,10 @@ def _map(
     side: str, vectors: list[WordVector], asked: list[WordVector], source: list[WordVector], num_neighbours: int
 ) -> Points:
     everyone = vectors + [word for word in asked if word.text not in {each.text for each in vectors}]
-    plane = principal_plane(torch.stack([each.vector for each in everyone]))
+    places, shares = principal_plane(torch.stack([each.vector for each in everyone]))
     asked_texts = {each.text for each in asked}
     points: dict[str, Point] = {}
-    for number, (each, place) in enumerate(zip(everyone, plane.places.tolist(), strict=True)):
+    for number, (each, place) in enumerate(zip(everyone, places.tolist(), strict=True)):
         group = side if not source else "source" if number < len(source) else "target"
         if each.text in asked_texts:
             group = "asked for"
@@ -148,7 +140,7 @@ def _map(
             points[each.text] = points[each.text]._replace(group="both")
         else:
             points[each.text] = Point(each.text, place[0], place[1], group, note)
-    first, second = (f"{share:.0%}" for share in plane.shares)
+    first, second = (f"{share:.0%}" for share in shares)
     return Points(
         f"Map of {side} words",
         f"first principal component ({first} of the variance)",
@@ -186,11 +178,6 @@ def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     return max(0.0, width) * max(0.0, height)
-
-
-def _neighbours(side: str, chosen: list[WordVector], vectors: list[WordVector], count: int) -> Table:
-    rows = [[each.text, _list_neighbours(each, vectors, count)] for each in chosen]
-    return Table(f"Nearest neighbours of {side} words", ["Word", "Neighbours and their cosines"], rows)
 
 
 def _list_neighbours(word: WordVector, others: Sequence[WordVector], count: int) -> str:
