@@ -117,10 +117,8 @@ def remove_leftovers(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's bytes or a folder's entries are on the disk, as far as the operating system lets one."""
-    if path.is_dir() and os.name != "posix":
-        return
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    """Wait until a file's bytes or a folder's entries are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -130,10 +128,7 @@ def sync(path: Path) -> None:
 def _is_alive(process: int) -> bool:
     """Whether another process has this number."""
     try:
-        if os.name == "posix":  # Elsewhere `os.kill` may end the process.
-            os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # The process belongs to another user.
+        os.kill(process, 0)
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)  # Otherwise the process belongs to another user.
     return process != os.getpid()

@@ -93,10 +93,7 @@ def test_checkpoints_without_a_run_are_not_overwritten(
     (finished / "run.json").unlink()
     with pytest.raises(InputError) as caught:
         run_training(stateful(), finished, resume=True)
-    assert str(caught.value) == (
-        f"{finished} is an incomplete run: it has checkpoints/best.safetensors but no run.json. Copy the whole run, or"
-        " choose another directory with --run"
-    )
+    assert str(caught.value).startswith(f"{finished} is an incomplete run directory: it has config.yaml, tokenizer, ")
 
 
 def test_a_moved_run_goes_on(

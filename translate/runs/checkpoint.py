@@ -55,7 +55,7 @@ def write_tensors(
         RunError: The disk is full, the directory is missing, or it is read-only.
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    digest = _start_digest(metadata)
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for name in sorted(tensors):
         _update_digest(digest, name, tensors[name])
     text = json.dumps({**metadata, "sha256": digest.hexdigest()}, sort_keys=True, ensure_ascii=False)
@@ -89,7 +89,7 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
         with safe_open(path, framework="pt", backend="pread") as file:
             names = sorted(file.keys())
             metadata, expected = _split_metadata(path, file.metadata() or {})
-            digest = _start_digest(metadata)
+            digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
             prefix = next((each for each in prefixes if any(name.startswith(each) for name in names)), None)
             for name in names:
                 tensor = file.get_tensor(name)
@@ -119,7 +119,10 @@ def write_checkpoint(
     for leftover in run.checkpoints.glob(".tmp??????"):  # safetensors' names for files that are not whole
         with contextlib.suppress(OSError):
             leftover.unlink()
-    is_newer = which == "last" and _read_metadata(path).get("step", metadata.get("step")) != metadata.get("step")
+    is_newer = False
+    with contextlib.suppress(OSError, SafetensorError, RunError), safe_open(path, "pt", backend="pread") as file:
+        old_metadata, _ = _split_metadata(path, file.metadata() or {})
+        is_newer = which == "last" and old_metadata.get("step", metadata["step"]) != metadata["step"]
     write_tensors(path, tensors, metadata, keep_old_as=run.previous if is_newer else None)
 
 
@@ -145,11 +148,11 @@ def read_newest_intact(run: RunDirectory) -> tuple[Path, TensorFile, list[str]] 
             read_step(path, file.metadata)
         except RunError as error:
             damaged.append(error.fact if isinstance(error, DamageError) else str(error))
-        else:
-            if damaged:
-                with contextlib.suppress(OSError):
-                    _link(path, last)
-            return path, file, damaged
+            continue
+        if damaged:
+            with contextlib.suppress(OSError):
+                _link(path, last)
+        return path, file, damaged
     if damaged:
         raise RunError(
             f"{run.path} has no intact checkpoint to continue from: {'; '.join(damaged)}. Copy the run again from where"
@@ -180,10 +183,6 @@ def add_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {prefix + name: tensor for name, tensor in tensors.items()}
 
 
-def _start_digest(metadata: Mapping[str, str]) -> "hashlib._Hash":
-    return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
-
-
 def _update_digest(digest: "hashlib._Hash", name: str, tensor: Tensor) -> None:
     digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
     digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
@@ -203,19 +202,8 @@ def _split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str],
     return metadata, digest
 
 
-def _read_metadata(path: Path) -> dict[str, str]:
-    """The metadata of a checkpoint, which is not compared with its digest; none if there is no such file."""
-    try:
-        with safe_open(path, framework="pt", backend="pread") as file:
-            return _split_metadata(path, file.metadata() or {})[0]
-    except (OSError, SafetensorError, RunError):
-        return {}
-
-
 def _link(source: Path, target: Path) -> None:
     """Give a file a second name, in place of the file that has that name."""
-    if not source.exists():
-        return
     remove_leftovers(target)
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:

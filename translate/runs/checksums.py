@@ -5,7 +5,6 @@ their checksum inside as well: `"sha256": "<64 digits>"`, of the file with zeros
 """
 
 import hashlib
-import mmap
 import os
 import re
 from collections.abc import Mapping
@@ -74,7 +73,8 @@ def check_file(path: Path, expected: str | None) -> bool:
     """Compare a file with its checksum.
 
     Args:
-        expected: The recorded fingerprint; None: the checksum is inside the file, if there is one.
+        expected: The recorded fingerprint; None: the checksum is inside the file, as in formats 1 and 2, or there is
+            none.
 
     Returns:
         Whether the file has a checksum.
@@ -83,9 +83,17 @@ def check_file(path: Path, expected: str | None) -> bool:
         RunError: The content is not what was written.
         OSError: The file cannot be read.
     """
-    if expected is None:
-        return _check_embedded(path)
-    compare(path, expected, fingerprint(path))
+    if expected is not None:
+        compare(path, expected, fingerprint(path))
+        return True
+    content = path.read_bytes()
+    match = _EMBEDDED.search(content)
+    if match is None:
+        return False
+    start, end = match.span(1)
+    digest = hashlib.sha256(content[:start] + b"0" * (end - start))
+    digest.update(memoryview(content)[end:])
+    compare(path, match[1].decode(), digest.hexdigest())
     return True
 
 
@@ -127,20 +135,3 @@ def compare(path: Path, expected: str, found: str) -> None:
     """
     if found != expected:
         raise DamageError(path, f"its checksum should be {expected[:12]}…, but is {found[:12]}…")
-
-
-def _check_embedded(path: Path) -> bool:
-    """Compare a file with the checksum inside it, as formats 1 and 2 wrote it; False if it has none."""
-    with path.open("rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return False
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            match = _EMBEDDED.search(content)
-            if match is None:
-                return False
-            expected, (start, end) = match[1].decode(), match.span(1)
-            digest = hashlib.sha256(content[:start] + b"0" * (end - start))
-            with memoryview(content) as view, view[end:] as rest:
-                digest.update(rest)
-    compare(path, expected, digest.hexdigest())
-    return True

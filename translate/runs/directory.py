@@ -169,9 +169,7 @@ def check_links(run: RunDirectory) -> None:
     Raises:
         RunError: A part leads out of the run.
     """
-    folders = (run.tokenizer, run.checkpoints, run.evaluation, run.export)
-    files = (run.description, run.config, run.metrics, run.shortlist, run.lock)
-    for path in (*folders, *files, *run.tokenizer.glob("*"), *run.checkpoints.glob("*")):
+    for path in (*vars(run).values(), *run.tokenizer.glob("*"), *run.checkpoints.glob("*")):
         check_inside(path, run.path)
 
 
@@ -213,8 +211,7 @@ def check_config_is_complete(run: RunDirectory) -> None:
     """
     values = read_yaml(run.config).values
     missing = [name for name in Config.model_fields if name not in values]
-    model = values.get("model")
-    if isinstance(model, dict):
+    if isinstance(model := values.get("model"), dict):
         missing += [f"model.{name}" for name in ModelConfig.model_fields if name not in model]
     if missing:
         raise InputError(

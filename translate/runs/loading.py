@@ -104,17 +104,14 @@ def check_same_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Tenso
     Raises:
         RunError: Something does not fit; the message lists it.
     """
-    different = [
-        f"{key} is {_describe(given[key])}, the model's {_describe(expected[key])}"
-        for key in sorted(expected.keys() & given.keys())
-        if _describe(given[key]) != _describe(expected[key])
-    ]
+    has, needs = (
+        {key: f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for key, tensor in tensors.items()}
+        for tensors in (given, expected)
+    )
+    common = sorted(has.keys() & needs.keys())
+    different = [f"{key} is {has[key]}, the model's {needs[key]}" for key in common if has[key] != needs[key]]
     missing, unexpected = sorted(expected.keys() - given.keys()), sorted(given.keys() - expected.keys())
     problems = {"missing": missing, "unexpected": unexpected, "different": different}
     if any(problems.values()):
         listed = "; ".join(f"{kind}: {list_names(names)}" for kind, names in problems.items() if names)
         raise RunError(f"{name} does not fit the model of its config: {listed}")
-
-
-def _describe(tensor: Tensor) -> str:
-    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"

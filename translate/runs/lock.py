@@ -12,8 +12,6 @@ from translate.atomic import write_error
 from translate.errors import InputError, RunError
 from translate.runs.directory import RunDirectory
 
-_MAX_HOLDER_CHARACTERS = 300
-
 
 @contextlib.contextmanager
 def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
@@ -73,9 +71,7 @@ def lock_run(path: Path) -> Iterator[None]:
 
 def _read_holder(file: Path) -> str:
     """The process that wrote its name into a lock file, or "another process" if that is not known."""
-    try:
-        with file.open(encoding="utf-8", errors="replace") as lines:
-            text = lines.read(_MAX_HOLDER_CHARACTERS).strip()
-    except OSError:
-        text = ""
+    text = ""
+    with contextlib.suppress(OSError):
+        text = file.read_text(encoding="utf-8", errors="replace").strip()
     return text if text.startswith("process ") and text.isprintable() else "another process"

@@ -81,9 +81,7 @@ class _Known:
     progress: dict[str, Any] = field(default_factory=dict)  # of the newest intact checkpoint
 
 
-# The result of a check; None: the file needs no line in the report. A check that raises reports damage.
-_Finding = tuple[State, str] | None
-_Check = Callable[[_Known, Path], _Finding]
+_Finding = tuple[State, str] | None  # None: the file needs no line in the report; damage is raised
 
 
 def verify_run(path: Path) -> Verification:
@@ -106,13 +104,12 @@ def verify_run(path: Path) -> Verification:
         if finding is not None:
             is_folder = file == known.run.tokenizer or file.parent == known.run.export
             known.files.append(FileReport(_name(known.run, file, is_folder=is_folder), *finding))
-    known.files += _others(known)
-    if known.description is None:
-        return Verification(None, "", None, known.files)
-    return Verification(known.description.writer, known.description.created, known.description.run_format, known.files)
+    about = known.description
+    writer, created, run_format = (None, "", None) if about is None else (about.writer, about.created, about.run_format)
+    return Verification(writer, created, run_format, known.files + _others(known))
 
 
-def _checks(known: _Known) -> Iterator[tuple[Path, _Check]]:
+def _checks(known: _Known) -> Iterator[tuple[Path, Callable[[_Known, Path], _Finding]]]:
     """The files of a run and their checks, in the order in which one file says what others must be."""
     run = known.run
     yield run.description, _check_description

@@ -4,6 +4,7 @@ Also whether a run can be continued with the settings and in the environment tha
 """
 
 import logging
+import os
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -36,6 +37,7 @@ from translate.runs import (
     write_checkpoint,
 )
 from translate.runs.checkpoint import OPTIMIZER_PREFIX
+from translate.runs.directory import check_holds_run
 from translate.runs.loading import check_same_tensors
 from translate.training.optimizer import AveragedWeights, expected_state
 from translate.training.progress import Progress
@@ -173,15 +175,9 @@ def holds_run(directory: Path) -> bool:
         InputError: There are checkpoints, but not the rest of the run.
     """
     run = RunDirectory(directory)
-    if run.description.exists():
-        return True
-    left = sorted(run.checkpoints.glob("*.safetensors"))
-    if left:
-        raise InputError(
-            f"{directory} is an incomplete run: it has {left[0].relative_to(directory)} but no {run.description.name}."
-            " Copy the whole run, or choose another directory with --run"
-        )
-    return False
+    if any(run.checkpoints.glob("*.safetensors")):
+        check_holds_run(directory)
+    return os.path.lexists(run.description)
 
 
 def check_settings(config: Config, directory: Path) -> None:
@@ -226,14 +222,12 @@ def describe_environment(settings: TrainingConfig, device: torch.device, *, num_
     environment |= {package: metadata.version(package) for package in ("torch", "numpy", "sentencepiece")}
     environment["precision"] = choose_precision(settings.precision, device)
     environment["processes"] = f"{num_processes} ({settings.parallel})" if num_processes > 1 else "1"
-    match device.type:
-        case "cpu":
-            environment["device"] = f"cpu ({torch.backends.cpu.get_cpu_capability()})"
-            environment["CPU threads"] = str(torch.get_num_threads())
-        case "cuda":
-            environment["device"] = f"cuda ({torch.cuda.get_device_name(device)})"
-        case other:
-            environment["device"] = other
+    environment["device"] = device.type
+    if device.type == "cpu":
+        environment["device"] += f" ({torch.backends.cpu.get_cpu_capability()})"
+        environment["CPU threads"] = str(torch.get_num_threads())
+    elif device.type == "cuda":
+        environment["device"] += f" ({torch.cuda.get_device_name(device)})"
     return environment
 
 
@@ -243,11 +237,8 @@ def describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> str |
     Args:
         before: Environment in which the checkpoint was saved; empty for a checkpoint of version 0.1.0.
     """
-    changes = [
-        f"{name} {now.get(name, 'unknown')} (it was {value})"
-        for name, value in before.items()
-        if now.get(name) != value
-    ]
+    different = [name for name in before if now.get(name) != before[name]]
+    changes = [f"{name} {now.get(name, 'unknown')} (it was {before[name]})" for name in different]
     if not changes:
         return None
     return (
