@@ -69,6 +69,10 @@ class Kind(NamedTuple):
 # Khayrallah and Koehn 2018, arXiv 1805.12282, who find that 5 % of other noise costs little).
 _SWAPPED = "remove them, or swap their sides"
 _FOREIGN = "look at them, and remove them"
+_NEIGHBOUR = "belong to a neighbour: a line is missing or doubled on one side"
+_DAMAGED = "the text was damaged before it got here; get it again, or remove the lines"
+_RESTORE = "read the original in its own encoding (iconv), or restore it: line.encode('cp1252').decode('utf-8')"
+_CONVERT = "turn entities into characters and remove tags, unless translations should have them"
 KINDS: dict[str, Kind] = {
     "empty": Kind("have an empty side", "training leaves them out; remove them from held-out text"),
     "equal": Kind("are copies, the source its own translation", "remove those that have one; 1 % hurts", 0.01, 0.5),
@@ -81,12 +85,7 @@ KINDS: dict[str, Kind] = {
     "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
     "source_like_neither": Kind("have a source perhaps in a third language", _FOREIGN),
     "target_like_neither": Kind("have a target perhaps in a third language", _FOREIGN),
-    "shifted": Kind(
-        "belong to a neighbour: a line is missing or doubled on one side",
-        "find the line, and align the files again",
-        0.0,
-        0.1,
-    ),
+    "shifted": Kind(_NEIGHBOUR, "find the line, and align the files again", 0.0, 0.1),
     "unrelated": Kind("do not translate each other", "check that the two sides belong together", 0.0, 0.1),
     "control": Kind("have control characters", "remove them; tabs may stay"),
     "line_end": Kind(
@@ -94,18 +93,9 @@ KINDS: dict[str, Kind] = {
     ),
     "private_use": Kind("have private-use characters", "find out what wrote them; they mean nothing by themselves"),
     "invisible": Kind("have invisible characters", "remove them: a word with and without one counts as two words"),
-    "replacement": Kind(
-        "have the replacement character U+FFFD",
-        "the text was damaged before it got here; get it again, or remove the lines",
-    ),
-    "mojibake": Kind(
-        "have mojibake, UTF-8 that was read as another encoding",
-        "read the original in its own encoding (iconv), or restore it: line.encode('cp1252').decode('utf-8')",
-    ),
-    "markup": Kind(
-        "have HTML entities or tags",
-        "turn entities into characters and remove tags, unless translations should have them",
-    ),
+    "replacement": Kind("have the replacement character U+FFFD", _DAMAGED),
+    "mojibake": Kind("have mojibake, UTF-8 that was read as another encoding", _RESTORE),
+    "markup": Kind("have HTML entities or tags", _CONVERT),
 }
 
 
