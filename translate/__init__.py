@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
     from translate.decoding import Translator
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # a program decides by itself what it prints
 

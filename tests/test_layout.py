@@ -1,0 +1,133 @@
+"""The layout of the package: layers, names, sizes of folders, and a test file for each module."""
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import translate
+
+PACKAGE = Path(translate.__file__).parent
+TESTS = Path(__file__).parent
+
+# From the bottom to the top. A file imports from lower layers and from its own folder.
+LAYERS = [
+    {"", "errors", "atomic", "fingerprint", "memory", "versions"},  # "" is translate/__init__.py
+    {"config"},
+    {"data"},
+    {"model"},
+    {"distributed"},
+    {"runs"},
+    {"decoding"},
+    {"evaluation"},
+    {"training"},
+    {"lint"},
+    {"export"},
+    {"visualize"},
+    {"cli", "__main__"},
+]
+HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
+STRANGERS = [{"data", "model"}, {"model", "distributed"}, {"export", "visualize"}]  # do not import each other at all
+MAX_MODULES_IN_A_FOLDER = 16
+DECLARATIONS = {
+    "errors.py",
+    "versions.py",
+    "config/section.py",
+    "visualize/panels.py",
+}  # without logic, so without a test
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "constants", "misc"}
+
+
+def imports_of(file: Path, *, package: Path) -> Iterator[tuple[int, str]]:
+    """Line and module of each import from the package, also inside functions and under TYPE_CHECKING."""
+    folder = ["translate", *file.relative_to(package).parent.parts]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = folder[: len(folder) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            # `from translate import export` imports a module; `from translate import __version__` does not.
+            names = [f"{module}.{alias.name}" for alias in node.names] if module == "translate" else [module]
+        for name in names:
+            if name.split(".")[0] == "translate":
+                yield node.lineno, name
+
+
+def forbidden_imports(package: Path) -> list[str]:
+    """Every import that runs upward, or between folders that must not know each other."""
+    found = []
+    for file in sorted(package.rglob("*.py")):
+        parts = list(file.relative_to(package).with_suffix("").parts)
+        importer = "cli" if parts == ["__init__"] else parts[0]  # translate/__init__.py offers what lies below cli
+        for line, name in imports_of(file, package=package):
+            imported = name.split(".")[1] if "." in name and "__" not in name else ""
+            if imported not in HEIGHT:
+                found.append(f"{file.name}:{line}: {imported} has no layer in this test")
+            elif HEIGHT[imported] > HEIGHT[importer] or {importer, imported} in STRANGERS:
+                found.append(f"{file.name}:{line}: {importer} imports {imported}")
+    return found
+
+
+def test_no_import_runs_upward() -> None:
+    assert forbidden_imports(PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    "file, text, message",
+    [
+        ("model/masks.py", "from translate.training.loss import loss", "masks.py:1: model imports training"),
+        ("data/tables.py", "import translate.model.masks", "tables.py:1: data imports model"),
+        ("model/masks.py", "from ..data.batching import Batch", "masks.py:1: model imports data"),
+        (
+            "runs/lock.py",
+            "def load():\n    from translate.decoding import Translator",
+            "lock.py:2: runs imports decoding",
+        ),
+        ("config/load.py", "if TYPE_CHECKING:\n    from translate import runs", "load.py:2: config imports runs"),
+        ("decoding/request.py", "from . import output\nfrom .. import cli", "request.py:2: decoding imports cli"),
+        ("runs/lock.py", "from translate.magic import spell", "magic has no layer in this test"),
+    ],
+)
+def test_a_forbidden_import_is_found(tmp_path: Path, file: str, text: str, message: str) -> None:
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text(text)
+    assert forbidden_imports(tmp_path) == [message] or message in forbidden_imports(tmp_path)[0]
+
+
+def test_allowed_imports_are_not_reported(tmp_path: Path) -> None:
+    (tmp_path / "decoding").mkdir()
+    (tmp_path / "decoding" / "translator.py").write_text(
+        "import torch\nfrom translate import __version__\nfrom translate.decoding.search import beam\n"
+        "from .request import Request\nfrom translate.model import Transformer\nfrom translate.config import Config\n"
+    )
+    assert forbidden_imports(tmp_path) == []
+
+
+def test_every_class_name_is_used_once() -> None:
+    places = defaultdict(list)
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(file.relative_to(PACKAGE)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_folders_are_small_and_no_name_is_vague() -> None:
+    modules = [file for file in PACKAGE.rglob("*.py") if not file.stem.startswith("__")]
+    folders = Counter(file.parent for file in modules)
+    assert {folder.name: count for folder, count in folders.items() if count > MAX_MODULES_IN_A_FOLDER} == {}
+    assert [file for file in modules if file.stem in VAGUE_NAMES] == []
+
+
+def test_every_module_has_a_test_file_of_its_name() -> None:
+    missing = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = file.relative_to(PACKAGE)
+        has_test = (TESTS / name.parent / f"test_{file.name}").exists()
+        if not (has_test or file.stem.startswith("__") or name.as_posix() in DECLARATIONS):
+            missing.append(name.as_posix())
+    assert missing == []
