@@ -1,0 +1,26 @@
+"""The config that tests of loading and of its errors start from."""
+
+from pathlib import Path
+
+import pytest
+
+BASE = """\
+data:
+  train:
+    - {kind: text, source: a.de, target: a.en, weight: 2}
+    - {kind: tsv, path: b.tsv}
+  validation: {kind: text, source: v.de, target: v.en}
+  test:
+    first: {kind: tsv, path: t.tsv}
+model:
+  d_model: 64
+  num_heads: 4
+training: {learning_rate: 0.5}
+"""
+
+
+@pytest.fixture
+def run_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes `run.yaml` into an empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    Path("run.yaml").write_text(BASE)

@@ -1,0 +1,131 @@
+"""The loop of a training: when it stops, what it logs and saves, and how it fails."""
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from translate.config import Config
+from translate.errors import RunError
+from translate.runs import RunDirectory, read_tensors
+from translate.training import step
+
+Digits = Callable[..., Config]
+RunTraining = Callable[..., list[str]]
+CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
+
+
+def contents(run: Path, checkpoint: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Checksums of a checkpoint's tensors, and its metadata."""
+    tensors, metadata, _ = read_tensors(RunDirectory(run).checkpoint(checkpoint))  # type: ignore[arg-type]
+    return {name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for name, tensor in tensors.items()}, metadata
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines()]
+    timed = {"seconds", "target_tokens_per_second", "waiting"}
+    return [{key: value for key, value in record.items() if key not in timed} for record in records]
+
+
+def test_stops_after_max_epochs(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+    run_training(digits("training.max_epochs=2", "training.max_steps=1000"), tmp_path / "run")
+    progress = json.loads(contents(tmp_path / "run", "last")[1]["progress"])
+    assert progress["epoch"] == 2 and 2 < progress["step"] < 1000
+    assert progress["validated_step"] == progress["step"], "the last step is validated"
+
+
+def test_stops_early_and_keeps_the_best(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+    # At this rate nothing gets better after the first validation.
+    unchanging = ("training.learning_rate=1e-9", "training.schedule=constant")
+    stopping = ("training.max_steps=100", "training.validate_every=2", "training.patience=3")
+    config = digits(*unchanging, *stopping)
+    messages = run_training(config, tmp_path / "run")
+    validations = [record["step"] for record in metrics(tmp_path / "run") if record["kind"] == "validation"]
+    assert validations == [2, 4, 6, 8]
+    assert contents(tmp_path / "run", "best")[1]["step"] == "2"
+    assert "stopped early: 3 validations without a better bleu" in messages
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_mend(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = step.label_smoothed_loss
+    calls = itertools.count(1)
+
+    def poisoned(*args: Any, **kwargs: Any) -> Any:
+        loss = original(*args, **kwargs)
+        return loss._replace(loss=loss.loss * float("nan")) if next(calls) == 6 else loss
+
+    monkeypatch.setattr(step, "label_smoothed_loss", poisoned)
+    with pytest.raises(RunError) as caught:
+        run_training(digits(), tmp_path / "run")
+    message = str(caught.value)
+    assert "step 6: the loss is nan" in message
+    assert "pairs of up to" in message and "source and" in message
+    assert "Lower training.learning_rate (the rate was 0.005)" in message
+    assert contents(tmp_path / "run", "last")[1]["step"] == "4", "the last good checkpoint is kept"
+
+
+def test_without_validation_the_last_weights_are_the_best(
+    run_training: RunTraining, digits: Digits, tmp_path: Path
+) -> None:
+    run_training(digits("data.validation=null"), tmp_path / "run")
+    assert contents(tmp_path / "run", "best")[1]["step"] == "12"
+
+
+def test_the_last_part_of_a_log_window_is_logged(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+    run_training(digits("training.max_steps=12", "training.log_every=5"), tmp_path / "run")
+    assert [record["step"] for record in metrics(tmp_path / "run") if record["kind"] == "train"] == [5, 10, 12]
+
+
+@pytest.mark.parametrize(
+    "refusal, reason",
+    [
+        (torch.OutOfMemoryError(CUDA_MESSAGE), " (CUDA out of memory. Tried to allocate 20.00 MiB)"),
+        (MemoryError(), ""),
+    ],
+)
+def test_a_step_without_memory_names_the_batch_and_the_settings(
+    run_training: RunTraining,
+    digits: Digits,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    refusal: Exception,
+    reason: str,
+) -> None:
+    original, calls = step.label_smoothed_loss, itertools.count(1)
+
+    def refused(*args: Any, **settings: Any) -> Any:
+        if next(calls) == 6:
+            raise refusal
+        return original(*args, **settings)
+
+    monkeypatch.setattr(step, "label_smoothed_loss", refused)
+    with pytest.raises(RunError) as caught:
+        run_training(digits("training.accumulate_batches=2"), tmp_path / "run")
+    sizes = r"\d+ pairs of up to \d+ source and \d+ target tokens"
+    told = re.sub(f"{sizes}; {sizes}", "TWO BATCHES", str(caught.value))
+    assert told == (
+        f"step 4: out of memory on a step with TWO BATCHES{reason}. Lower training.batch_tokens (now 300): with"
+        " training.step_tokens=600 a step still sees as many tokens. Or lower data.max_source_tokens and"
+        " data.max_target_tokens, or make the model smaller."
+        " With other settings it is a new run; with more free memory this one goes on by --resume."
+        f" Checkpoints written so far are kept in {tmp_path / 'run' / 'checkpoints'}."
+    )
+
+
+def test_another_error_in_a_step_is_not_taken_for_it(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr(step, "label_smoothed_loss", broken)
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        run_training(digits(), tmp_path / "run")

@@ -1,0 +1,57 @@
+"""Validation during a training: the same code as `translate eval`, and what it does when memory is out."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from translate.config import Config
+from translate.decoding import Translator
+from translate.errors import RunError
+from translate.evaluation.evaluate import evaluate
+from translate.runs import RunDirectory, load_run
+from translate.training import validation
+
+Digits = Callable[..., Config]
+RunTraining = Callable[..., list[str]]
+CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines()]
+    timed = {"seconds", "target_tokens_per_second", "waiting"}
+    return [{key: value for key, value in record.items() if key not in timed} for record in records]
+
+
+def test_validation_bleu_is_what_evaluation_gives(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+    config = digits("training.max_steps=60", "training.validate_every=60", "training.ema_decay=0.9")
+    run_training(config, tmp_path / "run")
+    logged = next(record for record in metrics(tmp_path / "run") if record["kind"] == "validation")
+    loaded = load_run(tmp_path / "run")
+    corpus = config.data.validation
+    assert corpus is not None and corpus.kind == "text"
+    sources, references = (path.read_text(encoding="utf-8").splitlines() for path in (corpus.source, corpus.target))
+    translator = Translator(loaded.model, loaded.tokenizers, loaded.config.decoding)
+    evaluation = evaluate(translator, sources, references, loaded.config.evaluation)
+    for name in ("BLEU", "BLEU-lc", "chrF"):
+        assert logged[name] == evaluation.score(name)
+    assert loaded.step == logged["step"] == 60
+
+
+def test_a_validation_without_memory_can_be_done_later(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        raise torch.OutOfMemoryError(CUDA_MESSAGE)
+
+    with monkeypatch.context() as patch, pytest.raises(RunError) as caught:
+        patch.setattr(validation, "evaluate", refused)
+        run_training(digits("training.save_every=100"), tmp_path / "run")
+    message = str(caught.value)
+    assert message.startswith("out of memory on the validation (CUDA out of memory. Tried to allocate 20.00 MiB).")
+    assert "Lower decoding.batch_tokens (now 8192) or decoding.beam_size (now 2), and go on with --resume." in message
+    said = run_training(digits("decoding.beam_size=1"), tmp_path / "run", resume=True)
+    assert "going on from step 6" in said
