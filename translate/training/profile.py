@@ -31,12 +31,7 @@ _PARTS = {"forward": FORWARD, "backward": "autograd::engine::evaluate_function",
 
 
 def profile_steps(
-    steps: Iterator[T],
-    directory: Path,
-    *,
-    device: torch.device,
-    after_step: int,
-    leave_out: Callable[[float], None],
+    steps: Iterator[T], directory: Path, *, device: torch.device, after_step: int, leave_out: Callable[[float], None]
 ) -> Iterator[T]:
     """The same steps, some of them recorded while they are done; only their time changes.
 
@@ -64,8 +59,7 @@ def profile_steps(
         logger.info("No profile: the training ended before step %d", first)
         return
     began = time.perf_counter()
-    title = f"Steps {first} to {first + num_recorded - 1}"
-    _write(profiler, directory, title=title, num_steps=num_recorded, device=device)
+    _write(profiler, directory, first=first, num_steps=num_recorded, device=device)
     del profiler  # and with it all that it has recorded
     leave_out(time.perf_counter() - began)
     yield from steps
@@ -102,9 +96,10 @@ def summarize(events: Sequence[FunctionEvent], *, num_steps: int, device: torch.
     return "\n".join(lines)
 
 
-def _write(profiler: profile, directory: Path, *, title: str, num_steps: int, device: torch.device) -> None:
+def _write(profiler: profile, directory: Path, *, first: int, num_steps: int, device: torch.device) -> None:
     trace, text = directory / "trace.json.gz", directory / "time.txt"
-    summary = f"{title}: {summarize(profiler.events(), num_steps=num_steps, device=device)}"
+    times = summarize(profiler.events(), num_steps=num_steps, device=device)
+    summary = f"Steps {first} to {first + num_steps - 1}: {times}"
     sort_by = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     table = profiler.key_averages().table(sort_by=sort_by, row_limit=_TABLE_ROWS)
     try:
