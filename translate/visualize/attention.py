@@ -291,14 +291,12 @@ def attention_picture(attention: Attention, choice: AttentionChoice) -> Picture:
     """
     _check_choice(choice, attention)
     heads = range(attention.num_heads) if choice.head is None else [choice.head]
-    layers = [
-        each for each in attention.captured.layers if each.kind == choice.kind and choice.layer in (None, each.layer)
-    ]
+    layers = [each for each in attention.captured.layers if each.kind == choice.kind]
     panels = []
-    for row, each in enumerate(layers):
+    for each in layers if choice.layer is None else [layers[choice.layer]]:
         for head in heads:
             panel = _matrix(each, head, attention.pair, unit=choice.unit)
-            if row:  # only the first row and column have labels
+            if len(panels) >= len(heads):  # only the first row and column have labels
                 panel = panel._replace(columns=[""] * len(panel.columns), column_axis="")
             if head != heads[0]:
                 panel = panel._replace(rows=[""] * len(panel.rows), row_axis="")

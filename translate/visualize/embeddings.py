@@ -151,15 +151,13 @@ def _map(
 
 def _anchored(points: list[Point]) -> list[Point]:
     """Choose for each label, one after another, the side of its point where it covers least of the others."""
-    low_x, low_y = min(point.x for point in points), min(point.y for point in points)
-    width = (max(point.x for point in points) - low_x) or 1.0
-    height = (max(point.y for point in points) - low_y) or 1.0
+    places = torch.tensor([(point.x, point.y) for point in points], dtype=torch.float64)
+    places = (places - places.amin(dim=0)) / (places.amax(dim=0) - places.amin(dim=0)).clamp(min=1e-9)
     # Sizes are shares of the map; boxes are left, bottom, right, top.
     letter, line = 0.0085, 0.022
-    places = [((point.x - low_x) / width, (point.y - low_y) / height) for point in points]
-    taken = [(x - 0.004, y - 0.007, x + 0.004, y + 0.007) for x, y in places]
+    taken = [(x - 0.004, y - 0.007, x + 0.004, y + 0.007) for x, y in places.tolist()]
     anchored = []
-    for point, (x, y) in zip(points, places, strict=True):
+    for point, (x, y) in zip(points, places.tolist(), strict=True):
         half = letter * len(point.label) / 2
         boxes: dict[Anchor, tuple[float, float, float, float]] = {
             "right": (x + 0.007, y - line / 2, x + 0.007 + 2 * half, y + line / 2),

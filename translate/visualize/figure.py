@@ -89,13 +89,14 @@ def _lay_out(picture: Picture) -> "Figure":
         row, column = divmod(number, columns)
         all_axes.append(figure.add_subplot(grid[row, column], anchor="NW"))
         _draw_panel(panel, all_axes[-1], width=widths[column], height=heights[row])
-    caption = [_wrap(text, max(50, int(15 * sum(widths)))) for text in picture.paragraphs]
+    num_letters = max(50, int(15 * sum(widths)))
+    caption = [line for text in picture.paragraphs for line in textwrap.wrap(text, num_letters)]
     figure.suptitle(picture.title, x=0, ha="left", fontsize=12, fontweight="bold")
     figure.supxlabel("\n".join(caption), x=0, ha="left", fontsize=8, color=_FAINT, linespacing=1.4)
     # What labels and titles need is measured in a figure that has room enough; the rest is for the panels.
     matrices = [panel for panel in picture.panels if isinstance(panel, Matrix)]
     label = 2 + 0.15 * max((len(text) for panel in matrices for text in (*panel.rows, *panel.columns)), default=0)
-    loose = sum(widths) + label * len(widths), sum(heights) + label * len(heights) + "\n".join(caption).count("\n")
+    loose = sum(widths) + label * len(widths), sum(heights) + label * len(heights) + 0.2 * len(caption)
     figure.set_size_inches(loose)
     figure.draw_without_rendering()
     share_x = sum(axes.get_position(original=True).width for axes in all_axes[:columns])
@@ -126,7 +127,7 @@ def _size(panel: Panel) -> tuple[float, float]:
 
 def _draw_panel(panel: Panel, axes: "Axes", *, width: float, height: float) -> None:
     """Draw a panel and its title into axes that will have about this size in inches."""
-    note = [_wrap(panel.note, max(50, int(13 * width)))] if panel.note else []
+    note = textwrap.wrap(panel.note, max(50, int(13 * width)))
     axes.set_title("\n".join([panel.title, *note]), loc="left", pad=8)
     match panel:
         case Matrix():
@@ -253,7 +254,3 @@ def _draw_table(panel: Table, axes: "Axes", *, width: float, height: float) -> N
 def _column_widths(panel: Table) -> list[float]:
     """The width in inches of each column of a table, by its longest text."""
     return [0.3 + 0.075 * max(map(len, column)) for column in zip(panel.header, *panel.rows, strict=True)]
-
-
-def _wrap(text: str, num_letters: int) -> str:
-    return "\n".join(textwrap.wrap(text, num_letters))

@@ -39,10 +39,8 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
             keys = source if title == "source padding" else target
             values = visible.float().tolist()
             panels.append(Matrix(f"{row + 1}: {title}", queries, keys, values, "query", "key", "visible"))
-    names = [
-        f"{number}: {pair.source_text} → {pair.target_text}{'' if pair.is_forced else ' (decoded)'}"
-        for number, pair in enumerate(pairs, start=1)
-    ]
+    arrows = [f"{pair.source_text} → {pair.target_text}{'' if pair.is_forced else ' (decoded)'}" for pair in pairs]
+    names = [f"{number}: {arrow}" for number, arrow in enumerate(arrows, start=1)]
     explanation = (
         "Made by translate/model/masks.py, with which the model is trained. Coloured: this query (row) may see that key"
         " (column). Padding masks have one row, for it is the same for all queries. A position of padding is a query"
@@ -53,16 +51,13 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
 
 def make_masks(source_ids: Tensor, target_input_ids: Tensor) -> list[dict[str, Bool[Tensor, "#query key"]]]:
     """The masks of each sentence of a batch by their names. Padding masks have one row, for all queries."""
-    source_padding = padding_visible(source_ids, pad_id=PAD_ID)
-    target_padding = padding_visible(target_input_ids, pad_id=PAD_ID)
-    conjunction = target_visible(target_input_ids, pad_id=PAD_ID)
-    assert isinstance(conjunction, Tensor)
-    return [
-        {
-            "source padding": source_padding[row, 0],
-            "target padding": target_padding[row, 0],
-            "no peeking": causal_visible(target_input_ids.shape[1])[0, 0],
-            "target padding and no peeking": conjunction[row, 0],
-        }
-        for row in range(len(source_ids))
-    ]
+    both = target_visible(target_input_ids, pad_id=PAD_ID)
+    assert isinstance(both, Tensor)
+    causal = causal_visible(target_input_ids.shape[1])
+    masks = {
+        "source padding": padding_visible(source_ids, pad_id=PAD_ID),
+        "target padding": padding_visible(target_input_ids, pad_id=PAD_ID),
+        "no peeking": causal.expand(len(source_ids), -1, -1, -1),
+        "target padding and no peeking": both,
+    }
+    return [{name: mask[row, 0] for name, mask in masks.items()} for row in range(len(source_ids))]

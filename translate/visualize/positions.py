@@ -84,14 +84,9 @@ def _wave_lengths(dimensions: int, name: Literal["d_model", "the head dimension"
     """Positions until a sine repeats: 2π · 10000^(2i / dimensions) for the i-th pair of dimensions."""
     pairs = range(dimensions // 2)
     lengths = [2 * math.pi * 10000 ** (2 * pair / dimensions) for pair in pairs]
-    return Curves(
-        "Wave lengths",
-        "pair of dimensions",
-        "positions until it repeats",
-        [Series(f"2π · 10000^(2i / {dimensions})", list(pairs), lengths)],
-        is_log=True,
-        note=f"{dimensions} is {name}; a pair is dimensions 2i and 2i + 1.",
-    )
+    series = [Series(f"2π · 10000^(2i / {dimensions})", list(pairs), lengths)]
+    note = f"{dimensions} is {name}; a pair is dimensions 2i and 2i + 1."
+    return Curves("Wave lengths", "pair of dimensions", "positions until it repeats", series, is_log=True, note=note)
 
 
 def _rotary_panels(positions: Positions, *, length: int, head_dim: int) -> list[Panel]:
@@ -104,13 +99,9 @@ def _rotary_panels(positions: Positions, *, length: int, head_dim: int) -> list[
         ones[..., 0::2] = 1.0
         turned = rotate(ones, angles)[0, 0]
         products = (turned @ turned.T / (head_dim // 2)).cpu()
-    pairs = _numbers(head_dim // 2)
-    numbers = _numbers(length)
-    by_distance = Series("mean over all pairs", list(range(length)), products[0].tolist())
-    single = [
-        Series(f"pair {pair}", list(range(length)), angles.cosine[0, :, pair].tolist())
-        for pair in sorted({0, head_dim // 8, head_dim // 4})
-    ]
+    numbers, pairs = _numbers(length), _numbers(head_dim // 2)
+    by_distance = {"mean over all pairs": products[0]}
+    by_distance |= {f"pair {pair}": angles.cosine[0, :, pair] for pair in sorted({0, head_dim // 8, head_dim // 4})}
     return [
         Matrix("Cosine of the angle", numbers, pairs, angles.cosine[0].tolist(), "position", "pair", "signed"),
         Matrix("Sine of the angle", numbers, pairs, angles.sine[0].tolist(), "position", "pair", "signed"),
@@ -120,7 +111,7 @@ def _rotary_panels(positions: Positions, *, length: int, head_dim: int) -> list[
         ),
         Curves(
             "Dot product by distance", "distance in positions", "share of the product at distance 0",
-            [by_distance, *single],
+            [Series(name, list(range(length)), values.tolist()) for name, values in by_distance.items()],
         ),
         _wave_lengths(head_dim, "the head dimension"),
     ]  # fmt: skip
@@ -133,19 +124,14 @@ def _relative_panels(stack: str, positions: Positions) -> list[Panel]:
     distances = torch.arange(-_SHOWN_DISTANCE, _SHOWN_DISTANCE + 1 if sees_future else 1, device=positions.table.device)
     with torch.inference_mode():
         values = positions.bias(torch.zeros_like(distances[:1]), distances)[:, 0].cpu()  # (heads, distance)
-    table = positions.table.detach().cpu()
+    table, buckets = positions.table.T.tolist(), _numbers(num_buckets)
     heads = [f"head {head}" for head in range(num_heads)]
+    curves = [Series(head, distances.tolist(), values[number].tolist()) for number, head in enumerate(heads)]
+    axes, note = ("key position minus query position", "added to the score"), "The future is masked."
     return [
-        Matrix(
-            f"{stack}: bias by bucket", heads, _numbers(num_buckets), table.T.tolist(),
-            "head", "bucket", "signed",
-        ),
-        Curves(
-            f"{stack}: bias by distance", "key position minus query position", "added to the score",
-            [Series(head, distances.tolist(), values[number].tolist()) for number, head in enumerate(heads)],
-            note="" if sees_future else "The future is masked.",
-        ),
-    ]  # fmt: skip
+        Matrix(f"{stack}: bias by bucket", heads, buckets, table, "head", "bucket", "signed"),
+        Curves(f"{stack}: bias by distance", *axes, curves, note="" if sees_future else note),
+    ]
 
 
 def _numbers(count: int) -> list[str]:
