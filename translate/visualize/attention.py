@@ -5,7 +5,6 @@ import contextlib
 import math
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -17,7 +16,7 @@ from translate.model import Transformer, log_probabilities
 from translate.model.attention import MultiHeadAttention
 from translate.model.positions import RotaryAngles
 from translate.visualize.page import fill_template
-from translate.visualize.panels import Matrix, Picture
+from translate.visualize.panels import Matrix, Panel, Picture
 from translate.visualize.sentences import MERGED, SentencePair, merge_words, read_sentence
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
@@ -255,6 +254,7 @@ def _check_choice(choice: AttentionChoice, attention: Attention) -> int:
 def _describe_kind(attention: Attention, kind: AttentionKind) -> dict[str, Any]:
     layers = [each for each in attention.captured.layers if each.kind == kind]
     name, row_axis, column_axis, queries, keys = _KINDS[kind]
+    fields = {"weights": "weights", "query": "query", "key": "key", "position": "position_scores"}
     return {
         "kind": kind,
         "name": name,
@@ -263,24 +263,13 @@ def _describe_kind(attention: Attention, kind: AttentionKind) -> dict[str, Any]:
         "rowAxis": row_axis,
         "columnAxis": column_axis,
         "visible": ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()],
-        "layers": [
-            {
-                name: None if tensor is None else _base64(tensor)
-                for name, tensor in [
-                    ("weights", each.weights),
-                    ("query", each.query),
-                    ("key", each.key),
-                    ("position", each.position_scores),
-                ]
-            }
-            for each in layers
-        ],
+        "layers": [{name: _base64(getattr(each, field)) for name, field in fields.items()} for each in layers],
     }
 
 
-def _base64(tensor: Tensor) -> str:
+def _base64(tensor: Tensor | None) -> str | None:
     """The exact bits of the numbers: fp32, little-endian, the last axis first."""
-    return base64.b64encode(tensor.numpy().astype(np.dtype("<f4")).tobytes()).decode("ascii")
+    return None if tensor is None else base64.b64encode(tensor.numpy().astype("<f4").tobytes()).decode("ascii")
 
 
 def attention_picture(attention: Attention, choice: AttentionChoice) -> Picture:
@@ -292,7 +281,7 @@ def attention_picture(attention: Attention, choice: AttentionChoice) -> Picture:
     _check_choice(choice, attention)
     heads = range(attention.num_heads) if choice.head is None else [choice.head]
     layers = [each for each in attention.captured.layers if each.kind == choice.kind]
-    panels = []
+    panels: list[Panel] = []
     for each in layers if choice.layer is None else [layers[choice.layer]]:
         for head in heads:
             panel = _matrix(each, head, attention.pair, unit=choice.unit)

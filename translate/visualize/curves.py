@@ -59,10 +59,8 @@ def curves_picture(runs: Sequence[Path]) -> Picture:
     panels = []
     for title, y_axis, key, kinds in _CHARTS:
         for x_key, x_axis, over in (("step", "step", "over steps"), ("minutes_so_far", "minutes", "over time")):
-            series = [
-                one for each in metrics for one in _series(each, key, kinds, x_key=x_key, has_name=len(metrics) > 1)
-            ]
-            if series:
+            by_run = [_series(each, key, kinds, x_key=x_key, has_name=len(metrics) > 1) for each in metrics]
+            if series := [one for run in by_run for one in run]:
                 panels.append(Curves(f"{title} {over}", x_axis, y_axis, series, title in _LOGARITHMIC))
     paragraphs = [
         f"{'; '.join(states)}. The training loss is that which is minimised, with label smoothing; perplexities and the"
@@ -70,9 +68,8 @@ def curves_picture(runs: Sequence[Path]) -> Picture:
         _TIME_NOTE,
     ]
     if unreadable:
-        paragraphs.append(
-            f"Left out, as a training that is being written or was killed leaves them: {', '.join(unreadable)}."
-        )
+        reason = "as a training that is being written or was killed leaves them"
+        paragraphs.append(f"Left out, {reason}: {', '.join(unreadable)}.")
     title = f"Training of {', '.join(names)}"
     return Picture(title, paragraphs, panels, columns=2)
 

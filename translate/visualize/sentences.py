@@ -100,8 +100,7 @@ def check_positions(ids: Sequence[int], *, what: str, translator: Translator) ->
 
 def tokens_of(pieces: list[str], *, before: Sequence[str] = (), after: Sequence[str] = ()) -> Tokens:
     """Tokens with special symbols before or after them; each symbol is a word by itself."""
-    start, end = len(before), len(before) + len(pieces)
-    words = [Word(symbol, [position]) for position, symbol in enumerate(before)]
-    words += [Word(word.text, [start + position for position in word.positions]) for word in group_words(pieces)]
-    words += [Word(symbol, [end + number]) for number, symbol in enumerate(after)]
+    words = [Word(symbol, [position]) for position, symbol in enumerate([*before, *pieces, *after])]
+    spelt = [Word(word.text, [len(before) + position for position in word.positions]) for word in group_words(pieces)]
+    words[len(before) : len(before) + len(pieces)] = spelt
     return Tokens([*before, *pieces, *after], words)
