@@ -80,10 +80,10 @@ def _model_and_optimizer(config: Config) -> Iterator[Finding]:
         hint = "set training.warmup_steps=4000, or model.norm=pre"
         yield Finding("warning", "post_norm_without_warmup", message, hint)
     if training.optimizer == "adam" and training.weight_decay >= 1e-3:
-        message = f"{decay} with training.optimizer = 'adam' is L2 regularisation, with Adam a far stronger pull"
+        message = f"{decay} with training.optimizer = 'adam' is L2 regularisation, which Adam makes far stronger"
         yield Finding("warning", "weight_decay_with_adam", message, "set training.optimizer=adamw")
     if training.label_smoothing > 0.3:
-        message = f"training.label_smoothing = {training.label_smoothing:g} goes to wrong words; 0.1 is usual"
+        message = f"training.label_smoothing = {training.label_smoothing:g}: so much goes to wrong words; 0.1 is usual"
         yield Finding("warning", "label_smoothing_high", message, "set training.label_smoothing=0.1")
     if model.dropout > 0.5:
         message = f"model.dropout = {model.dropout:g} drops over half of a layer; 0.3 is best for the smallest corpora"
