@@ -626,7 +626,7 @@ def test_flags_tell_what_a_reader_should_know(toy: Toy, translator: MakeTranslat
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_is_not_a_number_is_an_error_and_never_a_translation(toy: Toy, workers: int) -> None:
     """Weights that are broken throughout; and a single number of them, which one line alone meets."""
-    message = r"^line \d+: the model gives no probability to any word: its weights are not finite, or the rules of the"
+    message = r"^line \d+: the model gives no probability to any word: its weights are not finite, or the constraints"
     broken = copy.deepcopy(toy.model)
     with torch.no_grad():
         broken.decoder.layers[0].feed_forward.outer.bias.fill_(torch.nan)
