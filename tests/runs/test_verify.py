@@ -225,6 +225,8 @@ def test_a_run_of_format_2(whole_run: RunDirectory, make_format_2: Callable[[Pat
     for name, state, _ in SOUND:
         if state == "ok":
             check_damage_is_reported(whole_run, name)
+    (whole_run.path / CHECKSUMS).write_text(f"{'0' * 64}  notes.txt\n")
+    assert "no run has: notes.txt" in report_on(whole_run.path, CHECKSUMS).detail
 
 
 def test_the_checksums_themselves(whole_run: RunDirectory) -> None:

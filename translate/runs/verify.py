@@ -143,12 +143,14 @@ def _check_checksums(known: _Known, path: Path) -> _Finding:
     """The checksums of a folder, which need no line of their own unless something is wrong with them."""
     known.checksums = {}
     checksums = known.checksums = read_checksums(path.parent)
-    if path.parent != known.run.path or known.description is None or known.description.run_format <= 2:
+    if path.parent != known.run.path:
         return None
     if unknown := [name for name in checksums if not name.startswith(("tokenizer/", "config.yaml", "run.json"))]:
-        return "DAMAGED", f"it names files that no run has: {list_names(unknown)}"
+        raise DamageError(path, f"it names files that no run has: {list_names(unknown)}")
     is_whole = any(name.startswith("tokenizer/") for name in checksums)  # The last lines are the tokenizers'.
-    return None if is_whole else ("DAMAGED" if checksums else "MISSING", "the run was half copied")
+    if is_whole or known.description is None or known.description.run_format <= 2:
+        return None
+    return "DAMAGED" if checksums else "MISSING", "the run was half copied"
 
 
 def _check_config(known: _Known, path: Path) -> _Finding:
