@@ -72,15 +72,13 @@ def show_attention(
     """
     from translate.decoding.loading import load_translator
     from translate.visualize.attention import AttentionChoice, attention_page, attention_picture, look_at_attention
-    from translate.visualize.page import save_content, save_picture
+    from translate.visualize.page import save_picture
 
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
     loaded = load_translator(run, checkpoint=checkpoint)
     attention = look_at_attention(loaded.translator, sentence, target=target, name=_name(loaded), step=loaded.run.step)
-    if file.format == "html":
-        save_content(attention_page(attention, choice).encode(), file.path)
-    else:
-        save_picture(attention_picture(attention, choice), file)
+    draw = attention_page if file.format == "html" else attention_picture
+    save_picture(draw(attention, choice), file)
     logger.info(f"{file.path}: {attention.pair.source_text} → {attention.pair.target_text}")
 
 

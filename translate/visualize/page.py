@@ -47,23 +47,21 @@ def choose_picture_file(
     return PictureFile(output, wanted, dots_per_inch)
 
 
-def save_picture(picture: Picture, file: PictureFile) -> None:
-    """Draw a picture and save it.
+def save_picture(picture: Picture | str, file: PictureFile) -> None:
+    """Draw a picture, unless it is a page that is already drawn, and save it.
 
     Raises:
         InputError: The format needs matplotlib, which is not installed.
         RunError: The file cannot be written.
     """
-    if file.format == "html":
-        save_content(picture_page(picture).encode(), file.path)
+    if isinstance(picture, str):
+        content = picture.encode()
+    elif file.format == "html":
+        content = picture_page(picture).encode()
     else:
-        save_content(draw_figure(picture, format=file.format, dots_per_inch=file.dots_per_inch), file.path)
-
-
-def save_content(content: bytes, path: Path) -> None:
-    """Write the content of a page or figure; RunError if the file cannot be written."""
-    with atomic_write(path, fsync=False) as file:
-        file.write(content)
+        content = draw_figure(picture, format=file.format, dots_per_inch=file.dots_per_inch)
+    with atomic_write(file.path, fsync=False) as written:
+        written.write(content)
 
 
 def picture_page(picture: Picture) -> str:
