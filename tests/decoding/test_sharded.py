@@ -18,8 +18,7 @@ from translate.decoding.sharded import (
     share_machine,
     write_part,
 )
-from translate.distributed.environment import DistributedEnvironment
-from translate.distributed.process_group import SINGLE_PROCESS
+from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment
 from translate.errors import InputError, RunError
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")

@@ -1,8 +1,8 @@
-"""A world of one process; those of several are in tests/system/distributed."""
+"""The rank of a process as the environment has it, and a world of one process; tests/system/distributed has more."""
 
 import pytest
 
-from translate.distributed.process_group import SINGLE_PROCESS
+from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, read_environment
 from translate.errors import InputError
 
 
@@ -16,3 +16,36 @@ def test_alone() -> None:
     assert SINGLE_PROCESS.is_main_process and SINGLE_PROCESS.size == 1
     with pytest.raises(InputError, match="wrong"):
         SINGLE_PROCESS.run_on_all_ranks(lambda: (_ for _ in ()).throw(InputError("wrong")))
+
+
+@pytest.mark.parametrize(
+    "environment, expected",
+    [
+        ({}, DistributedEnvironment()),
+        (
+            {"WORLD_SIZE": "8"},
+            DistributedEnvironment(),
+        ),  # some batch systems say it to each process; torchrun says the rank too
+        ({"RANK": "3", "WORLD_SIZE": "8"}, DistributedEnvironment(3, 8, 0, 1)),
+        (
+            {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"},
+            DistributedEnvironment(3, 8, 1, 2),
+        ),
+    ],
+)
+def test_expected(environment: dict[str, str], expected: DistributedEnvironment) -> None:
+    assert read_environment(environment) == expected
+
+
+@pytest.mark.parametrize(
+    "environment, message",
+    [
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK=one, which is not a number; start with torchrun"),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": ""}, "LOCAL_RANK=, which is not a number"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 of WORLD_SIZE=2 .* count from 0"),
+        ({"RANK": "0", "WORLD_SIZE": "0"}, "RANK=0 of WORLD_SIZE=0"),
+    ],
+)
+def test_no_expected(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_environment(environment)

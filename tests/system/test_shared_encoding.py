@@ -17,8 +17,7 @@ from translate.data.epochs import BatchSettings
 from translate.data.streaming import StreamedBatches, TrainingStreams
 from translate.data.token_store import Cancelled
 from translate.data.tokenizer import Tokenizer, Tokenizers, prepare_tokenizers
-from translate.distributed.environment import DistributedEnvironment
-from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
 from translate.errors import InputError, RunError
 
 pytestmark = pytest.mark.system

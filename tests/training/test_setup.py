@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from translate.config import TrainingConfig
-from translate.distributed.environment import DistributedEnvironment
+from translate.distributed.process_group import DistributedEnvironment
 from translate.errors import InputError
 from translate.training.setup import choose_training_device, choose_workers
 

@@ -10,8 +10,7 @@ from translate.config import ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import PAD_ID
 from translate.distributed.data_parallel import RankParallel
-from translate.distributed.environment import DistributedEnvironment
-from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
 from translate.distributed.state import full_tensor
 from translate.errors import RunError
 from translate.model import Transformer

@@ -1,6 +1,5 @@
 """Whole small trainings: the same code in validation and evaluation, how they stop, what they say if they cannot."""
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,18 +16,7 @@ from translate.training import train
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
-
-
-def contents(run: Path, checkpoint: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Checksums of a checkpoint's tensors, and its metadata."""
-    tensors, metadata, _ = read_tensors(RunDirectory(run).checkpoint(checkpoint))  # type: ignore[arg-type]
-    return {name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for name, tensor in tensors.items()}, metadata
-
-
-def metrics(run: Path) -> list[dict[str, Any]]:
-    records = [json.loads(line) for line in RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines()]
-    timed = {"seconds", "target_tokens_per_second", "waiting"}
-    return [{key: value for key, value in record.items() if key not in timed} for record in records]
+StateOf = Callable[[Path], Any]
 
 
 def test_accumulated_gradient_is_the_gradient_of_the_whole_batch(
@@ -96,16 +84,13 @@ def test_tensorboard_events_are_written(run_training: RunTraining, digits: Digit
     assert list((tmp_path / "run" / "tensorboard").glob("events.out.tfevents.*"))
 
 
-def test_bf16_trains(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_bf16_trains(run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf) -> None:
     """An untrained model of these 40 tokens has a loss of ln 40 = 3.7; a hundred steps bring it far below."""
     run_training(
         digits("training.precision=bf16", "training.max_steps=100", "training.validate_every=100"), tmp_path / "run"
     )
-    losses = [record["loss"] for record in metrics(tmp_path / "run") if record["kind"] == "train"]
+    losses = [record["loss"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"]
     assert losses[0] > 3.7 and losses[-1] < 3.0
-
-
-CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
 
 def test_logs_findings_before_the_first_step(digits: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

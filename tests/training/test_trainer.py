@@ -1,8 +1,6 @@
 """The loop of a training: when it stops, what it logs and saves, and how it fails."""
 
-import hashlib
 import itertools
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,47 +11,41 @@ import torch
 
 from translate.config import Config
 from translate.errors import RunError
-from translate.runs import RunDirectory, read_tensors
 from translate.training import step
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
+StateOf = Callable[[Path], Any]
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
 
-def contents(run: Path, checkpoint: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Checksums of a checkpoint's tensors, and its metadata."""
-    tensors, metadata, _ = read_tensors(RunDirectory(run).checkpoint(checkpoint))  # type: ignore[arg-type]
-    return {name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for name, tensor in tensors.items()}, metadata
-
-
-def metrics(run: Path) -> list[dict[str, Any]]:
-    records = [json.loads(line) for line in RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines()]
-    timed = {"seconds", "target_tokens_per_second", "waiting"}
-    return [{key: value for key, value in record.items() if key not in timed} for record in records]
-
-
-def test_stops_after_max_epochs(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_stops_after_max_epochs(run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf) -> None:
     run_training(digits("training.max_epochs=2", "training.max_steps=1000"), tmp_path / "run")
-    progress = json.loads(contents(tmp_path / "run", "last")[1]["progress"])
+    progress = state_of(tmp_path / "run").progress
     assert progress["epoch"] == 2 and 2 < progress["step"] < 1000
     assert progress["validated_step"] == progress["step"], "the last step is validated"
 
 
-def test_stops_early_and_keeps_the_best(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_stops_early_and_keeps_the_best(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
+) -> None:
     # At this rate nothing gets better after the first validation.
     unchanging = ("training.learning_rate=1e-9", "training.schedule=constant")
     stopping = ("training.max_steps=100", "training.validate_every=2", "training.patience=3")
     config = digits(*unchanging, *stopping)
     messages = run_training(config, tmp_path / "run")
-    validations = [record["step"] for record in metrics(tmp_path / "run") if record["kind"] == "validation"]
+    validations = [record["step"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "validation"]
     assert validations == [2, 4, 6, 8]
-    assert contents(tmp_path / "run", "best")[1]["step"] == "2"
+    assert state_of(tmp_path / "run").best_step == "2"
     assert "stopped early: 3 validations without a better bleu" in messages
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_mend(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_training: RunTraining,
+    digits: Digits,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    progress_of: StateOf,
 ) -> None:
     original = step.label_smoothed_loss
     calls = itertools.count(1)
@@ -69,19 +61,21 @@ def test_a_loss_that_is_not_finite_stops_with_the_mend(
     assert "step 6: the loss is nan" in message
     assert "pairs of up to" in message and "source and" in message
     assert "Lower training.learning_rate (the rate was 0.005)" in message
-    assert contents(tmp_path / "run", "last")[1]["step"] == "4", "the last good checkpoint is kept"
+    assert progress_of(tmp_path / "run")["step"] == 4, "the last good checkpoint is kept"
 
 
 def test_without_validation_the_last_weights_are_the_best(
-    run_training: RunTraining, digits: Digits, tmp_path: Path
+    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
 ) -> None:
     run_training(digits("data.validation=null"), tmp_path / "run")
-    assert contents(tmp_path / "run", "best")[1]["step"] == "12"
+    assert state_of(tmp_path / "run").best_step == "12"
 
 
-def test_the_last_part_of_a_log_window_is_logged(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_the_last_part_of_a_log_window_is_logged(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
+) -> None:
     run_training(digits("training.max_steps=12", "training.log_every=5"), tmp_path / "run")
-    assert [record["step"] for record in metrics(tmp_path / "run") if record["kind"] == "train"] == [5, 10, 12]
+    assert [record["step"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"] == [5, 10, 12]
 
 
 @pytest.mark.parametrize(

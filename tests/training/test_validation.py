@@ -1,6 +1,5 @@
 """Validation during a training: the same code as `translate eval`, and what it does when memory is out."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,24 +11,21 @@ from translate.config import Config
 from translate.decoding import Translator
 from translate.errors import RunError
 from translate.evaluation.evaluate import evaluate
-from translate.runs import RunDirectory, load_run
+from translate.runs import load_run
 from translate.training import validation
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
+StateOf = Callable[[Path], Any]
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    records = [json.loads(line) for line in RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines()]
-    timed = {"seconds", "target_tokens_per_second", "waiting"}
-    return [{key: value for key, value in record.items() if key not in timed} for record in records]
-
-
-def test_validation_bleu_is_what_evaluation_gives(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_validation_bleu_is_what_evaluation_gives(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
+) -> None:
     config = digits("training.max_steps=60", "training.validate_every=60", "training.ema_decay=0.9")
     run_training(config, tmp_path / "run")
-    logged = next(record for record in metrics(tmp_path / "run") if record["kind"] == "validation")
+    logged = next(record for record in state_of(tmp_path / "run").metrics if record["kind"] == "validation")
     loaded = load_run(tmp_path / "run")
     corpus = config.data.validation
     assert corpus is not None and corpus.kind == "text"

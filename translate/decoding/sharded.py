@@ -19,8 +19,7 @@ from translate.atomic import atomic_write, write_error
 from translate.decoding.output.formats import OutputFormat, format_translations
 from translate.decoding.request import ConditionCounts, Request
 from translate.decoding.translator import Translator, read_buffers
-from translate.distributed.environment import DistributedEnvironment
-from translate.distributed.process_group import World
+from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
 from translate.model.device import threads_per_process

@@ -13,8 +13,7 @@ from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.filtering import log_reports
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import Tokenizers, load_tokenizers, prepare_tokenizers
-from translate.distributed.environment import read_environment
-from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.distributed.process_group import SINGLE_PROCESS, World, read_environment
 from translate.errors import InputError
 from translate.model.device import threads_per_process
 from translate.runs import RunDirectory

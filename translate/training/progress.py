@@ -17,10 +17,6 @@ from translate.training.precision import LossScale
 _OLD_NAMES = {"nats": "loss", "cross_entropy": "nll", "circumstances": "environment"}
 
 
-MetricsMark = tuple[int, str]
-"""The bytes that metrics.jsonl had when a checkpoint was written, and their SHA-256."""
-
-
 class StepResult(NamedTuple):
     """The loss and gradient of one step. On a GPU the numbers may still be computed: reading one waits for the step."""
 
@@ -99,13 +95,6 @@ class Progress:
     loss_scale: LossScale = dataclasses.field(default_factory=LossScale)  # of fp16
     environment: dict[str, str] = dataclasses.field(default_factory=dict)  # see `describe_environment`
     stream: dict[str, Any] | None = None  # where this epoch begins in streamed corpora; see `StreamedBatches.position`
-
-    @property
-    def metrics(self) -> MetricsMark | None:
-        """How much of metrics.jsonl belongs to the checkpoint, if it is known."""
-        if self.metrics_bytes is None or self.metrics_sha256 is None:
-            return None
-        return self.metrics_bytes, self.metrics_sha256
 
     def to_json(self) -> str:
         """The text that `from_json` reads."""

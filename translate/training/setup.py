@@ -5,8 +5,7 @@ import torch
 from translate.config import Config, ModelConfig, TrainingConfig
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.data_parallel import DataParallel, RankParallel, ThreadParallel
-from translate.distributed.environment import DistributedEnvironment
-from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
 from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.device import choose_device, threads_per_process

@@ -20,7 +20,7 @@ from translate.config import TrainingConfig
 from translate.errors import InputError
 from translate.runs import RunDirectory
 from translate.training.profile import WAITING_FOR_DATA
-from translate.training.progress import MetricsMark, Progress
+from translate.training.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -124,8 +124,8 @@ class Tracker:
                     self._writer.add_scalar(f"{record['kind']}/{name}", value, record["step"])
         logger.info(f"step {record['step']}: {summary}")
 
-    def sync(self) -> MetricsMark:
-        """Wait until all records are on the disk, and return where `metrics.jsonl` stands, for a checkpoint.
+    def sync(self) -> tuple[int, str]:
+        """Wait until all records are on the disk, and return the bytes of `metrics.jsonl` and their SHA-256.
 
         Raises:
             RunError: The disk refuses them.
@@ -153,11 +153,10 @@ class Tracker:
 
 def _cut(path: Path, progress: Progress) -> bytes:
     """Cut `metrics.jsonl` to the records that a training has at this point; returns what is kept."""
-    content, mark = path.read_bytes() if path.exists() else b"", progress.metrics
-    if mark is not None and hashlib.sha256(content[: mark[0]]).hexdigest() == mark[1]:
-        kept = content[: mark[0]]
-    else:
-        if mark is not None:
+    content = path.read_bytes() if path.exists() else b""
+    kept = content[: progress.metrics_bytes]
+    if hashlib.sha256(kept).hexdigest() != progress.metrics_sha256:
+        if progress.metrics_sha256 is not None:
             logger.warning(f"{path} has changed since its checkpoint; its lines up to step {progress.step} are kept")
         lines = []
         for line in content.splitlines(keepends=True):

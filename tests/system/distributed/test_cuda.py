@@ -15,11 +15,10 @@ from translate.data.batching import EncodedPair, collate
 from translate.model import Transformer
 from translate.training.setup import build_train_step
 from translate.training.step import EMPTY, TrainingForward, TrainStep
-from translate.distributed.process_group import World
+from translate.distributed.process_group import DistributedEnvironment, World
 from translate.training.optimizer import build_optimizer
 from translate.distributed.data_parallel import RankParallel
 from translate.distributed.state import full_state_dict
-from translate.distributed.environment import DistributedEnvironment
 
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
 world = World(DistributedEnvironment(), dist.new_group(backend="gloo"))
