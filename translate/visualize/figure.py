@@ -171,8 +171,8 @@ def _draw_matrix(panel: Matrix, axes: "Axes", *, width: float, height: float) ->
     axes.set_xticks(range(0, len(panel.columns), steps[0]), panel.columns[:: steps[0]], rotation=90)
     axes.set_yticks(range(0, len(panel.rows), steps[1]), panel.rows[:: steps[1]])
     axes.tick_params(which="both", length=0)
-    axes.set_xlabel(panel.column_axis, color=_FAINT, fontsize=8)
-    axes.set_ylabel(panel.row_axis, color=_FAINT, fontsize=8)
+    axes.set_xlabel(textwrap.fill(panel.column_axis, max(12, int(16 * width))), color=_FAINT, fontsize=8)
+    axes.set_ylabel(textwrap.fill(panel.row_axis, max(12, int(16 * height))), color=_FAINT, fontsize=8)
 
 
 def _draw_curves(panel: Curves, axes: "Axes") -> None:
