@@ -23,27 +23,9 @@ class ConsoleHandler(logging.Handler):
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = self.format(record)
         tqdm = sys.modules.get("tqdm")  # whoever has not imported it has no bar
-        if tqdm is None:
-            typer.echo(text, err=True)
-            return
-        with tqdm.tqdm.external_write_mode(file=sys.stderr):
-            typer.echo(text, err=True)
-
-
-@contextlib.contextmanager
-def show_messages() -> Iterator[None]:
-    """Print what the package logs during a block."""
-    logger, handler = logging.getLogger("translate"), ConsoleHandler()
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+        with tqdm.tqdm.external_write_mode(file=sys.stderr) if tqdm else contextlib.nullcontext():
+            typer.echo(self.format(record), err=True)
 
 
 @contextlib.contextmanager
@@ -51,10 +33,8 @@ def reports_errors() -> Iterator[None]:
     """End a failed block with one paragraph and an exit code: 2 for wrong input, 1 for what failed later."""
     try:
         yield
-    except InputError as error:
-        fail(str(error), 2)
-    except RunError as error:
-        fail(str(error), 1)
+    except (InputError, RunError) as error:
+        fail(str(error), 2 if isinstance(error, InputError) else 1)
     except KeyboardInterrupt:
         fail("interrupted", 130)
     except BrokenPipeError:  # the reader, such as `head`, has all that it wanted
@@ -71,8 +51,16 @@ class ReportingGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
-        with show_messages(), reports_errors():
-            return super().invoke(ctx)
+        logger, handler = logging.getLogger("translate"), ConsoleHandler()
+        level = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            with reports_errors():
+                return super().invoke(ctx)
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
 
 
 def _abandon_output() -> None:

@@ -22,7 +22,6 @@ from translate.cli.lines import (
     open_lines,
     open_output,
     paired_lines,
-    read_phrases,
     read_requests,
     takes_constraints,
     write_lines,
@@ -63,15 +62,17 @@ class DecodeCommand:
 
     def load(self) -> "Translator":
         """Load the translator."""
+        from translate.data.text import read_lines
         from translate.decoding.loading import load_translator
 
+        forbid = self.constraints.forbid
         return load_translator(
             self.run,
             checkpoint=self.checkpoint,
             options=self.options,
             ensemble=self.ensemble,
             contrast=self.contrast,
-            forbidden=read_phrases(self.constraints.forbid),
+            forbidden=[] if forbid is None else [phrase for phrase in read_lines(forbid) if phrase.strip()],
         ).translator
 
 
@@ -84,35 +85,24 @@ def decode(
     checkpoint: CheckpointOption = "best",
     output_format: Annotated[
         Literal["text", "jsonl"],
-        Option(
-            "--format",
-            help="text, or jsonl: on each line a JSON object with tokens, scores, alignment and flags.",
-            rich_help_panel="Output",
-        ),
+        Option("--format", help="text, or jsonl: on each line a JSON object with tokens, scores, alignment and flags."),
     ] = "text",
     alignments: Annotated[
         Path | None,
         Option(
-            metavar="FILE",
-            help="Also write word alignments by cross-attention in Pharaoh's format, such as 0-0 1-2.",
-            rich_help_panel="Output",
+            metavar="FILE", help="Also write word alignments by cross-attention in Pharaoh's format, such as 0-0 1-2."
         ),
     ] = None,
     interactive: Annotated[bool, Option("--interactive", help="Answer each line at once, with prompts.")] = False,
     ensemble: Annotated[
-        list[Path] | None,
-        Option(metavar="RUN", help="Average the probabilities with those of another run.", rich_help_panel="Scores"),
+        list[Path] | None, Option(metavar="RUN", help="Average the probabilities with those of another run.")
     ] = None,
     contrast: Annotated[
-        Path | None,
-        Option(metavar="RUN", help="Subtract the log-probabilities of a weaker run.", rich_help_panel="Scores"),
+        Path | None, Option(metavar="RUN", help="Subtract the log-probabilities of a weaker run.")
     ] = None,
     engine: Annotated[
         Literal["translate", "ctranslate2"],
-        Option(
-            help="ctranslate2 runs the same search with CTranslate2 and needs the extra `ctranslate2`.",
-            rich_help_panel="Speed",
-        ),
+        Option(help="ctranslate2 runs the same search with CTranslate2 and needs the extra `ctranslate2`."),
     ] = "translate",
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     *,

@@ -90,7 +90,7 @@ def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
     }
     options: dict[str, tuple[Any, Any]] = {}
     for name, text in helps.items():
-        option = Option(metavar="FILE", help=text, rich_help_panel="Constraints")
+        option = Option(metavar="FILE", help=text)
         options[name] = (Annotated[Path | None, option], None)
     return add_options(command, options, name="constraints", gather=ConstraintFiles)
 
@@ -119,13 +119,6 @@ def read_requests(lines: TextLines, files: ConstraintFiles) -> Iterator["Request
             yield Request(line, given.get("prefix", ""), required, terminology)
 
     return requests()
-
-
-def read_phrases(path: Path | None) -> list[str]:
-    """Read the phrases of a file, one a line; empty lines are skipped."""
-    from translate.data.text import read_lines
-
-    return [] if path is None else [line for line in read_lines(path) if line.strip()]
 
 
 def check_not_overwriting(outputs: dict[str, Path | None], inputs: Iterable[Path | None]) -> None:

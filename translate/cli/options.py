@@ -31,16 +31,16 @@ OutputFile = Annotated[
     Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
 ]
 
-_GROUPS = {  # the headings of the help, and the keys of `decoding` under each
+_GROUPS = {  # the headings of the help, and the options under each
     "Search": "search beam_size n_best max_length_factor max_length_constant min_length_factor min_length_constant"
     " diversity_groups diversity_strength mbr mbr_candidates",
-    "Scores": "length_penalty length_penalty_kind coverage_penalty no_repeat_ngram repetition_penalty"
-    " contrastive_weight contrastive_plausibility",
-    "Constraints": "",
+    "Scores": "ensemble contrast length_penalty length_penalty_kind coverage_penalty no_repeat_ngram"
+    " repetition_penalty contrastive_weight contrastive_plausibility",
+    "Constraints": "prefix require terminology forbid",
     "Sampling": "temperature top_k top_p epsilon seed",
     "Long lines": "long max_source_tokens max_target_tokens",
-    "Output": "alignment_layer",
-    "Speed": "batch_tokens look_ahead_lines precision shortlist workers device",
+    "Output": "output_format alignments alignment_layer",
+    "Speed": "engine batch_tokens look_ahead_lines precision shortlist workers device",
 }
 
 
@@ -50,12 +50,10 @@ class Setting(NamedTuple):
     type: Any
     default: object
     help: str
-    group: str
 
 
 def _read_settings() -> dict[str, Setting]:
     """Read the fields of `DecodingConfig`, by name, from its source."""
-    groups = {key: group for group, keys in _GROUPS.items() for key in keys.split()}
     source = Path(__file__).resolve().parents[1] / "config" / "decoding.py"
     (section,) = (node for node in ast.parse(source.read_bytes()).body if isinstance(node, ast.ClassDef))
     settings = {}
@@ -63,8 +61,7 @@ def _read_settings() -> dict[str, Setting]:
         if isinstance(field, ast.AnnAssign) and isinstance(documentation, ast.Expr):
             assert isinstance(field.target, ast.Name) and field.value is not None
             text = " ".join(str(ast.literal_eval(documentation.value)).split())
-            name = field.target.id
-            settings[name] = Setting(_type(field.annotation), ast.literal_eval(field.value), text, groups[name])
+            settings[field.target.id] = Setting(_type(field.annotation), ast.literal_eval(field.value), text)
     return settings
 
 
@@ -72,7 +69,7 @@ def _type(annotation: ast.expr) -> Any:
     text = ast.unparse(annotation)
     if text.startswith("Literal"):
         return Literal[tuple(ast.literal_eval(text.removeprefix("Literal")))]
-    names = {"bool": bool, "PositiveInt": int, "NotNegativeInt": int, "int": int, "Probability": float, "float": float}
+    names = {"bool": bool, "Int": int, "int": int, "Probability": float, "float": float}
     return next((kind for name, kind in names.items() if name in text), str)
 
 
@@ -85,7 +82,12 @@ def takes_decoding_options(command: Callable[..., None]) -> Callable[..., None]:
     def gather(**given: Any) -> dict[str, Any]:
         return {key: value for key, value in given.items() if value is not None}
 
-    parameters = {key: (_annotation(key, setting), None) for key, setting in SETTINGS.items()}
+    parameters: dict[str, tuple[Any, Any]] = {}
+    for key, setting in SETTINGS.items():
+        default = "" if setting.default is None else f" = {str(setting.default).lower()}"
+        metavar = {int: "N", float: "X", str: "NAME"}.get(setting.type)
+        option = Option(help=f"{setting.help} [decoding.{key}{default}]", metavar=metavar)
+        parameters[key] = (Annotated[setting.type | None, option], None)
     return add_options(command, parameters, name="options", gather=gather)
 
 
@@ -119,24 +121,18 @@ def add_options(
     return with_options
 
 
-def _annotation(key: str, setting: Setting) -> Any:
-    default = "" if setting.default is None else f" = {str(setting.default).lower()}"
-    metavar = {int: "N", float: "X", str: "NAME"}.get(setting.type)
-    option = Option(help=f"{setting.help} [decoding.{key}{default}]", metavar=metavar, rich_help_panel=setting.group)
-    return Annotated[setting.type | None, option]
-
-
 class GroupedCommand(TyperCommand):
-    """A command whose help lists options under the heading of each one's `rich_help_panel`."""
+    """A command whose help lists options under the headings of `_GROUPS`."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, the command's own options, and the groups."""
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", "Options", *_GROUPS)}
+        group_of = {name: group for group, names in _GROUPS.items() for name in names.split()}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                group = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                groups.setdefault(getattr(parameter, "rich_help_panel", None) or group, []).append(record)
+                own = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                groups[group_of.get(str(parameter.name), own)].append(record)
         for group, records in groups.items():
             if records:
                 with formatter.section(group):
