@@ -188,7 +188,7 @@ class WithoutBatches:
     def epoch(self, number: int, *, check: Callable[[], None]) -> Epoch:
         epoch = self._batches.epoch(number)
         if number < self._before:
-            epoch._starts = epoch._starts[:0]
+            epoch.starts = epoch.starts[:0]
         return epoch
 
 

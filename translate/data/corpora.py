@@ -217,6 +217,12 @@ class JoinedText(_Lines):
         return lines
 
 
+def join_texts(corpora: Iterable[ParallelCorpus]) -> tuple[JoinedText, JoinedText]:
+    """All sources and all targets of some corpora."""
+    sides = list(corpora)
+    return JoinedText(corpus.sources for corpus in sides), JoinedText(corpus.targets for corpus in sides)
+
+
 class _TextFile:
     """Lines written to temporary files, to be read as `MappedText`."""
 

@@ -5,6 +5,7 @@ So a run that was stopped is continued from (epoch, batch) alone, and skips what
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from translate.config import DataConfig
 from translate.data.batching import Batch, cut_batches, order_by_length
 from translate.data.cache import DataCache
-from translate.data.corpora import JoinedText, ParallelCorpus
+from translate.data.corpora import ParallelCorpus, join_texts
 from translate.data.filtering import FilterReport, filter_pairs
 from translate.data.subword_sampling import SamplingPool, SamplingTask
 from translate.data.token_store import TokenStore, TokenWriter, encode_texts
@@ -23,7 +24,7 @@ from translate.errors import InputError
 
 # What a generator is for. Together with the seed and the epoch it gives the generator's seed, so that no random choice
 # depends on another.
-_CHOICE, _ORDER, _SOURCE_SAMPLING, _TARGET_SAMPLING = range(4)
+_CHOICE, _ORDER, *_SAMPLING = range(4)  # one kind of sampling for each side
 # Lines that one generator samples: with another number, a run would see other segmentations.
 _SAMPLED_LINES = 50_000
 
@@ -41,42 +42,32 @@ class Padding(NamedTuple):
         return self.num_padding / max(1, self.num_computed)
 
 
+@dataclass(eq=False)
 class Epoch:
-    """The planned batches of one epoch; the tensors of a batch are made when it is asked for."""
+    """The planned batches of one epoch; the tensors of a batch are made when it is asked for.
 
-    def __init__(
-        self,
-        sources: TokenStore,
-        targets: TokenStore,
-        *,
-        positions: NDArray[np.int64],
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
-    ) -> None:
-        """
-        Args:
-            positions: Of the pairs in `sources` and `targets`; those of batch n are `positions[starts[n] : ends[n]]`.
-        """
-        self.num_resegmented = 0
-        """Pairs whose sampled segmentation broke a length limit, and which keep their usual one in this epoch."""
-        self.pair_numbers: NDArray[np.int64] | None = None
-        """The number of each position in `Batch.indices`; None: the position itself."""
-        self._sources = sources
-        self._targets = targets
-        self._positions = positions
-        self._starts = starts
-        self._ends = ends
+    Batch n has the pairs at `positions[starts[n] : ends[n]]` of `sources` and `targets`.
+    """
+
+    sources: TokenStore
+    targets: TokenStore
+    positions: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    pair_numbers: NDArray[np.int64] | None = None  # of each position, for `Batch.indices`; None: the position itself
+    num_resegmented: int = 0
+    """Pairs whose sampled segmentation broke a length limit, and which keep their usual one in this epoch."""
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return len(self.starts)
 
     def __getitem__(self, number: int) -> Batch:
-        positions = self._positions[self._starts[number] : self._ends[number]]
+        positions = self.positions[self.starts[number] : self.ends[number]]
         numbers = positions if self.pair_numbers is None else self.pair_numbers[positions]
         return Batch(
-            source_ids=torch.from_numpy(self._sources.padded(positions, after=EOS_ID)),
-            target_input_ids=torch.from_numpy(self._targets.padded(positions, before=BOS_ID)),
-            target_output_ids=torch.from_numpy(self._targets.padded(positions, after=EOS_ID)),
+            source_ids=torch.from_numpy(self.sources.padded(positions, after=EOS_ID)),
+            target_input_ids=torch.from_numpy(self.targets.padded(positions, before=BOS_ID)),
+            target_output_ids=torch.from_numpy(self.targets.padded(positions, after=EOS_ID)),
             indices=tuple(numbers.tolist()),
         )
 
@@ -87,11 +78,11 @@ class Epoch:
     @property
     def shapes(self) -> NDArray[np.int64]:
         """For each batch: its pairs, and the tokens of its longest source and target, special symbols counted."""
-        order = np.argsort(self._starts)  # `reduceat` needs the batches as they lie in `_positions`
+        order = np.argsort(self.starts)  # `reduceat` needs the batches as they lie in `_positions`
         shapes = np.empty((len(self), 3), dtype=np.int64)
-        shapes[:, 0] = self._ends - self._starts
-        for column, side in ((1, self._sources), (2, self._targets)):
-            shapes[order, column] = np.maximum.reduceat(side.lengths[self._positions], self._starts[order]) + 1
+        shapes[:, 0] = self.ends - self.starts
+        for column, side in ((1, self.sources), (2, self.targets)):
+            shapes[order, column] = np.maximum.reduceat(side.lengths[self.positions], self.starts[order]) + 1
         return shapes
 
     @property
@@ -99,8 +90,8 @@ class Epoch:
         """The tokens and the padding of the whole epoch."""
         pairs, sources, targets = self.shapes.T
         num_source_tokens, num_target_tokens = (
-            int(side.lengths[self._positions].sum(dtype=np.int64)) + len(self._positions)
-            for side in (self._sources, self._targets)
+            int(side.lengths[self.positions].sum(dtype=np.int64)) + len(self.positions)
+            for side in (self.sources, self.targets)
         )
         num_computed = int((pairs * (sources + targets)).sum())
         return Padding(num_computed - num_source_tokens - num_target_tokens, num_computed, num_target_tokens)
@@ -127,7 +118,7 @@ class TrainingBatches:
         *,
         cache: DataCache | None = None,
         sampling_pool: SamplingPool | None = None,
-        encoded: tuple[TokenStore, TokenStore] | None = None,
+        encoded: Iterable[TokenStore] | None = None,
         may_be_empty: bool = False,
     ) -> None:
         """
@@ -144,16 +135,13 @@ class TrainingBatches:
         self._settings = settings
         self._sampling_pool = sampling_pool or SamplingPool(num_processes=settings.num_threads)
         self._weights = [corpus.weight for corpus in corpora]
-        self._texts = (
-            JoinedText(corpus.sources for corpus in corpora),
-            JoinedText(corpus.targets for corpus in corpora),
-        )
+        self._texts = join_texts(corpora)
         self._sources, self._targets = encoded or (
             encode_texts(texts, tokenizer, num_threads=settings.num_threads, cache=cache)
             for texts, tokenizer in zip(self._texts, tokenizers[:2], strict=True)
         )
         self._kept: list[NDArray[np.int64]] = []  # for each corpus, pair numbers
-        reports: list[FilterReport] = []
+        self.filter_reports: list[FilterReport] = []
         first = 0
         for corpus in corpora:
             these = slice(first, first + len(corpus.sources))
@@ -165,11 +153,10 @@ class TrainingBatches:
                 name=corpus.name,
             )
             self._kept.append(kept + first)
-            reports.append(report)
+            self.filter_reports.append(report)
             first = these.stop
-        self.filter_reports = tuple(reports)
         if not (self.num_pairs or may_be_empty):
-            lines = "; ".join(line.strip() for report in reports for line in report.lines())
+            lines = "; ".join(line.strip() for report in self.filter_reports for line in report.lines())
             raise InputError(f"data.train: no sentence pair is left to train on: {lines}")
 
     @property
@@ -217,9 +204,8 @@ class TrainingBatches:
         order = order_by_length(source_lengths, target_lengths, generator=generator)
         borders = cut_batches(np.maximum(source_lengths, target_lengths)[order], max_tokens=self._settings.batch_tokens)
         shuffle = generator.permutation(len(borders) - 1)
-        return Epoch(
-            sources, targets, positions=positions[order], starts=borders[:-1][shuffle], ends=borders[1:][shuffle]
-        )
+        starts, ends = borders[:-1][shuffle], borders[1:][shuffle]
+        return Epoch(sources, targets, positions[order], starts, ends)
 
     def _choose_pairs(self, epoch: int) -> NDArray[np.int64]:
         """Choose each pair as often as its corpus's weight says; for a fraction, choose a random share of the pairs."""
@@ -250,9 +236,11 @@ class TrainingBatches:
         num_tasks = -(-len(chosen) // _SAMPLED_LINES)
         for number, chunk in enumerate(self._sampling_pool.sample(tasks, num_lines=2 * len(chosen), check=check)):
             writers[number // num_tasks].add(chunk)
-        max_source = min(self._settings.limits.max_source_tokens, self._settings.batch_tokens - 1)
-        max_target = min(self._settings.limits.max_target_tokens, self._settings.batch_tokens - 1)
-        too_long = np.flatnonzero((writers[0].lengths > max_source) | (writers[1].lengths > max_target))
+        limits, longest = self._settings.limits, self._settings.batch_tokens - 1
+        too_long = np.flatnonzero(
+            (writers[0].lengths > min(limits.max_source_tokens, longest))
+            | (writers[1].lengths > min(limits.max_target_tokens, longest))
+        )
         for first in range(0, len(too_long), _SAMPLED_LINES):
             pairs = chosen[too_long[first : first + _SAMPLED_LINES]]
             writers[0].add(self._sources.chunk(pairs))
@@ -263,11 +251,10 @@ class TrainingBatches:
 
     def _sampling_tasks(self, chosen: NDArray[np.int64], *, side: int, epoch: int) -> Iterable[SamplingTask]:
         texts, model_bytes = self._texts[side], self._tokenizers[:2][side].model_bytes
-        purpose = _SOURCE_SAMPLING if side == 0 else _TARGET_SAMPLING
         amount = self._settings.subword_sampling
         assert amount is not None
         for number, first in enumerate(range(0, len(chosen), _SAMPLED_LINES)):
-            seed = int(self._generator(epoch, purpose, number).integers(2**63))
+            seed = int(self._generator(epoch, _SAMPLING[side], number).integers(2**63))
             lines = [texts[pair] for pair in chosen[first : first + _SAMPLED_LINES].tolist()]
             yield SamplingTask(model_bytes, lines, seed, amount)
 

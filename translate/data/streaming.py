@@ -15,12 +15,12 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeGuard
 
 from translate.config import Corpus, DataConfig, HubCorpus, TableCorpus
-from translate.data.corpora import JoinedText, ParallelCorpus, read_corpus, store_pairs
+from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, store_pairs
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.subword_sampling import SamplingPool
 from translate.data.tables import PairChunk, open_stream, pairs_of, reading, table_name
-from translate.data.token_store import ProcessGroup, TokenStore, encode_together, run_together
+from translate.data.token_store import ProcessGroup, encode_together, run_together
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError, RunError
 
@@ -312,7 +312,7 @@ class StreamedBatches:
         self._notes: dict[int, dict[str, Any]] = {}  # what `position` gives
         self._totals: dict[str, Any] = {"first": 0, "counts": []}  # of the filter, over the segments before the next
         self._newest: tuple[int, TrainingBatches] | None = None
-        self._first_reports: tuple[FilterReport, ...] = ()
+        self._first_reports: list[FilterReport] = []
 
     def continue_from(self, number: int, position: Any) -> None:
         """Begin with segment `number`.
@@ -338,7 +338,7 @@ class StreamedBatches:
         return self._notes.get(number)
 
     @property
-    def filter_reports(self) -> tuple[FilterReport, ...]:
+    def filter_reports(self) -> list[FilterReport]:
         """The filter's reports on the first segment."""
         if not self._first_reports:
             self.epoch(0)
@@ -392,7 +392,17 @@ class StreamedBatches:
 
         try:
             corpora, positions = run_together(self._processes, read)
-            encoded = self._encode(corpora, check)
+            encoded = tuple(
+                encode_together(
+                    texts,
+                    tokenizer,
+                    processes=self._processes,
+                    num_threads=self._settings.num_threads,
+                    content="the token ids of a segment",
+                    check=check,
+                )
+                for texts, tokenizer in zip(join_texts(corpora), self._tokenizers[:2], strict=True)
+            )
             batches = run_together(
                 self._processes,
                 lambda: TrainingBatches(
@@ -431,21 +441,6 @@ class StreamedBatches:
                 FilterReport(name, self._settings.limits, *sums) for name, sums in zip(names, counts, strict=True)
             )
         return batches
-
-    def _encode(self, corpora: Sequence[ParallelCorpus], check: Callable[[], None]) -> tuple[TokenStore, TokenStore]:
-        sides = JoinedText(corpus.sources for corpus in corpora), JoinedText(corpus.targets for corpus in corpora)
-        sources, targets = (
-            encode_together(
-                texts,
-                tokenizer,
-                processes=self._processes,
-                num_threads=self._settings.num_threads,
-                content="the token ids of a segment",
-                check=check,
-            )
-            for texts, tokenizer in zip(sides, self._tokenizers[:2], strict=True)
-        )
-        return sources, targets
 
 
 Batches = TrainingBatches | StreamedBatches

@@ -6,6 +6,7 @@ An id takes 2 or 4 bytes, in memory if there are few, else in a memory-mapped fi
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from typing import BinaryIO, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -141,20 +142,20 @@ class TokenWriter:
         self._ids: list[NDArray[np.integer]] = []
         self._num_bytes = 0
 
-    def add(self, chunk: TokenChunk) -> None:
-        """Append some lines.
+    def add(self, *chunks: TokenChunk) -> None:
+        """Append the lines of some chunks.
 
         Raises:
             RunError: There are many ids, and the file for them cannot be written.
         """
-        self._lengths.append(chunk.lengths)
-        self._ids.append(chunk.ids)
-        self._num_bytes += chunk.ids.nbytes
+        self._lengths += [chunk.lengths for chunk in chunks]
+        self._ids += [chunk.ids for chunk in chunks]
+        self._num_bytes += sum(chunk.ids.nbytes for chunk in chunks)
         if self._num_bytes > MAX_BYTES_IN_MEMORY:
             self._file = self._file or TemporaryFile(self._content)
-            self._dtype = chunk.ids.dtype
             for array in self._ids:
                 self._file.write(array)
+                self._dtype = array.dtype
             self._ids.clear()
 
     @property
@@ -171,13 +172,11 @@ class TokenWriter:
 
 def read_tokens(file: CachedFile, *, num_lines: int, vocab_size: int) -> TokenStore:
     """Read what `write_tokens` wrote; a large file remains mapped."""
-    dtype = id_type(vocab_size)
     num_id_bytes = file.num_bytes - num_lines * _LENGTH_TYPE.itemsize
     file.file.seek(num_id_bytes)
     lengths = np.fromfile(file.file, dtype=_LENGTH_TYPE, count=num_lines)
-    mapped = MappedArray(file, dtype=dtype, num_bytes=num_id_bytes)
-    is_large = num_id_bytes > MAX_BYTES_IN_MEMORY
-    return TokenStore(lengths, mapped if is_large else mapped.read(0, mapped.size).copy())
+    ids = MappedArray(file, dtype=id_type(vocab_size), num_bytes=num_id_bytes)
+    return TokenStore(lengths, ids if num_id_bytes > MAX_BYTES_IN_MEMORY else ids.read(0, ids.size).copy())
 
 
 def write_tokens(chunks: Iterable[TokenChunk], file: BinaryIO) -> None:
@@ -190,8 +189,7 @@ def write_tokens(chunks: Iterable[TokenChunk], file: BinaryIO) -> None:
     for chunk in chunks:
         lengths.append(chunk.lengths)
         file.write(chunk.ids.data)
-    for each in lengths:
-        file.write(each.data)
+    file.writelines(each.data for each in lengths)
 
 
 def flatten(lines: Sequence[Sequence[int]], *, vocab_size: int) -> TokenChunk:
@@ -257,15 +255,14 @@ def encode_texts(
     Raises:
         RunError: There are many ids, and the file for them cannot be written.
     """
+    chunks = partial(encode_chunks, texts, tokenizer, num_threads=num_threads)
     if cache is not None:
         name = entry_name("ids", tokenizer.model_bytes, text_digest(texts))
-        file = cache.find(name) or cache.make(
-            name, lambda file: write_tokens(encode_chunks(texts, tokenizer, num_threads=num_threads), file)
-        )
+        file = cache.find(name) or cache.make(name, lambda file: write_tokens(chunks(), file))
         if file is not None:
             return read_tokens(file, num_lines=len(texts), vocab_size=tokenizer.vocab_size)
     writer = TokenWriter("the token ids of the training corpora")
-    for chunk in encode_chunks(texts, tokenizer, num_threads=num_threads):
+    for chunk in chunks():
         writer.add(chunk)
     return writer.finish()
 
@@ -316,21 +313,10 @@ def encode_together(
         Cancelled: `check` raised it in some process.
     """
     writer = TokenWriter(content)
-    parts: list[list[TokenChunk]] = []
-
-    def store_parts() -> None:
-        """Store what was exchanged: as part of the work, so that a full disk of one process ends all."""
-        for chunk in chain.from_iterable(parts):
-            writer.add(chunk)
-
     for first in range(0, len(texts), _EXCHANGED_LINES * processes.size):
         start = first + processes.rank * _EXCHANGED_LINES
-
-        def encode_part(start: int = start) -> list[TokenChunk]:
-            store_parts()
-            own = texts[start : start + _EXCHANGED_LINES]
-            return list(encode_chunks(own, tokenizer, num_threads=num_threads, check=check))
-
-        parts = processes.all_gather(run_together(processes, encode_part))
-    run_together(processes, store_parts)
+        own = encode_chunks(texts[start : start + _EXCHANGED_LINES], tokenizer, num_threads=num_threads, check=check)
+        parts = processes.all_gather(run_together(processes, partial(list[TokenChunk], own)))
+        # Storing is work of all, so that a full disk of one process ends all.
+        run_together(processes, partial(writer.add, *chain.from_iterable(parts)))
     return writer.finish()

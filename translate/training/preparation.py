@@ -8,7 +8,7 @@ from typing import NamedTuple
 from translate.config import Config
 from translate.config.section import MOST
 from translate.data.cache import DataCache
-from translate.data.corpora import JoinedText, ParallelCorpus, read_corpus
+from translate.data.corpora import ParallelCorpus, join_texts, read_corpus
 from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.filtering import log_reports
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
@@ -107,8 +107,7 @@ def read_corpora(config: Config) -> Corpora:
 
 def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None = None) -> Tokenizers:
     """The tokenizers of a config, given ready or trained on its training corpora; see `prepare_tokenizers`."""
-    sources = JoinedText(corpus.sources for corpus in corpora.train)
-    targets = JoinedText(corpus.targets for corpus in corpora.train)
+    sources, targets = join_texts(corpora.train)
     return prepare_tokenizers(config.tokenizer, sources, targets, cache=cache)
 
 
