@@ -338,7 +338,11 @@ def pictures(make_translator: MakeTranslator) -> dict[str, Picture]:
             translator, ["Hund"], sources=sources, targets=targets, num_words=5, num_neighbours=2, name="toy"
         ),
         "alignments": alignments_picture(
-            align_pairs(translator, sources, targets, layer=0), first_line=1, how="By layer 0", error_rates=[], name="toy"
+            align_pairs(translator, sources, targets, layer=0),
+            first_line=1,
+            how="By layer 0",
+            error_rates=[],
+            name="toy",
         ),
     }  # fmt: skip
 
