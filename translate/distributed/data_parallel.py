@@ -5,6 +5,7 @@ Both classes offer the same: a training step calls `forward` in `run`, then `all
 
 import contextlib
 import copy
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -191,8 +192,11 @@ class RankParallel(Generic[MicroBatch]):
             (loss * self.num_workers).backward()
 
         def compute(number: int, micro_batch: MicroBatch) -> Tensor:
-            with self._sum_later(is_last=number == num_rounds):
-                return forward_backward(micro_batch, backward)
+            # DDP sums gradients with the last micro-batch; FSDP with each, for there is no room for whole ones.
+            if number < num_rounds and isinstance(self.forward, DistributedDataParallel):
+                with self.forward.no_sync():
+                    return forward_backward(micro_batch, backward)
+            return forward_backward(micro_batch, backward)
 
         return [(_sum(compute(number, each) for number, each in enumerate(mine, start=1)), ())]
 
@@ -209,13 +213,6 @@ class RankParallel(Generic[MicroBatch]):
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """Make the optimizer's step."""
         optimizer.step()
-
-    def _sum_later(self, *, is_last: bool) -> contextlib.AbstractContextManager[None]:
-        """DDP sums gradients with the last micro-batch; FSDP with each, for there is no room for whole ones."""
-        if is_last or not isinstance(self.forward, DistributedDataParallel):
-            return contextlib.nullcontext()
-        no_sync: contextlib.AbstractContextManager[None] = self.forward.no_sync()
-        return no_sync
 
 
 DataParallel = ThreadParallel[MicroBatch] | RankParallel[MicroBatch]
@@ -238,9 +235,6 @@ def share_evenly(sizes: Sequence[int], *, num_shares: int) -> list[list[int]]:
 
 def _sum(numbers: Iterable[Tensor]) -> Tensor:
     """The sum in fp64, or in fp32 on Apple's GPU, which has no more."""
-    sums: Tensor | None = None
-    for each in numbers:
-        exact = each.to(torch.float32 if each.device.type == "mps" else torch.float64)
-        sums = exact if sums is None else sums.add_(exact)
-    assert sums is not None
-    return sums
+    return functools.reduce(
+        torch.add, (each.to(torch.float32 if each.device.type == "mps" else torch.float64) for each in numbers)
+    )

@@ -148,19 +148,15 @@ class World:
 
         The work must not communicate. It raises what `run_on_all_ranks` does.
         """
-        result = self.run_on_all_ranks(work if self.is_main_process else lambda: None)
+        results = [self.run_on_all_ranks(work if self.is_main_process else lambda: None)]
         if self._control is not None:
-            results = [result]
             dist.broadcast_object_list(results, 0, group=self._control)
-            (result,) = results
-        return cast(T, result)
+        return cast(T, results[0])
 
     def local_rank_0_first(self, work: Callable[[], T]) -> T:
         """Like `run_on_all_ranks`, but local rank 0 goes first, and the others find what it has left in a cache."""
         goes_first = self.environment.local_rank == 0
         first = self.run_on_all_ranks(work if goes_first else lambda: None)
-        if self._control is None:
-            return cast(T, first)
         second = self.run_on_all_ranks(work if not goes_first else lambda: None)
         return cast(T, first if goes_first else second)
 
@@ -242,10 +238,11 @@ def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]
     except BaseException as error:
         atexit.register(dist.destroy_process_group)  # after the error is printed: this ends the other processes
         text = str(error).lower()
-        if not isinstance(error, RuntimeError) or not (isinstance(error, dist.DistError) or _has(text, _LOST)):
+        is_lost = isinstance(error, dist.DistError) or any(word in text for word in _LOST)
+        if not (isinstance(error, RuntimeError) and is_lost):
             raise
         what = "another process has ended, and this one cannot go on without it"
-        if _has(text, _LATE):
+        if any(word in text for word in _LATE):
             what = "another process does not answer: it hangs, or its machine or network is gone"
         raise RunError(
             f"{environment}: {what}. If it reported an error, that stands above. What is written so far is intact:"
@@ -288,10 +285,6 @@ def _has_come(store: Store, rank: int, name: str, *, timeout: datetime.timedelta
     except dist.DistStoreError:
         return False
     return True
-
-
-def _has(text: str, words: tuple[str, ...]) -> bool:
-    return any(word in text for word in words)
 
 
 def _first_sentence(error: Exception) -> str:

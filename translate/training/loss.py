@@ -64,7 +64,7 @@ class _LabelSmoothedLoss(torch.autograd.Function):
         with torch.autocast(device, enabled=False):
             for first in range(0, len(hidden), step):
                 rows = slice(first, first + step)
-                some = _padded(hidden[rows].detach().to(dtype))
+                some = F.pad(hidden[rows].detach().to(dtype), (0, 0, 0, -len(hidden[rows]) % _ROUNDED_ROWS))
                 logits = some @ narrow.t()
                 sums += _to_gradient_(logits, target_ids[rows], smoothing=smoothing, exact=exact)
                 if wants_gradient:
@@ -110,7 +110,3 @@ def _to_gradient_(logits: Tensor, target_ids: Tensor, *, smoothing: float, exact
 def _rows(vocab_size: int, *, elements: int) -> int:
     """The number of rows of logits that have about so many elements."""
     return max(_ROUNDED_ROWS, elements // vocab_size // _ROUNDED_ROWS * _ROUNDED_ROWS)
-
-
-def _padded(hidden: Tensor) -> Tensor:
-    return F.pad(hidden, (0, 0, 0, -len(hidden) % _ROUNDED_ROWS))

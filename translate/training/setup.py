@@ -163,12 +163,8 @@ def compile_layers(model: Transformer, device: torch.device) -> None:
     Raises:
         InputError: torch cannot compile on this machine.
     """
-
-    def double(values: torch.Tensor) -> torch.Tensor:
-        return values + values
-
     try:
-        torch.compile(double)(torch.zeros(2, device=device))
+        torch.compile(lambda values: values + values)(torch.zeros(2, device=device))
     except (RuntimeError, OSError, ImportError) as error:
         reason = str(error.__cause__ or error).strip().split("\n")[0].rstrip(".")
         raise InputError(

@@ -1,7 +1,6 @@
 """One training step: split, forward, loss, backward, reduce, clip, update. The trainer repeats it."""
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
@@ -138,25 +137,25 @@ class TrainStep:
         To look at a number, one must wait for a GPU. So there the error comes with the next step, and this one makes no
         update.
         """
-        norm = result.gradient_norm
+        norm, shapes = result.gradient_norm, describe_shapes(batches)
         numbers = HostCopy(torch.stack([result.loss.float(), norm.float()]))
-        check = functools.partial(self._check_numbers, numbers, result.tokens, describe_shapes(batches), learning_rate)
+
+        def check() -> None:
+            loss, norm = numbers.wait()
+            if not (math.isfinite(loss) and math.isfinite(norm)):
+                raise RunError(
+                    f"the loss is {loss / result.tokens} and the gradient's norm {norm}, on {shapes}."
+                    f" Lower training.learning_rate (the rate was {learning_rate:.2g}), raise training.warmup_steps"
+                    f" (now {self.settings.warmup_steps}), set training.max_gradient_norm=1.0 or"
+                    " training.precision=fp32, and train anew."
+                )
+
         if not norm.is_cuda or any(map(is_sharded, self._parameters)):
             check()
             return
         self.check_last_step()
         self._unchecked = check
         self.optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]  # fused ones read it
-
-    def _check_numbers(self, numbers: "HostCopy", num_tokens: int, shapes: str, learning_rate: float) -> None:
-        loss, norm = numbers.wait()
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise RunError(
-                f"the loss is {loss / num_tokens} and the gradient's norm {norm}, on {shapes}."
-                f" Lower training.learning_rate (the rate was {learning_rate:.2g}), raise training.warmup_steps"
-                f" (now {self.settings.warmup_steps}), set training.max_gradient_norm=1.0 or training.precision=fp32,"
-                " and train anew."
-            )
 
     def _explain_out_of_memory(self, batches: Sequence[Batch]) -> contextlib.AbstractContextManager[None]:
         settings = self.settings
@@ -181,18 +180,9 @@ def split_into_micro_batches(batches: Sequence[Batch], num: int, *, seed: int, s
         step: The step's number, from 1.
     """
     num_parts = -(-num // len(batches))
-    parts = [_every(batch, num_parts, first) for batch in batches for first in range(num_parts)]
+    parts = [Batch._make(rows[first::num_parts] for rows in batch) for batch in batches for first in range(num_parts)]
     full_parts = [part for part in parts if part.indices]
     return [MicroBatch(part, (seed, step, number)) for number, part in enumerate(full_parts)]
-
-
-def _every(batch: Batch, num_parts: int, first: int) -> Batch:
-    if num_parts == 1:
-        return batch
-    rows = slice(first, None, num_parts)
-    return Batch(
-        batch.source_ids[rows], batch.target_input_ids[rows], batch.target_output_ids[rows], batch.indices[rows]
-    )
 
 
 class DeviceBatch(NamedTuple):

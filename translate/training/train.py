@@ -15,11 +15,7 @@ from translate.memory import configure_memory
 from translate.runs import RunDirectory, check_holds_no_run, create_run, lock_run, write_config
 from translate.training.auto_batch import resolve_batch_tokens, resolve_from_run, resolve_step_tokens
 from translate.training.optimizer import AveragedWeights
-from translate.training.preparation import (
-    Corpora,
-    check_validation_lengths,
-    prepare_data,
-)
+from translate.training.preparation import Corpora, check_validation_lengths, prepare_data
 from translate.training.progress import Progress
 from translate.training.setup import choose_training_device, set_num_threads, setup_training
 from translate.training.state import (

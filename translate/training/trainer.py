@@ -1,7 +1,6 @@
 """The training loop: make steps; log, save and validate when each is due; stop when it is time."""
 
 import contextlib
-import functools
 import logging
 import signal
 import threading
@@ -24,7 +23,7 @@ from translate.runs import RunDirectory, get_parameters
 from translate.training.optimizer import AveragedWeights, learning_rate
 from translate.training.preparation import TrainingData
 from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
-from translate.training.progress import LogWindow, Progress, StepResult
+from translate.training.progress import LogWindow, Progress
 from translate.training.state import save_best, save_last
 from translate.training.step import TrainStep
 from translate.training.tracking import Throughput, Tracker
@@ -61,15 +60,12 @@ class StopRequests:
     def listening(self) -> Iterator[None]:
         """A context in which signals are noted; outside of the main thread Python cannot, and it does nothing."""
         before = {}
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                handler = signal.getsignal(number)
-                # A signal that is ignored, as by `nohup`, or that has a handler outside of Python, stays as it is.
-                if handler is not None and handler is not signal.SIG_IGN:
-                    before[number] = handler
         try:
-            for number in before:
-                signal.signal(number, self._receive)
+            if threading.current_thread() is threading.main_thread():
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    # A signal that is ignored, as by `nohup`, or that has a handler outside of Python, stays as it is.
+                    if signal.getsignal(number) not in (None, signal.SIG_IGN):
+                        before[number] = signal.signal(number, self._receive)
             yield
         finally:
             for number, handler in before.items():
@@ -174,11 +170,7 @@ class Trainer:
                     leave_out=self.throughput.leave_out,
                 )
             for batches in steps:
-                result = self._train_step(batches)
-                progress.window.add(result)
-                self.throughput.end_step()
-                num_steps = progress.step + self.throughput.steps_left
-                self.tracker.advance(functools.partial(self._describe, result), num_steps=num_steps)
+                self._train_step(batches)
                 if progress.step % settings.log_every == 0:
                     self._log()
                     progress.window = LogWindow()
@@ -238,9 +230,13 @@ class Trainer:
             or (settings.patience is not None and progress.validations_without_better >= settings.patience)
         )
 
-    def _train_step(self, batches: Sequence[Batch]) -> StepResult:
-        """Make one step, and count it."""
-        progress = self.progress
+    def _train_step(self, batches: Sequence[Batch]) -> None:
+        """Make one step, count it, and show it on the bar."""
+        progress, throughput = self.progress, self.throughput
+
+        def describe() -> str:
+            return f"loss {result.mean_loss:.3f}, {throughput.speed()[0]:.0f} target tokens/s{throughput.time_left()}"
+
         number = progress.step + 1
         rate = learning_rate(number, self.settings, d_model=self.config.model.d_model)
         with self._explain_failure(number):
@@ -250,7 +246,9 @@ class Trainer:
         progress.target_tokens += result.tokens
         if self.average is not None:
             self.average.update(self.model, step=progress.step)
-        return result
+        progress.window.add(result)
+        throughput.end_step()
+        self.tracker.advance(describe, num_steps=progress.step + throughput.steps_left)
 
     @contextlib.contextmanager
     def _explain_failure(self, step: int) -> Iterator[None]:
@@ -291,10 +289,6 @@ class Trainer:
                 f" {waiting:.1%} {WAITING_FOR_DATA}{self.throughput.time_left()}"
             ),
         )
-
-    def _describe(self, result: StepResult) -> str:
-        tokens_per_second, _ = self.throughput.speed()
-        return f"loss {result.mean_loss:.3f}, {tokens_per_second:.0f} target tokens/s{self.throughput.time_left()}"
 
     @record_function(VALIDATION_AND_SAVING)
     def _validate(self) -> None:

@@ -56,16 +56,14 @@ def validate(
     """
     started = time.perf_counter()
     settings = config.decoding_settings()
-    mine = range(world.rank, len(corpus.sources), world.size)
-    sources = [corpus.sources[line] for line in mine] if world.size > 1 else corpus.sources
-    targets = [corpus.targets[line] for line in mine] if world.size > 1 else corpus.targets
+    sources, targets = (lines[world.rank :: world.size] for lines in (corpus.sources, corpus.targets))
 
     def score() -> list[tuple[float, int]]:
         """The log-probability and the number of target tokens of each line."""
         scores = translator.score(sources, [tokenizers.target.encode(line) for line in targets])
         return [(score.log_prob, len(score.token_log_probs)) for score in scores]
 
-    def gather(translations: Iterable[Translation]) -> Iterable[Translation]:
+    def gather(translations: Iterable[Translation]) -> list[Translation]:
         return _gather_lines(lambda: list(translations), world)
 
     release_free_memory()  # which the training steps have kept
@@ -107,11 +105,9 @@ def computing_with(
         complete = build_model(config, tokenizers, device=model.device)
         set_parameters(complete, {name: full_tensor(weight) for name, weight in weights.items()}, name="the model")
         yield complete
-    elif average is not None:
-        with average.lent_to(model):
-            yield model
     else:
-        yield model
+        with contextlib.nullcontext() if average is None else average.lent_to(model):
+            yield model
 
 
 def _gather_lines(work: Callable[[], list[T]], world: World) -> list[T]:
