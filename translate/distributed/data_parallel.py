@@ -3,7 +3,6 @@
 Both classes offer the same: a training step calls `forward` in `run`, then `all_reduce`, then `update`.
 """
 
-import contextlib
 import copy
 import functools
 import inspect
