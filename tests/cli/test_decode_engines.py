@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import Result
 
 from translate.data.tokenizer import load_tokenizers
@@ -78,8 +79,9 @@ def test_a_shortlist_leaves_each_source_its_words(translate: Translate, listed: 
         tokenizers = load_tokenizers(listed / "tokenizer")
         outside[option] = 0
         for record in map(json.loads, result.stdout.split("\n")[:-1]):
-            allowed = shortlist.candidates(tokenizers.source.parse(record["source_tokens"]))
-            outside[option] += len(set(tokenizers.target.parse(record["tokens"])) - set(allowed))
+            source_ids = torch.tensor([tokenizers.source.parse(record["source_tokens"])], dtype=torch.long)
+            allowed = shortlist.allowed(source_ids)[0]
+            outside[option] += int((~allowed[tokenizers.target.parse(record["tokens"])]).sum())
     assert outside["--shortlist"] == 0 < outside["--no-shortlist"]
 
 

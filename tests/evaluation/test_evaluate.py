@@ -11,7 +11,7 @@ from translate.config import Config, DecodingConfig, EvaluationConfig
 from translate.data.tokenizer import PAD_ID, prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.errors import InputError, RunError
-from translate.evaluation.evaluate import Evaluation, choose_test_sets, evaluate, evaluate_test_set, write_report
+from translate.evaluation.evaluate import Evaluation, choose_test_sets, evaluate, write_report
 from translate.evaluation.metrics import Interval, Metric, score_translations
 from translate.model import Transformer
 from translate.runs import RunDirectory
@@ -110,21 +110,22 @@ def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
         write_report(tmp_path / "evaluation" / "news", Evaluation([], ()), name="news", step=7, settings={})
 
 
-def test_evaluate_test_set_keeps_its_report(tmp_path: Path, translator: Translator) -> None:
+def test_the_report_of_a_test_set_is_replaced(tmp_path: Path, translator: Translator) -> None:
     config = Config()
     write_pair(tmp_path, "news", SOURCES, REFERENCES)
     test_sets = choose_test_sets(config, source=tmp_path / "news.de", reference=tmp_path / "news.en", name=None)
     ((name, pairs),) = test_sets.items()
     assert (name, list(pairs.sources), list(pairs.targets)) == ("news.de", SOURCES, REFERENCES)
-    run = RunDirectory(tmp_path / "run")
+    settings = translator.config.model_dump(mode="json")
     for _ in range(2):  # the second replaces the first
-        evaluation = evaluate_test_set(translator, name, pairs, CONFIG, run=run, step=3)
-        kept = tmp_path / "run" / "evaluation" / "news.de"
+        evaluation = evaluate(translator, pairs.sources, pairs.targets, CONFIG)
+        kept = RunDirectory(tmp_path / "run").evaluation / name
+        write_report(kept, evaluation, name=name, step=3, settings=settings)
         hypotheses = (kept / "hypotheses.txt").read_text(encoding="utf-8").split("\n")
         assert hypotheses == [*(each.text for each in evaluation.translations), ""]
         report = json.loads((kept / "report.json").read_text(encoding="utf-8"))
         assert report["num_lines"] == 5 and report["num_empty"] >= 1 and report["step"] == 3
-        assert report["decoding"] == translator.config.model_dump(mode="json")
+        assert report["decoding"] == settings
         assert [metric["score"] for metric in report["metrics"]] == [each.score for each in evaluation.metrics]
 
 

@@ -53,7 +53,7 @@ def evaluate(
     from translate.config import read_resolved_config
     from translate.decoding import count_conditions
     from translate.decoding.loading import load_translator
-    from translate.evaluation.evaluate import choose_test_sets, evaluate_test_set, spread_samples
+    from translate.evaluation.evaluate import choose_test_sets, evaluate, spread_samples, write_report
     from translate.runs import open_run
 
     directory = open_run(run)
@@ -61,15 +61,10 @@ def evaluate(
     test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options)
     for name, pairs in test_sets.items():
-        evaluation = evaluate_test_set(
-            translator,
-            name,
-            pairs,
-            config.evaluation,
-            run=directory,
-            step=loaded.step,
-            watch=functools.partial(with_bar, total=len(pairs.sources)),
-        )
+        watch = functools.partial(with_bar, total=len(pairs.sources))
+        evaluation = evaluate(translator, pairs.sources, pairs.targets, config.evaluation, watch=watch)
+        settings = translator.config.model_dump(mode="json")
+        write_report(directory.evaluation / name, evaluation, name=name, step=loaded.step, settings=settings)
         how = f"beam {translator.config.beam_size}" if translator.config.search == "beam" else "sampled"
         typer.echo(
             f"{name}, {checkpoint} checkpoint (step {loaded.step}), {how}: {count_conditions(evaluation.translations)}"

@@ -109,12 +109,9 @@ def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
         hint="Load fewer runs at once (--ensemble, --contrast), or choose another device (decoding.device).",
     ):
         model = model.to(device)
-        match config.precision:
-            case "fp32":
-                pass
-            case "bf16":
-                limit_kernel_caches()
-                model = model.bfloat16()
-            case "int8":
-                quantize_projections(model)
+        if config.precision == "bf16":
+            limit_kernel_caches()
+            model = model.bfloat16()
+        elif config.precision == "int8":
+            quantize_projections(model)
     return model

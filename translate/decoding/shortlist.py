@@ -4,7 +4,6 @@ A sentence's list depends on that sentence alone, so its translation does not de
 A run's list is learnt from the run's training corpora, and kept in its directory.
 """
 
-from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -39,12 +38,6 @@ class Shortlist(NamedTuple):
         """
         chosen = self.translations[source_ids].flatten(1).long()  # (batch, source * choices)
         return self.always.repeat(len(source_ids), 1).scatter_(1, chosen, True)
-
-    def candidates(self, source_ids: Sequence[int]) -> list[int]:
-        """Return the sorted list of one sentence; see `allowed`."""
-        ids = torch.tensor([list(source_ids)], dtype=torch.long, device=self.always.device)
-        found: list[int] = self.allowed(ids)[0].nonzero()[:, 0].tolist()
-        return found
 
     def to(self, device: torch.device | str) -> "Shortlist":
         """The same shortlist on another device."""

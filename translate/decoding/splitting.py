@@ -6,6 +6,7 @@ alone, because models are trained on sentences, but very short ones ("Yes! Why?"
 packed into as few pieces as possible, all of about the same length.
 """
 
+import bisect
 import itertools
 import math
 import re
@@ -186,15 +187,11 @@ def _cut(text: str, max_tokens: int, count_tokens: CountTokens) -> list[str]:
     start = 0
     while start < len(text):
         rest = len(text) - start
-        fitting, excessive = 1, 2
-        while excessive < rest and fits(excessive):  # counting the tokens of a far too long text would take long
-            fitting, excessive = excessive, 2 * excessive
-        if excessive >= rest:
-            fitting, excessive = (rest, rest + 1) if fits(rest) else (fitting, rest)
-        while excessive - fitting > 1:
-            middle = (fitting + excessive) // 2
-            fitting, excessive = (middle, excessive) if fits(middle) else (fitting, middle)
-        end = start + fitting
+        fitting = 1
+        while fitting < rest and fits(min(2 * fitting, rest)):  # counting a far too long text would take long
+            fitting = min(2 * fitting, rest)
+        longer = range(fitting + 1, min(2 * fitting, rest))  # the end of this range does not fit
+        end = start + fitting + bisect.bisect(longer, False, key=lambda length: not fits(length))
         for place in range(end, max(start, end - _MAX_MARKS), -1):
             if place == len(text) or not _belongs_together(text[place - 1], text[place]):
                 end = place

@@ -306,25 +306,22 @@ class Translator:
                     break
         return found
 
-    def _select(self, hypotheses: list[Hypothesis], given: SearchInput) -> list[Hypothesis]:
-        """The n best hypotheses; with `decoding.mbr`, the one of least risk among those that lack fewest phrases."""
-        if not hypotheses:
-            return [Hypothesis([], [], 0.0, truncated=False)]
-
-        def num_unmet(hypothesis: Hypothesis) -> int:
-            return len(self._unmet(hypothesis.ids, given.phrases, given.phrase_ids))
-
-        # A hypothesis that was cut at its maximum length may lack phrases and have the best score all the same.
-        hypotheses = sorted(hypotheses, key=num_unmet)
-        if self.config.mbr == "none":
-            return hypotheses[: self.config.n_best]
-        hypotheses = [each for each in hypotheses if num_unmet(each) == num_unmet(hypotheses[0])]
-        texts = [one_line(self.tokenizers.target.decode(hypothesis.ids)) for hypothesis in hypotheses]
-        utilities = expected_utilities(texts, utility=self.config.mbr)
-        return [hypotheses[utilities.index(max(utilities))]]
-
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
-        """The best of a search's hypotheses as a translation, with other good ones as its alternatives."""
+        """The best of a search's hypotheses as a translation, with other good ones as its alternatives.
+
+        With `decoding.mbr` the best is the one of least risk among those that lack the fewest phrases.
+        """
+        hypotheses = hypotheses or [Hypothesis([], [], 0.0, truncated=False)]
+        ranked = [(each, self._unmet(each.ids, given.phrases, given.phrase_ids)) for each in hypotheses]
+        # A hypothesis that was cut at its maximum length may lack phrases and have the best score all the same.
+        ranked.sort(key=lambda pair: len(pair[1]))
+        if self.config.mbr == "none":
+            ranked = ranked[: self.config.n_best]
+        else:
+            ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])]
+            texts = [one_line(self.tokenizers.target.decode(hypothesis.ids)) for hypothesis, _ in ranked]
+            utilities = expected_utilities(texts, utility=self.config.mbr)
+            ranked = [ranked[utilities.index(max(utilities))]]
         best, *others = (
             Translation(
                 source=given.source,
@@ -336,9 +333,9 @@ class Translator:
                 source_truncated=given.source_truncated,
                 token_log_probs=hypothesis.token_log_probs,
                 source_ids=given.source_ids,
-                unmet=self._unmet(hypothesis.ids, given.phrases, given.phrase_ids),
+                unmet=unmet,
             )
-            for hypothesis in self._select(hypotheses, given)
+            for hypothesis, unmet in ranked
         )
         return best._replace(alternatives=tuple(others)) if others else best
 

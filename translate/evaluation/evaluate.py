@@ -12,7 +12,6 @@ from translate.decoding import Translation, Translator, count_conditions
 from translate.errors import InputError
 from translate.evaluation.metrics import Metric, score_translations
 from translate.fingerprint import fingerprint
-from translate.runs import RunDirectory
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
 from translate.versions import package_versions
 
@@ -49,30 +48,6 @@ def evaluate(
     translations = list(watch(translator.translate_stream(sources)))
     metrics = score_translations([translation.text for translation in translations], references, config, effort=effort)
     return Evaluation(translations, metrics)
-
-
-def evaluate_test_set(
-    translator: Translator,
-    name: str,
-    pairs: ParallelCorpus,
-    config: EvaluationConfig,
-    *,
-    run: RunDirectory,
-    step: int,
-    watch: Callable[[Iterable[Translation]], Iterable[Translation]] = iter,
-) -> Evaluation:
-    """Translate and score a test set, and write hypotheses and a report into the run's `evaluation/NAME`.
-
-    Args:
-        step: The step of the translator's checkpoint.
-
-    Raises:
-        RunError: The files cannot be written.
-    """
-    evaluation = evaluate(translator, pairs.sources, pairs.targets, config, watch=watch)
-    settings = translator.config.model_dump(mode="json")
-    write_report(run.evaluation / name, evaluation, name=name, step=step, settings=settings)
-    return evaluation
 
 
 def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: int, settings: dict[str, object]) -> None:

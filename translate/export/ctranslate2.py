@@ -73,13 +73,8 @@ def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
 
 def max_positions(config: ModelConfig) -> int | None:
     """The most tokens that the exported model takes on either side, with the special symbol; None: no limit."""
-    match config.positions:
-        case "sinusoidal":
-            return TABLE_POSITIONS
-        case "learned":
-            return config.max_positions
-        case "rotary" | "relative":
-            return None
+    limits = {"sinusoidal": TABLE_POSITIONS, "learned": config.max_positions}
+    return limits.get(config.positions)  # rotary and relative positions have no table
 
 
 def write_ctranslate2(model: Transformer, tokenizers: Tokenizers, directory: Path) -> None:
@@ -175,7 +170,14 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None
             layer_spec.self_attention.relative_attention_max_distance = distance
         if isinstance(layer, DecoderLayer):
             _fill_attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_add_and_norm)
-        _fill_feed_forward(layer_spec.ffn, layer)
+        inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
+        _fill_norm(layer_spec.ffn.layer_norm, layer.feed_forward_add_and_norm.norm)
+        if layer.feed_forward.activation == "swiglu":  # the first half is the gate, which has the activation
+            _fill_linear(layer_spec.ffn.linear_0, inner, slice(outer.in_features))
+            _fill_linear(layer_spec.ffn.linear_0_noact, inner, slice(outer.in_features, None))
+        else:
+            _fill_linear(layer_spec.ffn.linear_0, inner)
+        _fill_linear(layer_spec.ffn.linear_1, outer)
 
 
 def _fill_attention(spec: Any, attention: MultiHeadAttention, add_and_norm: AddAndNorm) -> None:
@@ -185,17 +187,6 @@ def _fill_attention(spec: Any, attention: MultiHeadAttention, add_and_norm: AddA
     for linear, part in zip(spec.linear, rows, strict=False):
         _fill_linear(linear, attention.input_projection, part)
     _fill_linear(spec.linear[-1], attention.output_projection)
-
-
-def _fill_feed_forward(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
-    _fill_norm(spec.layer_norm, layer.feed_forward_add_and_norm.norm)
-    if layer.feed_forward.activation == "swiglu":
-        _fill_linear(spec.linear_0, inner, slice(outer.in_features))  # the gate, which has the activation
-        _fill_linear(spec.linear_0_noact, inner, slice(outer.in_features, None))
-    else:
-        _fill_linear(spec.linear_0, inner)
-    _fill_linear(spec.linear_1, outer)
 
 
 def _fill_linear(spec: Any, linear: nn.Linear, rows: slice = _ALL) -> None:

@@ -15,12 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from translate.config import Config, DecodingConfig, ModelConfig
-from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
 from translate.errors import InputError, RunError
 from translate.export.checks import check_agreement, import_extra, only_ours, probe
 from translate.model import Transformer
-from translate.model.attention import MultiHeadAttention
 from translate.model.layers import DecoderLayer, EncoderLayer
 
 logger = logging.getLogger(__name__)
@@ -88,7 +86,15 @@ def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizer
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used here
         marian_tokenizer = transformers.MarianTokenizer.from_pretrained(directory, local_files_only=True)
-    check_tokenizer(marian_tokenizer, tokenizers, probes.pairs)
+    for pair in probes.pairs:
+        text = tokenizers.source.decode(pair.source)
+        ours, theirs = [*tokenizers.source.encode(text), EOS_ID], marian_tokenizer(text)["input_ids"]
+        if ours != theirs:
+            raise RunError(f"the exported tokenizer gives {text!r} the ids {theirs}, ours {ours}; nothing was exported")
+        joined = tokenizers.target.decode(pair.target).strip()
+        theirs = marian_tokenizer.decode([BOS_ID, *pair.target, EOS_ID], skip_special_tokens=True)
+        if joined != theirs:
+            raise RunError(f"the exported tokenizer joins {theirs!r}, ours {joined!r}; nothing was exported")
 
 
 def marian_config(transformers: ModuleType, model: Transformer) -> Any:
@@ -164,29 +170,24 @@ def marian_weights(model: Transformer) -> dict[str, Tensor]:
 
 
 def _layer_weights(layer: EncoderLayer | DecoderLayer, order: Tensor) -> dict[str, Tensor]:
+    """Reorder the axis of the residual stream; the axes of the heads and of the feed-forward layer stay as they are."""
     inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
     weights = {
-        **_attention_weights("self_attn", layer.self_attention, order),
-        **_norm_weights("self_attn_layer_norm", layer.self_attention_add_and_norm.norm, order),
         "fc1.weight": inner.weight[:, order],
         "fc1.bias": inner.bias,
         "fc2.weight": outer.weight[order],
         "fc2.bias": outer.bias[order],
         **_norm_weights("final_layer_norm", layer.feed_forward_add_and_norm.norm, order),
     }
+    attentions = {"self_attn": (layer.self_attention, layer.self_attention_add_and_norm)}
     if isinstance(layer, DecoderLayer):
-        weights |= _attention_weights("encoder_attn", layer.cross_attention, order)
-        weights |= _norm_weights("encoder_attn_layer_norm", layer.cross_attention_add_and_norm.norm, order)
-    return weights
-
-
-def _attention_weights(name: str, attention: MultiHeadAttention, order: Tensor) -> dict[str, Tensor]:
-    """Reorder the axis of the residual stream; the axis of the heads stays as it is."""
-    weights = {}
-    projection, output = attention.input_projection, attention.output_projection
-    for part, weight, bias in zip("qkv", projection.weight.chunk(3), projection.bias.chunk(3), strict=True):
-        weights[f"{name}.{part}_proj.weight"], weights[f"{name}.{part}_proj.bias"] = weight[:, order], bias
-    weights[f"{name}.out_proj.weight"], weights[f"{name}.out_proj.bias"] = output.weight[order], output.bias[order]
+        attentions["encoder_attn"] = (layer.cross_attention, layer.cross_attention_add_and_norm)
+    for name, (attention, add_and_norm) in attentions.items():
+        projection, output = attention.input_projection, attention.output_projection
+        for part, weight, bias in zip("qkv", projection.weight.chunk(3), projection.bias.chunk(3), strict=True):
+            weights[f"{name}.{part}_proj.weight"], weights[f"{name}.{part}_proj.bias"] = weight[:, order], bias
+        weights[f"{name}.out_proj.weight"], weights[f"{name}.out_proj.bias"] = output.weight[order], output.bias[order]
+        weights |= _norm_weights(f"{name}_layer_norm", add_and_norm.norm, order)
     return weights
 
 
@@ -228,23 +229,3 @@ def write_tokenizer(tokenizers: Tokenizers, config: Config, directory: Path) -> 
 
 def _vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
     return {piece: token_id for token_id, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size)))}
-
-
-def check_tokenizer(marian_tokenizer: Any, tokenizers: Tokenizers, pairs: list[EncodedPair]) -> None:
-    """Encode and decode texts by the written tokenizer and by ours.
-
-    Args:
-        pairs: Subwords; their texts are compared.
-
-    Raises:
-        RunError: The results differ.
-    """
-    for pair in pairs:
-        text = tokenizers.source.decode(pair.source)
-        ours, theirs = [*tokenizers.source.encode(text), EOS_ID], marian_tokenizer(text)["input_ids"]
-        if ours != theirs:
-            raise RunError(f"the exported tokenizer gives {text!r} the ids {theirs}, ours {ours}; nothing was exported")
-        joined = tokenizers.target.decode(pair.target).strip()
-        theirs = marian_tokenizer.decode([BOS_ID, *pair.target, EOS_ID], skip_special_tokens=True)
-        if joined != theirs:
-            raise RunError(f"the exported tokenizer joins {theirs!r}, ours {joined!r}; nothing was exported")

@@ -80,7 +80,8 @@ def test_a_shortlist_leaves_columns(toy: Toy, shortlist: Shortlist) -> None:
         assert tokens.ids is not None
         for row, sentence in enumerate(sentences):
             is_possible = tokens.log_probs[row, 0] > -torch.inf
-            allowed = {*shortlist.candidates(decoder.source_ids[sentence]), 20 + sentence}
+            listed = shortlist.allowed(torch.tensor([decoder.source_ids[sentence]]))[0].nonzero()[:, 0]
+            allowed = {*listed.tolist(), 20 + sentence}
             assert set(tokens.ids[is_possible].tolist()) == allowed
             assert float(tokens.log_probs[row, 0].exp().sum()) == pytest.approx(1.0, abs=1e-5)
 

@@ -7,8 +7,6 @@ import dataclasses
 import math
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores, select_best
 
@@ -33,34 +31,27 @@ class DiverseGroups:
     def __call__(self, state: BeamState, scores: NextTokenScores) -> Candidates:
         """Selects group by group; all groups of a sentence have to be there."""
         num_groups = self.num_groups
-        rows, beam = scores.shape[:2]
+        rows, beam, vocab = scores.shape
         assert rows % num_groups == 0, f"{rows} rows are not whole sentences of {num_groups} groups"
         penalties = scores.new_zeros((rows // num_groups, 0))  # of the tokens selected so far, one by one
         selected = torch.zeros_like(penalties, dtype=torch.long)
         by_group = []
         for group in range(num_groups):
             of_group = slice(group, None, num_groups)
-            candidates = self._select(state.select_rows(of_group), scores[of_group], selected, penalties)
+            group_state, group_scores = state.select_rows(of_group), scores[of_group]
+            pays = group > 0 and self.strength > 0
+            penalized = group_scores
+            if pays:
+                tokens, costs = (each[:, None].expand(-1, beam, -1) for each in (selected, penalties))
+                penalized = group_scores.scatter_add(2, tokens, -costs)
+            candidates = select_best(group_state, penalized)
+            is_selected = candidates.cumulative_scores > -math.inf
+            if pays:
+                flat = candidates.beam_indices * vocab + candidates.tokens
+                free = group_state.cumulative_scores.gather(1, candidates.beam_indices)
+                free = (free + group_scores.flatten(1).gather(1, flat)).masked_fill(~is_selected, -math.inf)
+                candidates = candidates._replace(cumulative_scores=free)
             by_group.append(candidates)
             selected = torch.cat((selected, candidates.tokens), dim=1)
-            is_selected = (candidates.cumulative_scores > -math.inf).to(penalties.dtype)
             penalties = torch.cat((penalties, is_selected * self.strength), dim=1)
         return Candidates(*(torch.stack(fields, dim=1).view(rows, beam) for fields in zip(*by_group, strict=True)))
-
-    def _select(
-        self,
-        state: BeamState,
-        scores: NextTokenScores,
-        selected: Int[Tensor, "batch selected"],
-        penalties: Float[Tensor, "batch selected"],
-    ) -> Candidates:
-        """The candidates of one group, given the tokens that earlier ones selected."""
-        if not selected.shape[1] or not self.strength:
-            return select_best(state, scores)
-        beam, vocab = scores.shape[1:]
-        tokens, costs = (each[:, None].expand(-1, beam, -1) for each in (selected, penalties))
-        candidates = select_best(state, scores.scatter_add(2, tokens, -costs))
-        flat = candidates.beam_indices * vocab + candidates.tokens
-        free = state.cumulative_scores.gather(1, candidates.beam_indices) + scores.flatten(1).gather(1, flat)
-        is_empty = candidates.cumulative_scores == -math.inf
-        return candidates._replace(cumulative_scores=free.masked_fill(is_empty, -math.inf))
