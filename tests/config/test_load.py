@@ -80,7 +80,8 @@ def test_extending_merges_mappings_and_replaces_lists() -> None:
     assert (loaded.config.model.d_model, loaded.config.model.num_heads, loaded.config.model.d_ff) == (32, 4, 8)
     assert loaded.config.data.train == (TsvCorpus(path=Path("x")),)
     assert loaded.config.data.validation == TextCorpus(source=Path("w"), target=Path("v.en"))
-    origins = {key: str(loaded.origin_of(f"model.{key}")) for key in ("d_model", "num_heads", "d_ff", "dropout")}
+    keys = ("d_model", "num_heads", "d_ff", "dropout")
+    origins = {key: str(loaded.origins.get(f"model.{key}", "default")) for key in keys}
     assert origins == {
         "d_model": "above.yaml:2",
         "num_heads": "run.yaml:10",

@@ -5,31 +5,24 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from translate.cli.check import check as check_command
-from translate.cli.check import verify
+from translate.cli import check, decode, evaluate, export, train
 from translate.cli.config import config_app
 from translate.cli.console import ReportingGroup
-from translate.cli.decode import decode as decode_command
-from translate.cli.decode import score
-from translate.cli.evaluate import evaluate as evaluate_command
-from translate.cli.export import export as export_command
-from translate.cli.export import shortlist
 from translate.cli.options import GroupedCommand
 from translate.cli.show import show_app
 from translate.cli.tokenizer import tokenizer_app
-from translate.cli.train import train as train_command
 
 app = typer.Typer(
     name="translate", cls=ReportingGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-app.command("check")(check_command)
-app.command("train")(train_command)
-app.command("decode", cls=GroupedCommand)(decode_command)
-app.command("eval", cls=GroupedCommand)(evaluate_command)
-app.command("score", cls=GroupedCommand)(score)
-app.command("shortlist")(shortlist)
-app.command("export")(export_command)
-app.command("verify")(verify)
+app.command("check")(check.check)
+app.command("train")(train.train)
+app.command("decode", cls=GroupedCommand)(decode.decode)
+app.command("eval", cls=GroupedCommand)(evaluate.evaluate)
+app.command("score", cls=GroupedCommand)(decode.score)
+app.command("shortlist")(export.shortlist)
+app.command("export")(export.export)
+app.command("verify")(check.verify)
 app.add_typer(tokenizer_app, name="tokenizer")
 app.add_typer(config_app, name="config")
 app.add_typer(show_app, name="show")

@@ -51,10 +51,7 @@ def check(
         report = check_training(loaded, watch=_show_progress)
     finally:
         _show_progress("")
-    if as_json:
-        write_lines([json.dumps(report.to_document(), indent=2)], None)
-    else:
-        write_lines(_lines(report), None)
+    write_lines([json.dumps(report.to_document(), indent=2)] if as_json else _lines(report), None)
     if report.count("error") or (strict and report.count("warning")):
         raise typer.Exit(1)
 

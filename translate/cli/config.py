@@ -8,10 +8,7 @@ config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look
 
 
 @config_app.command("show")
-def show_config(
-    config: ConfigArgument,
-    overrides: Overrides = None,
-) -> None:
+def show_config(config: ConfigArgument, overrides: Overrides = None) -> None:
     """Print the resolved config with the source of each value.
 
     \b

@@ -16,7 +16,6 @@ from typer import Argument, Option
 
 from translate.cli.console import fail, is_terminal, prompted, with_bar
 from translate.cli.lines import (
-    ConstraintFiles,
     TextLines,
     check_not_overwriting,
     open_lines,
@@ -47,7 +46,7 @@ class DecodeCommand:
     alignments: Path | None
     output_format: Literal["text", "jsonl"]
     checkpoint: Literal["best", "last"]
-    constraints: ConstraintFiles
+    constraints: dict[str, Path]
     ensemble: list[Path]
     contrast: Path | None
     options: dict[str, Any]
@@ -57,15 +56,14 @@ class DecodeCommand:
         output, alignments = self.output, self.alignments
         if output is not None and alignments is not None and output.resolve() == alignments.resolve():
             raise InputError(f"--output and --alignments are both {output}: name two files")
-        read = [self.file, *self.constraints]
-        check_not_overwriting({"--output": output, "--alignments": alignments}, read)
+        check_not_overwriting({"--output": output, "--alignments": alignments}, [self.file, *self.constraints.values()])
 
     def load(self) -> "Translator":
         """Load the translator."""
         from translate.data.text import read_lines
         from translate.decoding.loading import load_translator
 
-        forbid = self.constraints.forbid
+        forbid = self.constraints.get("forbid")
         return load_translator(
             self.run,
             checkpoint=self.checkpoint,
@@ -106,7 +104,7 @@ def decode(
     ] = "translate",
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     *,
-    constraints: ConstraintFiles,
+    constraints: dict[str, Path],
     options: dict[str, Any],
 ) -> None:
     """Translate text, a line of output for each line of input, in order; an empty line for an empty line.
@@ -130,7 +128,7 @@ def decode(
     )
     in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
     if interactive:
-        if file is not None or output is not None or constraints.prefix or constraints.require or in_parts:
+        if file is not None or output is not None or "prefix" in constraints or "require" in constraints or in_parts:
             raise InputError(
                 "--interactive reads standard input and writes standard output, without FILE, --output, --prefix,"
                 " --require, --resume or torchrun"
@@ -140,7 +138,7 @@ def decode(
         unsupported = {
             "--format jsonl": output_format != "text",
             "--alignments": alignments,
-            **{f"--{name}": path for name, path in constraints._asdict().items()},
+            **{f"--{name}": path for name, path in constraints.items()},
             "--ensemble": ensemble,
             "--contrast": contrast,
             "--resume, or torchrun,": in_parts,
@@ -181,10 +179,7 @@ def _write_translations(translator: Any, translations: Iterable["Translation"], 
     counts = ConditionCounts()
     with contextlib.nullcontext() if command.alignments is None else open_output(command.alignments) as write_alignment:
         lines = format_translations(
-            counts.watch(translations),
-            translator,
-            output_format=command.output_format,
-            write_alignment=write_alignment,
+            counts.watch(translations), translator, output_format=command.output_format, write_alignment=write_alignment
         )
         write_lines(lines, command.output)
     seconds = time.perf_counter() - started
@@ -241,23 +236,22 @@ def _prepare_parts(
     from translate.fingerprint import fingerprint
     from translate.runs import RunDirectory
 
+    constraints = command.constraints
     command.check_outputs()
     if command.file is None or str(command.file) == "-" or command.output is None:
         raise InputError(
             "under torchrun and with --resume, decode needs FILE and --output FILE: several processes cannot share"
             " standard input and output, and a later start could not read them again"
         )
-    for path in (command.file, *command.constraints):
-        if path is not None:
-            require_file(path)
+    for path in (command.file, *constraints.values()):
+        require_file(path)
     if command.output.exists() and not command.output.is_file():
         raise InputError(f"--output {command.output}: is not a file, and parts are joined into one; name a file")
     source = open_lines(command.file)
-    requests = read_requests(source, command.constraints)  # a wrong file is reported before the model is loaded
+    requests = read_requests(source, constraints)  # a wrong file is reported before the model is loaded
     share_machine(world.environment)
     contrast = [] if command.contrast is None else [command.contrast]
     runs = {"RUN": [command.run], "--ensemble": command.ensemble, "--contrast": contrast}
-    files = {"--terminology": command.constraints.terminology, "--forbid": command.constraints.forbid}
     with contextlib.ExitStack() as unchanged:
         for run in [run for named in runs.values() for run in named]:
             checkpoint = RunDirectory(run).checkpoint(command.checkpoint)
@@ -268,7 +262,7 @@ def _prepare_parts(
             translator,
             {name: named for name, named in runs.items() if named},
             checkpoint=command.checkpoint,
-            files={name: file for name, file in files.items() if file is not None},
+            files={f"--{name}": file for name, file in constraints.items() if name in {"terminology", "forbid"}},
         )
     decoder = ShardedDecoder(
         translator,
@@ -277,8 +271,9 @@ def _prepare_parts(
         output_format=command.output_format,
         has_alignments=command.alignments is not None,
     )
-    lines = {"FILE": command.file, "--prefix": command.constraints.prefix, "--require": command.constraints.require}
-    dependencies |= {name: fingerprint(file) for name, file in lines.items() if file is not None}
+    dependencies["FILE"] = fingerprint(command.file)
+    by_line = {name: file for name, file in constraints.items() if name in {"prefix", "require"}}
+    dependencies |= {f"--{name}": fingerprint(file) for name, file in by_line.items()}
     return decoder, dependencies, source, requests
 
 

@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from typer import Option
 
-from translate.cli.options import add_options
+from translate.cli.options import add_options, given_options
 from translate.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -71,17 +71,8 @@ def _rows(*files: TextLines) -> Iterator[Any]:
         raise InputError(f"{names} have different numbers of lines: they must pair line by line") from None
 
 
-class ConstraintFiles(NamedTuple):
-    """The files that constrain translations."""
-
-    prefix: Path | None
-    require: Path | None
-    terminology: Path | None
-    forbid: Path | None
-
-
 def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that name constraint files; it receives them as `constraints`."""
+    """Give a command the options that name constraint files; it receives the given ones as `constraints`."""
     helps = {
         "prefix": "Line N: how translation N begins.",
         "require": "Line N: words and phrases, between tabs, that translation N contains.",
@@ -92,11 +83,14 @@ def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
     for name, text in helps.items():
         option = Option(metavar="FILE", help=text)
         options[name] = (Annotated[Path | None, option], None)
-    return add_options(command, options, name="constraints", gather=ConstraintFiles)
+    return add_options(command, options, name="constraints", gather=given_options)
 
 
-def read_requests(lines: TextLines, files: ConstraintFiles) -> Iterator["Request"]:
+def read_requests(lines: TextLines, files: dict[str, Path]) -> Iterator["Request"]:
     """Read the lines and their constraints side by side, as they are asked for; the terminology is read at once.
+
+    Args:
+        files: Constraint files by the name of their option.
 
     Raises:
         InputError: A file cannot be used, or its number of lines is wrong: at once where the numbers are known.
@@ -104,13 +98,12 @@ def read_requests(lines: TextLines, files: ConstraintFiles) -> Iterator["Request
     from translate.decoding import Request
     from translate.decoding.constraints.terminology import read_terminology
 
-    named = {"prefix": files.prefix, "require": files.require}
-    opened = {name: open_lines(path) for name, path in named.items() if path is not None}
+    opened = {name: open_lines(files[name]) for name in ("prefix", "require") if name in files}
     for each in opened.values():
         if lines.total is not None and each.total is not None and lines.total != each.total:
             numbers = f"{each.name} has {each.total} lines, but {lines.total} were to be translated"
             raise InputError(f"{numbers}: they pair by line")
-    terminology = None if files.terminology is None else read_terminology(files.terminology)
+    terminology = read_terminology(files["terminology"]) if "terminology" in files else None
 
     def requests() -> Iterator[Request]:
         for line, *constraints in _rows(lines, *opened.values()):

@@ -18,17 +18,14 @@ from typer.core import TyperCommand
 RunArgument = Annotated[Path, Argument(help="A run directory, as `translate train` makes it.")]
 ConfigArgument = Annotated[str, Argument(help="A config file, or the name of a preset such as demo.")]
 Overrides = Annotated[
-    list[str] | None,
-    Argument(help="Values that replace the config's, as key=value, such as model.d_model=256."),
+    list[str] | None, Argument(help="Values that replace the config's, as key=value, such as model.d_model=256.")
 ]
 CheckpointOption = Annotated[
-    Literal["best", "last"],
-    Option("--checkpoint", help="Take the weights that are best on validation, or the last."),
+    Literal["best", "last"], Option("--checkpoint", help="Take the weights that are best on validation, or the last.")
 ]
 InputFile = Annotated[Path | None, Argument(help="Text with one sentence a line; without it, standard input is read.")]
 OutputFile = Annotated[
-    Path | None,
-    Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
+    Path | None, Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output.")
 ]
 
 _GROUPS = {  # the headings of the help, and the options under each
@@ -78,17 +75,18 @@ SETTINGS = _read_settings()
 
 def takes_decoding_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option for each setting of `decoding`; it receives the given ones as `options`, by key."""
-
-    def gather(**given: Any) -> dict[str, Any]:
-        return {key: value for key, value in given.items() if value is not None}
-
     parameters: dict[str, tuple[Any, Any]] = {}
     for key, setting in SETTINGS.items():
         default = "" if setting.default is None else f" = {str(setting.default).lower()}"
         metavar = {int: "N", float: "X", str: "NAME"}.get(setting.type)
         option = Option(help=f"{setting.help} [decoding.{key}{default}]", metavar=metavar)
         parameters[key] = (Annotated[setting.type | None, option], None)
-    return add_options(command, parameters, name="options", gather=gather)
+    return add_options(command, parameters, name="options", gather=given_options)
+
+
+def given_options(**values: Any) -> dict[str, Any]:
+    """Collect the options that were given, by name."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def add_options(

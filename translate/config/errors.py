@@ -39,7 +39,7 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
         case "json_invalid":  # pydantic's own limit
             return "the config is nested too deeply"
         case "extra_forbidden":
-            return f"unknown key {key}{where}{_suggestion(key, problem['loc'])}"
+            return f"unknown key {key}{where}{_suggestion(key, location)}"
         case "missing":
             return f"{key} is missing, and has no default{where}"
         case "union_tag_not_found":

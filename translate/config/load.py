@@ -4,7 +4,7 @@ import json
 import os
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ from translate.config.yaml import COMMAND_LINE, Document, Origin, join_key, pars
 from translate.errors import InputError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_DEFAULT = Origin("default")
 _DOTTED_KEY = re.compile(r"[\w-]+(\.[\w-]+){0,9}")  # no section is so deep
 
 
@@ -26,10 +25,6 @@ class LoadedConfig(NamedTuple):
 
     config: Config
     origins: dict[str, Origin]
-
-    def origin_of(self, key: str) -> Origin:
-        """Where the value of a dotted key was given."""
-        return self.origins.get(key, _DEFAULT)
 
 
 def load_config(name: str, overrides: Sequence[str] = (), *, require_files: bool = False) -> LoadedConfig:
@@ -52,7 +47,7 @@ def load_config(name: str, overrides: Sequence[str] = (), *, require_files: bool
     for override in overrides:
         _apply_override(document, override)
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")
-    return LoadedConfig(find_files(_validate(document), document.origins, required=require_files), document.origins)
+    return LoadedConfig(_find_files(_validate(document), document.origins, required=require_files), document.origins)
 
 
 def read_resolved_config(path: Path) -> Config:
@@ -92,9 +87,9 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
     """Read a config file over the one that it extends."""
     document = read_yaml(path)
     base_name = document.values.pop("extends", None)
-    origin = document.origins.pop("extends", _DEFAULT).position
     if base_name is None:
         return document
+    origin = document.origins.pop("extends").position
     if not isinstance(base_name, str):
         raise InputError(f"{origin}: extends takes one config's path or name, not {json.dumps(base_name)}")
     chain = (*chain, path.resolve())
@@ -205,23 +200,12 @@ def find_config(name: str, *, beside: Path | None = None) -> Path:
     raise InputError(f"{what}: looked for {looked}; the presets are {', '.join(preset_names())}")
 
 
-def find_files(config: Config, origins: dict[str, Origin], *, required: bool) -> Config:
-    """Make each input path absolute, if there is such a file.
-
-    A relative path is looked for in `data.root`, then beside the config that names it, then in the working directory.
-
-    Args:
-        origins: Where each dotted key was given.
-
-    Raises:
-        InputError: Files are `required` and missing; a line for each lists the places.
-    """
+def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -> Config:
+    """Make each input path absolute, if there is such a file; missing ones that are `required` are all reported."""
     problems: list[str] = []
     root: Path | None = None
 
     def find(path: Path, key: str) -> Path:
-        if key == "data.root" and root is not None:
-            return root
         is_right, what = (os.path.isdir, "folder") if key == "data.root" else (_is_file, "file")
         origin = origins.get(key)
         beside = origin.directory if origin else None
@@ -237,23 +221,22 @@ def find_files(config: Config, origins: dict[str, Origin], *, required: bool) ->
         problems.append(f"{key} = {path}: {problem}{f' ({origin.position})' if origin else ''}; looked for {looked}")
         return Path(name)
 
+    def replace_paths(value: Any, key: str) -> Any:
+        if isinstance(value, tuple):
+            return tuple(replace_paths(item, join_key(key, str(index))) for index, item in enumerate(value))
+        if isinstance(value, dict):
+            return {name: replace_paths(item, join_key(key, name)) for name, item in value.items()}
+        if isinstance(value, Section):
+            return value.model_copy(update={name: replace_paths(item, join_key(key, name)) for name, item in value})
+        return find(value, key) if isinstance(value, Path) and key != "data.root" else value
+
     if config.data.root is not None:
         root = find(config.data.root, "data.root")
-    found = _replace_paths(config, "", find)
+        config = config.model_copy(update={"data": config.data.model_copy(update={"root": root})})
+    found = typing.cast(Config, replace_paths(config, ""))
     if required and problems:
         raise InputError("\n".join(problems))
-    return typing.cast(Config, found)
-
-
-def _replace_paths(value: Any, key: str, find: Callable[[Path, str], Path]) -> Any:
-    """Replace every path in a value by the file that it names."""
-    if isinstance(value, tuple):
-        return tuple(_replace_paths(item, join_key(key, str(index)), find) for index, item in enumerate(value))
-    if isinstance(value, dict):
-        return {name: _replace_paths(item, join_key(key, name), find) for name, item in value.items()}
-    if isinstance(value, Section):
-        return value.model_copy(update={name: _replace_paths(item, join_key(key, name), find) for name, item in value})
-    return find(value, key) if isinstance(value, Path) else value
+    return found
 
 
 def _is_file(path: Path) -> bool:

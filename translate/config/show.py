@@ -30,7 +30,7 @@ def _annotated_lines(value: Any, key: str, indent: str, loaded: LoadedConfig) ->
         dotted = join_key(key, str(name))
         start = f"{indent}-" if is_list else f"{indent}{dump_scalar(name)}:"
         if not isinstance(item, dict | list) or not item:
-            yield f"{start} {dump_scalar(item)}", str(loaded.origin_of(dotted))
+            yield f"{start} {dump_scalar(item)}", str(loaded.origins.get(dotted, "default"))
             continue
         lines = _annotated_lines(item, dotted, f"{indent}  ", loaded)
         if is_list:  # a list's dash takes the place of its first line's indentation

@@ -138,9 +138,13 @@ class _Builder:
             return self._mapping(node, key, ancestors)
         if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
             return [self.build(item, join_key(key, str(index)), ancestors) for index, item in enumerate(node.value)]
-        if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node)
-        raise self.error(node.start_mark, f"the tag {node.tag!r} has no meaning in a config")
+        kind = node.tag.removeprefix(_TAG)
+        if kind not in _READERS or not isinstance(node, yaml.ScalarNode):
+            raise self.error(node.start_mark, f"the tag {node.tag!r} has no meaning in a config")
+        try:
+            return _READERS[kind](node.value)
+        except (ValueError, KeyError) as error:
+            raise self.error(node.start_mark, f"{node.value[:40]!r} is no valid {kind}") from error
 
     def _mapping(self, node: yaml.MappingNode, prefix: str, ancestors: tuple[yaml.Node, ...]) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -157,15 +161,6 @@ class _Builder:
             self.origins[dotted] = self._origin(mark)
             values[key] = self.build(value_node, dotted, ancestors)
         return values
-
-    def _scalar(self, node: yaml.ScalarNode) -> Any:
-        kind = node.tag.removeprefix(_TAG)
-        if kind not in _READERS:
-            raise self.error(node.start_mark, f"the tag {node.tag!r} has no meaning in a config")
-        try:
-            return _READERS[kind](node.value)
-        except (ValueError, KeyError) as error:
-            raise self.error(node.start_mark, f"{node.value[:40]!r} is no valid {kind}") from error
 
     def error(self, mark: yaml.Mark | None, message: str) -> InputError:
         """Make an error at a position; on the command line it names the key instead."""
