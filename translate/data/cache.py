@@ -14,6 +14,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -112,17 +113,15 @@ def entry_name(kind: str, *parts: str | bytes) -> str:
     return f"{fingerprint(kind, _FORMAT, __version__, sentencepiece.__version__, *parts)[:40]}.{kind}"
 
 
+@dataclass(eq=False)
 class CachedFile:
     """The content of an entry, open for reading; it stays readable when the entry is deleted."""
 
-    def __init__(self, file: BinaryIO, num_bytes: int) -> None:
-        """
-        Args:
-            num_bytes: The length of the content, which stands at the beginning of the file.
-        """
-        self.file = file
-        self.num_bytes = num_bytes
-        weakref.finalize(self, file.close)
+    file: BinaryIO
+    num_bytes: int  # of the content, which stands at the beginning of the file
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.file.close)
 
     def content(self) -> bytes:
         """All of the content."""

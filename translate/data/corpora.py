@@ -178,14 +178,14 @@ class _Lines(Sequence[str]):
 class MappedText(_Lines):
     """Lines in a memory-mapped file of UTF-8."""
 
-    def __init__(self, text: MappedArray, borders: MappedArray) -> None:
+    def __init__(self, text: TemporaryFile, borders: TemporaryFile) -> None:
         """
         Args:
             text: The bytes of all lines, one line after the other.
             borders: Where each line begins, and where the last one ends.
         """
-        self._text = text
-        self._borders = borders
+        self._text = MappedArray(text, dtype=np.dtype(np.uint8))
+        self._borders = MappedArray(borders, dtype=np.dtype(np.int64))
 
     def __len__(self) -> int:
         return self._borders.size - 1
@@ -223,24 +223,6 @@ def join_texts(corpora: Iterable[ParallelCorpus]) -> tuple[JoinedText, JoinedTex
     return JoinedText(corpus.sources for corpus in sides), JoinedText(corpus.targets for corpus in sides)
 
 
-class _TextFile:
-    """Lines written to temporary files, to be read as `MappedText`."""
-
-    def __init__(self, content: str) -> None:
-        self._text, self._borders = TemporaryFile(content), TemporaryFile(content)
-        self._borders.write(np.zeros(1, dtype=np.int64))
-
-    def write(self, lines: Sequence[str]) -> None:
-        encoded = [line.encode("utf-8", "surrogatepass") for line in lines]
-        lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
-        self._borders.write(self._text.num_bytes + np.cumsum(lengths))
-        self._text.write(b"".join(encoded))
-
-    def mapped(self) -> MappedText:
-        text = MappedArray(self._text, dtype=np.dtype(np.uint8))
-        return MappedText(text, MappedArray(self._borders, dtype=np.dtype(np.int64)))
-
-
 def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str], Sequence[str]]:
     """All sources and all targets, in memory while they are few, else in temporary files.
 
@@ -260,9 +242,13 @@ def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str
         targets += chunk.targets
         num_bytes += sum(_STRING_BYTES + len(line) for lines in chunk for line in lines)
         if num_bytes > MAX_BYTES_IN_MEMORY:
-            files = _TextFile(f"the text of {name}"), _TextFile(f"the text of {name}")
+            texts, borders = ([TemporaryFile(f"the text of {name}") for _ in chunk] for _ in ("texts", "borders"))
+            for border in borders:
+                border.write(np.zeros(1, dtype=np.int64))
             for part in chain([PairChunk(sources, targets)], remaining):
-                for file, lines in zip(files, part, strict=True):
-                    file.write(lines)
-            return files[0].mapped(), files[1].mapped()
+                for text, border, lines in zip(texts, borders, part, strict=True):
+                    encoded = [line.encode("utf-8", "surrogatepass") for line in lines]
+                    border.write(text.num_bytes + np.cumsum([len(line) for line in encoded], dtype=np.int64))
+                    text.write(b"".join(encoded))
+            return MappedText(texts[0], borders[0]), MappedText(texts[1], borders[1])
     return sources, targets

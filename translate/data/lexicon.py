@@ -37,12 +37,6 @@ class _Corpus(NamedTuple):
     target_ids: NDArray[np.int64]
     source_lengths: NDArray[np.int64]
     target_lengths: NDArray[np.int64]
-    source_starts: NDArray[np.int64]  # where each pair's tokens begin
-    target_starts: NDArray[np.int64]
-
-    @property
-    def num_cells(self) -> int:
-        return int((self.source_lengths * self.target_lengths).sum())
 
 
 _Block = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
@@ -92,7 +86,8 @@ def learn_lexicon(
 
     keys = _find_entries(corpus, target_vocab_size, max_entries=max_entries, block_cells=block_cells)
     blocks = partial(_find_blocks, corpus, keys, target_vocab_size, block_cells=block_cells)
-    kept_blocks = list(blocks()) if corpus.num_cells <= _MAX_KEPT_CELLS else None
+    num_cells = int((corpus.source_lengths * corpus.target_lengths).sum())
+    kept_blocks = list(blocks()) if num_cells <= _MAX_KEPT_CELLS else None
     source_ids = keys // target_vocab_size
     probabilities = np.ones(len(keys))  # only their ratios matter, and only within a target token's cells
     for _ in range(num_iterations):
@@ -117,8 +112,7 @@ def _find_blocks(
     corpus: _Corpus, keys: NDArray[np.int64], target_vocab_size: int, *, block_cells: int
 ) -> Iterator[_Block]:
     """The cells of a corpus, looked up in the table of entries."""
-    for pairs in _block_pairs(corpus, block_cells):
-        cells, widths = _cell_keys(corpus, pairs, target_vocab_size)
+    for cells, widths in _cell_keys(corpus, target_vocab_size, block_cells=block_cells):
         entries = np.searchsorted(keys, cells)
         if len(keys):
             found = keys[np.minimum(entries, len(keys) - 1)] == cells
@@ -148,8 +142,7 @@ def _find_entries(corpus: _Corpus, target_vocab_size: int, *, max_entries: int, 
             kept = np.sort(np.argsort(-dice, kind="stable")[:num_kept])
             keys, counts = keys[kept], counts[kept]
 
-    for pairs in _block_pairs(corpus, block_cells):
-        cells, _ = _cell_keys(corpus, pairs, target_vocab_size)
+    for cells, _ in _cell_keys(corpus, target_vocab_size, block_cells=block_cells):
         waiting.append(np.unique(cells, return_counts=True))
         if sum(len(new) for new, _ in waiting) > max_entries:
             merge()
@@ -157,35 +150,35 @@ def _find_entries(corpus: _Corpus, target_vocab_size: int, *, max_entries: int, 
     return keys
 
 
-def _cell_keys(corpus: _Corpus, pairs: slice, target_vocab_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The keys of the cells of some pairs, target token by target token, and for each of these its number of cells."""
-    target_lengths = corpus.target_lengths[pairs]
-    first = corpus.target_starts[pairs.start]
-    target_ids = corpus.target_ids[first : first + target_lengths.sum()]
-    widths = np.repeat(corpus.source_lengths[pairs], target_lengths)
-    # Cell 5 of a target token reads token 5 of its source: count on from where the token's cells and its source begin.
-    shifts = np.repeat(corpus.source_starts[pairs], target_lengths) - (np.cumsum(widths) - widths)
-    positions = np.arange(widths.sum()) + np.repeat(shifts, widths)
-    return corpus.source_ids[positions] * target_vocab_size + np.repeat(target_ids, widths), widths
+def _cell_keys(
+    corpus: _Corpus, target_vocab_size: int, *, block_cells: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The keys of the cells, target token by target token, and for each of these its number of cells.
 
-
-def _block_pairs(corpus: _Corpus, block_cells: int) -> Iterator[slice]:
-    """Runs of pairs with about `block_cells` cells each."""
+    They come in blocks of pairs with about `block_cells` cells each.
+    """
+    source_starts = np.cumsum(corpus.source_lengths) - corpus.source_lengths
     numbers = np.cumsum(corpus.source_lengths * corpus.target_lengths) // block_cells
     borders = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    end = 0
     for start, stop in pairwise(borders):
-        if corpus.target_lengths[start:stop].any():
-            yield slice(start, stop)
+        target_lengths = corpus.target_lengths[start:stop]
+        first, end = end, end + target_lengths.sum()
+        if first == end:
+            continue
+        widths = np.repeat(corpus.source_lengths[start:stop], target_lengths)
+        # Cell 5 of a target token reads token 5 of its source: count on from where the token's cells and its source
+        # begin.
+        shifts = np.repeat(source_starts[start:stop], target_lengths) - (np.cumsum(widths) - widths)
+        positions = np.arange(widths.sum()) + np.repeat(shifts, widths)
+        target_ids = np.repeat(corpus.target_ids[first:end], widths)
+        yield corpus.source_ids[positions] * target_vocab_size + target_ids, widths
 
 
 def _concatenate(pairs: Sequence[EncodedPair]) -> _Corpus:
-    source_lengths = np.fromiter((len(pair.source) + 1 for pair in pairs), dtype=np.int64, count=len(pairs))
-    target_lengths = np.fromiter((len(pair.target) for pair in pairs), dtype=np.int64, count=len(pairs))
     return _Corpus(
         source_ids=np.fromiter(chain.from_iterable((NULL_ID, *pair.source) for pair in pairs), dtype=np.int64),
         target_ids=np.fromiter(chain.from_iterable(pair.target for pair in pairs), dtype=np.int64),
-        source_lengths=source_lengths,
-        target_lengths=target_lengths,
-        source_starts=np.cumsum(source_lengths) - source_lengths,
-        target_starts=np.cumsum(target_lengths) - target_lengths,
+        source_lengths=np.array([len(pair.source) + 1 for pair in pairs], dtype=np.int64),
+        target_lengths=np.array([len(pair.target) for pair in pairs], dtype=np.int64),
     )

@@ -18,10 +18,6 @@ from translate.data.token_store import Cancelled
 _STEPS_AHEAD = 4
 
 
-PlanEpoch = Callable[..., Epoch]
-"""`TrainingBatches.epoch` or `StreamedBatches.epoch`."""
-
-
 class StepBatches(NamedTuple):
     """The batches of one optimizer step, and the position of the step."""
 
@@ -39,7 +35,7 @@ class Prefetcher:
 
     def __init__(
         self,
-        plan_epoch: PlanEpoch,
+        plan_epoch: Callable[..., Epoch],
         *,
         epoch: int,
         first: int,
@@ -49,7 +45,7 @@ class Prefetcher:
     ) -> None:
         """
         Args:
-            plan_epoch: Plans an epoch by its number.
+            plan_epoch: `TrainingBatches.epoch` or `StreamedBatches.epoch`: plans an epoch by its number.
             epoch: The number of the epoch to begin in, from 0.
             first: The number of its step to begin with, from 0; if the epoch is shorter, the next one follows.
             batches_per_step: The last step of an epoch may have fewer.

@@ -33,14 +33,11 @@ _NUM_REMEMBERED = 4  # of the last segments: one is trained on, and one may be p
 class StreamPosition(NamedTuple):
     """Where a segment begins in a stream."""
 
-    num_passes: int  # over the whole stream, before this one
-    num_pairs: int  # of this pass, before the segment
-    state: dict[str, Any] | None  # by which `datasets` finds a row shortly before; None: the beginning of the pass
-    num_skipped: int  # pairs from that row to the segment
-    sha256: str | None  # of the segment's text; None: it has not been read
-
-
-_BEGINNING = StreamPosition(0, 0, None, 0, None)
+    num_passes: int = 0  # over the whole stream, before this one
+    num_pairs: int = 0  # of this pass, before the segment
+    state: dict[str, Any] | None = None  # by which `datasets` finds a row shortly before; None: the pass's beginning
+    num_skipped: int = 0  # pairs from that row to the segment
+    sha256: str | None = None  # of the segment's text; None: it has not been read
 
 
 class CorpusStream:
@@ -58,7 +55,7 @@ class CorpusStream:
         self._segment_pairs = segment_pairs
         self._tables: list[Any] = []  # the iterator over Arrow tables, if it is open
         weakref.finalize(self, _close, self._tables)  # before Python loses what its readers need to clean up
-        self.seek(_BEGINNING)
+        self.seek(StreamPosition())
 
     def seek(self, position: StreamPosition) -> None:
         """Read the next segment from a position."""
@@ -143,7 +140,7 @@ class CorpusStream:
         """
         for is_new_pass in (False, True):
             if is_new_pass:
-                self.seek(_BEGINNING._replace(num_passes=self.position.num_passes + 1))
+                self.seek(StreamPosition(num_passes=self.position.num_passes + 1))
             if not self._tables:
                 self._open()
                 for _ in self._take(self.position.num_skipped):

@@ -111,8 +111,7 @@ def _json_cell(row: dict[str, Any], column: str, *, place: str) -> str:
             raise InputError(f"{place}: {where} no {key!r}, which column {column!r} needs, but {keys}")
         value, entered = value[key], f"{entered}.{key}".removeprefix(".")
     if not isinstance(value, str):
-        what = "is null" if value is None else f"is {_shortened(json.dumps(value))}, of type {type(value).__name__},"
-        raise InputError(f"{place}: column {column!r} {what} where text is needed")
+        raise InputError(f"{place}: column {column!r} {_not_text(value, _shortened(json.dumps(value)))}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -156,6 +155,12 @@ def _check_columns(columns: list[str], corpus: TableCorpus | HubCorpus) -> None:
             )
 
 
+def _not_text(cell: Any, shown: str) -> str:
+    """What is wrong with a cell that is not text."""
+    what = "is null" if cell is None else f"is {shown}, of type {type(cell).__name__},"
+    return f"{what} where text is needed"
+
+
 def _shortened(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
@@ -190,27 +195,20 @@ def pairs_of(table: Any, corpus: TableCorpus | HubCorpus, *, num_before: int) ->
     while any(str(column.type).startswith("struct<") for column in table.columns):
         table = table.flatten()  # {"translation": {"de": ...}} becomes a column "translation.de"
     _check_columns(table.column_names, corpus)
-    name = table_name(corpus)
-    return PairChunk(
-        _cells(table, corpus.source_column, name=name, num_before=num_before),
-        _cells(table, corpus.target_column, name=name, num_before=num_before),
-    )
-
-
-def _cells(table: Any, column: str, *, name: str, num_before: int) -> list[str]:
-    """The cells of a column, all of which must be text; `num_before` rows came before."""
-    try:
-        values: list[Any] = table[column].to_pylist()
-    except UnicodeDecodeError as error:
-        rows = f"rows {num_before + 1} to {num_before + len(table)}"
-        raise InputError(
-            f"{name}: {rows}: column {column!r} has text that is not UTF-8; is the file damaged?"
-        ) from error
-    for row, value in enumerate(values, start=num_before + 1):
-        if not isinstance(value, str):
-            what = "is null" if value is None else f"is {value!r}, of type {type(value).__name__},"
-            raise InputError(f"{name}: row {row} of column {column!r} {what} where text is needed")
-    return values
+    name, sides = table_name(corpus), []
+    for column in (corpus.source_column, corpus.target_column):
+        try:
+            cells: list[Any] = table[column].to_pylist()
+        except UnicodeDecodeError as error:
+            rows = f"rows {num_before + 1} to {num_before + len(table)}"
+            raise InputError(
+                f"{name}: {rows}: column {column!r} has text that is not UTF-8; is the file damaged?"
+            ) from error
+        for row, cell in enumerate(cells, start=num_before + 1):
+            if not isinstance(cell, str):
+                raise InputError(f"{name}: row {row} of column {column!r} {_not_text(cell, repr(cell))}")
+        sides.append(cells)
+    return PairChunk(*sides)
 
 
 def open_stream(corpus: TableCorpus | HubCorpus) -> Any:

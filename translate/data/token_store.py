@@ -6,6 +6,7 @@ An id takes 2 or 4 bytes, in memory if there are few, else in a memory-mapped fi
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import BinaryIO, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -72,18 +73,15 @@ class TokenChunk(NamedTuple):
     ids: NDArray[np.integer]
 
 
+@dataclass(eq=False)
 class TokenStore:
     """The token ids of each line, and their number."""
 
-    def __init__(self, lengths: NDArray[np.int32], ids: NDArray[np.integer] | MappedArray) -> None:
-        """
-        Args:
-            lengths: The number of ids of each line.
-            ids: All ids, one line after the other.
-        """
-        self.lengths = lengths
-        self._ends = np.cumsum(lengths, dtype=np.int64)
-        self._ids = ids
+    lengths: NDArray[np.int32]  # the number of ids of each line
+    ids: NDArray[np.integer] | MappedArray  # all ids, one line after the other
+
+    def __post_init__(self) -> None:
+        self._ends = np.cumsum(self.lengths, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -125,7 +123,7 @@ class TokenStore:
 
     def _values(self, num_lines: int) -> NDArray[np.integer]:
         """All ids, of which those of so many lines will be read."""
-        return self._ids.values(num_lines * _READ_BYTES) if isinstance(self._ids, MappedArray) else self._ids
+        return self.ids.values(num_lines * _READ_BYTES) if isinstance(self.ids, MappedArray) else self.ids
 
 
 class TokenWriter:

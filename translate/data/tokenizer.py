@@ -7,10 +7,10 @@ Training is deterministic: the same text and config give the same bytes.
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain
+from operator import methodcaller
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import sentencepiece
 
@@ -179,7 +179,9 @@ def prepare_tokenizers(
         source = read_tokenizer(config.source_model)
         target = read_tokenizer(config.target_model) if config.target_model is not None else source
         return Tokenizers(source, target, config.vocabulary)
-    sides = ["joint"] if config.vocabulary == "joint" else ["source", "target"]
+    sides = {"joint": [source_lines, target_lines]}
+    if config.vocabulary == "separate":
+        sides = {"source": [source_lines], "target": [target_lines]}
     names: list[str] = []
     if cache is not None:
         settings = config.model_dump_json(exclude={"subword_sampling", "source_model", "target_model"})
@@ -189,22 +191,15 @@ def prepare_tokenizers(
         if len(files) == len(sides):
             models = [Tokenizer(file.content()) for file in files]
             return Tokenizers(models[0], models[-1], config.vocabulary)
-    sources, targets = (_evenly_spaced(lines, config.max_training_lines) for lines in (source_lines, target_lines))
-    if config.vocabulary == "joint":
-        models = [train_tokenizer(chain(sources, targets), config)]
-    else:
-        models = [
-            train_tokenizer(sources, config, text_name="the source side of the training text"),
-            train_tokenizer(targets, config, text_name="the target side of the training text"),
-        ]
+    models = []
+    for side, texts in sides.items():
+        lines = chain.from_iterable(_evenly_spaced(text, config.max_training_lines) for text in texts)
+        text_name = "the training text" if side == "joint" else f"the {side} side of the training text"
+        models.append(train_tokenizer(lines, config, text_name=text_name))
     if cache is not None:
         for name, model in zip(names, models, strict=True):
-            cache.make(name, partial(_write_model, model))
+            cache.make(name, methodcaller("write", model.model_bytes))
     return Tokenizers(models[0], models[-1], config.vocabulary)
-
-
-def _write_model(model: Tokenizer, file: BinaryIO) -> None:
-    file.write(model.model_bytes)
 
 
 def train_tokenizer(
