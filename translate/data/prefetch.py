@@ -8,6 +8,7 @@ training, which stop after the same step, have planned the same epochs, and none
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -27,37 +28,30 @@ class StepBatches(NamedTuple):
     number: int  # in its epoch, from 0
 
 
+@dataclass(eq=False)
 class Prefetcher:
     """The batches of a training's steps in order, made ahead: a context manager to iterate over.
 
     An exception that is raised in the making of a step is raised in its place, after the steps before it.
+
+    Args:
+        plan_epoch: `TrainingBatches.epoch` or `StreamedBatches.epoch`: plans an epoch by its number.
+        epoch: The number of the epoch to begin in, from 0.
+        first: The number of its step to begin with, from 0; if the epoch is shorter, the next one follows.
+        batches_per_step: The last step of an epoch may have fewer.
+        max_steps: The number of steps that are wanted; no epoch beyond them is planned.
+        max_epochs: Epochs from this number on are not wanted; None: there is no last one.
     """
 
-    def __init__(
-        self,
-        plan_epoch: Callable[..., Epoch],
-        *,
-        epoch: int,
-        first: int,
-        batches_per_step: int,
-        max_steps: int,
-        max_epochs: int | None,
-    ) -> None:
-        """
-        Args:
-            plan_epoch: `TrainingBatches.epoch` or `StreamedBatches.epoch`: plans an epoch by its number.
-            epoch: The number of the epoch to begin in, from 0.
-            first: The number of its step to begin with, from 0; if the epoch is shorter, the next one follows.
-            batches_per_step: The last step of an epoch may have fewer.
-            max_steps: The number of steps that are wanted; no epoch beyond them is planned.
-            max_epochs: Epochs from this number on are not wanted; None: there is no last one.
-        """
-        self._plan_epoch = plan_epoch
-        self._epoch = epoch
-        self._first = first
-        self._batches_per_step = batches_per_step
-        self._max_steps = max_steps
-        self._max_epochs = max_epochs
+    plan_epoch: Callable[..., Epoch]
+    _: KW_ONLY
+    epoch: int
+    first: int
+    batches_per_step: int
+    max_steps: int
+    max_epochs: int | None
+
+    def __post_init__(self) -> None:
         self._is_closed = False
         self._ready: SimpleQueue[int | StepBatches | BaseException | None] = SimpleQueue()  # int: this epoch begins
         self._room = threading.Semaphore(_STEPS_AHEAD)
@@ -66,10 +60,10 @@ class Prefetcher:
         self._thread = threading.Thread(target=self._make, name="batches", daemon=True)
 
     def __enter__(self) -> "Prefetcher":
-        if self._max_steps <= 0 or self._is_last(self._epoch - 1):
+        if self.max_steps <= 0 or self._is_last(self.epoch - 1):
             self._plans.put(None)
         else:
-            self._begin_to_plan(self._epoch)
+            self._begin_to_plan(self.epoch)
         self._thread.start()
         return self
 
@@ -104,16 +98,16 @@ class Prefetcher:
             self._ready.put(error)
 
     def _steps(self) -> Iterator[StepBatches]:
-        number, first, num_left = self._epoch, self._first, self._max_steps
+        number, first, num_left = self.epoch, self.first, self.max_steps
         while (plan := self._plans.get()) is not None:
             epoch = plan.result()
-            num_steps = -(-len(epoch) // self._batches_per_step)
+            num_steps = -(-len(epoch) // self.batches_per_step)
             is_last = self._is_last(number) or num_left <= num_steps - first
             if not is_last:
                 self._ready.put(number)
             for step in range(first, min(num_steps, first + num_left)):
-                start = step * self._batches_per_step
-                end = min(start + self._batches_per_step, len(epoch))
+                start = step * self.batches_per_step
+                end = min(start + self.batches_per_step, len(epoch))
                 yield StepBatches([epoch[batch] for batch in range(start, end)], epoch, number, step)
                 num_left -= 1
             if is_last:
@@ -121,10 +115,10 @@ class Prefetcher:
             number, first = number + 1, 0
 
     def _begin_to_plan(self, number: int) -> None:
-        self._plans.put(self._planner.submit(self._plan_epoch, number, check=self._check_not_closed))
+        self._plans.put(self._planner.submit(self.plan_epoch, number, check=self._check_not_closed))
 
     def _is_last(self, epoch: int) -> bool:
-        return self._max_epochs is not None and epoch + 1 >= self._max_epochs
+        return self.max_epochs is not None and epoch + 1 >= self.max_epochs
 
     def _check_not_closed(self) -> None:
         if self._is_closed:

@@ -11,8 +11,11 @@ import logging
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
 
 from translate.config import Corpus, DataConfig, HubCorpus, TableCorpus
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, store_pairs
@@ -380,36 +383,19 @@ class StreamedBatches:
 
     def _prepare(self, number: int, check: Callable[[], None]) -> TrainingBatches:
         note = self._notes.get(number)
-
-        def read() -> Segment:
-            if number == 0:
-                return self._streams.first
-            noted = None if note is None else [StreamPosition(**place) for place in note["places"]]
-            return self._streams.segment(number, positions=noted, check=check)
-
+        noted = None if note is None else [StreamPosition(**place) for place in note["places"]]
+        read = partial(self._streams.segment, number, positions=noted, check=check)
         try:
-            corpora, positions = run_together(self._processes, read)
-            encoded = tuple(
-                encode_together(
-                    texts,
-                    tokenizer,
-                    processes=self._processes,
-                    num_threads=self._settings.num_threads,
-                    content="the token ids of a segment",
-                    check=check,
-                )
+            corpora, positions = run_together(self._processes, read if number else lambda: self._streams.first)
+            encode = partial(encode_together, processes=self._processes, num_threads=self._settings.num_threads)
+            encoded = [
+                encode(texts, tokenizer, content="the token ids of a segment", check=check)
                 for texts, tokenizer in zip(join_texts(corpora), self._tokenizers[:2], strict=True)
-            )
+            ]
+            filter_and_batch = partial(TrainingBatches, corpora, self._tokenizers, self._settings, encoded=encoded)
             batches = run_together(
                 self._processes,
-                lambda: TrainingBatches(
-                    corpora,
-                    self._tokenizers,
-                    self._settings,
-                    sampling_pool=self._sampling_pool,
-                    encoded=encoded,
-                    may_be_empty=number > 0,
-                ),
+                partial(filter_and_batch, sampling_pool=self._sampling_pool, may_be_empty=number > 0),
             )
         except InputError as error:
             if number == self._begun:
@@ -422,9 +408,7 @@ class StreamedBatches:
         self._notes[number] = {"segment": number, "places": places, "filtered": before}
         self._notes = {each: note for each, note in self._notes.items() if each > number - _NUM_REMEMBERED}
         reports = batches.filter_reports
-        counts = [report.counts for report in reports]
-        if before["counts"]:
-            counts = [tuple(map(sum, zip(*each, strict=True))) for each in zip(before["counts"], counts, strict=True)]
+        counts = np.add(before["counts"] or 0, [report.counts for report in reports]).tolist()
         self._totals = {"first": before["first"], "counts": counts}
         if number == 0:
             self._first_reports = reports
@@ -433,10 +417,8 @@ class StreamedBatches:
         log_reports(reports)
         if before["first"] < number:
             logger.info(f"Segments {before['first'] + 1} to {number + 1} together")
-            names = self._streams.names
-            log_reports(
-                FilterReport(name, self._settings.limits, *sums) for name, sums in zip(names, counts, strict=True)
-            )
+            limits, totals = self._settings.limits, zip(self._streams.names, counts, strict=True)
+            log_reports(FilterReport(name, limits, *sums) for name, sums in totals)
         return batches
 
 

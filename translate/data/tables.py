@@ -79,13 +79,11 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
             continue  # as `datasets` does
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{path}, line {number}, character {error.colno}: is not JSON ({error.msg}); each line must be one"
-                " object"
-            ) from error
         except ValueError as error:
-            raise InputError(f"{path}, line {number}: is not JSON ({error}); each line must be one object") from error
+            place, reason = f"{path}, line {number}", str(error)
+            if isinstance(error, json.JSONDecodeError):
+                place, reason = f"{place}, character {error.colno}", error.msg
+            raise InputError(f"{place}: is not JSON ({reason}); each line must be one object") from error
         except RecursionError as error:
             raise InputError(f"{path}, line {number}: is nested too deeply") from error
         yield _json_pair(row, corpus, place=f"{path}, line {number}")

@@ -35,8 +35,13 @@ def iterate_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
         InputError: A line is not UTF-8 or has a NUL, or the stream begins like gzip or UTF-16.
     """
     for number, line in enumerate(stream, start=1):
-        if number == 1:
-            _check_format(line, name)
+        if number == 1 and line.startswith(_GZIP_MAGIC):
+            raise InputError(f"{name}: is compressed with gzip; gunzip it, or give the file a name that ends in .gz")
+        if number == 1 and line.startswith(_UTF_16_MARKS):
+            mark = line[:2].hex(" ")
+            raise InputError(
+                f"{name}: begins with {mark}, the byte order mark of UTF-16, so it is not UTF-8; {_FROM_UTF_16}"
+            )
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if b"\0" in line:
             raise InputError(
@@ -51,16 +56,6 @@ def iterate_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
                 " convert the file, for example with iconv -f latin1 -t utf-8"
             ) from error
         yield text.removeprefix("\ufeff") if number == 1 else text
-
-
-def _check_format(beginning: bytes, name: str) -> None:
-    if beginning.startswith(_GZIP_MAGIC):
-        raise InputError(f"{name}: is compressed with gzip; gunzip it, or give the file a name that ends in .gz")
-    if beginning.startswith(_UTF_16_MARKS):
-        mark = beginning[:2].hex(" ")
-        raise InputError(
-            f"{name}: begins with {mark}, the byte order mark of UTF-16, so it is not UTF-8; {_FROM_UTF_16}"
-        )
 
 
 def read_lines(path: Path) -> list[str]:
