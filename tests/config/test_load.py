@@ -128,11 +128,6 @@ def test_a_directory_is_no_config() -> None:
     assert error(name="folder").startswith("'folder' is a directory, not a config: looked for folder, ")
 
 
-HERE = "(command line)"
-CORPUS_FORM = "{kind: text, source: a.de, target: a.en}"
-KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
-
-
 def test_files_are_looked_for_in_root_then_beside_the_config_then_here(tmp_path: Path) -> None:
     for name in ("folder", "root", "here"):
         Path(name).mkdir()

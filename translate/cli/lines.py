@@ -164,8 +164,6 @@ def open_whole(path: Path) -> Iterator[BinaryIO]:
     """
     from translate.atomic import atomic_write, write_error
 
-    if path.is_dir():
-        raise RunError(f"{path}: cannot be written: Is a directory")
     is_special = path.exists() and not path.is_file()
     file_path = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:

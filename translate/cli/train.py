@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 from typer import Option
 
@@ -41,8 +41,15 @@ def train(
 
     try:
         loaded = load_config(config, overrides or [], require_files=True).config
-    except InputError as error:
-        _raise_on_one_rank(error)
+    except InputError:
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            from translate.distributed.process_group import join_world
+
+            # Of several processes with this error one reports it; a process without it meets it in the first agreement
+            # of the training, and ends with it.
+            with join_world() as world:
+                world.run_on_all_ranks(lambda: load_config(config, overrides or [], require_files=True))
+        raise
     directory = run or Path("runs") / loaded.name
     command = [*launcher(os.environ), *sys.argv[1:]]
     continue_command = shlex.join([*command, *([] if resume else ["--resume"])])
@@ -69,19 +76,3 @@ def launcher(environment: Mapping[str, str]) -> list[str]:
     options = ["--nproc-per-node", environment.get("LOCAL_WORLD_SIZE", "1")]
     # The command may have --run, which torchrun without `--` takes for an option of its own.
     return ["torchrun", *(["--nnodes", machines] if machines != "1" else []), *options, "-m", "--", "translate"]
-
-
-def _raise_on_one_rank(error: InputError) -> NoReturn:
-    """Raise an error of the config, which of several processes only the first that has it reports.
-
-    Processes without the error meet this one in the first agreement of the training, and end with it.
-    """
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        from translate.distributed.process_group import join_world
-
-        def work() -> None:
-            raise error
-
-        with join_world() as world:
-            world.run_on_all_ranks(work)
-    raise error

@@ -43,8 +43,7 @@ def _annotated_lines(value: Any, key: str, indent: str, loaded: LoadedConfig) ->
 
 def json_schema() -> str:
     """Write the JSON Schema of a config file, for editors that complete and check YAML."""
-    schema = Config.model_json_schema()
-    _allow_extension(schema)
+    schema = json.loads(json.dumps(Config.model_json_schema()), object_hook=_allow_extension)
     schema["properties"]["extends"] = {
         "type": "string",
         "title": "Extends",
@@ -58,16 +57,10 @@ def json_schema() -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def _allow_extension(schema: Any) -> None:
+def _allow_extension(part: dict[str, Any]) -> dict[str, Any]:
     """Require nothing: a file that extends another may give any part of a corpus, and several kinds may match."""
-    if isinstance(schema, dict):
-        if isinstance(schema.get("required"), list):
-            del schema["required"]
-        if "oneOf" in schema:
-            schema.pop("discriminator", None)
-            schema["anyOf"] = schema.pop("oneOf")
-        for part in schema.values():
-            _allow_extension(part)
-    elif isinstance(schema, list):
-        for part in schema:
-            _allow_extension(part)
+    part.pop("required", None)
+    if "oneOf" in part:
+        part.pop("discriminator", None)
+        part["anyOf"] = part.pop("oneOf")
+    return part
