@@ -1,14 +1,18 @@
-"""Setting up a training: the device and threads of each process, and how a step is shared."""
+"""Setting up a training: the device and threads of each process, how a step is shared, and how batches are laid out."""
+
+from typing import Any
 
 import pytest
 import torch
 
-from translate.config import TrainingConfig
+from translate.config import ModelConfig, TrainingConfig
 from translate.distributed.process_group import DistributedEnvironment
 from translate.errors import InputError
-from translate.training.setup import choose_training_device, choose_workers
+from translate.training import setup
+from translate.training.precision import MixedPrecision
+from translate.training.setup import choose_batch_layout, choose_training_device, choose_workers
 
-CPU = torch.device("cpu")
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 def test_each_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +48,48 @@ def test_one_on_a_gpu_and_where_processes_share_the_work() -> None:
     torch.set_num_threads(4)
     assert choose_workers(TrainingConfig(), torch.device("cuda")) == (1, 4)
     assert choose_workers(TrainingConfig(), CPU, world_size=2) == (1, 4)
+
+
+def choose(wish: str, device: torch.device, precision: str = "bf16", **model: Any) -> tuple[str, str | None]:
+    settings = TrainingConfig.model_validate({"batch_layout": wish, "precision": precision})
+    return choose_batch_layout(settings, ModelConfig(**model), MixedPrecision.choose(settings, device))
+
+
+@pytest.mark.parametrize("wish", ["auto", "padded"])
+def test_a_cpu_pads_without_a_word(wish: str) -> None:
+    assert choose(wish, CPU) == ("padded", None)
+
+
+def test_a_cpu_packs_if_it_must() -> None:
+    remark = "batches are packed, but attention pads for itself: flash attention for variable lengths is for CUDA"
+    assert choose("packed", CPU) == ("packed", remark)
+
+
+@pytest.mark.parametrize("wish", ["auto", "packed"])
+def test_cuda_packs_where_flash_attention_works(monkeypatch: pytest.MonkeyPatch, wish: str) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def why_no_flash_attention(device: torch.device, **about: Any) -> None:
+        asked.append({"device": device, **about})
+
+    monkeypatch.setattr(setup, "why_no_flash_attention", why_no_flash_attention)
+    layout, remark = choose(wish, CUDA, "fp16")
+    assert layout == "flash" and remark is not None
+    assert asked == [{"device": CUDA, "dtype": torch.float16, "num_heads": 8, "head_dim": 64}]
+
+
+@pytest.mark.parametrize(
+    ("precision", "model", "reason"),
+    [
+        ("fp32", {}, "flash attention for variable lengths needs training.precision=bf16 or fp16"),
+        ("bf16", {"attention_dropout": 0.1}, r"has no dropout, and model.attention_dropout = 0.1"),
+        ("bf16", {"positions": "relative"}, "has no bias, and model.positions = 'relative' is one"),
+        ("bf16", {}, "flash attention for variable lengths: it fails: no kernel"),
+    ],
+)
+def test_why_not_is_said(monkeypatch: pytest.MonkeyPatch, precision: str, model: dict[str, Any], reason: str) -> None:
+    monkeypatch.setattr(setup, "why_no_flash_attention", lambda device, **about: "it fails: no kernel")
+    for wish, layout in (("auto", "padded"), ("packed", "packed")):
+        chosen, remark = choose(wish, CUDA, precision, **model)
+        assert chosen == layout
+        assert remark is not None and remark.endswith(reason)

@@ -1,22 +1,39 @@
-"""One step: how it is split, what it gives in fp16, and that the number of workers changes nothing."""
+"""One step: how it is split and laid out, what it gives in fp16, and that the number of workers changes nothing."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
-from translate.config import ModelConfig, TrainingConfig
+from translate.config import Config, ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
-from translate.data.tokenizer import PAD_ID
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.distributed.data_parallel import RankParallel
 from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
 from translate.distributed.state import full_tensor
 from translate.errors import RunError
-from translate.model import Transformer
+from translate.model import PackedSequences, Transformer
+from translate.training.loss import label_smoothed_loss
 from translate.training.optimizer import build_optimizer
 from translate.training.setup import build_train_step
-from translate.training.step import EMPTY, HostCopy, MicroBatch, TrainingForward, TrainStep, split_into_micro_batches
+from translate.training.step import (
+    EMPTY,
+    BatchLayout,
+    HostCopy,
+    MicroBatch,
+    TrainingForward,
+    TrainStep,
+    move_to_device,
+    split_into_micro_batches,
+)
+
+CPU = torch.device("cpu")
+VOCAB = 23
 
 
 def batch(first: int, num_pairs: int) -> Batch:
@@ -83,9 +100,80 @@ def test_a_host_copy_has_the_numbers_of_its_moment() -> None:
     assert first == 2.0 and second != second
 
 
+# --- layout: padded and packed batches give the same loss
+
+
+def build(**options: Any) -> Transformer:
+    small: dict[str, Any] = {
+        "d_model": 12, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 2, "num_decoder_layers": 2, "dropout": 0.0,
+    }  # fmt: skip
+    return Transformer(
+        ModelConfig(**small | options), source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD_ID
+    ).train()
+
+
+def some_batch() -> Batch:
+    lengths = [(2, 7), (11, 3), (5, 13), (0, 0)]
+    pairs = [EncodedPair(*(torch.randint(4, VOCAB, (side,)).tolist() for side in pair)) for pair in lengths]
+    return collate(pairs, range(4))
+
+
+def test_a_padded_batch_knows_its_real_targets() -> None:
+    batch = collate([EncodedPair([5, 6], [7, 8]), EncodedPair([9], [])], [0, 1])
+    padded = move_to_device(batch, CPU, layout="padded")
+    assert padded.real is not None and padded.real.tolist() == [0, 1, 2, 3]
+    assert padded.target_ids.tolist() == [7, 8, EOS_ID, EOS_ID]
+
+
+def test_a_packed_batch_has_no_padding() -> None:
+    batch = collate([EncodedPair([5, 6], [7, 8]), EncodedPair([9], [])], [0, 1])
+    packed = move_to_device(batch, CPU, layout="flash")
+    assert isinstance(packed.source, PackedSequences) and isinstance(packed.target_input, PackedSequences)
+    assert packed.source.is_flash and packed.target_input.is_flash
+    assert packed.source.ids.tolist() == [[5, 6, EOS_ID, 9, EOS_ID]]
+    assert packed.target_input.ids.tolist() == [[BOS_ID, 7, 8, BOS_ID]]
+    assert packed.target_ids.tolist() == [7, 8, EOS_ID, EOS_ID]
+    assert (packed.source.max_seqlen, packed.target_input.max_seqlen) == (3, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
+def test_both_layouts_give_the_same_loss_and_gradients(positions: str, dtype: torch.dtype) -> None:
+    model, batch = build(positions=positions), some_batch()
+
+    def loss_and_gradients(layout: BatchLayout) -> tuple[Tensor, list[Tensor]]:
+        on_device = move_to_device(batch, CPU, layout=layout)
+        with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
+            loss = label_smoothed_loss(
+                TrainingForward(model)(on_device), model.output.weight, on_device.target_ids, smoothing=0.1
+            )
+        assert loss.tokens == batch.num_target_tokens == 27
+        return loss.loss.detach(), list(torch.autograd.grad(loss.loss, list(model.parameters())))
+
+    (loss, gradients), (expected_loss, expected) = loss_and_gradients("packed"), loss_and_gradients("padded")
+    rounding = 1e-5 if dtype == torch.float32 else 0.02
+    torch.testing.assert_close(loss, expected_loss, rtol=rounding, atol=0)
+    for mine, wanted in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(mine, wanted, rtol=rounding, atol=rounding * float(wanted.abs().max()))
+
+
+def test_a_packed_training_is_the_padded_one(
+    digits: Callable[..., Config], run_training: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    def train(wish: str) -> tuple[list[str], list[float]]:
+        few = ("training.max_steps=9", "training.validate_every=9", "training.log_every=3", "model.dropout=0")
+        said = run_training(digits(*few, f"training.batch_layout={wish}"), tmp_path / wish)
+        lines = (tmp_path / wish / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        return said, [json.loads(line)["loss"] for line in lines]
+
+    (said, packed), (_, padded) = train("packed"), train("padded")
+    assert any("batches are packed, but attention pads for itself" in line for line in said)
+    assert packed == pytest.approx(padded, rel=1e-4)
+    assert len(packed) == 4  # and the validation's
+
+
 # --- fp16
 
-CPU = torch.device("cpu")
 FP16 = TrainingConfig(precision="fp16", device="cpu", batch_tokens=512)
 
 
