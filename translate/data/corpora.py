@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from translate.config import Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.cache import TemporaryFile
-from translate.data.tables import PairChunk, read_table, table_name
+from translate.data.tables import PairChunk, chunk_pairs, read_table, table_name
 from translate.data.text import stream_lines
 from translate.data.token_store import MappedArray
 from translate.data.tokenizer import Tokenizers
@@ -56,7 +56,7 @@ def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
         case TextCorpus():
             name, chunks = f"{corpus.source}, {corpus.target}", _text_pairs(corpus)
         case TsvCorpus():
-            name, chunks = str(corpus.path), _tsv_pairs(corpus)
+            name, chunks = str(corpus.path), chunk_pairs(_tsv_pairs(corpus))
         case TableCorpus():
             name, chunks = table_name(corpus), read_table(corpus)
         case HubCorpus():
@@ -81,22 +81,17 @@ def _text_pairs(corpus: TextCorpus) -> Iterator[PairChunk]:
         yield chunk
 
 
-def _tsv_pairs(corpus: TsvCorpus) -> Iterator[PairChunk]:
+def _tsv_pairs(corpus: TsvCorpus) -> Iterator[tuple[str, str]]:
     needed = max(corpus.source_column, corpus.target_column) + 1
-    lines = enumerate(stream_lines(corpus.path), start=1)
-    while chunk := list(islice(lines, _CHUNK_LINES)):
-        pairs = PairChunk([], [])
-        for number, line in chunk:
-            columns = line.split("\t")
-            if len(columns) < needed:
-                raise InputError(
-                    f"{corpus.path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)},"
-                    f" but source_column = {corpus.source_column} and target_column = {corpus.target_column},"
-                    f" counted from 0, need {needed}"
-                )
-            pairs.sources.append(columns[corpus.source_column])
-            pairs.targets.append(columns[corpus.target_column])
-        yield pairs
+    for number, line in enumerate(stream_lines(corpus.path), start=1):
+        columns = line.split("\t")
+        if len(columns) < needed:
+            raise InputError(
+                f"{corpus.path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)},"
+                f" but source_column = {corpus.source_column} and target_column = {corpus.target_column},"
+                f" counted from 0, need {needed}"
+            )
+        yield columns[corpus.source_column], columns[corpus.target_column]
 
 
 def unequal_message(source: Path, target: Path) -> str:

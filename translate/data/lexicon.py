@@ -76,7 +76,12 @@ def learn_lexicon(
     """
     if num_iterations < 1 or block_cells < 1:
         raise ValueError(f"num_iterations = {num_iterations} and block_cells = {block_cells} must be at least 1")
-    corpus = _concatenate(pairs)
+    corpus = _Corpus(
+        source_ids=np.fromiter(chain.from_iterable((NULL_ID, *pair.source) for pair in pairs), dtype=np.int64),
+        target_ids=np.fromiter(chain.from_iterable(pair.target for pair in pairs), dtype=np.int64),
+        source_lengths=np.array([len(pair.source) + 1 for pair in pairs], dtype=np.int64),
+        target_lengths=np.array([len(pair.target) for pair in pairs], dtype=np.int64),
+    )
     for side, ids, vocab_size in (
         ("source", corpus.source_ids, source_vocab_size),
         ("target", corpus.target_ids, target_vocab_size),
@@ -173,12 +178,3 @@ def _cell_keys(
         positions = np.arange(widths.sum()) + np.repeat(shifts, widths)
         target_ids = np.repeat(corpus.target_ids[first:end], widths)
         yield corpus.source_ids[positions] * target_vocab_size + target_ids, widths
-
-
-def _concatenate(pairs: Sequence[EncodedPair]) -> _Corpus:
-    return _Corpus(
-        source_ids=np.fromiter(chain.from_iterable((NULL_ID, *pair.source) for pair in pairs), dtype=np.int64),
-        target_ids=np.fromiter(chain.from_iterable(pair.target for pair in pairs), dtype=np.int64),
-        source_lengths=np.array([len(pair.source) + 1 for pair in pairs], dtype=np.int64),
-        target_lengths=np.array([len(pair.target) for pair in pairs], dtype=np.int64),
-    )

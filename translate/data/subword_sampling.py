@@ -335,10 +335,7 @@ def _sample(task: SamplingTask) -> TokenChunk:
     return flatten(sampler.sample(task.lines, amount=task.amount, seed=task.seed), vocab_size=sampler.vocab_size)
 
 
-@functools.lru_cache(maxsize=2)
-def _sampler(model_bytes: bytes) -> SubwordSampler:
-    """The sampler of one side, with all that it remembers of words."""
-    return SubwordSampler(model_bytes)
+_sampler = functools.lru_cache(maxsize=2)(SubwordSampler)  # that of each side, with all that it remembers of words
 
 
 def _start_worker() -> None:

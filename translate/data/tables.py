@@ -45,13 +45,18 @@ def read_table(corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
         _check_has_content(corpus.path)
         if corpus.kind != "parquet":
             pairs = _json_pairs(corpus) if corpus.kind == "json" else _csv_pairs(corpus)
-            while some := list(islice(pairs, _CHUNK_ROWS)):
-                yield PairChunk([source for source, _ in some], [target for _, target in some])
+            yield from chunk_pairs(pairs)
             return
     num_rows = 0
     for table in _arrow_tables(corpus):
         yield pairs_of(table, corpus, num_before=num_rows)
         num_rows += len(table)
+
+
+def chunk_pairs(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
+    """Pairs, a thousand at a time."""
+    while some := list(islice(pairs, _CHUNK_ROWS)):
+        yield PairChunk([source for source, _ in some], [target for _, target in some])
 
 
 def _check_has_content(path: Path) -> None:
