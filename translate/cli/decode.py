@@ -196,16 +196,15 @@ def _decode_in_parts(command: DecodeCommand) -> None:
     def write(parts: Iterator["OutputPart"]) -> ConditionCounts:
         assert command.output is not None
         counts = ConditionCounts()
-        with contextlib.ExitStack() as files:
-            links = None if command.alignments is None else files.enter_context(open_output(command.alignments))
-            write_line = files.enter_context(open_output(command.output))
+        links_file = contextlib.nullcontext() if command.alignments is None else open_output(command.alignments)
+        with links_file as write_link, open_output(command.output) as write_line:
             for part in parts:
                 counts.add(part.counts)
                 for line in part.output:
                     write_line(line)
                 for alignment in part.alignments:  # none without --alignments
-                    assert links is not None
-                    links(alignment)
+                    assert write_link is not None
+                    write_link(alignment)
         return counts
 
     with join_world() as world:

@@ -79,10 +79,9 @@ def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
         "terminology": "Lines of source, tab, target: required wherever the source occurs in a line.",
         "forbid": "Words and phrases, one a line, that no translation has, spelt as the tokenizer does.",
     }
-    options: dict[str, tuple[Any, Any]] = {}
-    for name, text in helps.items():
-        option = Option(metavar="FILE", help=text)
-        options[name] = (Annotated[Path | None, option], None)
+    options: dict[str, tuple[Any, Any]] = {
+        name: (Annotated[Path | None, Option(metavar="FILE", help=text)], None) for name, text in helps.items()
+    }
     return add_options(command, options, name="constraints", gather=given_options)
 
 
