@@ -35,11 +35,8 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
-        return self._replace(
-            source_ids=self.source_ids.to(device),
-            target_input_ids=self.target_input_ids.to(device),
-            target_output_ids=self.target_output_ids.to(device),
-        )
+        sources, target_inputs, target_outputs = (ids.to(device) for ids in self[:3])
+        return Batch(sources, target_inputs, target_outputs, self.indices)
 
 
 def collate(pairs: Sequence[EncodedPair], indices: Sequence[int]) -> Batch:
