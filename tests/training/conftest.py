@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-import logging
+import logging.handlers
 import random
 import shutil
 import signal
@@ -48,17 +48,6 @@ _STATEFUL = (
 )
 
 
-class Messages(logging.Handler):
-    """Keeps the messages that are logged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
-
-
 @pytest.fixture(scope="session")
 def write_task(write_reversed_digits: Callable[..., None]) -> Callable[[Path], Digits]:
     """A function that writes the task's files, and gives a function that gives its config with overrides."""
@@ -89,7 +78,7 @@ def run_training() -> Callable[..., list[str]]:
     """A function that trains, and returns the messages that were logged."""
 
     def run_training(config: Config, directory: Path, *, resume: bool = False) -> list[str]:
-        logger, handler = logging.getLogger("translate"), Messages()
+        logger, handler = logging.getLogger("translate"), logging.handlers.BufferingHandler(10_000)
         level = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
@@ -98,7 +87,7 @@ def run_training() -> Callable[..., list[str]]:
         finally:
             logger.removeHandler(handler)
             logger.setLevel(level)
-        return handler.messages
+        return [record.getMessage() for record in handler.buffer]
 
     return run_training
 

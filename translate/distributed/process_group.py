@@ -94,11 +94,11 @@ class World:
         """Whether this is rank 0, which writes files and messages."""
         return self.rank == 0
 
-    def new_group(self, *, timeout: datetime.timedelta = _PATIENCE) -> "World":
+    def new_group(self) -> "World":
         """Connect the same processes a second time, for a thread that exchanges data while a training does too."""
         if self._control is None:
             return self
-        return World(self.environment, dist.new_group(backend="gloo", timeout=timeout))
+        return World(self.environment, dist.new_group(backend="gloo", timeout=_PATIENCE))
 
     def all_gather(self, value: T) -> list[T]:
         """Return the values of all processes, by rank, on each of them."""

@@ -25,11 +25,6 @@ class StepResult(NamedTuple):
     tokens: int  # targets that are not padding
     gradient_norm: Float[Tensor, ""]  # before clipping
 
-    @property
-    def mean_loss(self) -> float:
-        """Nats a target token; reads the tensor."""
-        return float(self.loss) / self.tokens
-
 
 @dataclasses.dataclass
 class LogWindow:

@@ -56,14 +56,13 @@ class Tracker:
         stream: TextIO | None = None,
     ) -> None:
         self._path = run.metrics
-        self._file, self._digest, self._num_bytes = None, hashlib.sha256(), 0
+        self._file, self._digest = None, hashlib.sha256()
         if not is_silent:
             with self._explain_errors():
                 kept = _cut(self._path, progress)
                 # Without a buffer, so that a failed write is known at once, and not again when the file is closed.
                 self._file = self._path.open("ab", buffering=0)
             self._digest.update(kept)
-            self._num_bytes = len(kept)
         stream = stream or sys.stderr
         self._has_bar = not is_silent and stream.isatty()
         self._bar = tqdm(
@@ -116,7 +115,6 @@ class Tracker:
                 written = 0
                 while written < len(line):
                     written += self._file.write(line[written:])
-            self._num_bytes += len(line)
             self._digest.update(line)
         if self._writer is not None:
             for name, value in record.items():
@@ -130,10 +128,11 @@ class Tracker:
         Raises:
             RunError: The disk refuses them.
         """
-        if self._file is not None:
-            with self._explain_errors():
-                os.fsync(self._file.fileno())
-        return self._num_bytes, self._digest.hexdigest()
+        if self._file is None:
+            return 0, ""
+        with self._explain_errors():
+            os.fsync(self._file.fileno())
+        return self._file.tell(), self._digest.hexdigest()
 
     def close(self) -> None:
         """Finish the files."""
@@ -178,8 +177,7 @@ class Throughput:
     """
 
     def __init__(self, settings: TrainingConfig, progress: Progress) -> None:
-        self._settings = settings
-        self._progress = progress
+        self._settings, self._progress = settings, progress
         self.steps_per_epoch: int | None = None
         """The steps of the current epoch, as soon as it is planned."""
         self._left_out = 0.0  # seconds

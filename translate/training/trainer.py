@@ -235,7 +235,8 @@ class Trainer:
         progress, throughput = self.progress, self.throughput
 
         def describe() -> str:
-            return f"loss {result.mean_loss:.3f}, {throughput.speed()[0]:.0f} target tokens/s{throughput.time_left()}"
+            loss, (tokens_per_second, _) = float(result.loss) / result.tokens, throughput.speed()
+            return f"loss {loss:.3f}, {tokens_per_second:.0f} target tokens/s{throughput.time_left()}"
 
         number = progress.step + 1
         rate = learning_rate(number, self.settings, d_model=self.config.model.d_model)

@@ -119,8 +119,6 @@ def _gather_lines(work: Callable[[], list[T]], world: World) -> list[T]:
         except Abandoned:
             return None
 
-    if world.size == 1:
-        return work()
     shares = [share for share in world.all_gather(world.run_on_all_ranks(unless_abandoned)) if share is not None]
     if len(shares) < world.size:
         raise Abandoned
