@@ -157,15 +157,16 @@ def test_a_damaged_part_is_made_anew(toy: Any, folder: Path) -> None:
 
 
 def test_every_byte_of_a_part_is_guarded(folder: Path) -> None:
-    part = OutputPart("f" * 8, ConditionCounts(lines=2, empty=1), ["größer\u2028", ""], ["0-0", ""])
+    part = OutputPart(ConditionCounts(lines=2, empty=1), ["größer\u2028", ""], ["0-0", ""])
     file = folder / "0001042.part"
     folder.mkdir()
-    write_part(file, part)
-    assert read_part(file) == part
+    write_part(file, "f" * 8, part)
+    assert read_part(file, "f" * 8) == part
+    assert read_part(file, "e" * 8) is None
     content = file.read_bytes()
     for place in range(len(content)):
         file.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        assert read_part(file) is None
+        assert read_part(file, "f" * 8) is None
 
 
 def test_parts_that_are_not_all_there_are_not_joined(toy: Any, folder: Path) -> None:

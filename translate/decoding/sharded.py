@@ -33,7 +33,6 @@ _CHANGES_NO_TRANSLATION = {"batch_tokens", "workers", "device"}  # a later start
 class OutputPart(NamedTuple):
     """The output of one block, as its file holds it."""
 
-    fingerprint: str  # of everything that the output depends on
     counts: ConditionCounts
     output: list[str]  # lines without line ends
     alignments: list[str]
@@ -144,8 +143,7 @@ class ShardedDecoder:
             lines = [[request.source, request.prefix, request.required] for request in block]
             fingerprints.append(fingerprint([self._dependencies, first_line, lines]))
             if number % world_size == rank:
-                part = read_part(self.part_file(number))
-                if part is not None and part.fingerprint == fingerprints[-1]:
+                if read_part(self.part_file(number), fingerprints[-1]) is not None:
                     lines_kept += len(block)
                 else:
                     counts, alignments = ConditionCounts(), list[str]()
@@ -156,17 +154,16 @@ class ShardedDecoder:
                         write_alignment=alignments.append if self.has_alignments else None,
                         first_number=first_line,
                     )
-                    part = OutputPart(fingerprints[-1], counts, list(output), alignments)
-                    write_part(self.part_file(number), part)
+                    write_part(self.part_file(number), fingerprints[-1], OutputPart(counts, list(output), alignments))
             first_line += len(block)
             advance(len(block))
         return fingerprints, lines_kept
 
     def read_parts(self, fingerprints: Sequence[str]) -> Iterator[OutputPart]:
         """Yield the parts of all blocks in order, given the fingerprint of each."""
-        for number, expected in enumerate(fingerprints):
-            part = read_part(self.part_file(number))
-            if part is None or part.fingerprint != expected:
+        for number, block_fingerprint in enumerate(fingerprints):
+            part = read_part(self.part_file(number), block_fingerprint)
+            if part is None:
                 raise RunError(
                     f"{self.part_file(number)}: is missing, damaged or changed since it was written; run the same"
                     " command again to translate it again. All processes must write to a disk that their machines share"
@@ -186,23 +183,23 @@ class ShardedDecoder:
         return self.folder / f"{number:07}.part"
 
 
-def write_part(file: Path, part: OutputPart) -> None:
-    """Write a part, with the fingerprint of its content before it."""
-    content = json.dumps([part.fingerprint, vars(part.counts), part.output, part.alignments])
+def write_part(file: Path, block_fingerprint: str, part: OutputPart) -> None:
+    """Write a part behind a checksum of its content and of everything that it depends on, its block's fingerprint."""
+    content = json.dumps([vars(part.counts), part.output, part.alignments])
     with atomic_write(file) as opened:
-        opened.write(f"{fingerprint(content)}\n{content}".encode())
+        opened.write(f"{fingerprint(block_fingerprint, content)}\n{content}".encode())
 
 
-def read_part(file: Path) -> OutputPart | None:
-    """Read a part; None if there is none, if it is damaged, or if another version wrote it."""
+def read_part(file: Path, block_fingerprint: str) -> OutputPart | None:
+    """Read a part; None if there is none, if it is damaged, or if it belongs to another block, run or version."""
     try:
-        digest, _, content = file.read_bytes().partition(b"\n")
-        if fingerprint(content).encode() != digest:
-            return None
-        block_fingerprint, counts, output, alignments = json.loads(content)
-        return OutputPart(block_fingerprint, ConditionCounts(**counts), output, alignments)
-    except (OSError, ValueError, TypeError):
+        checksum, _, content = file.read_bytes().decode().partition("\n")
+    except (OSError, UnicodeDecodeError):
         return None
+    if checksum != fingerprint(block_fingerprint, content):
+        return None
+    counts, output, alignments = json.loads(content)
+    return OutputPart(ConditionCounts(**counts), output, alignments)
 
 
 def collect_dependencies(

@@ -11,11 +11,7 @@ import torch
 from translate.config import Config, DecodingConfig, override_config
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizers
-from translate.decoding.constraints.phrases import (
-    build_word_tables,
-    encode_phrase,
-    unsatisfied_phrases,
-)
+from translate.decoding.constraints.phrases import build_word_tables, encode_phrase, unsatisfied_phrases
 from translate.decoding.request import Request, Score, SearchInput, Translation, one_line
 from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis

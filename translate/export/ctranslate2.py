@@ -4,6 +4,7 @@ Every option of `model` has its exact counterpart there, so none is refused: the
 and rotary positions are computed alike. Each exported model is checked at the end by comparing its numbers with ours.
 """
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,7 @@ from translate.fingerprint import fingerprint
 from translate.model import Decoder, Encoder, Transformer, log_probabilities
 from translate.model.attention import MultiHeadAttention
 from translate.model.layers import AddAndNorm, DecoderLayer, EncoderLayer
-from translate.model.positions import (
-    LearnedPositions,
-    RelativePositions,
-    SinusoidalPositions,
-    sinusoidal_table,
-)
+from translate.model.positions import LearnedPositions, RelativePositions, SinusoidalPositions, sinusoidal_table
 from translate.runs import Checkpoint, load_run, open_run
 from translate.runs.checksums import check_folder, check_inside, write_checksums
 
@@ -61,12 +57,9 @@ def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
     check_inside(folder, run.path)
     if not (folder / "model.bin").is_file():
         loaded = load_run(run_path, checkpoint=checkpoint)
-        try:
-            with atomic_folder(folder) as temporary:
-                write_ctranslate2(loaded.model, loaded.tokenizers, temporary)
-                write_checksums(temporary, {file.name: fingerprint(file) for file in temporary.iterdir()})
-        except FileExistsError:
-            pass  # Another process was quicker.
+        with contextlib.suppress(FileExistsError), atomic_folder(folder) as temporary:  # another process was quicker
+            write_ctranslate2(loaded.model, loaded.tokenizers, temporary)
+            write_checksums(temporary, {file.name: fingerprint(file) for file in temporary.iterdir()})
     check_folder(folder)
     return folder
 

@@ -7,13 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from translate.data.batching import EncodedPair
-from translate.decoding.output.words import (
-    AlignmentLink,
-    align_words,
-    format_pharaoh,
-    group_words,
-    word_confidences,
-)
+from translate.decoding.output.words import AlignmentLink, align_words, format_pharaoh, group_words, word_confidences
 from translate.decoding.request import Translation
 from translate.decoding.score import ForcedDecoding
 from translate.decoding.translator import Translator, read_buffers

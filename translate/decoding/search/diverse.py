@@ -49,8 +49,9 @@ class DiverseGroups:
             if pays:
                 flat = candidates.beam_indices * vocab + candidates.tokens
                 free = group_state.cumulative_scores.gather(1, candidates.beam_indices)
-                free = (free + group_scores.flatten(1).gather(1, flat)).masked_fill(~is_selected, -math.inf)
-                candidates = candidates._replace(cumulative_scores=free)
+                free += group_scores.flatten(1).gather(1, flat)
+                is_empty = candidates.cumulative_scores == -math.inf  # what is not a number stays so
+                candidates = candidates._replace(cumulative_scores=free.masked_fill(is_empty, -math.inf))
             by_group.append(candidates)
             selected = torch.cat((selected, candidates.tokens), dim=1)
             penalties = torch.cat((penalties, is_selected * self.strength), dim=1)

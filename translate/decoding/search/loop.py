@@ -229,7 +229,11 @@ class BeamSearch(Generic[Cache]):
         self.state.cumulative_scores[state_rows] = -math.inf
         found = []
         for row, broken in zip(rows, is_broken, strict=True):
-            hypotheses = _merge_groups([next(groups) for _ in range(settings.num_groups)])
+            hypotheses = next(groups)
+            if settings.num_groups > 1:  # what several groups have found counts once
+                hypotheses += [each for _ in range(settings.num_groups - 1) for each in next(groups)]
+                distinct = {(tuple(each.ids), each.truncated): each for each in hypotheses}
+                hypotheses = sorted(distinct.values(), key=lambda hypothesis: -hypothesis.score)
             found.append((self.sentences.pop(row), [] if broken else hypotheses))
         return found
 
@@ -270,11 +274,3 @@ def _with_all_columns(tokens: NextTokens, *, vocab_size: int) -> NextTokens:
         return tokens
     log_probs = tokens.log_probs.new_full((*tokens.log_probs.shape[:2], vocab_size), -math.inf)
     return tokens._replace(log_probs=log_probs.index_copy_(2, tokens.ids, tokens.log_probs), ids=None)
-
-
-def _merge_groups(groups: list[list[Hypothesis]]) -> list[Hypothesis]:
-    """The hypotheses of a sentence's groups, the best score first; one that several groups found counts once."""
-    if len(groups) == 1:
-        return groups[0]
-    distinct = {(tuple(each.ids), each.truncated): each for group in groups for each in group}
-    return sorted(distinct.values(), key=lambda hypothesis: -hypothesis.score)

@@ -116,9 +116,8 @@ class CachedDecoder:
             else:
                 found = log_probabilities(columns.bias + columns.outputs[index](hidden))  # in fp32, as the bias is
             log_probs.append(found)
-        combined = _combine_log_probs(log_probs, self.config, has_contrast=self.combination.contrast is not None)
         ids = None if columns is None else columns.ids
-        return NextTokens(combined, ids, attention), SearchCache(tuple(decoders), columns)
+        return NextTokens(self._combine(log_probs), ids, attention), SearchCache(tuple(decoders), columns)
 
     def reorder(self, cache: SearchCache, beam_indices: Int[Tensor, "batch beam"]) -> SearchCache:
         """See `NextTokenModel.reorder`."""
@@ -135,30 +134,20 @@ class CachedDecoder:
             return contextlib.nullcontext([])
         return record_attention(self.models[index], layer=self.config.alignment_layer)
 
+    def _combine(self, log_probs: Sequence[Float[Tensor, "*batch vocab"]]) -> Float[Tensor, "*batch vocab"]:
+        """The mean of an ensemble's probabilities, contrasted with the amateur's, which come last if there is one."""
+        experts = log_probs[: 1 + len(self.combination.ensemble)]
+        combined = torch.stack([*experts]).logsumexp(dim=0) - math.log(len(experts)) if len(experts) > 1 else experts[0]
+        if self.combination.contrast is None:
+            return combined
+        weight, plausibility = self.config.contrastive_weight, self.config.contrastive_plausibility
+        return contrast(combined, log_probs[-1], weight=weight, plausibility=plausibility)
+
     def _build_columns(self, allowed: Bool[Tensor, "batch vocab"]) -> ShortlistColumns:
         ids = allowed.any(dim=0).nonzero()[:, 0]
         bias = torch.zeros(len(allowed), 1, len(ids), device=allowed.device)
         bias.masked_fill_(~allowed[:, None, ids], -torch.inf)
         return ShortlistColumns(allowed, ids, bias, tuple(model.output.chosen(ids) for model in self.models))
-
-
-def _combine_log_probs(
-    log_probs: Sequence[Float[Tensor, "*batch vocab"]], config: DecodingConfig, *, has_contrast: bool
-) -> Float[Tensor, "*batch vocab"]:
-    """Log-probabilities of several models together.
-
-    The distribution of an ensemble is the mean of its members' probabilities.
-
-    Args:
-        log_probs: The log-probabilities of each model.
-        has_contrast: The last model is an amateur, with which the others are contrasted.
-    """
-    experts = log_probs[:-1] if has_contrast else log_probs
-    combined = torch.stack([*experts]).logsumexp(dim=0) - math.log(len(experts)) if len(experts) > 1 else experts[0]
-    if not has_contrast:
-        return combined
-    weight, plausibility = config.contrastive_weight, config.contrastive_plausibility
-    return contrast(combined, log_probs[-1], weight=weight, plausibility=plausibility)
 
 
 def contrast(
