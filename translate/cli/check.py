@@ -189,8 +189,7 @@ def _wrapped(text: str, *, indent: int) -> list[str]:
     """Wrap a text at the terminal's width, and in a file at 120 characters."""
     width = max(60, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
     first, others = " " * indent, " " * (indent + 2)
-    wrapper = textwrap.TextWrapper(width, first, others, break_on_hyphens=False, replace_whitespace=False)
-    return wrapper.wrap(text)
+    return textwrap.TextWrapper(width, first, others, break_on_hyphens=False, replace_whitespace=False).wrap(text)
 
 
 def _row(name: str, text: str) -> str:

@@ -157,13 +157,10 @@ def _merge(
 
 def _replace_origins(key: str, origins: dict[str, Origin], new_origins: dict[str, Origin]) -> None:
     """Forget the origins of a key and of all below it, and take the new ones."""
-
-    def is_inside(name: str) -> bool:
-        return name == key or name.startswith(f"{key}.")
-
-    for stale in [name for name in origins if is_inside(name)]:
+    start = f"{key}."
+    for stale in [name for name in origins if f"{name}.".startswith(start)]:
         del origins[stale]
-    origins.update({name: origin for name, origin in new_origins.items() if is_inside(name)})
+    origins.update({name: origin for name, origin in new_origins.items() if f"{name}.".startswith(start)})
 
 
 def presets_directory() -> Path:
