@@ -88,7 +88,8 @@ def train_ours(batches: list[Any], vocab_size: int, *, precision: str) -> list[f
     settings = override_config(Config(), {**EXACT, "training.precision": precision}).training
     train_step = build_train_step(model, settings, device=torch.device("cpu"))
     steps = enumerate(batches, start=1)
-    return [train_step([batch], number=number, learning_rate=rate(number)).mean_loss for number, batch in steps]
+    results = (train_step([batch], number=number, learning_rate=rate(number)) for number, batch in steps)
+    return [float(result.loss) / result.tokens for result in results]
 
 
 def train_reference(batches: list[Any], vocab_size: int) -> list[float]:

@@ -90,7 +90,8 @@ def build_ours(vocab_size: int, *, precision: str, compiled: bool = False) -> St
 
     def step(batch: Any) -> float:
         number = next(steps)
-        return train_step([batch], number=number, learning_rate=rate(number)).mean_loss
+        result = train_step([batch], number=number, learning_rate=rate(number))
+        return float(result.loss) / result.tokens
 
     return step
 
