@@ -2,7 +2,7 @@
 
 
 class InputError(Exception):
-    """What the user gave cannot be used (exit code 2): a key, a file, a line; the message says which and the mend."""
+    """The input cannot be used (exit code 2); the message names the key, or the file and line, and what to do."""
 
 
 class RunError(Exception):

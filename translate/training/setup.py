@@ -91,13 +91,13 @@ def choose_batch_layout(
     settings: TrainingConfig, model: ModelConfig, precision: MixedPrecision
 ) -> tuple[BatchLayout, str | None]:
     """Choose the layout that `training.batch_layout` means on this device, and a remark for the log on the reason."""
-    wish, device = settings.batch_layout, precision.device
-    if wish == "padded" or (wish == "auto" and device.type != "cuda"):
+    requested, device = settings.batch_layout, precision.device
+    if requested == "padded" or (requested == "auto" and device.type != "cuda"):
         return "padded", None
     reason = _why_no_flash_attention(model, precision)
     if reason is None:
         return "flash", "batches are packed without padding; flash attention keeps the sentences apart"
-    if wish == "packed":
+    if requested == "packed":
         return "packed", f"batches are packed, but attention pads for itself: {reason}"
     return "padded", f"batches are padded: {reason}"
 

@@ -100,7 +100,7 @@ def train(
                 world.run_on_rank_0(lambda: write_config(run, config))
                 if isinstance(batches, StreamedBatches):
                     batches.continue_from(progress.epoch, progress.stream)
-            logger.info(f"model: {train_step.description}")
+            logger.info(f"Model: {train_step.description}")
             if inspect is not None and not is_continued and world.is_main_process:
                 inspect(config, corpora, batches, tokenizers, model.num_parameters)
             Trainer(

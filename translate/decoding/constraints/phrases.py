@@ -286,12 +286,12 @@ class RequiredPhrases:
         of_each = of_each + vocab * torch.arange(beam, device=scores.device)[:, None]
         flat = torch.cat((best_of_all, of_each.flatten(1)), dim=1).sort(dim=1).values
         is_again = F.pad(flat[:, 1:] == flat[:, :-1], (1, 0))
-        totals = scores.flatten(1).gather(1, flat) + state.cumulative_scores.gather(1, flat // vocab)
-        totals = totals.masked_fill(is_again, -math.inf)
-        totals, order = totals.sort(dim=1, descending=True, stable=True)
-        width = max(beam, int((totals > -math.inf).sum(dim=1).max()))  # what lies behind is no candidate anywhere
-        totals, flat = totals[:, :width], flat.gather(1, order[:, :width])
-        candidates = Candidates(totals, flat // vocab, flat % vocab)
+        cumulative = scores.flatten(1).gather(1, flat) + state.cumulative_scores.gather(1, flat // vocab)
+        cumulative = cumulative.masked_fill(is_again, -math.inf)
+        cumulative, order = cumulative.sort(dim=1, descending=True, stable=True)
+        width = max(beam, int((cumulative > -math.inf).sum(dim=1).max()))  # what lies behind is no candidate anywhere
+        cumulative, flat = cumulative[:, :width], flat.gather(1, order[:, :width])
+        candidates = Candidates(cumulative, flat // vocab, flat % vocab)
 
         ids = state.ids.gather(1, candidates.beam_indices[:, :, None].expand(-1, -1, state.ids.shape[2]))
         lengths = state.lengths + 1
