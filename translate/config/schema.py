@@ -103,7 +103,7 @@ class TrainingConfig(Section):
     schedule: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine"] = "noam"
     """Rate after the warm-up: noam and inverse_sqrt fall with 1/sqrt(step), linear and cosine until max_steps."""
     learning_rate: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
-    """Highest rate, when the warm-up ends; for noam a factor on the paper's d_model^-0.5 * warmup_steps^-0.5."""
+    """Highest learning rate, reached when the warm-up ends. For noam, a factor on d_model^-0.5 * warmup_steps^-0.5."""
     final_learning_rate: Annotated[float, Field(ge=0.0)] = 0.0
     """Learning rate at which linear and cosine end."""
     warmup_steps: Annotated[int, Field(ge=0)] = 4000

@@ -158,7 +158,7 @@ class TokenWriter:
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """The number of ids of each line that was added."""
+        """How many token ids each added line has."""
         return np.concatenate([np.empty(0, dtype=_LENGTH_TYPE), *self._lengths])
 
     def finish(self) -> TokenStore:

@@ -23,6 +23,7 @@ from translate.memory import release_free_memory
 # The model depends on the number of threads (through sums of floats), so the number is not a setting.
 _TRAINER_THREADS = 4
 # SentencePiece silently leaves out longer lines; its own default is 4192 bytes.
+BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
 _MAX_LINE_BYTES = 2**30
 # Longer lines are cut at spaces: a long line that occurs twice takes the unigram trainer minutes.
 _PART_CHARACTERS = 4000

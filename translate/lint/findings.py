@@ -114,7 +114,7 @@ def suspects_finding(key: str, suspects: Suspects) -> Finding:
 
 
 def leak_finding(leak: Leak) -> Finding:
-    """The finding about leakage. From 1 % of pairs, or 5 % of sources, on a score says little about new text."""
+    """Report leakage. A score says little about new text if 1 % of the pairs or 5 % of the sources leak."""
     seen = []
     if leak.num_leaked_pairs:
         seen.append(f"{leak.num_leaked_pairs:,} of {leak.num_pairs:,} pairs")

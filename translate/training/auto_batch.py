@@ -38,7 +38,7 @@ def resolve_step_tokens(config: Config) -> Config:
 
 
 def resolve_from_run(config: Config, directory: Path) -> Config:
-    """The config with the batch size of the run in a directory, if the config says `auto`.
+    """Replace `auto` in a config by the batch size that the run in a directory has.
 
     Raises:
         InputError: `step_tokens` is less than a batch of that run.

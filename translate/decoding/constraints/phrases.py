@@ -7,7 +7,6 @@ So a phrase that ends with the newest token is missing again if the token after 
 """
 
 import math
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
@@ -18,12 +17,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
+from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 from translate.decoding.output.words import SPACE
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores, largest, select_best
 from translate.errors import InputError
 
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
 _NO_TOKEN = -1  # stands behind the end of a hypothesis
 
 
@@ -45,7 +43,7 @@ def build_word_tables(tokenizer: Tokenizer) -> WordTables:
     begins_word, leaves_word_open = [], []
     for token, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
         is_special = token in (PAD_ID, UNK_ID, BOS_ID, EOS_ID)
-        byte = _BYTE.fullmatch(piece)
+        byte = BYTE_PIECE.fullmatch(piece)
         first = chr(int(byte[1], 16)) if byte else piece[:1]
         continues = is_word_character(first) or (byte is not None and not first.isascii())
         begins_word.append(is_special or piece.startswith(SPACE) or not continues)

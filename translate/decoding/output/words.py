@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from translate.data.tokenizer import BYTE_PIECE
+
 SPACE = "▁"
 """The sign that SentencePiece writes for the space before a word."""
-
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
 
 
 class Word(NamedTuple):
@@ -83,7 +83,7 @@ def _spell(pieces: Sequence[str]) -> str:
     """Spell one word. A character of byte fallback is several pieces, so bytes are joined before decoding."""
     spelt = b""
     for piece in pieces:
-        byte = _BYTE.fullmatch(piece)
+        byte = BYTE_PIECE.fullmatch(piece)
         spelt += bytes.fromhex(byte[1]) if byte else piece.replace(SPACE, " ").encode()
     # Each byte that cannot be decoded becomes one lone surrogate, and then U+FFFD, as SentencePiece writes it.
     return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", spelt.decode(errors="surrogateescape")).strip(" ")

@@ -64,7 +64,7 @@ class TokenSampler:
         return Candidates(state.cumulative_scores + scores.gather(2, tokens[:, :, None])[:, :, 0], slots, tokens)
 
     def probabilities(self, scores: NextTokenScores) -> Float[Tensor, "batch beam vocab"]:
-        """The distribution to sample from; all zeros for a hypothesis that may not go on.
+        """Compute the distribution to sample from. It is all zeros for a hypothesis that may not go on.
 
         Args:
             scores: Log-probabilities, up to a constant for each hypothesis.
