@@ -48,7 +48,7 @@ def shuffle_pairs() -> None:
 
 def train_once(preset: str, overrides: list[str], seed: int, choice: str, folder: Path) -> Outcome:
     """A whole training, in a process of its own."""
-    from translate.config import load_config
+    from translate.config.load import load_config
     from translate.training import train
 
     if choice == "random batches":

@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import nn
 from train import D_FF, D_MODEL, HEADS, LAYERS, SETTINGS, SMOOTHING, rate, read_corpus
 
-from translate.config import Config, override_config
+from translate.config.load import override_config
+from translate.config.schema import Config
 from translate.data.tokenizer import PAD_ID
 from translate.model import Transformer
 from translate.training.setup import build_train_step

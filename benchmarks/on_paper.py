@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import torch
 
-from translate.config import Config, load_config
+from translate.config.load import load_config
+from translate.config.schema import Config
 from translate.data.tokenizer import PAD_ID
 from translate.model import Transformer
 

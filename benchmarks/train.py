@@ -54,7 +54,8 @@ class Corpus(NamedTuple):
 
 def read_corpus(folder: Path, batch_tokens: int, num_batches: int) -> Corpus:
     """The first batches of the first epoch, as `translate train` would make them."""
-    from translate.config import Config, override_config
+    from translate.config.load import override_config
+    from translate.config.schema import Config
     from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 
     corpus = {"kind": "text", "source": str(folder / "train.de"), "target": str(folder / "train.en")}
@@ -76,7 +77,8 @@ def build_ours(vocab_size: int, *, precision: str, compiled: bool = False) -> St
     """`translate train`: its model, loss and step, and its own choice of threads."""
     import torch
 
-    from translate.config import Config, override_config
+    from translate.config.load import override_config
+    from translate.config.schema import Config
     from translate.data.tokenizer import PAD_ID
     from translate.memory import configure_memory
     from translate.model import Transformer

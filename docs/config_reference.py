@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.config.yaml import dump_scalar
 
 PAGE = Path(__file__).with_name("config.md")

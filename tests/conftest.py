@@ -75,7 +75,8 @@ def make_format_2() -> Callable[[Path], None]:
     A checksum was inside its file: `"sha256": "<64 digits>"`, of the file with zeros in place of the digits. Written by
     hand from that description, so that the reader is tested against something else than itself.
     """
-    from translate.runs import RunDirectory, read_tensors
+    from translate.runs.checkpoint import read_tensors
+    from translate.runs.directory import RunDirectory
 
     zeros = "0" * 64
 
@@ -148,7 +149,8 @@ def state_of() -> Callable[[Path], RunState]:
     """A function that reads the `RunState` of a run directory."""
     import torch
 
-    from translate.runs import RunDirectory, read_tensors
+    from translate.runs.checkpoint import read_tensors
+    from translate.runs.directory import RunDirectory
 
     def checksum(tensor: torch.Tensor) -> str:
         return hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest()

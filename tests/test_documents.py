@@ -10,7 +10,7 @@ from torch.distributed.run import get_args_parser as torchrun_parser
 from typer.testing import CliRunner
 
 from translate.cli import app
-from translate.config import load_config
+from translate.config.load import load_config
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from translate.cli import app
-from translate.config import load_config, override_config
+from translate.config.load import load_config, override_config
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")

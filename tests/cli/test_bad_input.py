@@ -130,7 +130,7 @@ def half_run(without: str, *command: str) -> Callable[[Place], Call]:
 
 def other_tokenizer(place: Place) -> Call:
     """Sound in itself, and of the same size, but trained on other text."""
-    from translate.config import TokenizerConfig
+    from translate.config.data import TokenizerConfig
     from translate.data.tokenizer import train_tokenizer
 
     copy = place.copy_run()
@@ -168,9 +168,11 @@ def damaged_run(place: Place) -> Call:
 
 
 def few_positions(place: Place) -> Call:
-    from translate.config import read_resolved_config
+    from translate.config.load import read_resolved_config
     from translate.data.tokenizer import load_tokenizers
-    from translate.runs import add_prefix, build_model, create_run, get_parameters, write_tensors
+    from translate.runs.checkpoint import add_prefix, write_tensors
+    from translate.runs.directory import create_run
+    from translate.runs.loading import build_model, get_parameters
 
     given = read_resolved_config(place.run / "config.yaml")
     values = given.model_dump()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from translate.config import preset_names
+from translate.config.load import preset_names
 
 Translate = Callable[..., Result]
 

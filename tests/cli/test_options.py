@@ -8,7 +8,7 @@ import pytest
 from typer.testing import Result
 
 from translate.cli.options import SETTINGS
-from translate.config import DecodingConfig
+from translate.config.decoding import DecodingConfig
 from translate.errors import InputError
 
 Translate = Callable[..., Result]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.config import load_config
+from translate.config.load import load_config
 from translate.errors import InputError
 
 _STREAM = "streaming: true, source_column: de, target_column: en"

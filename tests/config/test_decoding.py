@@ -2,7 +2,8 @@
 
 import pytest
 
-from translate.config import Config, override_config
+from translate.config.load import override_config
+from translate.config.schema import Config
 from translate.errors import InputError
 
 

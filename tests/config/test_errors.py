@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from translate.config import Config, load_config
+from translate.config.load import load_config
+from translate.config.schema import Config
 from translate.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("run_yaml")

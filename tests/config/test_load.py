@@ -5,7 +5,9 @@ from pathlib import Path
 import pydantic
 import pytest
 
-from translate.config import Config, HubCorpus, LoadedConfig, TextCorpus, TsvCorpus, load_config
+from translate.config.data import HubCorpus, TextCorpus, TsvCorpus
+from translate.config.load import LoadedConfig, load_config
+from translate.config.schema import Config
 from translate.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("run_yaml")

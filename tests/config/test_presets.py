@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from translate.config import HubCorpus, TextCorpus, find_config, load_config, preset_names
-from translate.config.load import presets_directory
+from translate.config.data import HubCorpus, TextCorpus
+from translate.config.load import find_config, load_config, preset_names, presets_directory
 
 
 def test_the_presets() -> None:

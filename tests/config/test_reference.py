@@ -3,7 +3,7 @@
 import importlib.util
 from pathlib import Path
 
-from translate.config import Config
+from translate.config.schema import Config
 
 SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "config_reference.py"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from translate.config import load_config
+from translate.config.load import load_config
 from translate.errors import InputError
 
 

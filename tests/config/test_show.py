@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 
-from translate.config import (
-    Config,
-    annotated_yaml,
-    json_schema,
-    load_config,
-    preset_names,
-    read_resolved_config,
-    resolved_yaml,
-)
-from translate.config.load import presets_directory
+from translate.config.load import load_config, preset_names, presets_directory, read_resolved_config
+from translate.config.schema import Config
 from translate.config.section import Section
+from translate.config.show import annotated_yaml, json_schema, resolved_yaml
 from translate.config.yaml import parse_yaml, read_yaml
 
 

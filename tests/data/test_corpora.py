@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.config import TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
+from translate.config.data import TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
 from translate.data import corpora
 from translate.data.corpora import JoinedText, MappedText, ParallelCorpus, data_fingerprint, read_corpus, store_pairs
 from translate.data.tables import PairChunk

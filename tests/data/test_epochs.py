@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from translate.config import DataConfig, TextCorpus, TokenizerConfig
+from translate.config.data import DataConfig, TextCorpus, TokenizerConfig
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers, train_tokenizer

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from translate.config import DataConfig
+from translate.config.data import DataConfig
 from translate.data.filtering import filter_pairs
 from translate.errors import InputError
 

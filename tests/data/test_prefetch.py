@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import DataConfig, TokenizerConfig
+from translate.config.data import DataConfig, TokenizerConfig
 from translate.data import prefetch
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus

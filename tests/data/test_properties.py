@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from translate.config import DataConfig, TextCorpus, TokenizerConfig, TsvCorpus
+from translate.config.data import DataConfig, TextCorpus, TokenizerConfig, TsvCorpus
 from translate.data import corpora, token_store
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import BatchSettings, TrainingBatches

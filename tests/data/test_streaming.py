@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from translate.config import DataConfig, HubCorpus, TableCorpus, TextCorpus, TokenizerConfig
+from translate.config.data import DataConfig, HubCorpus, TableCorpus, TextCorpus, TokenizerConfig
 from translate.data import streaming, tables, token_store
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus

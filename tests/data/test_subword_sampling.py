@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sentencepiece
 
-from translate.config import DataConfig, TokenizerConfig
+from translate.config.data import DataConfig, TokenizerConfig
 from translate.data import subword_sampling
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, TrainingBatches

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.config import HubCorpus, TableCorpus
+from translate.config.data import HubCorpus, TableCorpus
 from translate.data.corpora import read_corpus
 from translate.errors import InputError
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from translate.config import TokenizerConfig
+from translate.config.data import TokenizerConfig
 from translate.data import token_store
 from translate.data.batching import EncodedPair, collate
 from translate.data.cache import DataCache

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from translate.config import TokenizerConfig
+from translate.config.data import TokenizerConfig
 from translate.data.tokenizer import (
     BOS_ID,
     EOS_ID,

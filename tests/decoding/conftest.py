@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import config as shape_checks
 
-from translate.config import ModelConfig, TokenizerConfig
+from translate.config.data import TokenizerConfig
+from translate.config.schema import ModelConfig
 from translate.data.batching import EncodedPair, collate
 from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.model import Transformer

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 import translate
-from translate.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
+from translate.config.data import TokenizerConfig
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers, train_tokenizer
 from translate.decoding import Combination, Request, Translation, Translator
 from translate.decoding.loading import load_translator
@@ -17,7 +19,9 @@ from translate.decoding.shortlist import Shortlist
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.quantization import Int8Projection
-from translate.runs import add_prefix, build_model, create_run, get_parameters, write_tensors
+from translate.runs.checkpoint import add_prefix, write_tensors
+from translate.runs.directory import create_run
+from translate.runs.loading import build_model, get_parameters
 
 Toy = Any  # conftest.py's: test modules cannot import each other
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import DecodingConfig
+from translate.config.decoding import DecodingConfig
 from translate.decoding import ConditionCounts, Request, Translator
 from translate.decoding.sharded import (
     OutputPart,

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.config import Config, DataConfig, DecodingConfig, TextCorpus, TokenizerConfig
+from translate.config.data import DataConfig, TextCorpus, TokenizerConfig
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config
 from translate.data.batching import EncodedPair, collate_sources
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.data.text import read_lines
@@ -20,7 +22,9 @@ from translate.decoding.shortlist import (
     select_shortlist,
 )
 from translate.errors import InputError, RunError
-from translate.runs import add_prefix, create_run, get_parameters, load_run, write_tensors
+from translate.runs.checkpoint import add_prefix, write_tensors
+from translate.runs.directory import create_run
+from translate.runs.loading import get_parameters, load_run
 
 Toy = Any  # conftest.py's: test modules cannot import each other
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from translate.config import Config, DecodingConfig, override_config
+from translate.config.decoding import DecodingConfig
+from translate.config.load import override_config
+from translate.config.schema import Config
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.formats import align_translations, describe

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
+from translate.config.data import TokenizerConfig
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config, ModelConfig
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator
@@ -27,7 +29,8 @@ from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import OutOfMemory, explain_out_of_memory
 from translate.model.quantization import quantize_projections
-from translate.runs import build_model, loading
+from translate.runs import loading
+from translate.runs.loading import build_model
 
 MakeTranslator = Callable[..., Translator]
 Toy = Any  # conftest.py's: test modules cannot import each other

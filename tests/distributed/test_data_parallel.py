@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from translate.config import TrainingConfig
+from translate.config.schema import TrainingConfig
 from translate.distributed.data_parallel import Backward, ThreadParallel, share_evenly
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.distributed.state import load_optimizer_state_dict, optimizer_state_dict

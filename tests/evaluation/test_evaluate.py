@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from translate.config import Config, DecodingConfig, EvaluationConfig
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config, EvaluationConfig
 from translate.data.tokenizer import PAD_ID, prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import Evaluation, choose_test_sets, evaluate, write_report
 from translate.evaluation.metrics import Interval, Metric, score_translations
 from translate.model import Transformer
-from translate.runs import RunDirectory
 from translate.runs.checksums import check_folder
+from translate.runs.directory import RunDirectory
 
 SOURCES = ["Ein Hund läuft.", "", "Die Straße ist grün.", "Zwei Hunde schlafen.", "Ein Hund schläft im Gras."]
 REFERENCES = ["A dog runs.", "", "The street is green.", "Two dogs sleep.", "A dog sleeps in the grass."]

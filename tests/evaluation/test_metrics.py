@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from translate.config import EvaluationConfig
+from translate.config.schema import EvaluationConfig
 from translate.errors import InputError
 from translate.evaluation.evaluate import spread_samples
 from translate.evaluation.metrics import Metric, score_translations

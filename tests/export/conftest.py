@@ -9,11 +9,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from translate.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
+from translate.config.data import TokenizerConfig
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config, ModelConfig
 from translate.data.batching import EncodedPair, collate
 from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.model import Transformer
-from translate.runs import add_prefix, build_model, create_run, get_parameters, write_tensors
+from translate.runs.checkpoint import add_prefix, write_tensors
+from translate.runs.directory import create_run
+from translate.runs.loading import build_model, get_parameters
 
 WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green", "und": "and"}
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from translate.config import DecodingConfig
+from translate.config.decoding import DecodingConfig
 from translate.data.batching import EncodedPair
 from translate.errors import InputError, RunError
 from translate.export.checks import check_agreement, import_extra, only_ours

@@ -12,7 +12,8 @@ from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError, RunError
 from translate.export.ctranslate2 import check_ctranslate2, convert_run, write_ctranslate2
 from translate.model import Transformer
-from translate.runs import add_prefix, build_model, get_parameters, write_tensors
+from translate.runs.checkpoint import add_prefix, write_tensors
+from translate.runs.loading import build_model, get_parameters
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 

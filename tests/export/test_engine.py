@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from translate.config import Config, DecodingConfig
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config
 from translate.decoding import Translator
 from translate.errors import InputError, RunError
 from translate.export import CTranslate2Translator, engine
-from translate.runs import build_model
+from translate.runs.loading import build_model
 
 Toy = Any  # conftest.py's: test modules cannot import each other
 SaveRun = Callable[..., None]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from translate.config import Config, ModelConfig
+from translate.config.schema import Config, ModelConfig
 from translate.errors import InputError
 from translate.export import export_run
-from translate.runs import build_model
+from translate.runs.loading import build_model
 
 Toy = Any  # conftest.py's: test modules cannot import each other
 SaveRun = Callable[..., None]

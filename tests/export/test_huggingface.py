@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import Config, DecodingConfig, ModelConfig
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.errors import InputError, RunError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.config import TokenizerConfig
+from translate.config.data import TokenizerConfig
 from translate.data.text import read_lines
 from translate.data.tokenizer import Tokenizer, train_tokenizer
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from translate.config import Config, load_config
+from translate.config.load import load_config
+from translate.config.schema import Config
 from translate.errors import InputError, RunError
 from translate.lint import check as module
 from translate.lint.check import Report, check, log_findings
@@ -278,7 +279,7 @@ def test_references_longer_than_decoding_allows(text: dict[str, Lines], write: W
 
 
 def test_a_vocabulary_of_other_text(text: dict[str, Lines], write: Write, quick: None, tmp_path: Path) -> None:
-    from translate.config import TokenizerConfig
+    from translate.config.data import TokenizerConfig
     from translate.data.tokenizer import train_tokenizer
 
     others = [f"{a}{b}{c}" for a in "xyzwqv" for b in "bcdfghj" for c in "klmnp"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from translate.config import TextCorpus, TokenizerConfig
+from translate.config.data import TextCorpus, TokenizerConfig
 from translate.data.corpora import ParallelCorpus
 from translate.data.text import read_lines
 from translate.data.tokenizer import train_tokenizer

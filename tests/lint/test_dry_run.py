@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import Config, load_config
+from translate.config.load import load_config
+from translate.config.schema import Config
 from translate.data.epochs import Epoch
 from translate.errors import RunError
 from translate.lint import dry_run as module

@@ -2,7 +2,8 @@
 
 import pytest
 
-from translate.config import Config, load_config, override_config, preset_names
+from translate.config.load import load_config, override_config, preset_names
+from translate.config.schema import Config
 from translate.lint.settings import DataFacts, data_findings, settings_findings
 from translate.training.auto_batch import resolve_step_tokens
 

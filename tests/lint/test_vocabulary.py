@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from translate.config import TokenizerConfig
+from translate.config.data import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, train_tokenizer
 from translate.lint.vocabulary import (
     HISTOGRAM_ENDS,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.model import Transformer
 
 PAD = 3

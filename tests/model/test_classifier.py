@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.model import Encoder, Memory, SequenceClassifier, Transformer
 
 PAD, VOCAB = 3, 11

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.model import Memory, Transformer
 from translate.model.kv_cache import DecoderCache
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.model.layers import AddAndNorm, FeedForward
 
 

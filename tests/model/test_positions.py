@@ -7,7 +7,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.positions import (

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.quantization import Int8Projection, Projection, quantize_projections

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.model import Transformer
 
 PAD, D_MODEL, HEADS, D_FF, VOCAB = 3, 33 * 2, 3, 17, 23

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.model import Transformer, log_probabilities
 from translate.model.dropout import Dropout
 from translate.model.masks import padding_visible

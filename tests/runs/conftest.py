@@ -6,21 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.data.tokenizer import EOS_ID, UNK_ID, Tokenizers, prepare_tokenizers
 from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer
-from translate.runs import (
-    WEIGHTS_PREFIX,
-    Checkpoint,
-    RunDirectory,
-    add_prefix,
-    build_model,
-    create_run,
-    get_parameters,
-    write_checkpoint,
-    write_tensors,
-)
+from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint, write_tensors
+from translate.runs.directory import Checkpoint, RunDirectory, create_run
+from translate.runs.loading import build_model, get_parameters
 
 LINES = ["Ein Hund läuft.", "Zwei Hunde schlafen im Gras.", "Die Straße ist grün."]
 COMMAND = ["translate", "train", "größe.yaml"]

@@ -18,8 +18,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from translate.errors import RunError
-from translate.runs import (
-    RunDirectory,
+from translate.runs import checkpoint as checkpoint_module
+from translate.runs.checkpoint import (
     add_prefix,
     read_newest_intact,
     read_tensors,
@@ -27,7 +27,7 @@ from translate.runs import (
     write_checkpoint,
     write_tensors,
 )
-from translate.runs import checkpoint as checkpoint_module
+from translate.runs.directory import RunDirectory
 
 
 def names(directory: Path) -> set[str]:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 import translate
-from translate.config import Config, read_resolved_config
+from translate.config.load import read_resolved_config
+from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.errors import InputError, RunError
-from translate.runs import FORMAT, RunDirectory, create_run, load_run, open_run, write_config
 from translate.runs.checksums import check_file, read_checksums, write_checksums
+from translate.runs.directory import FORMAT, RunDirectory, create_run, open_run, write_config
+from translate.runs.loading import load_run
 
 
 def test_what_a_new_run_holds(run: RunDirectory, config: Config, command: list[str]) -> None:

@@ -9,23 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.decoding import Translator
 from translate.errors import InputError, RunError
 from translate.model import Transformer
-from translate.runs import (
-    AVERAGE_PREFIX,
-    WEIGHTS_PREFIX,
-    RunDirectory,
-    add_prefix,
-    build_model,
-    create_run,
-    get_parameters,
-    load_run,
-    set_parameters,
-    write_tensors,
-)
+from translate.runs.checkpoint import AVERAGE_PREFIX, WEIGHTS_PREFIX, add_prefix, write_tensors
+from translate.runs.directory import RunDirectory, create_run
+from translate.runs.loading import build_model, get_parameters, load_run, set_parameters
 
 # There and back
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from translate.errors import InputError, RunError
-from translate.runs import lock_run
-from translate.runs.lock import _read_holder
+from translate.runs.lock import _read_holder, lock_run
 
 # A process that holds the lock as `hold_lock` does; it does not import torch, which takes seconds.
 HOLDER = """

@@ -11,13 +11,14 @@ import torch
 from safetensors.torch import save_file
 
 import translate
-from translate.config import Config
+from translate.config.schema import Config
 from translate.data.tokenizer import prepare_tokenizers
 from translate.errors import InputError
 from translate.fingerprint import fingerprint
 from translate.model import Transformer
-from translate.runs import RunDirectory, create_run, read_tensors, write_tensors
+from translate.runs.checkpoint import read_tensors, write_tensors
 from translate.runs.checksums import CHECKSUMS, read_checksums, write_checksums
+from translate.runs.directory import RunDirectory, create_run
 from translate.runs.verify import FileReport, Verification, verify_run
 
 SOUND = [

@@ -14,14 +14,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.config import Config, ModelConfig, TrainingConfig, load_config
+from translate.config.load import load_config
+from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import PAD_ID
 from translate.decoding import Translator
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.varlen import why_no_flash_attention
-from translate.runs import load_run
+from translate.runs.loading import load_run
 from translate.training import train
 from translate.training.loss import label_smoothed_loss
 from translate.training.precision import MixedPrecision

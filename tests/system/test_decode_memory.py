@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from translate.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
+from translate.config.data import TokenizerConfig
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import prepare_tokenizers
-from translate.runs import add_prefix, build_model, create_run, get_parameters, write_tensors
+from translate.runs.checkpoint import add_prefix, write_tensors
+from translate.runs.directory import create_run
+from translate.runs.loading import build_model, get_parameters
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from translate.errors import RunError
-from translate.runs import RunDirectory, read_tensors
+from translate.runs.checkpoint import read_tensors
+from translate.runs.directory import RunDirectory
 
 MOMENTS = ("writing", "validating", "anywhen", "starting")
 

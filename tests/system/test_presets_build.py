@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from translate.config import load_config, preset_names
+from translate.config.load import load_config, preset_names
 from translate.data.tokenizer import PAD_ID
 from translate.model import Transformer
 

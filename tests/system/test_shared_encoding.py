@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from translate.config import DataConfig, TableCorpus, TokenizerConfig
+from translate.config.data import DataConfig, TableCorpus, TokenizerConfig
 from translate.data import token_store
 from translate.data.epochs import BatchSettings
 from translate.data.streaming import StreamedBatches, TrainingStreams

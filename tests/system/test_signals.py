@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from translate.config import load_config
+from translate.config.load import load_config
 from translate.errors import InputError
-from translate.runs import RunDirectory
+from translate.runs.directory import RunDirectory
 from translate.runs.verify import verify_run
 from translate.training import train
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.runs import RunDirectory
+from translate.runs.directory import RunDirectory
 
 PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 PERIOD = 500  # steps from one validation to the next, when memory is given back; in the first one shapes are still new

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.data import corpora, token_store
 from translate.training import preparation
 

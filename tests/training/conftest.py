@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from translate.config import Config, load_config
-from translate.runs import Checkpoint, RunDirectory, read_tensors
+from translate.config.load import load_config
+from translate.config.schema import Config
+from translate.runs.checkpoint import read_tensors
+from translate.runs.directory import Checkpoint, RunDirectory
 from translate.training import train, trainer
 from translate.training.step import TrainStep
 

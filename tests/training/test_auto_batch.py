@@ -9,7 +9,8 @@ import pytest
 import torch
 import yaml
 
-from translate.config import Config, read_resolved_config
+from translate.config.load import read_resolved_config
+from translate.config.schema import Config
 from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory
 from translate.training import auto_batch

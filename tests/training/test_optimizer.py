@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from translate.config import TrainingConfig
+from translate.config.schema import TrainingConfig
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.distributed.state import load_optimizer_state_dict, optimizer_state_dict
 from translate.training.optimizer import AveragedWeights, build_optimizer, learning_rate

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from translate.config import Config, TrainingConfig
+from translate.config.schema import Config, TrainingConfig
 from translate.training import precision
 from translate.training.precision import LossScale, MixedPrecision
 

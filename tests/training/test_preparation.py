@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from translate.config import Config, TokenizerConfig, override_config
+from translate.config.data import TokenizerConfig
+from translate.config.load import override_config
+from translate.config.schema import Config
 from translate.data.cache import DataCache
 from translate.data.corpora import data_fingerprint
 from translate.data.epochs import BatchSettings
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.distributed.process_group import SINGLE_PROCESS
-from translate.runs import RunDirectory
+from translate.runs.directory import RunDirectory
 from translate.training import preparation
 from translate.training.preparation import Corpora, make_batches, make_tokenizers, prepare_data, read_corpora
 

@@ -17,7 +17,7 @@ from torch._C._autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import record_function
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.training import profile as module
 from translate.training import train
 from translate.training.profile import (

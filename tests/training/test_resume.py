@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import Config
-from translate.runs import RunDirectory, read_tensors, write_checkpoint
+from translate.config.schema import Config
+from translate.runs.checkpoint import read_tensors, write_checkpoint
+from translate.runs.directory import RunDirectory
 from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal, trainer, validation
 from translate.training.state import describe_changes

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import ModelConfig, TrainingConfig
+from translate.config.schema import ModelConfig, TrainingConfig
 from translate.distributed.process_group import DistributedEnvironment
 from translate.errors import InputError
 from translate.training import setup

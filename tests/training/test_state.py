@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.errors import RunError
-from translate.runs import RunDirectory, read_tensors, write_checkpoint
+from translate.runs.checkpoint import read_tensors, write_checkpoint
+from translate.runs.directory import RunDirectory
 from translate.training import StoppedBySignal
 
 Digits = Callable[..., Config]

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from translate.config import Config, ModelConfig, TrainingConfig
+from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.distributed.data_parallel import RankParallel

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.data import streaming
 from translate.errors import InputError
 from translate.lint.check import check
-from translate.runs import RunDirectory, read_tensors
+from translate.runs.checkpoint import read_tensors
+from translate.runs.directory import RunDirectory
 
 Digits = Callable[..., Config]
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from translate.config import Config, TrainingConfig
+from translate.config.schema import Config, TrainingConfig
 from translate.errors import RunError
-from translate.runs import RunDirectory
+from translate.runs.directory import RunDirectory
 from translate.training import StoppedBySignal, tracking
 from translate.training.progress import Progress
 from translate.training.tracking import Throughput, Tracker, describe_seconds

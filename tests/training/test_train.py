@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.data.tokenizer import load_tokenizers
 from translate.errors import InputError, RunError
 from translate.lint.check import log_findings
-from translate.runs import RunDirectory, create_run, read_tensors
+from translate.runs.checkpoint import read_tensors
+from translate.runs.directory import RunDirectory, create_run
 from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal, train
 

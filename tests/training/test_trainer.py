@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.errors import RunError
 from translate.training import step
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.decoding import Translator
 from translate.errors import RunError
 from translate.evaluation.evaluate import evaluate
-from translate.runs import load_run
+from translate.runs.loading import load_run
 from translate.training import validation
 
 Digits = Callable[..., Config]

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import DecodingConfig, ModelConfig, TokenizerConfig
+from translate.config.data import TokenizerConfig
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import ModelConfig
 from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.decoding import Translator
 from translate.model import Transformer

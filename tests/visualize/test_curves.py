@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
-from translate.runs import create_run
+from translate.runs.directory import create_run
 from translate.visualize.curves import curves_picture, read_metrics
 from translate.visualize.panels import Curves, Picture
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.decoding import Translator
 from translate.visualize.panels import Curves, Matrix, Panel, Picture
 from translate.visualize.positions import positions_picture

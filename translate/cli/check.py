@@ -41,7 +41,7 @@ def check(
       translate check multi30k-local data.root=DIR --strict
       translate check mine.yaml --json | jq '.findings[].name'
     """
-    from translate.config import load_config
+    from translate.config.load import load_config
 
     logging.getLogger("translate").setLevel(logging.WARNING)  # what a training logs about its data is in the report
     loaded = load_config(config, overrides or [], require_files=True).config

@@ -15,7 +15,7 @@ def show_config(config: ConfigArgument, overrides: Overrides = None) -> None:
     Example:
       translate config show multi30k model.d_model=512
     """
-    from translate.config import load_config
+    from translate.config.load import load_config
     from translate.config.show import annotated_yaml
 
     typer.echo(annotated_yaml(load_config(config, overrides or [])), nl=False)

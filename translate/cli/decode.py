@@ -154,9 +154,9 @@ def decode(
     if interactive:
         source = dataclasses.replace(source, lines=prompted(source))
     if engine == "ctranslate2":
-        from translate.config import override_config, read_resolved_config
+        from translate.config.load import override_config, read_resolved_config
         from translate.export import CTranslate2Translator
-        from translate.runs import open_run
+        from translate.runs.directory import open_run
 
         config = read_resolved_config(open_run(run).config)
         config = override_config(config, {f"decoding.{key}": value for key, value in options.items()})
@@ -233,7 +233,7 @@ def _prepare_parts(
     from translate.data.text import require_file, require_unchanged
     from translate.decoding.sharded import ShardedDecoder, collect_dependencies, share_machine
     from translate.fingerprint import fingerprint
-    from translate.runs import RunDirectory
+    from translate.runs.directory import RunDirectory
 
     constraints = command.constraints
     command.check_outputs()

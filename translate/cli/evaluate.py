@@ -50,11 +50,11 @@ def evaluate(
         raise InputError("name a run directory, or --hypotheses F --reference F")
     if (source is None) != (reference is None) or (source is not None and set_name is not None):
         raise InputError("--source and --reference go together, and not with --set")
-    from translate.config import read_resolved_config
+    from translate.config.load import read_resolved_config
     from translate.decoding import count_conditions
     from translate.decoding.loading import load_translator
     from translate.evaluation.evaluate import choose_test_sets, evaluate, spread_samples, write_report
-    from translate.runs import open_run
+    from translate.runs.directory import open_run
 
     directory = open_run(run)
     config = read_resolved_config(directory.config)
@@ -79,7 +79,7 @@ def evaluate(
 
 
 def _score_files(hypotheses: Path, reference: Path) -> None:
-    from translate.config import EvaluationConfig
+    from translate.config.schema import EvaluationConfig
     from translate.data.corpora import unequal_message
     from translate.data.text import read_lines
     from translate.evaluation.metrics import score_translations

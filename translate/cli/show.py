@@ -124,11 +124,11 @@ def show_positions(
       translate show positions transformer-base --length 100
       translate show positions runs/demo --format png
     """
-    from translate.config import load_config
+    from translate.config.load import load_config
     from translate.visualize.positions import positions_picture
 
     if Path(config_or_run).is_dir():
-        from translate.runs import load_run
+        from translate.runs.loading import load_run
 
         loaded = load_run(Path(config_or_run), checkpoint=checkpoint)
         model, config, name = loaded.model, loaded.config.model, loaded.directory.resolve().name

@@ -42,7 +42,8 @@ def train_tokenizer(
     Example:
       translate tokenizer train train.de train.en --output joint.model --vocab-size 8000
     """
-    from translate.config import Config, override_config
+    from translate.config.load import override_config
+    from translate.config.schema import Config
     from translate.data.text import read_lines
     from translate.data.tokenizer import train_tokenizer as train_model
 

@@ -37,7 +37,7 @@ def train(
       translate train configs/multi30k.yaml --resume
       translate train demo training.max_steps=30 --profile
     """
-    from translate.config import load_config
+    from translate.config.load import load_config
 
     try:
         loaded = load_config(config, overrides or [], require_files=True).config

@@ -15,7 +15,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from translate.config import Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
+from translate.config.data import Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.cache import TemporaryFile
 from translate.data.tables import PairChunk, chunk_pairs, read_table, table_name
 from translate.data.text import stream_lines

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from translate.config import DataConfig
+from translate.config.data import DataConfig
 from translate.data.batching import Batch, cut_batches, order_by_length
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from translate.config import DataConfig
+from translate.config.data import DataConfig
 from translate.errors import InputError
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from translate.config import Corpus, DataConfig, HubCorpus, TableCorpus
+from translate.config.data import Corpus, DataConfig, HubCorpus, TableCorpus
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, store_pairs
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports

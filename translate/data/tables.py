@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from translate.config import HubCorpus, TableCorpus
+from translate.config.data import HubCorpus, TableCorpus
 from translate.data.text import require_file, require_unchanged, stream_lines
 from translate.errors import InputError
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import sentencepiece
 
-from translate.config import TokenizerConfig
+from translate.config.data import TokenizerConfig
 from translate.data.cache import DataCache, entry_name, text_digest
 from translate.data.text import require_file
 from translate.errors import InputError

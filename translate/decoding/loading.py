@@ -6,7 +6,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from translate.config import DecodingConfig, override_config
+from translate.config.decoding import DecodingConfig
+from translate.config.load import override_config
 from translate.decoding.search.model import Combination
 from translate.decoding.shortlist import read_shortlist
 from translate.decoding.translator import Translator
@@ -15,7 +16,8 @@ from translate.memory import limit_kernel_caches
 from translate.model import Transformer
 from translate.model.device import choose_device, explain_out_of_memory
 from translate.model.quantization import quantize_projections
-from translate.runs import Checkpoint, LoadedRun, load_run
+from translate.runs.directory import Checkpoint
+from translate.runs.loading import LoadedRun, load_run
 
 _ARGUMENTS = ("checkpoint", "ensemble", "contrast", "forbidden")  # arguments of `load_translator`
 

@@ -23,7 +23,7 @@ from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
 from translate.model.device import threads_per_process
-from translate.runs import Checkpoint, RunDirectory
+from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.lock import hold_lock
 from translate.versions import package_versions
 

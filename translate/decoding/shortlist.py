@@ -14,14 +14,16 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from translate.config import read_resolved_config
+from translate.config.load import read_resolved_config
 from translate.data.batching import EncodedPair
 from translate.data.corpora import read_corpus
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.data.streaming import TrainingStreams
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_tokenizers
 from translate.errors import InputError, RunError
-from translate.runs import LoadedRun, RunDirectory, open_run, read_tensors, write_tensors
+from translate.runs.checkpoint import read_tensors, write_tensors
+from translate.runs.directory import RunDirectory, open_run
+from translate.runs.loading import LoadedRun
 
 
 class Shortlist(NamedTuple):

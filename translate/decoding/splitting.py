@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from translate.config import DecodingConfig
+from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import Tokenizer
 from translate.decoding.request import SearchInput, Translation
 from translate.errors import InputError

@@ -8,7 +8,9 @@ from typing import TypeVar
 
 import torch
 
-from translate.config import Config, DecodingConfig, override_config
+from translate.config.decoding import DecodingConfig
+from translate.config.load import override_config
+from translate.config.schema import Config
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.constraints.phrases import build_word_tables, encode_phrase, unsatisfied_phrases

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from translate.atomic import write_error, write_text
-from translate.config import Config, EvaluationConfig, TextCorpus
+from translate.config.data import TextCorpus
+from translate.config.schema import Config, EvaluationConfig
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.decoding import Translation, Translator, count_conditions
 from translate.errors import InputError

@@ -8,7 +8,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from translate.config import EvaluationConfig
+from translate.config.schema import EvaluationConfig
 from translate.errors import InputError
 
 

@@ -9,7 +9,8 @@ from translate.export.checks import import_extra
 from translate.export.ctranslate2 import write_ctranslate2
 from translate.export.engine import ComputeType, CTranslate2Translator
 from translate.export.huggingface import write_huggingface
-from translate.runs import Checkpoint, load_run
+from translate.runs.directory import Checkpoint
+from translate.runs.loading import load_run
 
 __all__ = ["CTranslate2Translator", "ComputeType", "Format", "export_run"]
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from translate.config import DecodingConfig
+from translate.config.decoding import DecodingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import EOS_ID
 from translate.errors import InputError, RunError

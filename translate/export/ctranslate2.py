@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from translate.atomic import atomic_folder
-from translate.config import ModelConfig, read_resolved_config
+from translate.config.load import read_resolved_config
+from translate.config.schema import ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizers
 from translate.errors import InputError
 from translate.export.checks import check_agreement, import_extra, probe
@@ -23,8 +24,9 @@ from translate.model import Decoder, Encoder, Transformer, log_probabilities
 from translate.model.attention import MultiHeadAttention
 from translate.model.layers import AddAndNorm, DecoderLayer, EncoderLayer
 from translate.model.positions import LearnedPositions, RelativePositions, SinusoidalPositions, sinusoidal_table
-from translate.runs import Checkpoint, load_run, open_run
 from translate.runs.checksums import check_folder, check_inside, write_checksums
+from translate.runs.directory import Checkpoint, open_run
+from translate.runs.loading import load_run
 
 TABLE_POSITIONS = 4096
 """Rows of the table of sines in the file: tokens of the longest source or translation, the special symbol included."""

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import torch
 
-from translate.config import DecodingConfig, read_resolved_config
+from translate.config.decoding import DecodingConfig
+from translate.config.load import read_resolved_config
 from translate.data.batching import EncodedPair, batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, load_tokenizers
 from translate.decoding import Translation, Translator
@@ -25,7 +26,8 @@ from translate.errors import InputError, RunError
 from translate.export.checks import import_extra, only_ours
 from translate.export.ctranslate2 import convert_run, max_positions
 from translate.model.device import num_cores
-from translate.runs import Checkpoint, build_model, load_run, open_run
+from translate.runs.directory import Checkpoint, open_run
+from translate.runs.loading import build_model, load_run
 
 ComputeType = Literal["float32", "int8", "bfloat16"]
 

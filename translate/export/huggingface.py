@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from translate.config import Config, DecodingConfig, ModelConfig
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
 from translate.errors import InputError, RunError
 from translate.export.checks import check_agreement, import_extra, only_ours, probe

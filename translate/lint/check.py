@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus
 from translate.data.filtering import FilterReport
 from translate.data.streaming import Batches
@@ -32,7 +32,7 @@ from translate.lint.misalignment import count_items
 from translate.lint.settings import DataFacts, data_findings, settings_findings
 from translate.lint.vocabulary import Lengths, SideSpelling, VocabularyReport
 from translate.memory import configure_memory
-from translate.runs import build_model
+from translate.runs.loading import build_model
 from translate.training.auto_batch import resolve_batch_tokens
 from translate.training.preparation import (
     Corpora,

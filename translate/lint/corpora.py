@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from translate.config import Config, Corpus
+from translate.config.data import Corpus
+from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus
 from translate.lint import misalignment
 from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import Epoch

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.lint.findings import Finding
 
 # The paper's peak rate is d_model^-0.5 · 4000^-0.5. Rates in use with Adam are at most five times as high (fairseq's

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.data.tokenizer import UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.search.scoring import maximum_lengths
 from translate.lint.corpora import Survey

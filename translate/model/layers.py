@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.model.attention import MultiHeadAttention
 from translate.model.dropout import Dropout
 from translate.model.kv_cache import LayerCache

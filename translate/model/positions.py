@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 
 
 class RotaryAngles(NamedTuple):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.model.attention import KeyValue
 from translate.model.dropout import Dropout
 from translate.model.initialization import initialize

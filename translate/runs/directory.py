@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from translate import __version__
 from translate.atomic import sync, write_error, write_text
-from translate.config import Config, ModelConfig
+from translate.config.schema import Config, ModelConfig
 from translate.config.show import resolved_yaml
 from translate.config.yaml import read_yaml
 from translate.data.tokenizer import Tokenizers

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from translate.config import Config, read_resolved_config
+from translate.config.load import read_resolved_config
+from translate.config.schema import Config
 from translate.data.tokenizer import PAD_ID, Tokenizers, load_tokenizers
 from translate.errors import InputError, RunError
 from translate.model import Transformer

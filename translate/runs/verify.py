@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from translate.atomic import is_temporary
-from translate.config import Config, read_resolved_config
+from translate.config.load import read_resolved_config
+from translate.config.schema import Config
 from translate.config.yaml import shown_path
 from translate.data.tokenizer import load_tokenizers
 from translate.errors import InputError, RunError

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import torch
 
-from translate.config import Config, read_resolved_config
+from translate.config.load import read_resolved_config
+from translate.config.schema import Config
 from translate.data.batching import EncodedPair, collate
 from translate.data.streaming import Batches
 from translate.data.tokenizer import EOS_ID, Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory
-from translate.runs import open_run
+from translate.runs.directory import open_run
 from translate.training.optimizer import AveragedWeights
 from translate.training.setup import setup_training
 from translate.training.step import TrainStep

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from translate.config import TrainingConfig
+from translate.config.schema import TrainingConfig
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's; beside them it counts its steps
 

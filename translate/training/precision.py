@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from translate.config import TrainingConfig
+from translate.config.schema import TrainingConfig
 from translate.model.device import Precision, choose_precision
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

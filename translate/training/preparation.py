@@ -5,7 +5,7 @@ import os
 import time
 from typing import NamedTuple
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.config.section import MOST
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus
@@ -16,7 +16,7 @@ from translate.data.tokenizer import Tokenizers, load_tokenizers, prepare_tokeni
 from translate.distributed.process_group import SINGLE_PROCESS, World, read_environment
 from translate.errors import InputError
 from translate.model.device import threads_per_process
-from translate.runs import RunDirectory
+from translate.runs.directory import RunDirectory
 
 logger = logging.getLogger(__name__)
 

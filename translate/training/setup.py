@@ -2,7 +2,7 @@
 
 import torch
 
-from translate.config import Config, ModelConfig, TrainingConfig
+from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.data_parallel import DataParallel, RankParallel, ThreadParallel
 from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
@@ -10,7 +10,7 @@ from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.device import choose_device, threads_per_process
 from translate.model.varlen import why_no_flash_attention
-from translate.runs import build_model
+from translate.runs.loading import build_model
 from translate.training.optimizer import build_optimizer
 from translate.training.precision import MixedPrecision
 from translate.training.step import EMPTY, BatchLayout, MicroBatch, TrainingForward, TrainStep

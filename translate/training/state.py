@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 import translate
-from translate.config import Config, TrainingConfig, read_resolved_config
+from translate.config.load import read_resolved_config
+from translate.config.schema import Config, TrainingConfig
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.distributed.state import (
     full_state_dict,
@@ -24,21 +25,18 @@ from translate.distributed.state import (
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import choose_precision
-from translate.runs import (
+from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
+    OPTIMIZER_PREFIX,
     WEIGHTS_PREFIX,
-    RunDirectory,
     add_prefix,
-    get_parameters,
-    open_run,
     read_newest_intact,
     read_tensors,
     with_prefix,
     write_checkpoint,
 )
-from translate.runs.checkpoint import OPTIMIZER_PREFIX
-from translate.runs.directory import check_holds_run
-from translate.runs.loading import check_same_tensors
+from translate.runs.directory import RunDirectory, check_holds_run, open_run
+from translate.runs.loading import check_same_tensors, get_parameters
 from translate.training.optimizer import AveragedWeights, expected_state
 from translate.training.progress import Progress
 

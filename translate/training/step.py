@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.profiler import record_function
 
-from translate.config import TrainingConfig
+from translate.config.schema import TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import PAD_ID
 from translate.distributed.data_parallel import DataParallel

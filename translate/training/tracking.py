@@ -16,9 +16,9 @@ from torch.profiler import record_function
 from tqdm import tqdm
 
 from translate.atomic import atomic_write, write_error
-from translate.config import TrainingConfig
+from translate.config.schema import TrainingConfig
 from translate.errors import InputError
-from translate.runs import RunDirectory
+from translate.runs.directory import RunDirectory
 from translate.training.profile import WAITING_FOR_DATA
 from translate.training.progress import Progress
 

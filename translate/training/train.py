@@ -5,14 +5,15 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from translate.config import Config, TrainingConfig
+from translate.config.schema import Config, TrainingConfig
 from translate.data.corpora import data_fingerprint
 from translate.data.streaming import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import join_world
 from translate.errors import InputError
 from translate.memory import configure_memory
-from translate.runs import RunDirectory, check_holds_no_run, create_run, lock_run, write_config
+from translate.runs.directory import RunDirectory, check_holds_no_run, create_run, write_config
+from translate.runs.lock import lock_run
 from translate.training.auto_batch import resolve_batch_tokens, resolve_from_run, resolve_step_tokens
 from translate.training.optimizer import AveragedWeights
 from translate.training.preparation import Corpora, check_validation_lengths, prepare_data

@@ -10,7 +10,7 @@ from types import FrameType
 from torch import nn
 from torch.profiler import record_function
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.data.batching import Batch
 from translate.data.prefetch import Prefetcher, StepBatches
 from translate.data.streaming import StreamedBatches
@@ -19,7 +19,8 @@ from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError
 from translate.evaluation.evaluate import spread_samples
 from translate.model.device import OutOfMemory
-from translate.runs import RunDirectory, get_parameters
+from translate.runs.directory import RunDirectory
+from translate.runs.loading import get_parameters
 from translate.training.optimizer import AveragedWeights, learning_rate
 from translate.training.preparation import TrainingData
 from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from translate.config import Config
+from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translation, Translator
@@ -19,7 +19,7 @@ from translate.evaluation.evaluate import Evaluation, evaluate
 from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
-from translate.runs import build_model, set_parameters
+from translate.runs.loading import build_model, set_parameters
 from translate.training.optimizer import AveragedWeights
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from translate.errors import InputError, RunError
-from translate.runs import open_run
+from translate.runs.directory import open_run
 from translate.visualize.panels import Curves, Picture, Series
 
 Record = dict[str, Any]

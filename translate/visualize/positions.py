@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.model import Transformer
 from translate.model.positions import (
     LearnedPositions,

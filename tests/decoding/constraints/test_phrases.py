@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.config import TokenizerConfig
+from translate.config.data import TokenizerConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
 from translate.decoding.constraints.phrases import (
     RequiredPhrases,

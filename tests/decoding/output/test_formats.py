@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from translate.config import DecodingConfig
+from translate.config.decoding import DecodingConfig
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.output.formats import (
     CorpusScore,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from translate.config import TokenizerConfig
+from translate.config.data import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, prepare_tokenizers
 from translate.decoding.output.words import (
     AlignmentLink,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.config import DecodingConfig
+from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.decoding import Translator
 from translate.decoding.search.loop import NextTokenModel

@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from translate.config import DecodingConfig
+from translate.config.decoding import DecodingConfig
 from translate.decoding.search.scoring import Scoring, build_scoring, maximum_lengths
 
 KINDS = ["gnmt", "average", "none"]

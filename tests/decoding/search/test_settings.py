@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from translate.config import DecodingConfig
+from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID
 from translate.decoding.constraints.phrases import RequiredPhrases, WordTables
 from translate.decoding.processors import (

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from translate.config import read_resolved_config
+from translate.config.load import read_resolved_config
 
 
 def test_all_take_the_same(trainings: Any, tmp_path: Path) -> None:

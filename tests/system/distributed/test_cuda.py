@@ -69,7 +69,8 @@ def test_two_gpus_train_as_one(trainings: Any, kind: str) -> None:
     trainings.run(1, "one", *overrides)
     said = trainings.run(2, "two", *overrides, f"parallel={kind}")
     assert f"in each of 2 processes ({kind})" in said
-    from translate.runs import RunDirectory, read_tensors
+    from translate.runs.checkpoint import read_tensors
+    from translate.runs.directory import RunDirectory
 
     one, two = (RunDirectory(trainings.directory / name).checkpoint("last") for name in ("one", "two"))
     expected = read_tensors(one).tensors

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from translate.runs import RunDirectory, read_tensors
+from translate.runs.checkpoint import read_tensors
+from translate.runs.directory import RunDirectory
 
 _ROUNDING = 1e-5  # of fp32: gradients are summed in another order
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from translate.runs import Checkpoint, RunDirectory, read_tensors
+from translate.runs.checkpoint import read_tensors
+from translate.runs.directory import Checkpoint, RunDirectory
 
 # Of fp32, after a dozen steps: gradients are summed in another order.
 _ROUNDING = 1e-5

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.config import DecodingConfig
+from translate.config.decoding import DecodingConfig
 from translate.data.batching import collate_sources
 from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.score import record_attention

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from translate.config import DecodingConfig
+from translate.config.decoding import DecodingConfig
 
 
 class Scoring(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from translate.config import DecodingConfig
+from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID
 from translate.decoding.constraints.phrases import RequiredPhrases, WordTables
 from translate.decoding.processors import (
