@@ -43,6 +43,9 @@ def test_profile(translate: Translate, corpus: Path) -> None:
     )
     assert result.exit_code == 0, result.output
     assert "Profiling steps 11 to 20 after" in result.output
-    assert f"More in {run / 'profile' / 'time.txt'}; {run / 'profile' / 'trace.json.gz'} is for" in result.output
+    assert (
+        f"Profile of steps 11 to 20: {run / 'profile' / 'time.txt'}; {run / 'profile' / 'trace.json.gz'} is for"
+        in result.output
+    )
     assert "ended after 21 steps" in result.output
     assert {path.name for path in (run / "profile").iterdir()} == {"time.txt", "trace.json.gz"}

@@ -1,8 +1,7 @@
-"""A profile's summary against work whose kind and amount the test knows; and a training that it does not change."""
+"""A profile of work whose kind and amount the test knows; and a training that it does not change."""
 
 import gzip
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,20 +12,12 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch._C._autograd import DeviceType
-from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import record_function
 
 from translate.config.schema import Config
 from translate.training import profile as module
 from translate.training import train
-from translate.training.profile import (
-    FORWARD,
-    VALIDATION_AND_SAVING,
-    WAITING_FOR_DATA,
-    profile_steps,
-    summarize,
-)
+from translate.training.profile import FORWARD, WAITING_FOR_DATA, profile_steps
 
 Digits = Callable[..., Config]
 StateOf = Callable[[Path], Any]
@@ -41,14 +32,7 @@ def profiled(work: Callable[[], object], folder: Path) -> str:
     return (folder / "time.txt").read_text(encoding="utf-8")
 
 
-def milliseconds(text: str) -> dict[str, float]:
-    """The parts of a summary."""
-    found = re.findall(r"^ +[\d.]+%\s+([\d.]+) ms  ([a-z ]+)$", text, flags=re.MULTILINE)
-    return {part: float(time_of_part) for time_of_part, part in found}
-
-
-def test_parts_of_a_step(tmp_path: Path) -> None:
-    """Two threads that compute at once count as one; other threads, and what is outside of the steps, do not count."""
+def test_the_table_counts_the_parts_of_a_step_in_all_threads(tmp_path: Path) -> None:
     weights = nn.Linear(67, 71)
     optimizer = torch.optim.AdamW(weights.parameters())
     both = threading.Barrier(2)
@@ -56,69 +40,21 @@ def test_parts_of_a_step(tmp_path: Path) -> None:
     def compute(_: int) -> None:
         both.wait()  # so that each thread has one
         with record_function(FORWARD):
-            time.sleep(0.006)
             loss = weights(torch.ones(3, 67)).sum()
         loss.backward()
 
-    with ThreadPoolExecutor(2) as computing, ThreadPoolExecutor(1) as preparing:
+    with ThreadPoolExecutor(2) as computing:
 
         def step() -> None:
             with record_function(WAITING_FOR_DATA):
                 time.sleep(0.003)
             list(computing.map(compute, range(2)))
             optimizer.step()
-            time.sleep(0.002)
-            preparing.submit(torch.zeros, 3).result()
-            with record_function(VALIDATION_AND_SAVING):
-                time.sleep(0.03)
-                with record_function(VALIDATION_AND_SAVING), record_function(FORWARD):
-                    time.sleep(0.01)
 
         text = profiled(step, tmp_path)
-    parts = milliseconds(text)
-    assert set(parts) == {"forward", "backward", "update", WAITING_FOR_DATA, "the rest"}
-    assert 6 <= parts["forward"] < 10 and 3 <= parts[WAITING_FOR_DATA] < 6 and parts["the rest"] >= 2
-    assert parts["backward"] > 0 and parts["update"] > 0
-    first, total = text.splitlines()[0].rsplit(": ", 1)
-    assert first == "Steps 11 to 20"
-    assert sum(parts.values()) == pytest.approx(float(total.removesuffix(" ms a step")), abs=0.1)
-    assert list(parts.values()) == sorted(parts.values(), reverse=True)
-    assert "aten::addmm" in text and "Self CPU" in text  # torch's own table
-
-
-def test_on_cuda_the_time_of_kernels_counts() -> None:
-    def event(name: str, start: int, end: int, kernel: int = 0, **settings: Any) -> FunctionEvent:
-        made = FunctionEvent(start, name, settings.pop("thread", 1), start, end, use_device="cuda", **settings)
-        if kernel:
-            made.append_kernel(f"kernel of {name}", 0, kernel)
-        return made
-
-    forward, product = event(FORWARD, 100, 140, kernel=950), event("aten::addmm", 110, 130, kernel=300)
-    backward, gradient = (
-        event("autograd::engine::evaluate_function: A", 150, 160, thread=2),
-        event("aten::mm", 150, 160),
-    )
-    gradient.append_kernel("kernel of aten::mm", 0, 500)
-    forward.append_cpu_child(product)
-    backward.append_cpu_child(gradient)
-    events = [
-        event("ProfilerStep*", 0, 1000),
-        event(WAITING_FOR_DATA, 0, 60),
-        forward,  # the GPU has a range of the same name, from its first kernel to its last
-        product,
-        backward,
-        gradient,
-        event("kernel of aten::addmm", 150, 450, device_type=DeviceType.CUDA),  # the same 300 as it is on the GPU
-    ]
-    summary = summarize(events, num_steps=1, device=torch.device("cuda"))
-    assert summary.splitlines() == [
-        "1.0 ms a step",
-        "   50.0%    0.50 ms  backward",
-        "   30.0%    0.30 ms  forward",
-        "   14.0%    0.14 ms  the rest",
-        "    6.0%    0.06 ms  waiting for data",
-        "    0.0%    0.00 ms  update",
-    ]
+    counts = {line.strip().split("  ")[0]: line.split()[-1] for line in text.splitlines() if line.strip()}
+    assert (counts[FORWARD], counts[WAITING_FOR_DATA], counts["Optimizer.step#AdamW.step"]) == ("20", "10", "10")
+    assert counts["aten::addmm"] == "20" and "Self CPU" in text
 
 
 @pytest.fixture
@@ -158,11 +94,9 @@ def test_a_profile_changes_no_number(
     assert not (tmp_path / "plain" / "profile").exists()
     folder = tmp_path / "profiled" / "profile"
     text = (folder / "time.txt").read_text(encoding="utf-8")
-    assert text.startswith("Steps 11 to 14: ") and "aten::" in text
+    assert all(part in text for part in (FORWARD, "autograd::engine::evaluate_function", "Optimizer.step#", "aten::"))
     assert "Profiling steps 11 to 14 after" in caplog.text
-    parts = milliseconds(text)
-    assert min(parts[part] for part in ("forward", "backward", "update", WAITING_FOR_DATA)) > 0
-    assert milliseconds(caplog.text) == parts
+    assert f"Profile of steps 11 to 14: {folder / 'time.txt'}; {folder / 'trace.json.gz'} is for" in caplog.text
     with gzip.open(folder / "trace.json.gz", "rt", encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     names = [event.get("name", "") for event in events]
@@ -172,7 +106,7 @@ def test_a_profile_changes_no_number(
 
 @pytest.mark.parametrize(
     "max_steps, message",
-    [(9, "No profile: the training ended before step 11"), (10, "No profile: "), (13, "Steps 11 to 13: ")],
+    [(9, "No profile: the training ended before step 11"), (10, "No profile: "), (13, "Profile of steps 11 to 13: ")],
 )
 def test_a_training_that_ends_before(
     digits: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture, max_steps: int, message: str

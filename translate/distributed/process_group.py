@@ -29,7 +29,6 @@ STEP_TIMEOUT = datetime.timedelta(minutes=10)
 # The others wait while one trains a tokenizer, loads a model or writes. A process that dies breaks its connections,
 # which ends the wait at once, so this is only an upper limit.
 _PATIENCE = datetime.timedelta(days=1)
-_ANSWER_TIMEOUT = datetime.timedelta(seconds=1)
 # Torch's backends have no exception class for a process that is gone; these words are in their messages.
 _LOST = ("gloo", "nccl", "connection closed by peer", "connection reset", "broken pipe", "tcpstore", "socket")
 _LATE = ("timed out", "timeout")
@@ -264,27 +263,19 @@ def _fresh_store(store: Store, environment: DistributedEnvironment, timeout: dat
     if environment.rank > 0:
         question = secrets.token_hex(8)
         store.set(f"translate/question/{environment.rank}", question)
-        store.wait([f"translate/answer/{question}"], timeout)
         name = store.get(f"translate/answer/{question}").decode()
         store.set(f"translate/{name}/{environment.rank}", "")
         return PrefixStore(name, store)
     name, deadline = secrets.token_hex(8), time.monotonic() + timeout.total_seconds()
-    for rank in range(1, environment.world_size):
-        while not _has_come(store, rank, name, timeout=timeout):  # it answered the question of a dead process
-            if time.monotonic() > deadline:
-                raise dist.DistStoreError(f"process {rank + 1} of {environment.world_size} has not come")
+    others = range(1, environment.world_size)
+    while not store.check([f"translate/{name}/{rank}" for rank in others]):
+        if time.monotonic() > deadline:
+            raise dist.DistStoreError("not all of them have come")
+        for rank in others:  # again and again, because a question may be that of a dead process
+            question = store.get(f"translate/question/{rank}").decode()
+            store.set(f"translate/answer/{question}", name)
+        time.sleep(0.05)
     return PrefixStore(name, store)
-
-
-def _has_come(store: Store, rank: int, name: str, *, timeout: datetime.timedelta) -> bool:
-    """Answer a rank's latest question with the name, and wait a moment for the sign that it has read the answer."""
-    store.wait([f"translate/question/{rank}"], timeout)
-    store.set(f"translate/answer/{store.get(f'translate/question/{rank}').decode()}", name)
-    try:
-        store.wait([f"translate/{name}/{rank}"], min(timeout, _ANSWER_TIMEOUT))
-    except dist.DistStoreError:
-        return False
-    return True
 
 
 def _first_sentence(error: Exception) -> str:
