@@ -25,6 +25,8 @@ def test_one_number_that_differs_is_an_error(value: float, difference: str) -> N
 
 
 def test_settings_that_only_our_search_has() -> None:
+    plain = {"search": "beam", "coverage_penalty": 0.0, "diversity_groups": 1, "mbr": "none", "repetition_penalty": 1.0}
+    assert DecodingConfig().model_dump(include=set(plain)) == plain
     assert only_ours(DecodingConfig(beam_size=3, length_penalty=0.2)) == []
     assert only_ours(DecodingConfig(mbr="chrf", coverage_penalty=0.2)) == [
         "decoding.coverage_penalty = 0.2",
@@ -34,6 +36,6 @@ def test_settings_that_only_our_search_has() -> None:
 
 def test_a_missing_package_is_named_with_its_extra() -> None:
     with pytest.raises(
-        InputError, match=r"^no_such_package cannot be imported .*: pip install 'translate-nmt\[pictures\]'"
+        InputError, match=r"^no_such_package cannot be imported .*: pip install 'translate-nmt\[no_such_package\]'"
     ):
-        import_extra("no_such_package", extra="pictures")
+        import_extra("no_such_package")

@@ -78,13 +78,14 @@ def test_sources_are_cut_to_learned_positions(toy: Toy, tmp_path: Path, save_run
         CTranslate2Translator(tmp_path / "run", settings(long="error")).translate(lines)
 
 
-def test_a_sentence_longer_than_the_table_is_ours_to_search(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = settings(beam_size=1, max_length_factor=1.0, max_length_constant=2)
-    lines = ["Hund", "Hund " * 40]
-    monkeypatch.setattr(engine, "max_positions", lambda config: 20)
-    theirs = CTranslate2Translator(toy.path, config).translate(lines)
-    ours = Translator(toy.model, toy.tokenizers, config).translate(lines)
-    assert [translation.ids for translation in theirs] == [translation.ids for translation in ours]
+def test_a_sentence_longer_than_the_table_is_refused(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "max_positions", lambda config: 41)
+    translator = CTranslate2Translator(toy.path, settings(beam_size=1))
+    shortest, longest = translator.translate(["Hund", "Hund " * 20])  # 2 tokens each
+    assert len(shortest.ids) < len(longest.ids) <= 41
+    message = r"^line 2: the source has 43 tokens with its end symbol, and the engine ctranslate2 has 41 positions; "
+    with pytest.raises(InputError, match=message):
+        translator.translate(["Hund", "Hund " * 21])
 
 
 def test_n_best(toy: Toy) -> None:
@@ -113,10 +114,22 @@ def test_int8_translates(toy: Toy) -> None:
     assert sum(t.text == r for t, r in zip(translations, toy.references, strict=True)) > len(toy.references) / 2
 
 
-def test_a_compute_type_that_is_not_here_is_refused(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctranslate2, "get_supported_compute_types", lambda device: {"float32", "int8"})
-    with pytest.raises(InputError, match="compute type bfloat16: CTranslate2 has it not on this cpu"):
-        CTranslate2Translator(toy.path, settings(), compute_type="bfloat16")
+def test_a_precision_that_is_not_here_is_refused(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = ctranslate2.Translator
+
+    def without_bfloat16(*arguments: Any, **options: Any) -> Any:
+        if options["compute_type"] == "bfloat16":
+            raise ValueError("Requested bfloat16 compute type, but the target device does not support it.")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(ctranslate2, "Translator", without_bfloat16)
+    with pytest.raises(InputError, match="^device = cpu and precision = bf16: .* Requested bfloat16 compute type"):
+        CTranslate2Translator(toy.path, settings(precision="bf16"))
+
+
+def test_given_translations_are_refused(toy: Toy) -> None:
+    with pytest.raises(InputError, match="cannot score or align given translations; use the engine translate"):
+        CTranslate2Translator(toy.path, settings()).score(["Hund"], [[5]])
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@ from typing import Literal
 
 from translate.atomic import atomic_folder
 from translate.errors import InputError
-from translate.export.checks import import_extra
 from translate.export.ctranslate2 import write_ctranslate2
-from translate.export.engine import ComputeType, CTranslate2Translator
+from translate.export.engine import CTranslate2Translator
 from translate.export.huggingface import write_huggingface
 from translate.runs.directory import Checkpoint
 from translate.runs.loading import load_run
 
-__all__ = ["CTranslate2Translator", "ComputeType", "Format", "export_run"]
+__all__ = ["CTranslate2Translator", "Format", "export_run"]
 
 Format = Literal["ctranslate2", "huggingface"]
 
@@ -33,21 +32,17 @@ def export_run(run_path: Path, *, to: Format, output: Path, checkpoint: Checkpoi
         InputError: `run_path` is no run, the format cannot express the model (the error names the keys), the package is
             not installed, or `output` is not empty.
         RunError: The exported model gives other numbers, or the disk is full; nothing is left behind.
+        FileExistsError: Another program has written `output` meanwhile.
     """
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file, not a folder to export to")
-    occupied = InputError(f"{output} is not empty: choose another folder, or empty it")
     if output.is_dir() and any(output.iterdir()):
-        raise occupied
-    import_extra("ctranslate2" if to == "ctranslate2" else "transformers", extra=to)
+        raise InputError(f"{output} is not empty: choose another folder, or empty it")
     run = load_run(run_path, checkpoint=checkpoint)
-    try:
-        with atomic_folder(output) as temporary:
-            if to == "ctranslate2":
-                write_ctranslate2(run.model, run.tokenizers, temporary)
-                run.tokenizers.save(temporary)
-            else:
-                write_huggingface(run.model, run.tokenizers, run.config, temporary)
-    except FileExistsError as error:
-        raise occupied from error
+    with atomic_folder(output) as temporary:
+        if to == "ctranslate2":
+            write_ctranslate2(run.model, run.tokenizers, temporary)
+            run.tokenizers.save(temporary)
+        else:
+            write_huggingface(run.model, run.tokenizers, run.config, temporary)
     return run.step

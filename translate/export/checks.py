@@ -22,19 +22,11 @@ TOLERANCE = 1e-4
 # Tokens of source and target. All are in one batch, so that padding and masks are checked too.
 _LENGTHS = ((1, 2), (7, 5), (13, 17), (31, 29), (67, 71))
 
-
-# The settings that make a search plain beam search, which every other program has too.
-_PLAIN_BEAM_SEARCH = {
-    "search": "beam",
-    "coverage_penalty": 0.0,
-    "min_length_factor": 0.0,
-    "min_length_constant": 0,
-    "diversity_groups": 1,
-    "mbr": "none",
-    "no_repeat_ngram": 0,
-    "repetition_penalty": 1.0,
-    "shortlist": False,
-}
+# Settings that other programs do not have; with the defaults of all of them a search is plain beam search.
+_ONLY_OURS = {
+    "search", "coverage_penalty", "min_length_factor", "min_length_constant", "diversity_groups", "mbr",
+    "no_repeat_ngram", "repetition_penalty", "shortlist",
+}  # fmt: skip
 
 
 class Probes(NamedTuple):
@@ -45,8 +37,8 @@ class Probes(NamedTuple):
     logits: Float[Tensor, "batch target vocab"]
 
 
-def import_extra(package: str, *, extra: str) -> ModuleType:
-    """Import the package of an extra.
+def import_extra(package: str) -> ModuleType:
+    """Import the package of the extra that exports to it.
 
     Raises:
         InputError: The package is not installed.
@@ -54,13 +46,14 @@ def import_extra(package: str, *, extra: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:
+        extra = {"transformers": "huggingface"}.get(package, package)
         raise InputError(f"{package} cannot be imported ({error}): pip install 'translate-nmt[{extra}]'") from error
 
 
 def only_ours(config: DecodingConfig) -> list[str]:
     """The settings of a search that other programs do not have, as "decoding.key = value"."""
-    plain = _PLAIN_BEAM_SEARCH
-    return [f"decoding.{key} = {getattr(config, key)!r}" for key in plain if getattr(config, key) != plain[key]]
+    lacking = config.model_dump(include=_ONLY_OURS, exclude_defaults=True)
+    return [f"decoding.{key} = {value!r}" for key, value in lacking.items()]
 
 
 def probe(model: Transformer, *, max_positions: int | None) -> Probes:
@@ -70,6 +63,7 @@ def probe(model: Transformer, *, max_positions: int | None) -> Probes:
         max_positions: The most tokens on either side, with the special symbol; None: no limit.
     """
     generator = random.Random(17)
+    longest = None if max_positions is None else max_positions - 1
     vocab_sizes = model.encoder.embedder.tokens.num_embeddings, model.output.out_features
     lengths = list(_LENGTHS)
     if model.config.positions == "relative":
@@ -82,7 +76,6 @@ def probe(model: Transformer, *, max_positions: int | None) -> Probes:
             [generator.randrange(EOS_ID + 1, size) if size > EOS_ID + 1 else EOS_ID for _ in range(length)]
             for length, size in zip(pair, vocab_sizes, strict=True)
         )
-        longest = None if max_positions is None else max_positions - 1
         pairs.append(EncodedPair(source[:longest], target[:longest]))
     batch = collate(pairs, range(len(pairs)))
     with torch.inference_mode():

@@ -68,8 +68,7 @@ def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
 
 def max_positions(config: ModelConfig) -> int | None:
     """The most tokens that the exported model takes on either side, with the special symbol; None: no limit."""
-    limits = {"sinusoidal": TABLE_POSITIONS, "learned": config.max_positions}
-    return limits.get(config.positions)  # rotary and relative positions have no table
+    return {"sinusoidal": TABLE_POSITIONS, "learned": config.max_positions}.get(config.positions)
 
 
 def write_ctranslate2(model: Transformer, tokenizers: Tokenizers, directory: Path) -> None:
@@ -93,17 +92,15 @@ def check_ctranslate2(directory: Path, model: Transformer, tokenizers: Tokenizer
     Raises:
         RunError: A token's log-probability differs by more than the tolerance.
     """
-    translator = import_extra("ctranslate2", extra="ctranslate2").Translator(
-        str(directory), compute_type="float32", intra_threads=1
-    )
+    ctranslate2 = import_extra("ctranslate2")
+    translator = ctranslate2.Translator(str(directory), compute_type="float32", intra_threads=1)
     probes = probe(model, max_positions=max_positions(model.config))
     scored = translator.score_batch(
         [tokenizers.source.pieces(pair.source) for pair in probes.pairs],
         [tokenizers.target.pieces(pair.target) for pair in probes.pairs],
         max_input_length=0,  # no limit
     )
-    target_ids = probes.batch.target_output_ids[:, :, None]
-    ours = log_probabilities(probes.logits).gather(2, target_ids)[:, :, 0]
+    ours = log_probabilities(probes.logits).gather(2, probes.batch.target_output_ids[:, :, None])[:, :, 0]
     theirs = [torch.tensor(result.log_probs) for result in scored]
     check_agreement(probes.pairs, ours, theirs, what="log-probabilities")
 
@@ -114,13 +111,10 @@ def build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
     Raises:
         InputError: The package is not installed.
     """
-    specs = import_extra("ctranslate2", extra="ctranslate2").specs
+    specs = import_extra("ctranslate2").specs
     config = model.config
-    activations = {
-        "relu": specs.common_spec.Activation.RELU,
-        "gelu": specs.common_spec.Activation.GELU,
-        "swiglu": specs.common_spec.Activation.SWISH,
-    }
+    activation = specs.common_spec.Activation
+    activations = {"relu": activation.RELU, "gelu": activation.GELU, "swiglu": activation.SWISH}
     options: dict[str, Any] = {
         "pre_norm": config.norm == "pre",
         "activation": activations[config.activation],
@@ -146,23 +140,21 @@ def build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
 
 
 def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None:
-    embedder = stack.embedder
+    embedder, positions = stack.embedder, stack.embedder.positions
     embeddings.weight = _array(embedder.tokens.weight)
     spec.scale_embeddings = embedder.scale
-    if isinstance(embedder.positions, SinusoidalPositions):
-        d_model = embedder.tokens.embedding_dim
-        spec.position_encodings.encodings = _array(sinusoidal_table(TABLE_POSITIONS, d_model))
-    elif isinstance(embedder.positions, LearnedPositions):
-        spec.position_encodings.encodings = _array(embedder.positions.table)
+    if isinstance(positions, SinusoidalPositions):
+        spec.position_encodings.encodings = _array(sinusoidal_table(TABLE_POSITIONS, positions.table.shape[1]))
+    elif isinstance(positions, LearnedPositions):
+        spec.position_encodings.encodings = _array(positions.table)
     if isinstance(stack.final_norm, nn.LayerNorm):
         _fill_norm(spec.layer_norm, stack.final_norm)
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
         assert isinstance(layer, EncoderLayer | DecoderLayer)
         _fill_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_add_and_norm)
-        if isinstance(embedder.positions, RelativePositions):
-            layer_spec.self_attention.relative_attention_bias = _array(embedder.positions.table)
-            distance = np.int32(embedder.positions.max_distance)
-            layer_spec.self_attention.relative_attention_max_distance = distance
+        if isinstance(positions, RelativePositions):
+            layer_spec.self_attention.relative_attention_bias = _array(positions.table)
+            layer_spec.self_attention.relative_attention_max_distance = np.int32(positions.max_distance)
         if isinstance(layer, DecoderLayer):
             _fill_attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_add_and_norm)
         inner, outer = layer.feed_forward.inner, layer.feed_forward.outer

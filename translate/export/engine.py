@@ -9,7 +9,7 @@ import copy
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -27,11 +27,9 @@ from translate.export.checks import import_extra, only_ours
 from translate.export.ctranslate2 import convert_run, max_positions
 from translate.model.device import num_cores
 from translate.runs.directory import Checkpoint, open_run
-from translate.runs.loading import build_model, load_run
+from translate.runs.loading import build_model
 
-ComputeType = Literal["float32", "int8", "bfloat16"]
-
-_COMPUTE_TYPES: dict[str, ComputeType] = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
+_COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
 _FINISHED_PER_SLOT = 1.2  # hypotheses finished for each of `beam_size`; with fewer the search stops before ours would
 
 
@@ -41,7 +39,6 @@ class CTranslate2Translator(Translator):
     Args:
         config: Settings of the search; None: those of the run. `workers` is the number of threads, each of which
             searches its own sentences; null: one for each core.
-        compute_type: The arithmetic, instead of that of the config's `precision`.
 
     Raises:
         InputError: The package is not installed, or CTranslate2 lacks a setting of the config; the error names the key.
@@ -49,33 +46,38 @@ class CTranslate2Translator(Translator):
     """
 
     def __init__(
-        self,
-        run_path: Path,
-        config: DecodingConfig | None = None,
-        *,
-        checkpoint: Checkpoint = "best",
-        compute_type: ComputeType | None = None,
+        self, run_path: Path, config: DecodingConfig | None = None, *, checkpoint: Checkpoint = "best"
     ) -> None:
         run = open_run(run_path)
         run_config = read_resolved_config(run.config)
         config = config or run_config.decoding_settings()
         check_search_is_supported(config)
         tokenizers = load_tokenizers(run.tokenizer)
-        with torch.device("meta"):  # without weights, which only `_our_translator` needs
+        with torch.device("meta"):  # the weights are in the converted model
             model = build_model(run_config, tokenizers)
         super().__init__(model, tokenizers, config)
-        self._run_path, self._checkpoint = run_path, checkpoint
-        self._num_workers = config.workers or num_cores()
-        self._table_positions = max_positions(run_config.model)
+        self.max_positions = max_positions(run_config.model)
         target = tokenizers.target
         self._ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
         self._never = [[piece] for piece in target.pieces([PAD_ID, BOS_ID])]
-        self._translator = _load(
-            convert_run(run_path, checkpoint=checkpoint),
-            compute_type=compute_type or _COMPUTE_TYPES[config.precision],
-            device=config.device,
-            num_workers=self._num_workers,
-        )
+        self._num_workers = config.workers or num_cores()
+        folder = convert_run(run_path, checkpoint=checkpoint)
+        name, _, index = config.device.partition(":")
+        try:
+            self._translator = import_extra("ctranslate2").Translator(
+                str(folder),
+                device=name,
+                device_index=int(index or 0),
+                compute_type=_COMPUTE_TYPES[config.precision],
+                inter_threads=self._num_workers,
+                intra_threads=1,
+                max_queued_batches=-1,  # as many as a window has
+            )
+        except (ValueError, RuntimeError) as error:
+            raise InputError(
+                f"device = {config.device} and precision = {config.precision}: CTranslate2 cannot load the model:"
+                f" {error}; use others, or the engine translate"
+            ) from error
 
     def with_options(self, **options: object) -> "CTranslate2Translator":
         """The same translator with some of its settings changed; see `Translator.with_options`."""
@@ -86,47 +88,38 @@ class CTranslate2Translator(Translator):
         return translator
 
     def force(self, pairs: Sequence[EncodedPair]) -> list[ForcedDecoding]:
-        """Forced decoding with our own model; see `Translator.force`."""
-        return self._our_translator().force(pairs)
-
-    def _our_translator(self) -> Translator:
-        run = load_run(self._run_path, checkpoint=self._checkpoint)
-        return Translator(run.model, run.tokenizers, self.config)
+        """Raise an InputError: CTranslate2 does not give the attention that forced decoding returns."""
+        raise InputError("the engine ctranslate2 cannot score or align given translations; use the engine translate")
 
     def _search(self, inputs: list[SearchInput]) -> dict[int, list[Hypothesis]]:
-        if any(each.prefix_ids or each.phrase_ids for each in inputs):
-            raise InputError("the engine ctranslate2 has no prefixes, phrases or terminology; use the engine translate")
-        lengths = [len(each.source_ids) + 1 for each in inputs]
-        limits = maximum_lengths(torch.tensor(lengths), self.config, max_positions=self.max_positions).tolist()
-        with_words = [index for index, each in enumerate(inputs) if each.source_ids and not each.source.isspace()]
-        table = self._table_positions
-        fitting = [index for index in with_words if table is None or max(lengths[index], limits[index]) <= table]
-        found = self._search_fitting(inputs, fitting, limits)
-        if long := sorted(set(with_words) - set(fitting)):  # our own table of positions grows
-            ours = self._our_translator()._search([inputs[index] for index in long])
-            found |= {long[number]: hypotheses for number, hypotheses in ours.items()}
-        return found
-
-    def _search_fitting(
-        self, inputs: list[SearchInput], indices: list[int], limits: list[int]
-    ) -> dict[int, list[Hypothesis]]:
-        """The hypotheses of sentences that fit into the exported table of positions, the best score first.
+        """The hypotheses of each input by its index, the best score first; an input without any word has none.
 
         A batch has one maximum length, the largest of its sentences. A sentence that reached its own maximum is
         searched again, with others of the same maximum. So is a sentence with a symbol that ours never generates: only
         then is the symbol suppressed, because that changes the probabilities of the other tokens.
 
         Raises:
+            InputError: An input has constraints, or is longer than the exported table of positions.
             RunError: The model's weights are not finite.
         """
-        pieces = {index: self.tokenizers.source.pieces(inputs[index].source_ids) for index in indices}
-        costs = [(len(pieces[index]) + 1) * self.config.beam_size for index in indices]
-        order = sorted(range(len(indices)), key=lambda place: -costs[place])
-        max_tokens = min(self.config.batch_tokens, -(-sum(costs) // self._num_workers))  # a batch for each worker
-        batches = [[indices[i] for i in batch] for batch in batch_by_tokens(costs, order=order, max_tokens=max_tokens)]
+        if any(each.prefix_ids or each.phrase_ids for each in inputs):
+            raise InputError("the engine ctranslate2 has no prefixes, phrases or terminology; use the engine translate")
+        lengths = [len(each.source_ids) + 1 for each in inputs]
+        if self.max_positions is not None and max(lengths) > self.max_positions:
+            line = inputs[lengths.index(max(lengths))].line + 1
+            raise InputError(
+                f"line {line}: the source has {max(lengths)} tokens with its end symbol, and the engine ctranslate2 has"
+                f" {self.max_positions} positions; lower decoding.max_source_tokens, or use the engine translate"
+            )
+        limits = maximum_lengths(torch.tensor(lengths), self.config, max_positions=self.max_positions).tolist()
+        order = [index for index, each in enumerate(inputs) if each.source_ids and not each.source.isspace()]
+        order.sort(key=lambda index: -lengths[index])
+        costs = [length * self.config.beam_size for length in lengths]
+        per_worker = -(-sum(costs[index] for index in order) // self._num_workers)
+        batches = batch_by_tokens(costs, order=order, max_tokens=min(self.config.batch_tokens, per_worker))
         found: dict[int, list[Hypothesis]] = {}
         again: list[int] = []
-        for batch, results in self._run(batches, pieces, limits, never=None):
+        for batch, results in self._run(batches, inputs, limits, never=None):
             longest = max(limits[index] for index in batch)
             for index, result in zip(batch, results, strict=True):
                 reached = max(map(len, result.hypotheses))
@@ -137,26 +130,21 @@ class CTranslate2Translator(Translator):
                     again.append(index)
         again.sort(key=lambda index: limits[index])
         groups = [list(group) for _, group in itertools.groupby(again, key=lambda index: limits[index])]
-        for batch, results in self._run(groups, pieces, limits, never=self._never):
+        for batch, results in self._run(groups, inputs, limits, never=self._never):
             found |= {index: self._ranked(result) for index, result in zip(batch, results, strict=True)}
         if not all(found.values()):
             raise RunError("the model gives no probability to any word: its weights are not finite")
         return found
 
     def _run(
-        self,
-        batches: list[list[int]],
-        pieces: dict[int, list[str]],
-        limits: list[int],
-        *,
-        never: list[list[str]] | None,
+        self, batches: list[list[int]], inputs: list[SearchInput], limits: list[int], *, never: list[list[str]] | None
     ) -> Iterator[tuple[list[int], list[Any]]]:
         """Each batch with CTranslate2's results; all batches wait in its queue, from which its workers take them."""
         beam_size = self.config.beam_size
         num_finished = 1 if beam_size == 1 else round(beam_size * _FINISHED_PER_SLOT)
         waiting = [
             self._translator.translate_batch(
-                [pieces[index] for index in batch],
+                [self.tokenizers.source.pieces(inputs[index].source_ids) for index in batch],
                 asynchronous=True,
                 beam_size=beam_size,
                 num_hypotheses=num_finished,
@@ -199,26 +187,3 @@ def check_search_is_supported(config: DecodingConfig) -> None:
     """
     if lacking := only_ours(config):
         raise InputError(f"the engine ctranslate2 cannot search as {', '.join(lacking)} asks; use the engine translate")
-
-
-def _load(folder: Path, *, compute_type: ComputeType, device: str, num_workers: int) -> Any:
-    """CTranslate2's translator of a converted model."""
-    ctranslate2 = import_extra("ctranslate2", extra="ctranslate2")
-    num_gpus = ctranslate2.get_cuda_device_count()
-    name, _, index = (("cuda" if num_gpus else "cpu") if device == "auto" else device).partition(":")
-    if name == "mps" or (name == "cuda" and int(index or 0) >= num_gpus):
-        raise InputError(f"device = {device}: CTranslate2 has no such device here; use device=auto or device=cpu")
-    supported = ctranslate2.get_supported_compute_types(name)
-    if compute_type not in supported:
-        raise InputError(
-            f"compute type {compute_type}: CTranslate2 has it not on this {name}; it has {', '.join(sorted(supported))}"
-        )
-    return ctranslate2.Translator(
-        str(folder),
-        device=name,
-        device_index=int(index or 0),
-        compute_type=compute_type,
-        inter_threads=num_workers,
-        intra_threads=1,
-        max_queued_batches=-1,  # as many as a window has
-    )
