@@ -11,20 +11,18 @@ import torch
 from safetensors.torch import save_file
 
 import translate
-from translate.config.schema import Config
-from translate.data.tokenizer import prepare_tokenizers
 from translate.errors import InputError
 from translate.fingerprint import fingerprint
 from translate.model import Transformer
 from translate.runs.checkpoint import read_tensors, write_tensors
 from translate.runs.checksums import CHECKSUMS, read_checksums, write_checksums
-from translate.runs.directory import RunDirectory, create_run
+from translate.runs.directory import RunDirectory
 from translate.runs.verify import FileReport, Verification, verify_run
 
 SOUND = [
     ("run.json", "ok", ""),
     ("config.yaml", "ok", ""),
-    ("tokenizer/joint.model", "ok", "290 subwords"),
+    ("tokenizer/joint.model", "ok", ""),
     ("checkpoints/best.safetensors", "ok", "step 7, 3,688 parameters"),
     ("checkpoints/last.safetensors", "ok", "step 9, resumable"),
     ("checkpoints/previous.safetensors", "ok", "step 7, resumable"),
@@ -40,7 +38,7 @@ def report_on(path: Path, name: str) -> FileReport:
 
 def bad(verification: Verification) -> dict[str, str]:
     """What is not sound: states by name."""
-    return {file.name: file.state for file in verification.files if file.state in {"DAMAGED", "MISSING", "CHANGED"}}
+    return {file.name: file.state for file in verification.files if file.state in {"DAMAGED", "MISSING"}}
 
 
 def test_a_sound_run(whole_run: RunDirectory, model: Transformer) -> None:
@@ -82,10 +80,9 @@ def test_a_flipped_bit_and_a_cut_in_each_file(whole_run: RunDirectory, name: str
 def check_damage_is_reported(whole_run: RunDirectory, name: str) -> None:
     path = whole_run.path / name
     content = path.read_bytes()
-    expected = "CHANGED" if name == "config.yaml" else "DAMAGED"
     shown = "tokenizer/" if name.startswith("tokenizer") else name
     path.write_bytes(content[:-1])
-    assert bad(verify_run(whole_run.path)) == {shown: expected}
+    assert bad(verify_run(whole_run.path)) == {shown: "DAMAGED"}
     for place in (len(content) - 2, len(content) // 2):
         path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
         result = verify_run(whole_run.path)
@@ -110,7 +107,7 @@ def test_a_config_changed_by_hand(whole_run: RunDirectory) -> None:
     text = whole_run.config.read_text()
     whole_run.config.write_text(text.replace("beam_size: 2", "beam_size: 3"))
     report = report_on(whole_run.path, "config.yaml")
-    assert report.state == "CHANGED" and report.detail.startswith("by hand? if so, remove its line from SHA256SUMS")
+    assert report.state == "DAMAGED" and "; if you edited it, remove its line from SHA256SUMS" in report.detail
     checksums = read_checksums(whole_run.path)
     del checksums["config.yaml"]
     write_checksums(whole_run.path, checksums)
@@ -127,24 +124,21 @@ def test_what_a_run_may_lack(whole_run: RunDirectory) -> None:
     assert bad(verify_run(whole_run.path)) == {}
     assert verify_run(whole_run.path).summary == "sound: every file is as it was written"
     best = whole_run.checkpoint("best").rename(whole_run.path.parent / "best")
-    assert report_on(whole_run.path, "checkpoints/best.safetensors") == FileReport(
-        "checkpoints/best.safetensors", "absent", "training has not validated yet: use --checkpoint last"
-    )
+    assert "checkpoints/best.safetensors" not in {file.name for file in verify_run(whole_run.path).files}
     assert not verify_run(whole_run.path).unsound
     best.rename(whole_run.checkpoint("best"))
     whole_run.checkpoint("last").unlink()
-    assert report_on(whole_run.path, "checkpoints/last.safetensors") == FileReport(
-        "checkpoints/last.safetensors", "absent", "the run translates, but cannot be resumed"
-    )
+    assert "checkpoints/last.safetensors" not in {file.name for file in verify_run(whole_run.path).files}
     assert not verify_run(whole_run.path).unsound
 
 
 def test_a_best_checkpoint_that_is_gone(whole_run: RunDirectory, model: Transformer, save: Callable[..., None]) -> None:
     save(whole_run, model, "last", 9, progress=json.dumps({"best_step": 7}))
     whole_run.checkpoint("best").unlink()
-    assert report_on(whole_run.path, "checkpoints/best.safetensors") == FileReport(
-        "checkpoints/best.safetensors", "MISSING", "the training had one"
-    )
+    report = report_on(whole_run.path, "checkpoints/best.safetensors")
+    assert report.state == "MISSING"
+    assert report.detail.startswith("it cannot be read: No such file")
+    assert report.detail.endswith("; copy it again from where it came, or use --checkpoint last")
 
 
 def test_a_best_checkpoint_of_an_older_copy(
@@ -201,7 +195,7 @@ def test_a_description_that_says_nothing(whole_run: RunDirectory) -> None:
     result = verify_run(whole_run.path)
     assert (result.writer, result.created, result.run_format) == (None, "", None)
     assert bad(result) == {"run.json": "DAMAGED"}
-    assert result.files[2] == FileReport("tokenizer/joint.model", "no checksum", "290 subwords")
+    assert result.files[2] == FileReport("tokenizer/joint.model", "no checksum", "")
 
 
 def test_a_run_of_format_1(whole_run: RunDirectory) -> None:
@@ -261,13 +255,12 @@ def test_what_does_not_belong_is_named_and_harmless(tmp_path: Path, whole_run: R
     result = verify_run(whole_run.path)
     assert not result.unsound
     assert sorted((file.state, file.name) for file in result.files[len(SOUND) :]) == [
-        ("leftover", "checkpoints/last.safetensors.1234567.tmp"),
-        ("leftover", "export/.ctranslate2-best-0.abc.tmp/"),
-        ("leftover", "run.json.tmp"),
-        ("no checksum", "tensorboard/"),
         ("unknown", "'red\\x1b[31m'"),
+        ("unknown", "checkpoints/last.safetensors.1234567.tmp"),
         ("unknown", "checkpoints/step-5.safetensors"),
+        ("unknown", "export/.ctranslate2-best-0.abc.tmp/"),
         ("unknown", "notes/"),
+        ("unknown", "run.json.tmp"),
         ("unknown", "way out/"),
     ]
 
@@ -289,11 +282,11 @@ def test_a_thousand_files_that_do_not_belong_fill_no_screen(whole_run: RunDirect
         ("run.json", "run.json"),
         ("config.yaml", "config.yaml"),
         ("tokenizer", "tokenizer/"),
-        ("tokenizer/joint.model", "tokenizer/"),
+        ("tokenizer/joint.model", "tokenizer/joint.model"),
         ("checkpoints/best.safetensors", "checkpoints/best.safetensors"),
         ("metrics.jsonl", "metrics.jsonl"),
         ("shortlist.safetensors", "shortlist.safetensors"),
-        ("checkpoints", "checkpoints"),
+        ("checkpoints", "checkpoints/"),
         ("evaluation", "evaluation"),
         ("export", "export"),
         ("lock", "lock"),
@@ -325,15 +318,6 @@ BIAS = "encoder.layers.0.feed_forward.inner.bias"
 @pytest.mark.parametrize(
     "change, detail",
     [
-        (lambda tensors, _: tensors.pop(f"model.{BIAS}"), f"does not fit the model of its config: missing: {BIAS}"),
-        (
-            lambda tensors, _: tensors.update({f"model.{BIAS}": torch.zeros(13)}),
-            f"does not fit the model of its config: different: {BIAS} is (13,) float32, the model's (12,) float32",
-        ),
-        (
-            lambda tensors, _: tensors.update({f"model.{BIAS}": torch.zeros(12, dtype=torch.float64)}),
-            f"different: {BIAS} is (12,) float64, the model's (12,) float32",
-        ),
         (lambda _, metadata: metadata.pop("step"), "does not name its step; it is no checkpoint of this toolkit"),
         (lambda _, metadata: metadata.pop("progress"), "cannot be resumed from; its progress is missing or unreadable"),
         (
@@ -352,18 +336,6 @@ def test_a_checkpoint_that_is_not_whole(
     assert bad(verify_run(whole_run.path)) == {"checkpoints/last.safetensors": "DAMAGED"}
 
 
-def test_another_languages_checkpoints_and_tokenizer(whole_run: RunDirectory, tmp_path: Path) -> None:
-    """Of another vocabulary: each is sound by itself, but they do not belong together."""
-    settings = {"tokenizer": {"vocab_size": 300}, "model": {"d_model": 8, "num_heads": 2, "d_ff": 12}}
-    config = Config.model_validate(settings)
-    other = prepare_tokenizers(config.tokenizer, ["Un chien court."] * 3, ["A dog runs."] * 3)
-    run = create_run(tmp_path / "other", config=config, tokenizers=other, command=[])
-    shutil.copytree(whole_run.checkpoints, run.checkpoints, dirs_exist_ok=True)
-    shutil.copy(whole_run.shortlist, run.shortlist)
-    result = verify_run(run.path)
-    assert set(bad(result)) == {f"checkpoints/{name}.safetensors" for name in ("best", "last", "previous")}
-
-
 # Metrics
 
 
@@ -375,22 +347,14 @@ def test_metrics_that_a_checkpoint_vouches_for(
     progress = {"metrics_bytes": len(content), "metrics_sha256": hashlib.sha256(content).hexdigest()}
     save(whole_run, model, "last", 10, progress=json.dumps(progress))
     whole_run.metrics.write_bytes(content + grown)
-    cut = ", and half a record of a process that was killed, which --resume removes" if grown.endswith(b"st") else ""
     assert report_on(whole_run.path, "metrics.jsonl") == FileReport(
-        "metrics.jsonl", "ok", f"{2 + grown.count(chr(10).encode())} records{cut}"
+        "metrics.jsonl", "ok", f"{2 + grown.count(chr(10).encode())} records"
     )
     for damaged in (content[:-1], content.replace(b"5", b"6"), b""):
         whole_run.metrics.write_bytes(damaged)
         report = report_on(whole_run.path, "metrics.jsonl")
         assert report.state == "DAMAGED"
         assert report.detail.startswith(f"its first {len(content)} bytes are not those")
-
-
-@pytest.mark.parametrize("line", ["nonsense", "[]", '{"kind": "train"}', "[" * 100_000])
-def test_metrics_that_are_no_records(whole_run: RunDirectory, line: str) -> None:
-    whole_run.metrics.write_text(f'{{"step": 1}}\n{line}\n')
-    report = report_on(whole_run.path, "metrics.jsonl")
-    assert report.state == "DAMAGED" and report.detail.startswith("line 2 is no record: ")
 
 
 # Evaluations and conversions

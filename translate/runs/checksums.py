@@ -25,6 +25,8 @@ _HINTS = {
     "shortlist.safetensors": "make it again with translate shortlist",
     "hypotheses.txt": "make it again with translate eval",
     "report.json": "make it again with translate eval",
+    "config.yaml": f"copy it again from where it came; if you edited it, remove its line from {CHECKSUMS}, or its first"
+    " line if that has a checksum",
     "run.json": f"copy it again from where it came; if you edited it, remove its line from {CHECKSUMS}",
     "model.bin": "remove this folder, and it is made again",
 }
@@ -80,13 +82,15 @@ def check_file(path: Path, expected: str | None) -> bool:
         Whether the file has a checksum.
 
     Raises:
-        RunError: The content is not what was written.
-        OSError: The file cannot be read.
+        RunError: The content is not what was written, or cannot be read.
     """
-    if expected is not None:
-        compare(path, expected, fingerprint(path))
-        return True
-    content = path.read_bytes()
+    try:
+        if expected is not None:
+            compare(path, expected, fingerprint(path))
+            return True
+        content = path.read_bytes()
+    except OSError as error:
+        raise DamageError(path, f"it cannot be read: {error.strerror}") from error
     match = _EMBEDDED.search(content)
     if match is None:
         return False
@@ -109,10 +113,7 @@ def check_folder(folder: Path) -> bool:
     checksums = read_checksums(folder)
     for name, expected in checksums.items():
         check_inside(folder / name, folder)
-        try:
-            check_file(folder / name, expected)
-        except OSError as error:
-            raise DamageError(folder / name, f"it cannot be read: {error.strerror}") from error
+        check_file(folder / name, expected)
     return bool(checksums)
 
 

@@ -3,7 +3,7 @@
 import datetime
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from translate.config.yaml import read_yaml
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
-from translate.runs.checksums import check_file, check_inside, read_checksums, write_checksums
+from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_checksums, write_checksums
 from translate.versions import package_versions
 
 FORMAT = 3  # Raised when an older toolkit cannot read a newer run. 1: no checksums; 2: checksums inside the files.
@@ -33,6 +33,7 @@ class RunDirectory:
         self.config = path / "config.yaml"
         self.description = path / "run.json"
         self.tokenizer = path / "tokenizer"
+        self.checksums = path / CHECKSUMS
         self.checkpoints = path / "checkpoints"
         self.previous = self.checkpoints / "previous.safetensors"  # the last checkpoint but one
         self.metrics = path / "metrics.jsonl"
@@ -138,7 +139,7 @@ def open_run(path: Path) -> RunDirectory:
     check_links(run)
     description = read_description(run)
     check_config_is_complete(run)
-    check_tokenizers(run, description)
+    check_tokenizers(run, description.tokenizer_checksums)
     return run
 
 
@@ -220,14 +221,13 @@ def check_config_is_complete(run: RunDirectory) -> None:
         )
 
 
-def check_tokenizers(run: RunDirectory, description: Description) -> None:
-    """Check that the tokenizers are those with which the run was made.
+def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:
+    """Check that the tokenizers are those with which the run was made, whose checksums these are.
 
     Raises:
         InputError: A file is missing.
         RunError: A file is damaged, another model's, or unexpected.
     """
-    checksums = description.tokenizer_checksums
     for path in run.tokenizer_files():
         if checksums and path.name not in checksums:
             raise RunError(f"{path}: this run was made without it; remove it")
