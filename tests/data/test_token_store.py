@@ -160,7 +160,7 @@ def test_a_damaged_or_forbidden_cache_changes_nothing(
     (path,) = folder.iterdir()
     path.write_bytes(path.read_bytes()[:-50])
     assert listed(encode_texts(LINES, tokenizer, num_threads=2, cache=cache)) == expected
-    assert caplog.messages == [f"{path} is damaged; it is deleted and computed again"]
+    assert caplog.messages == [f"{path} is damaged; it is computed again"]
     inside_a_file = DataCache(folder=path / "folder")
     assert listed(encode_texts(LINES, tokenizer, num_threads=2, cache=inside_a_file)) == expected
     assert len(caplog.messages) == 2 and "Nothing can be kept for the next start" in caplog.messages[1]

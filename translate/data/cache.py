@@ -1,17 +1,15 @@
 """Files in the user's cache folder: token ids and tokenizers kept for the next training, and temporary files.
 
 They lie where `datasets` keeps its own files (`HF_DATASETS_CACHE`) and not in `/tmp`, which is memory on many machines.
-The user may delete the folder at any time: whatever is missing is computed again.
+Nothing that is kept is deleted by itself. The user may delete it at any time: whatever is missing is computed again.
 """
 
-import contextlib
 import hashlib
+import json
 import logging
 import os
-import shutil
 import sys
 import tempfile
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,20 +19,15 @@ from typing import Any, BinaryIO
 import sentencepiece
 
 from translate import __version__
-from translate.atomic import atomic_write, is_temporary
+from translate.atomic import atomic_write
 from translate.errors import RunError
 from translate.fingerprint import fingerprint
 
 logger = logging.getLogger(__name__)
 
-MAX_BYTES = 10 * 2**30
-"""Of all entries together; they also never take more than half of the room that the disk has for them."""
-_FORMAT = "1"  # to be raised when the layout of any entry changes
-_SEAL = b"translate"  # stands after the content and before the SHA-256 of the content
-_SEAL_BYTES = len(_SEAL) + 32
-_BLOCK_BYTES = 2**20
+_FORMAT = "2"  # to be raised when the layout of any entry changes
+_SIZE_BYTES = 8  # of the number behind the content, which says how long that is
 _CHUNK_LINES = 10_000
-_ABANDONED_SECONDS = 24 * 3600.0  # an unfinished entry this old belongs to a process that has ended
 _OTHER_FOLDER = "set the environment variable HF_DATASETS_CACHE to a folder on a disk with room"
 
 
@@ -60,7 +53,7 @@ class TemporaryFile:
             content: What the file holds, for error messages.
 
         Raises:
-            RunError: The file cannot be created; the message names the folder.
+            RunError: The file cannot be created.
         """
         self._folder = cache_folder()
         self._content = content
@@ -79,7 +72,7 @@ class TemporaryFile:
         """Append all bytes of a buffer.
 
         Raises:
-            RunError: The disk is full or fails; the message names the folder.
+            RunError: The disk is full or fails.
         """
         remaining = memoryview(data).cast("B")
         try:
@@ -98,9 +91,7 @@ def text_digest(lines: Sequence[str]) -> bytes:
     """A checksum of lines, each of which may contain any character."""
     digest = hashlib.sha256()
     for first in range(0, len(lines), _CHUNK_LINES):
-        encoded = [line.encode("utf-8", "surrogatepass") for line in lines[first : first + _CHUNK_LINES]]
-        digest.update(",".join(str(len(line)) for line in encoded).encode() + b"\n")
-        digest.update(b"".join(encoded))
+        digest.update(json.dumps(lines[first : first + _CHUNK_LINES]).encode())
     return digest.digest()
 
 
@@ -115,18 +106,13 @@ def entry_name(kind: str, *parts: str | bytes) -> str:
 
 @dataclass(eq=False)
 class CachedFile:
-    """The content of an entry, open for reading; it stays readable when the entry is deleted."""
+    """The content of an entry: the first bytes of an open file, which stays readable when the entry is deleted."""
 
     file: BinaryIO
-    num_bytes: int  # of the content, which stands at the beginning of the file
+    num_bytes: int
 
     def __post_init__(self) -> None:
         weakref.finalize(self, self.file.close)
-
-    def content(self) -> bytes:
-        """All of the content."""
-        self.file.seek(0)
-        return self.file.read(self.num_bytes)
 
 
 class DataCache:
@@ -144,74 +130,39 @@ class DataCache:
         """Entries that were missing and had to be computed, whether they could be kept or not."""
 
     def find(self, name: str) -> CachedFile | None:
-        """An entry that exists and is intact; a damaged one is deleted."""
+        """An entry that exists and has its whole length; one that does not is made again."""
         path = self.folder / name
         try:
-            entry = CachedFile(open(path, "rb"), path.stat().st_size - _SEAL_BYTES)  # noqa: SIM115
-            checksum = _checksum(entry.file, entry.num_bytes)
-            if entry.num_bytes >= 0 and entry.file.read() == _SEAL + checksum:
-                os.utime(path)  # the time of its last use
+            num_bytes = max(0, path.stat().st_size - _SIZE_BYTES)
+            entry = CachedFile(open(path, "rb"), num_bytes)  # noqa: SIM115
+            entry.file.seek(num_bytes)
+            if entry.file.read() == num_bytes.to_bytes(_SIZE_BYTES):
+                entry.file.seek(0)
                 return entry
         except OSError:  # it does not exist, or belongs to another user
             return None
-        logger.warning(f"{path} is damaged; it is deleted and computed again")
-        path.unlink(missing_ok=True)
+        logger.warning(f"{path} is damaged; it is computed again")
         return None
 
-    def make(self, name: str, write: Callable[[BinaryIO], None]) -> CachedFile | None:
+    def make(self, name: str, write: Callable[[BinaryIO], object]) -> CachedFile | None:
         """Add an entry, which other processes see once it is complete.
 
         Args:
             write: Writes the content.
 
         Returns:
-            The entry; None if it cannot be written, or another process has deleted it at once.
+            The entry; None if it cannot be written.
         """
         self.num_made += 1
         path = self.folder / name
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with atomic_write(path, fsync=False) as file:
+            with atomic_write(path) as file:
                 write(file)
-                num_bytes = file.tell()
-                file.write(_SEAL + _checksum(file, num_bytes))
-            entry = CachedFile(open(path, "rb"), num_bytes)  # noqa: SIM115
-            self._delete_unused()
-            return entry
-        except FileNotFoundError:  # deleted to make room for another entry
-            return None
+                file.write(file.tell().to_bytes(_SIZE_BYTES))
         except (OSError, RunError) as error:
             logger.warning(
                 f"Nothing can be kept for the next start, which will take as long as this one: {error}."
                 f" To keep token ids, {_OTHER_FOLDER}"
             )
-            return None
-
-    def _delete_unused(self) -> None:
-        """Delete what was unused for longest until the rest fits; a process that has an entry open keeps it."""
-        entries, num_bytes = [], 0
-        for path in self.folder.iterdir():
-            with contextlib.suppress(OSError):  # another process may have deleted it
-                status = path.stat()
-                if not is_temporary(path):
-                    entries.append((status.st_mtime, status.st_size, path))
-                    num_bytes += status.st_size
-                elif time.time() - status.st_mtime > _ABANDONED_SECONDS:
-                    path.unlink()
-        most = min(MAX_BYTES, (shutil.disk_usage(self.folder).free + num_bytes) // 2)
-        for _, size, path in sorted(entries):
-            if num_bytes <= most:
-                return
-            with contextlib.suppress(OSError):
-                path.unlink()
-            num_bytes -= size
-
-
-def _checksum(file: BinaryIO, num_bytes: int) -> bytes:
-    """The SHA-256 of the first bytes of a file, which is then positioned behind them."""
-    digest = hashlib.sha256()
-    file.seek(0)
-    while num_bytes > 0 and (block := file.read(min(num_bytes, _BLOCK_BYTES))):
-        digest.update(block)
-        num_bytes -= len(block)
-    return digest.digest()
+        return self.find(name)

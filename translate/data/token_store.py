@@ -34,17 +34,10 @@ _LENGTH_TYPE = np.dtype("<i4")
 class MappedArray:
     """A flat array in a file, of which only what was read lately takes memory."""
 
-    def __init__(
-        self, source: TemporaryFile | CachedFile, *, dtype: np.dtype[np.integer], num_bytes: int | None = None
-    ) -> None:
-        """
-        Args:
-            source: An open file that begins with the array.
-            num_bytes: The length of the array; None: that of the file.
-        """
+    def __init__(self, source: TemporaryFile | CachedFile, *, dtype: np.dtype[np.integer]) -> None:
+        self.size = source.num_bytes // dtype.itemsize
         self._source = source
         self._dtype = dtype
-        self.size = (source.num_bytes if num_bytes is None else num_bytes) // dtype.itemsize
         self._num_read = 0
         self._values = self._map()
 
@@ -170,11 +163,10 @@ class TokenWriter:
 
 def read_tokens(file: CachedFile, *, num_lines: int, vocab_size: int) -> TokenStore:
     """Read what `write_tokens` wrote; a large file remains mapped."""
-    num_id_bytes = file.num_bytes - num_lines * _LENGTH_TYPE.itemsize
-    file.file.seek(num_id_bytes)
+    file.file.seek(file.num_bytes - num_lines * _LENGTH_TYPE.itemsize)
     lengths = np.fromfile(file.file, dtype=_LENGTH_TYPE, count=num_lines)
-    ids = MappedArray(file, dtype=id_type(vocab_size), num_bytes=num_id_bytes)
-    return TokenStore(lengths, ids if num_id_bytes > MAX_BYTES_IN_MEMORY else ids.read(0, ids.size).copy())
+    ids = MappedArray(file, dtype=id_type(vocab_size))  # and behind all ids the lengths, which nobody reads as ids
+    return TokenStore(lengths, ids if file.num_bytes > MAX_BYTES_IN_MEMORY else ids.read(0, ids.size).copy())
 
 
 def write_tokens(chunks: Iterable[TokenChunk], file: BinaryIO) -> None:
@@ -205,8 +197,8 @@ def id_type(vocab_size: int) -> np.dtype[np.integer]:
 # Encoding
 
 
-class Cancelled(Exception):
-    """Nobody waits any more for what is being prepared."""
+class Cancelled(BaseException):
+    """Raised in work that is left undone, because nobody waits for its result any more."""
 
 
 @runtime_checkable

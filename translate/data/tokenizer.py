@@ -20,10 +20,10 @@ from translate.data.text import require_file
 from translate.errors import InputError
 from translate.memory import release_free_memory
 
+BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
 # The model depends on the number of threads (through sums of floats), so the number is not a setting.
 _TRAINER_THREADS = 4
 # SentencePiece silently leaves out longer lines; its own default is 4192 bytes.
-BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
 _MAX_LINE_BYTES = 2**30
 # Longer lines are cut at spaces: a long line that occurs twice takes the unigram trainer minutes.
 _PART_CHARACTERS = 4000
@@ -183,23 +183,19 @@ def prepare_tokenizers(
     sides = {"joint": [source_lines, target_lines]}
     if config.vocabulary == "separate":
         sides = {"source": [source_lines], "target": [target_lines]}
-    names: list[str] = []
-    if cache is not None:
-        settings = config.model_dump_json(exclude={"subword_sampling", "source_model", "target_model"})
-        digests = text_digest(source_lines), text_digest(target_lines)
-        names = [entry_name("model", side, settings, *digests) for side in sides]
-        files = [file for name in names if (file := cache.find(name)) is not None]
-        if len(files) == len(sides):
-            models = [Tokenizer(file.content()) for file in files]
-            return Tokenizers(models[0], models[-1], config.vocabulary)
+    settings = config.model_dump_json(exclude={"subword_sampling", "source_model", "target_model"})
+    digests = [] if cache is None else [text_digest(lines) for lines in (source_lines, target_lines)]
     models = []
     for side, texts in sides.items():
+        name = entry_name("model", side, settings, *digests)
+        if cache is not None and (file := cache.find(name)) is not None:
+            models.append(Tokenizer(file.file.read(file.num_bytes)))
+            continue
         lines = chain.from_iterable(_evenly_spaced(text, config.max_training_lines) for text in texts)
         text_name = "the training text" if side == "joint" else f"the {side} side of the training text"
         models.append(train_tokenizer(lines, config, text_name=text_name))
-    if cache is not None:
-        for name, model in zip(names, models, strict=True):
-            cache.make(name, methodcaller("write", model.model_bytes))
+        if cache is not None:
+            cache.make(name, methodcaller("write", models[-1].model_bytes))
     return Tokenizers(models[0], models[-1], config.vocabulary)
 
 

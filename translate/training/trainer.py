@@ -14,6 +14,7 @@ from translate.config.schema import Config
 from translate.data.batching import Batch
 from translate.data.prefetch import Prefetcher, StepBatches
 from translate.data.streaming import StreamedBatches
+from translate.data.token_store import Cancelled
 from translate.decoding import count_conditions
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError
@@ -28,7 +29,7 @@ from translate.training.progress import LogWindow, Progress
 from translate.training.state import save_best, save_last
 from translate.training.step import TrainStep
 from translate.training.tracking import Throughput, Tracker
-from translate.training.validation import Abandoned, Validation, computing_with, validate
+from translate.training.validation import Validation, computing_with, validate
 
 logger = logging.getLogger(__name__)
 
@@ -80,12 +81,12 @@ class StopRequests:
         thread pool or a lock is half changed.
 
         Raises:
-            Abandoned: A signal was noted.
+            Cancelled: A signal was noted.
         """
 
         def check(module: nn.Module, inputs: object) -> None:
             if self.received is not None:
-                raise Abandoned
+                raise Cancelled
 
         handle = module.register_forward_pre_hook(check)
         try:
@@ -310,7 +311,7 @@ class Trainer:
                 every_position = model.decoder.final_norm  # with a cache or without
                 with self.stop.abandoning(every_position):
                     result = validate(model, self.tokenizers, self.validation, self.config, world=self.world)
-        except Abandoned:
+        except Cancelled:
             return
         except RunError:  # such as too little memory; the validation can be done later
             if self.world.size == 1:  # of several processes the others are at their end already

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus
+from translate.data.token_store import run_together
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translation, Translator
 from translate.distributed.process_group import SINGLE_PROCESS, World
@@ -23,10 +24,6 @@ from translate.runs.loading import build_model, set_parameters
 from translate.training.optimizer import AveragedWeights
 
 T = TypeVar("T")
-
-
-class Abandoned(BaseException):
-    """Raised in work that is left undone because the training stops."""
 
 
 class Validation(NamedTuple):
@@ -51,7 +48,7 @@ def validate(
         world: The processes that validate together: each takes every n-th line, and gets the results of all lines.
 
     Raises:
-        Abandoned: The validation was abandoned in some process; then it is in all.
+        Cancelled: The validation was cancelled in some process; then it is in all.
         OutOfMemory: The device's memory is not enough for the search.
     """
     started = time.perf_counter()
@@ -112,14 +109,5 @@ def computing_with(
 
 def _gather_lines(work: Callable[[], list[T]], world: World) -> list[T]:
     """Gather the results for all lines, in their order, from processes that each work on every n-th line."""
-
-    def unless_abandoned() -> list[T] | None:
-        try:
-            return work()
-        except Abandoned:
-            return None
-
-    shares = [share for share in world.all_gather(world.run_on_all_ranks(unless_abandoned)) if share is not None]
-    if len(shares) < world.size:
-        raise Abandoned
+    shares = world.all_gather(run_together(world, work))
     return [shares[line % world.size][line // world.size] for line in range(sum(map(len, shares)))]
