@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from translate.cli.options import SETTINGS
+from translate.cli.options import DECODING_OPTIONS
 from translate.config.decoding import DecodingConfig
 from translate.errors import InputError
 
@@ -90,19 +90,28 @@ def flags(settings: dict[str, object]) -> list[str]:
     return arguments
 
 
+def shown_default(key: str) -> str:
+    default = DecodingConfig.model_fields[key].default
+    return "" if default is None else f" = {str(default).lower()}"
+
+
 def plain_type(annotation: object) -> object:
-    """The type behind bounds and None."""
+    """The type behind bounds, help and None."""
     while typing.get_origin(annotation) is not typing.Literal and typing.get_args(annotation):
         annotation = typing.get_args(annotation)[0]
     return annotation
 
 
+TYPES = {key: plain_type(annotation) for key, (annotation, _) in DECODING_OPTIONS.items()}
+
+
 def test_options_and_section_are_the_same() -> None:
-    assert list(SETTINGS) == list(DecodingConfig.model_fields)
+    assert list(DECODING_OPTIONS) == list(DecodingConfig.model_fields)
     for key, field in DecodingConfig.model_fields.items():
-        setting = SETTINGS[key]
-        assert (setting.type, setting.default) == (plain_type(field.annotation), field.default), key
-        assert setting.help == " ".join((field.description or "").split())
+        annotation, default = DECODING_OPTIONS[key]
+        assert (TYPES[key], default) == (plain_type(field.annotation), None), key
+        (option,) = annotation.__metadata__
+        assert option.help == f"{' '.join((field.description or '').split())} [decoding.{key}{shown_default(key)}]"
 
 
 @pytest.mark.parametrize("command", ["decode", "eval", "score"])
@@ -118,7 +127,7 @@ def test_every_option_comes_through(
 
     monkeypatch.setattr("translate.decoding.loading.load_translator", load)
     files = {"score": [corpus / "train.de", corpus / "train.en"]}.get(command, [])
-    assert GIVEN.keys() == SETTINGS.keys()
+    assert GIVEN.keys() == DECODING_OPTIONS.keys()
     for settings in (GIVEN, {"shortlist": True}, {}):
         assert translate(command, run, *files, *flags(settings), stdin=b"").stderr == "translate: seen\n"
         assert seen.pop() == settings
@@ -128,9 +137,8 @@ def test_every_option_comes_through(
 @pytest.mark.parametrize("command", ["decode", "eval", "score"])
 def test_help_states_keys_defaults_and_the_formula(translate: Translate, command: str) -> None:
     text = " ".join(translate(command, "--help").stdout.split())
-    for key, setting in SETTINGS.items():
-        default = "" if setting.default is None else f" = {str(setting.default).lower()}"
-        assert f"[decoding.{key}{default}]" in text.replace("- ", "-")
+    for key in DECODING_OPTIONS:
+        assert f"[decoding.{key}{shown_default(key)}]" in text.replace("- ", "-")
     assert "score = log-probability / penalty; gnmt: ((5 + length) / 6)^alpha" in text
     assert "[default: best]" in text
 
@@ -146,7 +154,7 @@ def test_bounds_are_kept_and_named(translate: Translate, run: Path, key: str, va
 
 
 def test_every_number_has_bounds_here() -> None:
-    assert {key for key, setting in SETTINGS.items() if setting.type in (int, float, str)} == OUT_OF_BOUNDS.keys()
+    assert {key for key, kind in TYPES.items() if kind in (int, float, str)} == OUT_OF_BOUNDS.keys()
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
@@ -155,7 +163,7 @@ def test_what_is_no_finite_number_is_refused(translate: Translate, run: Path, va
     assert result.exit_code == 2 and result.stderr.startswith("translate: decoding.length_penalty = ")
 
 
-@pytest.mark.parametrize("key", [key for key in SETTINGS if typing.get_args(SETTINGS[key].type)])
+@pytest.mark.parametrize("key", [key for key, kind in TYPES.items() if typing.get_args(kind)])
 def test_other_words_than_the_choices_are_wrong_usage(translate: Translate, run: Path, key: str) -> None:
     result = translate("decode", run, option(key), "other", stdin=b"Hund\n")
     assert result.exit_code == 2

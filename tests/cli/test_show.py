@@ -198,11 +198,6 @@ def test_wrong_input_is_a_paragraph(translate: Translate, learnt: Path, tmp_path
             "--layer top: should be",
         ),
         (["alignments", learnt, "--source", new_de, "--reference", new_en, "--first", "13"], 2, "new.de has 12 lines"),
-        (
-            ["alignments", learnt, "--source", new_de, "--reference", new_en, "-o", "x.html", "--pharaoh", "x.html"],
-            2,
-            "x.html: the picture and the links need a file each",
-        ),
     ]:
         result = translate("show", *arguments)
         assert (result.exit_code, result.stdout) == (code, ""), (arguments, result.output)

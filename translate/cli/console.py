@@ -18,8 +18,7 @@ Item = TypeVar("Item")
 class ConsoleHandler(logging.Handler):
     """Prints bare messages on standard error, above a progress bar if there is one.
 
-    The stream is looked up for each message, so that redirected output is respected. What cannot be printed is an
-    error of the command, as it is for its result.
+    The stream is looked up for each message, so that redirected output is respected.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -28,44 +27,30 @@ class ConsoleHandler(logging.Handler):
             typer.echo(self.format(record), err=True)
 
 
-@contextlib.contextmanager
-def reports_errors() -> Iterator[None]:
-    """End a failed block with one paragraph and an exit code: 2 for wrong input, 1 for what failed later."""
-    try:
-        yield
-    except (InputError, RunError) as error:
-        fail(str(error), 2 if isinstance(error, InputError) else 1)
-    except KeyboardInterrupt:
-        fail("interrupted", 130)
-    except BrokenPipeError:  # the reader, such as `head`, has all that it wanted
-        _abandon_output()
-        raise typer.Exit(141) from None
-    except OSError as error:
-        if error.filename is None:  # such as a full disk behind standard output
-            _abandon_output()
-        fail(str(error), 1)
-
-
 class ReportingGroup(TyperGroup):
-    """The whole command line: it prints what the package logs, and ends errors of any command as `reports_errors`."""
+    """The whole command line: it prints what the package logs, and ends errors of any command in one paragraph."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
+        """Run a command; the exit code is 2 for wrong input, and 1 for what failed later."""
         logger, handler = logging.getLogger("translate"), ConsoleHandler()
         level = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
-            with reports_errors():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
+        except (InputError, RunError) as error:
+            fail(str(error), 2 if isinstance(error, InputError) else 1)
+        except KeyboardInterrupt:
+            fail("interrupted", 130)
+        except OSError as error:
+            if error.filename is None:  # standard output failed, and would fail again when Python closes it
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has all that it wanted
+                raise typer.Exit(141) from None
+            fail(str(error), 1)
         finally:
             logger.removeHandler(handler)
             logger.setLevel(level)
-
-
-def _abandon_output() -> None:
-    """Lead standard output nowhere, because Python would fail once more when it closes it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(message: str, code: int) -> NoReturn:
@@ -85,13 +70,12 @@ def with_bar(items: Iterable[Item], *, total: int | None) -> Iterable[Item]:
 
 def prompted(lines: Iterable[str]) -> Iterator[str]:
     """Yield the same lines, and print a prompt for each if a person is typing."""
-    is_person = is_terminal(sys.stdin) and is_terminal(sys.stderr)
-    prompt = "> " if is_person else ""
+    prompt = "> " if is_terminal(sys.stdin) and is_terminal(sys.stderr) else ""
     typer.echo(prompt, err=True, nl=False)
     for line in lines:
         yield line
         typer.echo(prompt, err=True, nl=False)
-    if is_person:
+    if prompt:
         typer.echo(err=True)  # the next message does not follow the prompt
 
 

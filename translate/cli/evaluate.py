@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.console import with_bar
+from translate.cli.lines import paired_lines
 from translate.cli.options import CheckpointOption, takes_decoding_options
 from translate.errors import InputError
 
@@ -66,27 +67,21 @@ def evaluate(
         settings = translator.config.model_dump(mode="json")
         write_report(directory.evaluation / name, evaluation, name=name, step=loaded.step, settings=settings)
         how = f"beam {translator.config.beam_size}" if translator.config.search == "beam" else "sampled"
-        typer.echo(
-            f"{name}, {checkpoint} checkpoint (step {loaded.step}), {how}: {count_conditions(evaluation.translations)}"
-        )
+        counts = count_conditions(evaluation.translations)
+        typer.echo(f"{name}, {checkpoint} checkpoint (step {loaded.step}), {how}: {counts}")
         _print_metrics(evaluation.metrics)
         for index in spread_samples(len(pairs.sources), samples):
             translation = evaluation.translations[index]
-            typer.echo(
-                f"\n  source:      {translation.source}\n  reference:   {pairs.targets[index]}"
-                f"\n  translation: {translation.text}"
-            )
+            typer.echo(f"\n  source:      {translation.source}\n  reference:   {pairs.targets[index]}")
+            typer.echo(f"  translation: {translation.text}")
 
 
 def _score_files(hypotheses: Path, reference: Path) -> None:
     from translate.config.schema import EvaluationConfig
-    from translate.data.corpora import unequal_message
-    from translate.data.text import read_lines
     from translate.evaluation.metrics import score_translations
 
-    translated, references = read_lines(hypotheses), read_lines(reference)
-    if len(translated) != len(references):
-        raise InputError(unequal_message(hypotheses, reference))
+    pairs = list(paired_lines(hypotheses, reference))
+    translated, references = [first for first, _ in pairs], [second for _, second in pairs]
     _print_metrics(score_translations(translated, references, EvaluationConfig()))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from typer import Option
 
-from translate.cli.options import add_options, given_options
+from translate.cli.options import add_options
 from translate.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
     options: dict[str, tuple[Any, Any]] = {
         name: (Annotated[Path | None, Option(metavar="FILE", help=text)], None) for name, text in helps.items()
     }
-    return add_options(command, options, name="constraints", gather=given_options)
+    return add_options(command, options, name="constraints")
 
 
 def read_requests(lines: TextLines, files: dict[str, Path]) -> Iterator["Request"]:

@@ -10,7 +10,7 @@ import inspect
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 from typer.core import TyperCommand
@@ -41,25 +41,21 @@ _GROUPS = {  # the headings of the help, and the options under each
 }
 
 
-class Setting(NamedTuple):
-    """A field of `DecodingConfig`."""
-
-    type: Any
-    default: object
-    help: str
-
-
-def _read_settings() -> dict[str, Setting]:
-    """Read the fields of `DecodingConfig`, by name, from its source."""
+def _read_options() -> dict[str, tuple[Any, Any]]:
+    """Read annotation and default of an option for each field of `DecodingConfig`, by name, from its source."""
     source = Path(__file__).resolve().parents[1] / "config" / "decoding.py"
     (section,) = (node for node in ast.parse(source.read_bytes()).body if isinstance(node, ast.ClassDef))
-    settings = {}
+    options: dict[str, tuple[Any, Any]] = {}
     for field, documentation in itertools.pairwise(section.body):
         if isinstance(field, ast.AnnAssign) and isinstance(documentation, ast.Expr):
             assert isinstance(field.target, ast.Name) and field.value is not None
+            key, kind, default = field.target.id, _type(field.annotation), ast.literal_eval(field.value)
             text = " ".join(str(ast.literal_eval(documentation.value)).split())
-            settings[field.target.id] = Setting(_type(field.annotation), ast.literal_eval(field.value), text)
-    return settings
+            shown_default = "" if default is None else f" = {str(default).lower()}"
+            metavar = {int: "N", float: "X", str: "NAME"}.get(kind)
+            option = Option(help=f"{text} [decoding.{key}{shown_default}]", metavar=metavar)
+            options[key] = (Annotated[kind | None, option], None)  # None: the run's own setting holds
+    return options
 
 
 def _type(annotation: ast.expr) -> Any:
@@ -70,40 +66,25 @@ def _type(annotation: ast.expr) -> Any:
     return next((kind for name, kind in names.items() if name in text), str)
 
 
-SETTINGS = _read_settings()
+DECODING_OPTIONS = _read_options()
 
 
 def takes_decoding_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option for each setting of `decoding`; it receives the given ones as `options`, by key."""
-    parameters: dict[str, tuple[Any, Any]] = {}
-    for key, setting in SETTINGS.items():
-        default = "" if setting.default is None else f" = {str(setting.default).lower()}"
-        metavar = {int: "N", float: "X", str: "NAME"}.get(setting.type)
-        option = Option(help=f"{setting.help} [decoding.{key}{default}]", metavar=metavar)
-        parameters[key] = (Annotated[setting.type | None, option], None)
-    return add_options(command, parameters, name="options", gather=given_options)
-
-
-def given_options(**values: Any) -> dict[str, Any]:
-    """Collect the options that were given, by name."""
-    return {name: value for name, value in values.items() if value is not None}
+    return add_options(command, DECODING_OPTIONS, name="options")
 
 
 def add_options(
-    command: Callable[..., None],
-    options: dict[str, tuple[Any, Any]],
-    *,
-    name: str,
-    gather: Callable[..., Any],
+    command: Callable[..., None], options: dict[str, tuple[Any, Any]], *, name: str, gather: Callable[..., Any] = dict
 ) -> Callable[..., None]:
     """Give a command more options, which it receives together in one parameter.
 
     Args:
         options: Annotation and default of each option, by its name.
         name: The command's parameter.
-        gather: Makes the parameter's value from the values of the options.
+        gather: Makes the parameter's value from the options that are not None.
     """
-    own = inspect.signature(command, eval_str=True)
+    own = inspect.signature(command)
     parameters = [parameter for parameter in own.parameters.values() if parameter.name != name]
     for option, (annotation, default) in options.items():
         kind = inspect.Parameter.KEYWORD_ONLY
@@ -111,7 +92,8 @@ def add_options(
 
     @functools.wraps(command)
     def with_options(**arguments: Any) -> None:
-        given = {option: arguments.pop(option) for option in options}
+        values = {option: arguments.pop(option) for option in options}
+        given = {option: value for option, value in values.items() if value is not None}
         command(**arguments, **{name: gather(**given)})
 
     with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -124,13 +106,11 @@ class GroupedCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, the command's own options, and the groups."""
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", "Options", *_GROUPS)}
-        group_of = {name: group for group, names in _GROUPS.items() for name in names.split()}
+        groups: dict[str, list[Any]] = {name: [] for name in ("Arguments", "Options", *_GROUPS)}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                own = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                groups[group_of.get(str(parameter.name), own)].append(record)
+            own = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            group = next((group for group, names in _GROUPS.items() if parameter.name in names.split()), own)
+            groups[group].append(parameter.get_help_record(ctx))
         for group, records in groups.items():
             if records:
                 with formatter.section(group):

@@ -13,6 +13,7 @@ from translate.cli.options import CheckpointOption, RunArgument, add_options
 from translate.errors import InputError
 
 if TYPE_CHECKING:
+    from translate.data.corpora import ParallelCorpus
     from translate.decoding.loading import LoadedTranslator
     from translate.visualize.page import PictureFile
     from translate.visualize.panels import Picture
@@ -22,8 +23,8 @@ logger = logging.getLogger(__name__)
 show_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See what a model does, as pictures.")
 
 
-def draws(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a picture; it receives as `file` where the picture goes."""
+def picture_command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function the command `show NAME` with the options of a picture; it receives as `file` where that goes."""
     output = Option("--output", "-o", metavar="FILE", help=f"Write to this file. Default: {name}.html.")
     output_format = Option(
         "--format",
@@ -37,17 +38,17 @@ def draws(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         "dpi": (Annotated[int, dpi], 160),
     }
 
-    def gather(output: Path | None, output_format: Literal["html", "png", "svg"] | None, dpi: int) -> "PictureFile":
+    def choose_file(dpi: int, output: Path | None = None, output_format: Any = None) -> "PictureFile":
         from translate.visualize.page import choose_picture_file
 
         return choose_picture_file(output, output_format, dots_per_inch=dpi, name=name)
 
-    return lambda command: add_options(command, options, name="file", gather=gather)
+    return lambda command: show_app.command(name)(add_options(command, options, name="file", gather=choose_file))
 
 
-@show_app.command("attention")
-@draws("attention")
+@picture_command("attention")
 def show_attention(
+    file: "PictureFile",
     run: RunArgument,
     sentence: Annotated[str, Argument(help="A sentence in the source language.")],
     target: Annotated[str | None, Option(metavar="TEXT", help="Force this translation; else it is decoded.")] = None,
@@ -59,8 +60,6 @@ def show_attention(
     head: Annotated[int | None, Option(metavar="N", help="From 0. Default: all; a page begins with the first.")] = None,
     words: Annotated[bool, Option("--words", help="Show whole words instead of subwords.")] = False,
     checkpoint: CheckpointOption = "best",
-    *,
-    file: Any,
 ) -> None:
     """Where each head looks: encoder, decoder and cross-attention of every layer, for one sentence.
 
@@ -76,15 +75,16 @@ def show_attention(
 
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
     loaded = load_translator(run, checkpoint=checkpoint)
-    attention = look_at_attention(loaded.translator, sentence, target=target, name=_name(loaded), step=loaded.run.step)
+    name, step = run.resolve().name, loaded.run.step
+    attention = look_at_attention(loaded.translator, sentence, target=target, name=name, step=step)
     draw = attention_page if file.format == "html" else attention_picture
     save_picture(draw(attention, choice), file)
     logger.info(f"{file.path}: {attention.pair.source_text} → {attention.pair.target_text}")
 
 
-@show_app.command("masks")
-@draws("masks")
+@picture_command("masks")
 def show_masks(
+    file: "PictureFile",
     run: RunArgument,
     sentences: Annotated[list[str], Argument(help="Sentences of one batch.")],
     target: Annotated[
@@ -92,8 +92,6 @@ def show_masks(
         Option(metavar="TEXT", help="A translation, given once for each sentence; else they are decoded."),
     ] = None,
     checkpoint: CheckpointOption = "best",
-    *,
-    file: Any,
 ) -> None:
     """The masks of a batch of sentences: source padding, target padding, the causal mask, and both together.
 
@@ -108,14 +106,12 @@ def show_masks(
     _save(masks_picture(translator, sentences, target or []), file)
 
 
-@show_app.command("positions")
-@draws("positions")
+@picture_command("positions")
 def show_positions(
+    file: "PictureFile",
     config_or_run: Annotated[str, Argument(metavar="CONFIG|RUN", help="A config, a preset or a run directory.")],
     length: Annotated[int, Option(metavar="N", min=2, max=2000, help="Number of positions to show.")] = 64,
     checkpoint: CheckpointOption = "best",
-    *,
-    file: Any,
 ) -> None:
     """How the model knows the order of words: the positional table, its similarities and wave lengths, and more.
 
@@ -130,20 +126,18 @@ def show_positions(
     if Path(config_or_run).is_dir():
         from translate.runs.loading import load_run
 
-        loaded = load_run(Path(config_or_run), checkpoint=checkpoint)
-        model, config, name = loaded.model, loaded.config.model, loaded.directory.resolve().name
+        run = load_run(Path(config_or_run), checkpoint=checkpoint)
+        config, model, name = run.config, run.model, run.directory.resolve().name
     else:
-        whole = load_config(config_or_run).config
-        model, config, name = None, whole.model, whole.name
-    _save(positions_picture(config, model, length=length, name=name), file)
+        config, model = load_config(config_or_run).config, None
+        name = config.name
+    _save(positions_picture(config.model, model, length=length, name=name), file)
 
 
-@show_app.command("curves")
-@draws("curves")
+@picture_command("curves")
 def show_curves(
+    file: "PictureFile",
     runs: Annotated[list[Path], Argument(help="Run directories, finished or still training.")],
-    *,
-    file: Any,
 ) -> None:
     """How trainings went: loss, perplexity, BLEU, learning rate, speed and gradient norm, over steps and over time.
 
@@ -157,9 +151,9 @@ def show_curves(
     _save(curves_picture(runs), file)
 
 
-@show_app.command("embeddings")
-@draws("embeddings")
+@picture_command("embeddings")
 def show_embeddings(
+    file: "PictureFile",
     run: RunArgument,
     words: Annotated[list[str] | None, Argument(help="Words to look at. Default: the most frequent words.")] = None,
     source: Annotated[
@@ -170,8 +164,6 @@ def show_embeddings(
     number: Annotated[int, Option(metavar="N", min=3, max=1000, help="Words of each side on the map.")] = 40,
     neighbours: Annotated[int, Option(metavar="N", min=1, max=100, help="Neighbours of each word.")] = 6,
     checkpoint: CheckpointOption = "best",
-    *,
-    file: Any,
 ) -> None:
     """Which words the model represents alike: nearest neighbours by cosine, and a map by principal components.
 
@@ -184,22 +176,22 @@ def show_embeddings(
     from translate.visualize.embeddings import embeddings_picture
 
     loaded = load_translator(run, checkpoint=checkpoint)
-    sources, references = _read_pairs(loaded, source, reference)
+    pairs = _read_pairs(loaded, source, reference)
     picture = embeddings_picture(
         loaded.translator,
         words or [],
-        sources=sources,
-        targets=references,
+        sources=pairs.sources,
+        targets=pairs.targets,
         num_words=number,
         num_neighbours=neighbours,
-        name=_name(loaded),
+        name=run.resolve().name,
     )
     _save(picture, file)
 
 
-@show_app.command("alignments")
-@draws("alignments")
+@picture_command("alignments")
 def show_alignments(
+    file: "PictureFile",
     run: RunArgument,
     source: Annotated[Path, Option(metavar="F", help="Text in the source language.")],
     reference: Annotated[Path, Option(metavar="F", help="Its translations.")],
@@ -221,8 +213,6 @@ def show_alignments(
     first: Annotated[int, Option(metavar="N", min=1, help="First line in the picture.")] = 1,
     number: Annotated[int, Option(metavar="N", min=1, max=200, help="Number of lines in the picture.")] = 8,
     checkpoint: CheckpointOption = "best",
-    *,
-    file: Any,
 ) -> None:
     """Word alignments of given pairs by cross-attention: a picture of some, and all in Pharaoh's format.
 
@@ -237,17 +227,15 @@ def show_alignments(
     from translate.visualize.page import save_picture
 
     links_file = pharaoh or file.path.with_suffix(".align")
-    if links_file == file.path:
-        raise InputError(f"{links_file}: the picture and the links need a file each; name another by --pharaoh")
     loaded = load_translator(run, checkpoint=checkpoint)
-    sources, references = _read_pairs(loaded, source, reference)
-    if first > len(sources):
-        raise InputError(f"--first {first}: {source} has {len(sources)} lines")
+    pairs = _read_pairs(loaded, source, reference)
+    if first > len(pairs.sources):
+        raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")
     chosen, error_rates, how = _choose_layer(loaded, layer)
-    aligned = align_pairs(loaded.translator, sources, references, layer=chosen)
+    aligned = align_pairs(loaded.translator, pairs.sources, pairs.targets, layer=chosen)
     write_lines((format_pharaoh(pair.links) for pair in aligned), links_file)
     shown = aligned[first - 1 : first - 1 + number]
-    picture = alignments_picture(shown, first_line=first, how=how, error_rates=error_rates, name=_name(loaded))
+    picture = alignments_picture(shown, first_line=first, how=how, error_rates=error_rates, name=run.resolve().name)
     save_picture(picture, file)
     last = first + len(shown) - 1
     logger.info(f"{file.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
@@ -259,7 +247,8 @@ def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Litera
     if wanted == "mean":
         return "mean", [], "The mean over the heads of all decoder layers"
     if wanted == "best":
-        error_rates = layer_error_rates(loaded.translator, *_read_pairs(loaded, None, None))
+        pairs = _read_pairs(loaded, None, None)
+        error_rates = layer_error_rates(loaded.translator, pairs.sources, pairs.targets)
         best = error_rates.index(min(error_rates))
         return best, error_rates, f"The mean over the heads of decoder layer {best}, the best on validation"
     if not wanted.isdecimal():
@@ -267,7 +256,7 @@ def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Litera
     return int(wanted), [], f"The mean over the heads of decoder layer {wanted}"
 
 
-def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path | None) -> tuple[list[str], list[str]]:
+def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path | None) -> "ParallelCorpus":
     """Read the texts that were named, or the validation corpus."""
     from translate.evaluation.evaluate import choose_test_sets
 
@@ -276,11 +265,7 @@ def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path
     if source is None and loaded.run.config.data.validation is None:
         raise InputError(f"{loaded.run.directory}: its config has no data.validation, which is needed here")
     (pairs,) = choose_test_sets(loaded.run.config, source=source, reference=reference, name="validation").values()
-    return list(pairs.sources), list(pairs.targets)
-
-
-def _name(loaded: "LoadedTranslator") -> str:
-    return loaded.run.directory.resolve().name
+    return pairs
 
 
 def _save(picture: "Picture", file: "PictureFile") -> None:

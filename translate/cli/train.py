@@ -4,7 +4,6 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -51,7 +50,7 @@ def train(
                 world.run_on_all_ranks(lambda: load_config(config, overrides or [], require_files=True))
         raise
     directory = run or Path("runs") / loaded.name
-    command = [*launcher(os.environ), *sys.argv[1:]]
+    command = [*_launcher(), *sys.argv[1:]]
     continue_command = shlex.join([*command, *([] if resume else ["--resume"])])
     from translate.lint.check import log_findings
     from translate.training import StoppedBySignal
@@ -63,16 +62,16 @@ def train(
         fail(f"{stop}, and saved. Continue with: {continue_command}", stop.exit_code)
     except KeyboardInterrupt:
         fail(f"interrupted. Begin again or continue with: {continue_command}", 130)
-    if os.environ.get("RANK", "0") == "0":
-        best = "" if progress.best_step is None else f"; the best checkpoint is of step {progress.best_step}"
-        logger.info(f"Training ended after {progress.step} steps{best}. Next: translate eval {directory}")
+    best = "" if progress.best_step is None else f"; the best checkpoint is of step {progress.best_step}"
+    logger.info(f"Training ended after {progress.step} steps{best}. Next: translate eval {directory}")
 
 
-def launcher(environment: Mapping[str, str]) -> list[str]:
+def _launcher() -> list[str]:
     """What starts this command: `translate`, or the torchrun that has started it in several processes."""
-    if environment.get("WORLD_SIZE", "1") == "1" or "RANK" not in environment:
+    if os.environ.get("WORLD_SIZE", "1") == "1":
         return ["translate"]
-    machines = environment.get("GROUP_WORLD_SIZE", "1")
-    options = ["--nproc-per-node", environment.get("LOCAL_WORLD_SIZE", "1")]
+    machines = os.environ.get("GROUP_WORLD_SIZE", "1")
+    processes = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    nodes = [] if machines == "1" else ["--nnodes", machines]
     # The command may have --run, which torchrun without `--` takes for an option of its own.
-    return ["torchrun", *(["--nnodes", machines] if machines != "1" else []), *options, "-m", "--", "translate"]
+    return ["torchrun", *nodes, "--nproc-per-node", processes, "-m", "--", "translate"]

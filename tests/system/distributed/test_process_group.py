@@ -1,6 +1,5 @@
 """Which process this is, and what several of them agree on; each test with processes that really talk to each other."""
 
-import datetime
 import os
 import re
 import signal
@@ -10,32 +9,30 @@ from typing import Any
 import pytest
 
 _JOINED = """
-import os, signal, sys, time
-from translate.cli.console import reports_errors
+import datetime, os, signal, sys, time
+import typer
+from translate.cli.console import ReportingGroup
 from translate.errors import InputError, RunError
 from translate.distributed.process_group import join_world
 
 def fail(error):
     raise error
 
-@reports_errors()
-def work():
-    with join_world() as world:
-{}
+app = typer.Typer(cls=ReportingGroup, pretty_exceptions_enable=False)
 
-try:
-    work()
-except BaseException as error:
-    code = getattr(error, "exit_code", getattr(error, "code", None))
-    if code is None:
-        raise
-    sys.exit(code)
+@app.callback(invoke_without_command=True)
+def work():
+    with join_world({timeout}) as world:
+{work}
+
+app([])
 """
 
 
-def in_world(python: str) -> str:
+def in_world(python: str, *, timeout: str = "") -> str:
     """What each process runs: the lines, with `world` joined, and errors told as the command line does."""
-    return _JOINED.format("\n".join(f"        {line}" for line in python.splitlines()))
+    work = "\n".join(f"        {line}" for line in python.splitlines())
+    return _JOINED.format(timeout=timeout, work=work)
 
 
 def test_what_they_agree_on(processes: Any) -> None:
@@ -104,16 +101,6 @@ def test_a_process_that_dies_is_told_of(processes: Any, exchange: str) -> None:
 
 
 def test_processes_that_do_not_come(processes: Any) -> None:
-    python = f"""
-import datetime, os, sys
-from translate.cli.console import reports_errors
-from translate.distributed.process_group import join_world
-@reports_errors()
-def work():
-    with join_world(timeout={datetime.timedelta(seconds=2)!r}):
-        pass
-os.environ["RANK"] == "1" and sys.exit()
-work()
-"""
-    ended = processes.run(2, python)
+    leave = "import os, sys\nos.environ['RANK'] == '1' and sys.exit()\n"
+    ended = processes.run(2, leave + in_world("pass", timeout="timeout=datetime.timedelta(seconds=2)"))
     assert re.search(r"the processes did not come together at 127\.0\.0\.1:\d+ within 2 s", ended[0].said), ended
