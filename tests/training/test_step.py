@@ -24,7 +24,6 @@ from translate.training.setup import build_train_step
 from translate.training.step import (
     EMPTY,
     BatchLayout,
-    HostCopy,
     MicroBatch,
     TrainingForward,
     TrainStep,
@@ -90,14 +89,6 @@ def test_micro_batches_have_about_as_many_tokens() -> None:
     micro_batches = split_into_micro_batches([collate(pairs, range(200))], 4, seed=1, step=1)
     tokens = [int((micro_batch.batch.source_ids != PAD_ID).sum()) for micro_batch in micro_batches]
     assert max(tokens) - min(tokens) <= 0.03 * max(tokens)
-
-
-def test_a_host_copy_has_the_numbers_of_its_moment() -> None:
-    numbers = torch.tensor([2.0, float("nan")], dtype=torch.float64)
-    copy = HostCopy(numbers)
-    numbers.fill_(5.0)
-    first, second = copy.wait()
-    assert first == 2.0 and second != second
 
 
 # --- layout: padded and packed batches give the same loss

@@ -3,10 +3,8 @@
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -20,54 +18,37 @@ _OLD_NAMES = {"nats": "loss", "cross_entropy": "nll", "circumstances": "environm
 class StepResult(NamedTuple):
     """The loss and gradient of one step. On a GPU the numbers may still be computed: reading one waits for the step."""
 
-    loss: Float[Tensor, ""]  # in nats, summed over targets
-    nll: Float[Tensor, ""]  # the loss without label smoothing, summed over targets
+    loss: Float[Tensor, ""]  # in nats, summed over targets; fp64, but fp32 on Apple's GPU
+    nll: Float[Tensor, ""]  # the same without label smoothing
     tokens: int  # targets that are not padding
     gradient_norm: Float[Tensor, ""]  # before clipping
 
 
 @dataclasses.dataclass
 class LogWindow:
-    """Sums over the steps since the last log entry; `add` updates only the counts, and `read` the other sums."""
+    """Sums over the steps since the last log entry; those of a GPU stay there until somebody reads them."""
 
     steps: int = 0
-    loss: float = 0.0
-    nll: float = 0.0
+    loss: float | Tensor = 0.0
+    nll: float | Tensor = 0.0
     tokens: int = 0
-    gradient_norm: float = 0.0
-
-    def __post_init__(self) -> None:
-        self._unread: list[StepResult] = []
+    gradient_norm: float | Tensor = 0.0
 
     def add(self, result: StepResult) -> None:
         """Count one more step, without reading its tensors."""
         self.steps += 1
+        self.loss = self.loss + result.loss
+        self.nll = self.nll + result.nll
         self.tokens += result.tokens
-        self._unread.append(result)
+        self.gradient_norm = self.gradient_norm + result.gradient_norm.to(result.loss)
 
-    def read(self) -> None:
-        """Read the results of all steps at once; the sums are the same as if each had been read by itself."""
-        if self._unread:
-            losses, nlls, _, gradient_norms = zip(*self._unread, strict=True)
-            self.loss = _add(self.loss, losses)
-            self.nll = _add(self.nll, nlls)
-            self.gradient_norm = _add(self.gradient_norm, gradient_norms)
-            self._unread = []
-
-    def means(self) -> dict[str, Any]:
+    def means(self) -> dict[str, float]:
         """Loss in nats a token, perplexity without label smoothing, and the gradient's norm a step."""
-        self.read()
         return {
-            "loss": self.loss / self.tokens,
-            "perplexity": math.exp(min(700.0, self.nll / self.tokens)),
-            "gradient_norm": self.gradient_norm / self.steps,
+            "loss": float(self.loss) / self.tokens,
+            "perplexity": math.exp(min(700.0, float(self.nll) / self.tokens)),
+            "gradient_norm": float(self.gradient_norm) / self.steps,
         }
-
-
-def _add(total: float, values: Sequence[Tensor]) -> float:
-    for value in torch.stack(list(values)).tolist():  # `sum` would round otherwise, and depend on when it is read
-        total += value
-    return total
 
 
 @dataclasses.dataclass
@@ -93,8 +74,7 @@ class Progress:
 
     def to_json(self) -> str:
         """The text that `from_json` reads."""
-        self.window.read()
-        return json.dumps(dataclasses.asdict(self))
+        return json.dumps(dataclasses.asdict(self), default=float)  # the sums of a window may be tensors
 
     @classmethod
     def from_json(cls, text: str) -> "Progress":

@@ -62,6 +62,7 @@ def build_train_step(
     else:
         where = threads if num_workers == 1 else f"{num_workers} micro-batches at once, each on {threads}"
         data_parallel = ThreadParallel(forward, num_workers=num_workers, num_threads=num_threads)
+    what = f"{model.num_parameters:,} parameters; {device}, {precision.name}, {where}"
     return TrainStep(
         model,
         build_optimizer(model, settings),
@@ -69,8 +70,7 @@ def build_train_step(
         precision=precision,
         parallel=data_parallel,
         layout=layout,
-        description=f"{model.num_parameters:,} parameters; {device}, {precision.name}, {where}"
-        + ("" if remark is None else f"; {remark}"),
+        description=what if remark is None else f"{what}; {remark}",
     )
 
 
@@ -94,30 +94,17 @@ def choose_batch_layout(
     requested, device = settings.batch_layout, precision.device
     if requested == "padded" or (requested == "auto" and device.type != "cuda"):
         return "padded", None
-    reason = _why_no_flash_attention(model, precision)
+    is_supported = model.attention_dropout == 0.0 and model.positions != "relative"
+    reason: str | None = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"
+    if device.type == "cuda" and precision.name != "fp32" and is_supported:
+        head_dim = model.d_model // model.num_heads
+        reason = why_no_flash_attention(device, dtype=precision.dtype, num_heads=model.num_heads, head_dim=head_dim)
     if reason is None:
         return "flash", "batches are packed without padding; flash attention keeps the sentences apart"
+    reason = f"flash attention for variable lengths: {reason}"
     if requested == "packed":
         return "packed", f"batches are packed, but attention pads for itself: {reason}"
     return "padded", f"batches are padded: {reason}"
-
-
-def _why_no_flash_attention(model: ModelConfig, precision: MixedPrecision) -> str | None:
-    """The reason why flash attention for variable lengths cannot be used; None: it can."""
-    what = "flash attention for variable lengths"
-    if precision.device.type != "cuda":
-        return f"{what} is for CUDA"
-    if precision.name == "fp32":
-        return f"{what} needs training.precision=bf16 or fp16"
-    if model.attention_dropout > 0.0:
-        return f"{what} has no dropout, and model.attention_dropout = {model.attention_dropout}"
-    if model.positions == "relative":
-        return f"{what} has no bias, and model.positions = 'relative' is one"
-    head_dim = model.d_model // model.num_heads
-    reason = why_no_flash_attention(
-        precision.device, dtype=precision.dtype, num_heads=model.num_heads, head_dim=head_dim
-    )
-    return None if reason is None else f"{what}: {reason}"
 
 
 def choose_training_device(name: str, environment: DistributedEnvironment) -> torch.device:

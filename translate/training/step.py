@@ -138,10 +138,13 @@ class TrainStep:
         update.
         """
         norm, shapes = result.gradient_norm, describe_shapes(batches)
-        numbers = HostCopy(torch.stack([result.loss.float(), norm.float()]))
+        numbers = torch.stack([result.loss.float(), norm.float()]).to("cpu", non_blocking=True)
+        copied = torch.cuda.current_stream(norm.device).record_event() if norm.is_cuda else None
 
         def check() -> None:
-            loss, norm = numbers.wait()
+            if copied is not None:
+                copied.synchronize()  # with the copy, and not with the work that the GPU was given later
+            loss, norm = numbers.tolist()
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise RunError(
                     f"the loss is {loss / result.tokens} and the gradient's norm {norm}, on {shapes}."
@@ -223,30 +226,6 @@ class TrainingForward(nn.Module):
         """The decoder's vectors at the target positions that are not padding."""
         hidden = self.model.decoder(batch.target_input, self.model.encoder(batch.source)).flatten(0, 1)
         return hidden if batch.real is None else hidden.index_select(0, batch.real)
-
-
-class HostCopy:
-    """Numbers copied from a device, without waiting for the work that it is given later.
-
-    Reading a tensor itself would wait for everything that its GPU has been given to do.
-    """
-
-    def __init__(self, numbers: Float[Tensor, " number"]) -> None:
-        self._copied: torch.cuda.Event | None = None
-        if numbers.device.type != "cuda":
-            self._numbers = numbers.clone()
-            return
-        self._numbers = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
-        self._numbers.copy_(numbers, non_blocking=True)
-        self._copied = torch.cuda.Event()
-        self._copied.record(torch.cuda.current_stream(numbers.device))
-
-    def wait(self) -> list[float]:
-        """Wait for the copy and return its numbers."""
-        if self._copied is not None:
-            self._copied.synchronize()
-        numbers: list[float] = self._numbers.tolist()
-        return numbers
 
 
 def describe_shapes(batches: Sequence[Batch]) -> str:

@@ -1,6 +1,5 @@
 """What remains of a training besides its checkpoints: log lines and a bar, `metrics.jsonl`, TensorBoard if asked."""
 
-import collections
 import contextlib
 import hashlib
 import json
@@ -26,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_RECENT_STEPS = 200
 _SECONDS_BETWEEN_TEXTS = 1.0  # to read a loss, a GPU must be waited for
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"  # the text beside it has our own time left
 
@@ -63,14 +61,12 @@ class Tracker:
                 # Without a buffer, so that a failed write is known at once, and not again when the file is closed.
                 self._file = self._path.open("ab", buffering=0)
             self._digest.update(kept)
-        stream = stream or sys.stderr
-        self._has_bar = not is_silent and stream.isatty()
         self._bar = tqdm(
             total=settings.max_steps,
             initial=progress.step,
             unit="step",
-            file=stream,
-            disable=not self._has_bar,
+            file=stream or sys.stderr,
+            disable=is_silent or None,  # None: where the stream is no terminal
             dynamic_ncols=True,
             bar_format=_BAR,
         )
@@ -92,7 +88,7 @@ class Tracker:
             describe: Returns the text beside the bar; called about once a second, and never without a terminal.
             num_steps: The steps of the whole training, as far as is known.
         """
-        if not self._has_bar:
+        if self._bar.disable:
             return
         self._bar.total = num_steps
         if time.perf_counter() - self._shown_at >= _SECONDS_BETWEEN_TEXTS:
@@ -182,12 +178,12 @@ class Throughput:
         """The steps of the current epoch, as soon as it is planned."""
         self._left_out = 0.0  # seconds
         self._validation_seconds = 0.0  # of the last one
-        self._step_ends = collections.deque([self._now()], maxlen=_RECENT_STEPS + 1)
         self.begin_window()
 
     def begin_window(self) -> None:
-        """Begin a new log window, to which `speed` applies from now on."""
-        self._began, self._began_with, self._waited = self._now(), self._progress.target_tokens, 0.0
+        """Begin a new log window, whose speed is measured from now on."""
+        self._began, self._waited = self._now(), 0.0
+        self._first_step, self._first_token = self._progress.step, self._progress.target_tokens
 
     def timed(self, steps: Iterator[T]) -> Iterator[T]:
         """Yield the same steps, and measure how long each takes to come."""
@@ -200,10 +196,6 @@ class Throughput:
                 return
             yield step
 
-    def end_step(self) -> None:
-        """Count one more step as done."""
-        self._step_ends.append(self._now())
-
     def leave_out(self, seconds: float) -> None:
         """Leave out a time that was no part of the training's speed."""
         self._left_out += seconds
@@ -214,9 +206,9 @@ class Throughput:
         self._validation_seconds = seconds
 
     def speed(self) -> tuple[float, float]:
-        """Target tokens a second since the last log entry, and the share of that time without a batch to compute."""
+        """Target tokens a second in this log window, and the share of its time without a batch to compute."""
         seconds = self._now() - self._began
-        return (self._progress.target_tokens - self._began_with) / seconds, self._waited / seconds
+        return (self._progress.target_tokens - self._first_token) / seconds, self._waited / seconds
 
     @property
     def steps_left(self) -> int:
@@ -231,14 +223,16 @@ class Throughput:
     def time_left(self) -> str:
         """The expected time of the remaining steps and validations, as text behind a comma; empty at the end.
 
-        A training that may stop early takes at most so long.
+        Steps are expected to take as long as those of this log window. A training that may stop early takes at most
+        so long.
         """
         steps, done, every = self.steps_left, self._progress.step, self._settings.validate_every
         if steps == 0:
             return ""
-        last, ends = done + steps, self._step_ends
+        last = done + steps
         validations = last // every - done // every + (last % every > 0)
-        seconds = steps * (ends[-1] - ends[0]) / max(1, len(ends) - 1) + validations * self._validation_seconds
+        seconds_per_step = (self._now() - self._began) / max(1, done - self._first_step)
+        seconds = steps * seconds_per_step + validations * self._validation_seconds
         return f", {'at most ' if self._settings.patience is not None else ''}{describe_seconds(seconds)} left"
 
     def _now(self) -> float:

@@ -250,7 +250,6 @@ class Trainer:
         if self.average is not None:
             self.average.update(self.model, step=progress.step)
         progress.window.add(result)
-        throughput.end_step()
         self.tracker.advance(describe, num_steps=progress.step + throughput.steps_left)
 
     @contextlib.contextmanager
@@ -270,7 +269,7 @@ class Trainer:
         progress = self.progress
         means = progress.window.means()
         rate = learning_rate(progress.step, self.settings, d_model=self.config.model.d_model)
-        tokens_per_second, waiting = self.throughput.speed()
+        (tokens_per_second, waiting), time_left = self.throughput.speed(), self.throughput.time_left()
         self.throughput.begin_window()
         is_scaled, scale = self.settings.precision == "fp16", progress.loss_scale.scale
         self.tracker.record(
@@ -289,7 +288,7 @@ class Trainer:
                 f"loss {means['loss']:.3f}, ppl {means['perplexity']:.1f}, |gradient| {means['gradient_norm']:.2f},"
                 f" rate {rate:.1e},{f' loss scale {scale:.0f},' if is_scaled else ''}"
                 f" {tokens_per_second:.0f} target tokens/s,"
-                f" {waiting:.1%} {WAITING_FOR_DATA}{self.throughput.time_left()}"
+                f" {waiting:.1%} {WAITING_FOR_DATA}{time_left}"
             ),
         )
 
