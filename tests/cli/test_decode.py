@@ -85,7 +85,10 @@ def test_missing_things(translate: Translate, run: Path, tmp_path: Path) -> None
         ([run, missing], f"{missing}: no such file"),
         ([run, tmp_path], f"{tmp_path}: is a folder, and a file is needed"),
         ([missing], f"{missing}: no such run directory"),
-        ([tmp_path], f"{tmp_path} is no run directory: it is empty"),
+        (
+            [tmp_path],
+            f"{tmp_path} is no run directory: it has no run.json; if it is half a copy, copy the run again, whole",
+        ),
     ]:
         result = translate("decode", *arguments, stdin=TEXT)
         assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"translate: {message}\n")

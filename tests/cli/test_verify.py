@@ -75,7 +75,7 @@ def test_no_run_is_code_2(translate, tmp_path: Path, copy: Path) -> None:
     (copy / "run.json").unlink()
     result = translate("verify", copy)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"translate: {copy} is an incomplete run directory: it has config.yaml, tokenizer")
+    assert result.stderr.startswith(f"translate: {copy} is no run directory: it has no run.json; if it is half a copy")
 
 
 def test_evaluation_and_shortlist_verify(translate, copy: Path) -> None:

@@ -120,10 +120,10 @@ def test_separate_vocabularies_are_recorded(tmp_path: Path, config: Config, line
 def test_no_directory_and_no_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"^{tmp_path}/nowhere: no such run directory$"):
         open_run(tmp_path / "nowhere")
-    with pytest.raises(InputError, match=rf"^{tmp_path} is no run directory: it is empty$"):
+    with pytest.raises(InputError, match=rf"^{tmp_path} is no run directory: it has no run.json; "):
         open_run(tmp_path)
     (tmp_path / "letter.txt").write_text("")
-    with pytest.raises(InputError, match=rf"^{tmp_path} is no run directory: it has no run.json$"):
+    with pytest.raises(InputError, match=rf"^{tmp_path} is no run directory: it has no run.json; "):
         open_run(tmp_path)
     with pytest.raises(InputError, match=rf"^{tmp_path}/letter.txt: is a file, no run directory$"):
         open_run(tmp_path / "letter.txt")
@@ -134,8 +134,7 @@ def test_a_half_copied_run(run: RunDirectory) -> None:
     with pytest.raises(InputError) as caught:
         load_run(run.path)
     assert str(caught.value) == (
-        f"{run.path} is an incomplete run directory: it has config.yaml, tokenizer, checkpoints, but no run.json; copy"
-        " it again, whole, or train it again"
+        f"{run.path} is no run directory: it has no run.json; if it is half a copy, copy the run again, whole"
     )
 
 
@@ -216,7 +215,7 @@ def test_a_config_of_aliases_of_aliases(run: RunDirectory) -> None:
     )
     run.config.write_text(bomb)
     with pytest.raises(InputError, match="more than 100000 values"):
-        open_run(run.path)
+        load_run(run.path)
 
 
 @pytest.mark.parametrize("name", ["..", "../elsewhere", "/tmp/elsewhere", "a/b"])

@@ -204,7 +204,7 @@ def test_another_models_tokenizer(tmp_path: Path, run: RunDirectory, tiny_config
 
 def test_a_tokenizer_that_the_run_was_made_without(run: RunDirectory) -> None:
     shutil.copy(run.tokenizer / "joint.model", run.tokenizer / "source.model")
-    with pytest.raises(RunError, match=rf"^{run.tokenizer}/source.model: this run was made without it; remove it$"):
+    with pytest.raises(InputError, match=rf"^{run.tokenizer}: has joint.model beside source.model or target.model; "):
         load_run(run.path)
 
 

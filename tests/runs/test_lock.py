@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from translate.errors import InputError, RunError
-from translate.runs.lock import _read_holder, lock_run
+from translate.runs.lock import lock_run
 
 # A process that holds the lock as `hold_lock` does; it does not import torch, which takes seconds.
 HOLDER = """
@@ -43,7 +43,6 @@ def other_process(path: Path) -> Iterator[subprocess.Popen[str]]:
 def assert_free(path: Path) -> None:
     with lock_run(path):
         assert (path / "lock").read_text() == f"process {os.getpid()} on {platform.node()}\n"
-    assert (path / "lock").read_text() == ""
 
 
 def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
@@ -59,7 +58,6 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -
             )
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -9
-    assert (run / "lock").read_text() != ""  # it had no time to clean up
     assert_free(run)
 
 
@@ -67,12 +65,6 @@ def test_an_error_inside_frees_it(tmp_path: Path) -> None:
     with pytest.raises(KeyError), lock_run(tmp_path):
         raise KeyError
     assert_free(tmp_path)
-
-
-@pytest.mark.parametrize("text", ["", "\x1b[31mprocess 5", "process \x07", "half"])
-def test_a_lock_file_that_says_nothing_sensible(tmp_path: Path, text: str) -> None:
-    (tmp_path / "lock").write_text(text)
-    assert _read_holder(tmp_path / "lock") == "another process"
 
 
 def test_a_directory_made_for_the_lock_alone_goes_with_it(tmp_path: Path) -> None:

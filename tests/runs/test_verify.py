@@ -175,12 +175,12 @@ def test_a_half_copied_run(whole_run: RunDirectory) -> None:
 
 def test_no_run(tmp_path: Path, whole_run: RunDirectory) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="/empty is no run directory: it is empty$"):
+    with pytest.raises(InputError, match="/empty is no run directory: it has no run.json; "):
         verify_run(tmp_path / "empty")
     with pytest.raises(InputError, match="/nowhere: no such run directory$"):
         verify_run(tmp_path / "nowhere")
     whole_run.description.unlink()
-    with pytest.raises(InputError, match="is an incomplete run directory: it has config.yaml, tokenizer, checkpoints"):
+    with pytest.raises(InputError, match="is no run directory: it has no run.json; if it is half a copy"):
         verify_run(whole_run.path)
 
 

@@ -186,7 +186,7 @@ def test_checkpoints_without_a_run_are_not_overwritten(
     (finished / "run.json").unlink()
     with pytest.raises(InputError) as caught:
         run_training(stateful(), finished, resume=True)
-    assert str(caught.value).startswith(f"{finished} is an incomplete run directory: it has config.yaml, tokenizer, ")
+    assert str(caught.value).startswith(f"{finished} is no run directory: it has no run.json; if ")
 
 
 def test_a_moved_run_goes_on(

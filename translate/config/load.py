@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from translate.config.errors import explain
-from translate.config.schema import Config
+from translate.config.schema import Config, ModelConfig
 from translate.config.section import Section
 from translate.config.yaml import COMMAND_LINE, Document, Origin, join_key, parse_yaml, read_yaml, shown_path
 from translate.errors import InputError
@@ -51,12 +51,24 @@ def load_config(name: str, overrides: Sequence[str] = (), *, require_files: bool
 
 
 def read_resolved_config(path: Path) -> Config:
-    """Read a config that `resolved_yaml` wrote: complete, and with its paths as they are.
+    """Read a config that `resolved_yaml` wrote: with every value, and with its paths as they are.
+
+    A missing value would get its default, so a file that was cut would silently give another model. Sections and model
+    keys that are younger than format 1 of a run must be excepted here.
 
     Raises:
-        InputError: The file is unreadable or invalid.
+        InputError: The file is unreadable, invalid or incomplete.
     """
-    return _validate(read_yaml(path))
+    config = _validate(read_yaml(path))
+    missing = [name for name in Config.model_fields if name not in config.model_fields_set]
+    if not missing:
+        missing = [f"model.{name}" for name in ModelConfig.model_fields if name not in config.model.model_fields_set]
+    if missing:
+        raise InputError(
+            f"{path}: is incomplete: it lacks {', '.join(missing)}; a run's config has every value, so copy it again"
+            " from where it came"
+        )
+    return config
 
 
 def override_config(config: Config, values: Mapping[str, Any]) -> Config:

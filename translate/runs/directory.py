@@ -9,11 +9,10 @@ from typing import Literal, NamedTuple
 
 from translate import __version__
 from translate.atomic import sync, write_error, write_text
-from translate.config.schema import Config, ModelConfig
+from translate.config.schema import Config
 from translate.config.show import resolved_yaml
-from translate.config.yaml import read_yaml
 from translate.data.tokenizer import Tokenizers
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_checksums, write_checksums
 from translate.versions import package_versions
@@ -128,7 +127,7 @@ def write_config(run: RunDirectory, config: Config) -> None:
 
 
 def open_run(path: Path) -> RunDirectory:
-    """A run directory that this version can read, with its own config and tokenizers.
+    """A run directory that this version can read, with its own tokenizers.
 
     Raises:
         InputError: There is no run, or one of a newer format.
@@ -137,9 +136,7 @@ def open_run(path: Path) -> RunDirectory:
     check_holds_run(path)
     run = RunDirectory(path)
     check_links(run)
-    description = read_description(run)
-    check_config_is_complete(run)
-    check_tokenizers(run, description.tokenizer_checksums)
+    check_tokenizers(run, read_description(run).tokenizer_checksums)
     return run
 
 
@@ -149,19 +146,11 @@ def check_holds_run(path: Path) -> None:
     Raises:
         InputError: It is something else; the message says what.
     """
-    run = RunDirectory(path)
     if not path.is_dir():
         raise InputError(f"{path}: {'is a file, no run directory' if path.exists() else 'no such run directory'}")
-    if os.path.lexists(run.description):
-        return
-    parts = [part.name for part in (run.config, run.tokenizer, run.checkpoints, run.metrics) if part.exists()]
-    if parts:
-        raise InputError(
-            f"{path} is an incomplete run directory: it has {', '.join(parts)}, but no {run.description.name}; copy it"
-            " again, whole, or train it again"
-        )
-    what = f"it has no {run.description.name}" if any(path.iterdir()) else "it is empty"
-    raise InputError(f"{path} is no run directory: {what}")
+    if not os.path.lexists(RunDirectory(path).description):
+        hint = "if it is half a copy, copy the run again, whole"
+        raise InputError(f"{path} is no run directory: it has no run.json; {hint}")
 
 
 def check_links(run: RunDirectory) -> None:
@@ -201,36 +190,13 @@ def read_description(run: RunDirectory) -> Description:
     return Description(run_format, writer, created, check_file(path, checksums.get(path.name)), tokenizers)
 
 
-def check_config_is_complete(run: RunDirectory) -> None:
-    """Check that a run's config has every value.
-
-    A missing value would get its default, so a file that was cut would silently give another model. Sections and model
-    keys that are younger than format 1 must be excepted here.
-
-    Raises:
-        InputError: Values are missing; the message names them.
-    """
-    values = read_yaml(run.config).values
-    missing = [name for name in Config.model_fields if name not in values]
-    if isinstance(model := values.get("model"), dict):
-        missing += [f"model.{name}" for name in ModelConfig.model_fields if name not in model]
-    if missing:
-        raise InputError(
-            f"{run.config}: is incomplete: it lacks {list_names(missing)}; a run's config has every value, so copy it"
-            " again from where it came"
-        )
-
-
 def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:
     """Check that the tokenizers are those with which the run was made, whose checksums these are.
 
     Raises:
         InputError: A file is missing.
-        RunError: A file is damaged, another model's, or unexpected.
+        RunError: A file is damaged or another model's.
     """
-    for path in run.tokenizer_files():
-        if checksums and path.name not in checksums:
-            raise RunError(f"{path}: this run was made without it; remove it")
     for name, expected in checksums.items():
         path = run.tokenizer / name
         if not path.is_file():

@@ -31,16 +31,16 @@ def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
         lock.acquire(blocking=False)
         file.write_text(f"process {os.getpid()} on {platform.node() or 'this machine'}\n", encoding="utf-8")
     except Timeout:
-        raise InputError(f"{file.parent}: {_read_holder(file)} {busy}") from None
+        holder = ""
+        with contextlib.suppress(OSError):
+            holder = file.read_text(encoding="utf-8", errors="replace").strip()
+        raise InputError(f"{file.parent}: {holder or 'another process'} {busy}") from None
     except OSError as error:
         lock.release()
         raise write_error(file, error) from error
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
-            if file.exists():
-                file.write_text("", encoding="utf-8")
         lock.release()
 
 
@@ -67,11 +67,3 @@ def lock_run(path: Path) -> Iterator[None]:
                 if is_new and list(path.iterdir()) == [file]:
                     file.unlink()
                     path.rmdir()
-
-
-def _read_holder(file: Path) -> str:
-    """The process that wrote its name into a lock file, or "another process" if that is not known."""
-    text = ""
-    with contextlib.suppress(OSError):
-        text = file.read_text(encoding="utf-8", errors="replace").strip()
-    return text if text.startswith("process ") and text.isprintable() else "another process"

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from translate.atomic import is_temporary
+from translate.config.load import read_resolved_config
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
 from translate.runs.checkpoint import read_step, read_tensors
@@ -18,7 +19,6 @@ from translate.runs.checksums import CHECKSUMS, DamageError, check_file, check_f
 from translate.runs.directory import (
     NewerFormatError,
     RunDirectory,
-    check_config_is_complete,
     check_holds_run,
     check_tokenizers,
     list_names,
@@ -120,13 +120,13 @@ def verify_run(path: Path) -> Verification:
         if (result.run_format or 0) > 2 and not is_whole:
             raise RunError("the run was half copied")
     with result.check(run.config):
-        check_config_is_complete(run)
+        read_resolved_config(run.config)
         result.add_sound(run.config, check_file(run.config, checksums.get(run.config.name)))
     result.known.update(run.tokenizer_files())
     with result.check(run.tokenizer):
         check_tokenizers(run, tokenizer_checksums)
         for file in run.tokenizer_files():
-            result.add_sound(file, bool(tokenizer_checksums))
+            result.add_sound(file, file.name in tokenizer_checksums)
     progress = _check_checkpoints(result)
     if os.path.lexists(run.metrics):
         with result.check(run.metrics):
