@@ -21,6 +21,7 @@ FORMS = {
     "sampled": ["--format", "jsonl", "--search", "sample", "--alignments", "links"],
     "wishes": ["--prefix", "prefix", "--require", "require", "--format", "jsonl"],
 }
+OPTIONS = ["--look-ahead-lines", "5", "--workers", "1", "--beam-size", "2"]  # several parts, and quick ones
 
 
 @pytest.fixture
@@ -43,18 +44,7 @@ def summary(text: str) -> str:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_in_parts_the_bytes_are_the_same(translate: Translate, learnt: Path, folder: Path, form: str) -> None:
-    arguments = [
-        "decode",
-        learnt,
-        "short.de",
-        *FORMS[form],
-        "--look-ahead-lines",
-        "5",
-        "--workers",
-        "1",
-        "--beam-size",
-        "2",
-    ]
+    arguments = ["decode", learnt, "short.de", *FORMS[form], *OPTIONS]
     plain = translate(*arguments, "-o", "plain.en")
     links = Path("links").read_bytes() if "links" in arguments else b""
     in_parts = translate(*arguments, "-o", "out.en", "--resume")
@@ -73,19 +63,7 @@ def test_an_empty_file(translate: Translate, learnt: Path, folder: Path) -> None
 
 def test_a_second_start_after_a_full_disk(translate: Translate, learnt: Path, folder: Path) -> None:
     """Finished parts are kept, and only those that are missing are translated."""
-    arguments = [
-        "decode",
-        learnt,
-        "in.de",
-        "--look-ahead-lines",
-        "5",
-        "--workers",
-        "1",
-        "--beam-size",
-        "2",
-        "--n-best",
-        "2",
-    ]
+    arguments = ["decode", learnt, "in.de", *OPTIONS, "--n-best", "2"]
     plain = translate(*arguments, "--alignments", "plain.links", "-o", "plain.en")
     arguments += ["--alignments", "out.links", "-o", "out.en", "--resume"]
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,8 +1,12 @@
 """The config that tests of loading and of its errors start from."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from translate.config.load import load_config
+from translate.errors import InputError
 
 BASE = """\
 data:
@@ -24,3 +28,15 @@ def run_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes `run.yaml` into an empty working directory."""
     monkeypatch.chdir(tmp_path)
     Path("run.yaml").write_text(BASE)
+
+
+@pytest.fixture
+def error(run_yaml: None) -> Callable[..., str]:
+    """A function that loads a config that is wrong, and returns the message."""
+
+    def load(*overrides: str, name: str = "run.yaml", require_files: bool = False) -> str:
+        with pytest.raises(InputError) as caught:
+            load_config(name, overrides, require_files=require_files)
+        return str(caught.value)
+
+    return load

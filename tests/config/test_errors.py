@@ -1,28 +1,17 @@
 """Errors in a config: they name the key, the value, the bound or the nearest key, and the place."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from translate.config.load import load_config
-from translate.config.schema import Config
-from translate.errors import InputError
 
-pytestmark = pytest.mark.usefixtures("run_yaml")
+Error = Callable[..., str]
 
 HERE = "(command line)"
 CORPUS_FORM = "{kind: text, source: a.de, target: a.en}"
 KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
-
-
-def load(*overrides: str) -> Config:
-    return load_config("run.yaml", overrides).config
-
-
-def error(*overrides: str, name: str = "run.yaml", require_files: bool = False) -> str:
-    with pytest.raises(InputError) as caught:
-        load_config(name, overrides, require_files=require_files)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -94,11 +83,11 @@ def error(*overrides: str, name: str = "run.yaml", require_files: bool = False) 
         ("model..d_model=3", "'model..d_model=3' is no override: write dotted.key=value, such as model.d_model=256"),
     ],
 )
-def test_what_is_wrong_with_an_override(override: str, message: str) -> None:
+def test_what_is_wrong_with_an_override(override: str, message: str, error: Error) -> None:
     assert error(override).split(", expected the node")[0] == message
 
 
-def test_errors_in_files_name_line_and_column_and_all_are_reported() -> None:
+def test_errors_in_files_name_line_and_column_and_all_are_reported(error: Error) -> None:
     Path("bad.yaml").write_text(
         "model:\n  d_model: 64\n  d_modle: 3\ntraining:\n  max_steps: 0\ndata:\n  train: [{kind: tsv}]\n"
     )
@@ -113,9 +102,10 @@ def test_errors_in_files_name_line_and_column_and_all_are_reported() -> None:
     )
 
 
-def test_sections_that_do_not_agree() -> None:
+def test_sections_that_do_not_agree(error: Error) -> None:
     assert error("tokenizer.vocabulary=separate") == (
         "model.tie_embeddings = 'all' needs tokenizer.vocabulary = 'joint'; 'decoder' and 'none' do not (command line)"
     )
     assert "model.max_positions = 1024 is less than" in error("model.positions=learned", "data.max_source_tokens=1024")
-    assert load("model.positions=learned", "data.max_source_tokens=1023").data.max_source_tokens == 1023
+    loaded = load_config("run.yaml", ["model.positions=learned", "data.max_source_tokens=1023"])
+    assert loaded.config.data.max_source_tokens == 1023

@@ -1,5 +1,6 @@
 """Files, their bases, and overrides; an error names the key, the value, its bound or nearest key, and its place."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pydantic
@@ -11,16 +12,11 @@ from translate.config.schema import Config
 from translate.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("run_yaml")
+Error = Callable[..., str]
 
 
 def load(*overrides: str) -> Config:
     return load_config("run.yaml", overrides).config
-
-
-def error(*overrides: str, name: str = "run.yaml", require_files: bool = False) -> str:
-    with pytest.raises(InputError) as caught:
-        load_config(name, overrides, require_files=require_files)
-    return str(caught.value)
 
 
 def extended(text: str, *overrides: str) -> LoadedConfig:
@@ -105,7 +101,7 @@ def test_extending_by_path_and_by_presets_name(monkeypatch: pytest.MonkeyPatch) 
     assert load_config("top.yaml").config.model.d_model == 64
 
 
-def test_a_cycle_and_a_missing_base() -> None:
+def test_a_cycle_and_a_missing_base(error: Error) -> None:
     Path("a.yaml").write_text("name: a\nextends: b.yaml")
     Path("b.yaml").write_text("extends: a.yaml")
     assert error(name="a.yaml") == "b.yaml:1:1: a config cannot extend itself: a.yaml → b.yaml → a.yaml"
@@ -121,11 +117,11 @@ def test_a_cycle_and_a_missing_base() -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "", "x" * 5000, "a\0b", "~nobody/none.yaml"])
-def test_a_missing_config(name: str) -> None:
+def test_a_missing_config(name: str, error: Error) -> None:
     assert error(name=name).startswith(f"no config {name!r}: looked for ")
 
 
-def test_a_directory_is_no_config() -> None:
+def test_a_directory_is_no_config(error: Error) -> None:
     Path("folder").mkdir()
     assert error(name="folder").startswith("'folder' is a directory, not a config: looked for folder, ")
 
@@ -151,7 +147,7 @@ def test_files_are_looked_for_in_root_then_beside_the_config_then_here(tmp_path:
     assert found("data.root=root") == ["root/1.txt", "folder/2.txt", "root/1.txt"]
 
 
-def test_missing_files_are_all_reported_with_the_places(tmp_path: Path) -> None:
+def test_missing_files_are_all_reported_with_the_places(tmp_path: Path, error: Error) -> None:
     Path("folder").mkdir()
     Path("root").mkdir()
     Path("folder/c.yaml").write_text("data:\n  train: [{kind: text, source: a.de, target: ..}]\n")
