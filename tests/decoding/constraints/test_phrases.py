@@ -377,8 +377,8 @@ def test_progress_by_hand(ids: list[int], num_satisfied: int, missing: list[int]
     tokens = torch.tensor([[[START, *ids, *rubbish]]])
     progress = find_progress(tokens, torch.tensor([len(ids)]), table, begins_word=BEGINS_WORD)
     assert progress.num_satisfied.tolist() == [[num_satisfied]]
-    assert progress.missing.tolist() == [[missing]]
-    assert progress.begun.tolist() == [[begun]]
+    assert progress.is_missing.int().tolist() == [[missing]]
+    assert progress.num_begun.tolist() == [[begun]]
 
 
 def test_a_token_of_one_phrase_begins_no_other() -> None:
@@ -386,7 +386,7 @@ def test_a_token_of_one_phrase_begins_no_other() -> None:
     progress = find_progress(
         torch.tensor([[[START, A, B], [START, C, B]]]), torch.tensor([2]), table, begins_word=BEGINS_WORD
     )
-    assert progress.num_satisfied.tolist() == [[2, 1]] and progress.begun.tolist() == [[[0, 0], [0, 1]]]
+    assert progress.num_satisfied.tolist() == [[2, 1]] and progress.num_begun.tolist() == [[[0, 0], [0, 1]]]
 
 
 def test_the_three_readings_agree() -> None:
@@ -407,9 +407,8 @@ def test_the_three_readings_agree() -> None:
             places = unsatisfied_phrases(translation, phrases[sentence], begins_word=BEGINS_WORD)
             assert sorted(tuple(phrases[sentence][place]) for place in places) == sorted(missing)
             by_table = [
-                tuple(table.ids[sentence, number, : int(table.lengths[sentence, number])].tolist())
-                for number, times in enumerate(progress.missing[sentence, slot].tolist())
-                for _ in range(times)
+                tuple(token for token in table[sentence, number].tolist() if token >= 0)
+                for number in progress.is_missing[sentence, slot].nonzero()[:, 0].tolist()
             ]
             assert sorted(by_table) == sorted(missing)
 

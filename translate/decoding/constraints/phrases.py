@@ -8,7 +8,6 @@ So a phrase that ends with the newest token is missing again if the token after 
 
 import math
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from translate.decoding.search.beam import BeamState, Candidates, NextTokenScore
 from translate.errors import InputError
 
 _NO_TOKEN = -1  # stands behind the end of a hypothesis
+_WORD_END, _ANYTHING = -2, -3  # stand behind a phrase: its last word ends there, and anything may follow
 
 
 class WordTables(NamedTuple):
@@ -97,41 +97,29 @@ def unsatisfied_phrases(
     return sorted(missing)
 
 
-class PhraseTable(NamedTuple):
-    """The distinct phrases of each sentence, the longest first, padded with empty ones that are not required."""
-
-    ids: Int[Tensor, "batch phrases longest"]  # longest: at least one more than the longest phrase has
-    lengths: Int[Tensor, "batch phrases"]
-    counts: Int[Tensor, "batch phrases"]  # how often each phrase is required
+def build_table(phrases: Sequence[Sequence[Sequence[int]]]) -> Int[Tensor, "batch phrases longest"]:
+    """The phrases of each sentence, the longest first: the ids of each, then _WORD_END, then _ANYTHING."""
+    num_phrases = max(map(len, phrases), default=0)
+    longest = max((len(phrase) for sentence in phrases for phrase in sentence), default=0)
+    table = torch.full((len(phrases), num_phrases, longest + 1), _ANYTHING)
+    for sentence, listed in enumerate(phrases):
+        for number, phrase in enumerate(sorted(listed, key=lambda phrase: -len(phrase))):
+            table[sentence, number, : len(phrase) + 1] = torch.tensor([*phrase, _WORD_END])
+    return table
 
 
 class PhraseProgress(NamedTuple):
     """What a hypothesis has of its sentence's phrases."""
 
     num_satisfied: Int[Tensor, "batch beam"]  # required tokens; those of a phrase that is begun and word ends count
-    missing: Int[Tensor, "batch beam phrases"]  # how often each phrase is still to come
-    begun: Int[Tensor, "batch beam phrases"]  # tokens of a missing phrase that the hypothesis ends with
-
-
-def build_table(phrases: Sequence[Sequence[Sequence[int]]]) -> PhraseTable:
-    """The table of each sentence's phrases; a phrase that is listed twice is required twice."""
-    counters = [Counter(tuple(phrase) for phrase in sentence) for sentence in phrases]
-    num_phrases = max(map(len, counters), default=0)
-    longest = max((len(phrase) for counter in counters for phrase in counter), default=0)
-    ids = torch.zeros(len(counters), num_phrases, longest + 1, dtype=torch.long)
-    lengths, counts = (torch.zeros(len(counters), num_phrases, dtype=torch.long) for _ in range(2))
-    for sentence, counter in enumerate(counters):
-        for number, phrase in enumerate(sorted(counter, key=lambda phrase: -len(phrase))):
-            ids[sentence, number, : len(phrase)] = torch.tensor(phrase)
-            lengths[sentence, number] = len(phrase)
-            counts[sentence, number] = counter[phrase]
-    return PhraseTable(ids, lengths, counts)
+    is_missing: Bool[Tensor, "batch beam phrases"]
+    num_begun: Int[Tensor, "batch beam phrases"]  # tokens of a missing phrase that the hypothesis ends with
 
 
 def find_progress(
     ids: Int[Tensor, "batch beam capacity"],
     lengths: Int[Tensor, " batch"],
-    table: PhraseTable,
+    table: Int[Tensor, "batch phrases longest"],
     *,
     begins_word: Bool[Tensor, " vocab"],
 ) -> PhraseProgress:
@@ -147,58 +135,48 @@ def find_progress(
         lengths: Generated tokens.
     """
     position = torch.arange(max(1, int(lengths.max())), device=ids.device)
-    tokens = ids[:, :, 1 : len(position) + 1].masked_fill(position >= lengths[:, None, None], _NO_TOKEN)
-    agrees = _agreement(tokens, table, begins_word)
-    ends = position + table.lengths[:, None, :, None]
-    is_complete = ends <= lengths[:, None, None, None]
-    stands = agrees & is_complete & (table.lengths > 0)[:, None, :, None]
+    width = len(position)
+    tokens = ids[:, :, 1 : width + 1].masked_fill(position >= lengths[:, None, None], _NO_TOKEN)
+    padded = F.pad(tokens, (0, table.shape[2]), value=_NO_TOKEN)
+    agrees = torch.ones((), dtype=torch.bool, device=ids.device)  # each phrase at each position, as far as tokens go
+    for offset in range(table.shape[2]):
+        token, wanted = padded[:, :, None, offset : offset + width], table[:, None, :, offset, None]
+        fits = (token == wanted) | (token == _NO_TOKEN) | (wanted == _ANYTHING)
+        agrees = agrees & (fits | ((wanted == _WORD_END) & begins_word[token.clamp(min=0)]))
 
-    batch, beam, num_phrases, width = stands.shape
-    missing = table.counts[:, None].repeat(1, beam, 1)
+    sizes = (table >= 0).sum(dim=2)
+    is_complete = position + sizes[:, None, :, None] <= lengths[:, None, None, None]
+    stands = agrees & is_complete
+    batch, beam, num_phrases, _ = stands.shape
+    is_missing = (sizes > 0)[:, None].repeat(1, beam, 1)
     reached = torch.zeros(batch, beam, dtype=torch.long, device=ids.device)  # the end of the last phrase
-    num_before = reached[:, :, None].repeat(1, 1, width)  # tokens and word ends of the phrases before each position
+    complete = torch.zeros_like(reached)  # tokens and word ends of the phrases so far
+    num_before = reached[:, :, None].repeat(1, 1, width)  # those of the phrases before each position
     is_inside = torch.zeros_like(num_before, dtype=torch.bool)  # in a phrase, and not its first token
-    for _ in range(int(table.counts.sum(dim=1).max())):  # each round takes the next phrase in all hypotheses
-        is_next = stands & (missing > 0)[:, :, :, None] & (position >= reached[:, :, None])[:, :, None]
+    for _ in range(num_phrases):  # each round takes the next phrase in all hypotheses
+        is_next = stands & is_missing[:, :, :, None] & (position >= reached[:, :, None])[:, :, None]
         # The first maximum is the leftmost position, and there the longest phrase.
         is_found, start = is_next.any(dim=2).int().max(dim=2)
         here = is_next.gather(3, start[:, :, None, None].expand(-1, -1, num_phrases, 1))[:, :, :, 0]
-        phrase = here.int().argmax(dim=2)
-        size = table.lengths.gather(1, phrase) * is_found
+        phrase = here.int().argmax(dim=2, keepdim=True)
+        is_missing = is_missing.scatter(2, phrase, is_missing.gather(2, phrase) & (is_found == 0)[:, :, None])
+        size = sizes.gather(1, phrase[:, :, 0]) * is_found
         reached = torch.where(is_found > 0, start + size, reached)
-        missing = missing.scatter_add(2, phrase[:, :, None], -is_found[:, :, None].long())
-        num_before = num_before + (size + is_found)[:, :, None] * (position >= (start + size)[:, :, None])
-        is_inside |= (position > start[:, :, None]) & (position < (start + size)[:, :, None])
+        complete = complete + size + is_found
+        is_after = position >= (start + size)[:, :, None]
+        num_before = num_before + (size + is_found)[:, :, None] * is_after
+        is_inside |= (position > start[:, :, None]) & ~is_after
 
-    is_begun = agrees & ~is_complete & (missing > 0)[:, :, :, None] & ~is_inside[:, :, None]
+    is_begun = agrees & ~is_complete & is_missing[:, :, :, None] & ~is_inside[:, :, None]
     is_begun &= position < lengths[:, None, None, None]
     num_tokens = lengths[:, None] - position  # from a position to the end
     with_begun = (num_before + num_tokens[:, None]) * is_begun.any(dim=2)
-    complete = ((table.counts[:, None] - missing) * (table.lengths[:, None] + 1)).sum(dim=2)
     is_unsettled = (reached > 0) & (reached == lengths[:, None])
     return PhraseProgress(
         num_satisfied=torch.maximum(complete - is_unsettled.long(), with_begun.amax(dim=2)),
-        missing=missing,
-        begun=(is_begun * num_tokens[:, None, None]).amax(dim=3),
+        is_missing=is_missing,
+        num_begun=(is_begun * num_tokens[:, None, None]).amax(dim=3),
     )
-
-
-def _agreement(
-    tokens: Int[Tensor, "batch beam target"], table: PhraseTable, begins_word: Bool[Tensor, " vocab"]
-) -> Bool[Tensor, "batch beam phrases target"]:
-    """Whether each phrase may stand at each position, as far as the hypothesis has got, with a word's end behind it."""
-    num_offsets, width = table.ids.shape[2], tokens.shape[2]
-    padded = F.pad(tokens, (0, num_offsets), value=_NO_TOKEN)
-    is_behind = padded == _NO_TOKEN
-    is_boundary = is_behind | begins_word[padded.clamp(min=0)]
-    agrees = torch.ones((), dtype=torch.bool, device=tokens.device)
-    for offset in range(num_offsets):
-        window = slice(offset, offset + width)
-        spells = padded[:, :, None, window] == table.ids[:, None, :, offset, None]
-        spells |= is_behind[:, :, None, window]
-        size = table.lengths[:, None, :, None]
-        agrees = agrees & torch.where(size > offset, spells, is_boundary[:, :, None, window] | (size < offset))
-    return agrees
 
 
 class RequiredPhrases:
@@ -206,19 +184,15 @@ class RequiredPhrases:
 
     Hypotheses that have satisfied few required tokens look better than those that have paid for them, and would crowd
     them out. So they do not compete: the beam is divided over banks, each of the hypotheses that have satisfied equally
-    many.
-
-    A phrase stands only as whole words: `▁dog` before `s` spells "dogs". The search forbids no such continuation, since
-    the word may be wanted beside the phrase, or belong to another phrase ("doghouse"). If the next token ends the word,
-    it counts as one more required token. If it continues the word, the phrase is missing again, and the hypothesis
-    falls back into a bank of those that have satisfied less. Each hypothesis's best token that begins a word is always
-    a candidate, so that a model that prefers "dogs" cannot prevent the "dog".
+    many. Slots are dealt out in rounds: in each round, every bank gives its best candidate, the fullest bank first,
+    until no slot is open. So banks with few candidates leave their share to the others, and a narrow beam, above all
+    greedy search, puts phrases in early.
 
     Candidates are the best continuations of all hypotheses together, each hypothesis's best token and its best token
-    that begins a word, and its next tokens of missing phrases, begun or not. Slots are dealt out in rounds: in each
-    round, every bank gives its best candidate, the fullest bank first, until no slot is open. So banks with few
-    candidates leave their share to the others. The end symbol is no candidate while a phrase is missing. With fewer
-    slots than banks the fullest banks win, so that a narrow beam, above all greedy search, puts phrases in early.
+    that begins a word, and its next tokens of missing phrases, begun or not. No token is forbidden because it continues
+    the last word of a phrase, as `▁dog` before `s`: that word may be wanted too. The hypothesis only falls back into a
+    bank of those that have satisfied less, while its best token that begins a word keeps the "dog". The end symbol is
+    no candidate while a phrase is missing.
 
     A hypothesis that reaches its maximum length finishes as it is, and may lack phrases: see `unsatisfied_phrases`. A
     sentence without phrases gets what `select_best` gives.
@@ -236,14 +210,15 @@ class RequiredPhrases:
     ) -> None:
         self._end_id = end_id
         self._begins_word = begins_word
-        self._table = PhraseTable(*(part.to(begins_word.device) for part in build_table(phrases)))
+        self._table = build_table(phrases).to(begins_word.device)
         self._num_banks = 1 + max((sum(len(phrase) + 1 for phrase in sentence) for sentence in phrases), default=0)
 
     def __call__(self, state: BeamState, scores: NextTokenScores) -> Candidates:
         """See `beam.SelectCandidates`."""
         candidates = select_best(state, scores)
         is_open = (state.cumulative_scores > -math.inf).any(dim=1)
-        rows = ((self._table.counts[state.sentences] > 0).any(dim=1) & is_open).nonzero()[:, 0]
+        has_phrases = (self._table >= 0).flatten(1).any(dim=1)[state.sentences]
+        rows = (has_phrases & is_open).nonzero()[:, 0]
         if not len(rows):
             return candidates
         constrained = self._select(state.select_rows(rows), scores.index_select(0, rows))
@@ -252,12 +227,7 @@ class RequiredPhrases:
     def _select(self, state: BeamState, scores: NextTokenScores) -> Candidates:
         """Deal the open slots out to the banks. `scores` is changed."""
         beam = scores.shape[1]
-        table = PhraseTable(*(part[state.sentences] for part in self._table))
-        progress = find_progress(state.ids, state.lengths, table, begins_word=self._begins_word)
-        is_missing = (progress.missing > 0).any(dim=2)
-        scores[:, :, self._end_id] = scores[:, :, self._end_id].masked_fill(is_missing, -math.inf)
-        candidates, banks = self._continuations(state, scores, table, progress)
-
+        candidates, banks = self._continuations(state, scores)
         rounds = F.one_hot(banks, self._num_banks).cumsum(dim=1).gather(2, banks[:, :, None])
         turns = rounds[:, :, 0] * self._num_banks - banks
         is_none = candidates.cumulative_scores == -math.inf
@@ -269,19 +239,22 @@ class RequiredPhrases:
         return Candidates(selected, candidates.beam_indices.gather(1, order), candidates.tokens.gather(1, order))
 
     def _continuations(
-        self, state: BeamState, scores: NextTokenScores, table: PhraseTable, progress: PhraseProgress
+        self, state: BeamState, scores: NextTokenScores
     ) -> tuple[Candidates, Int[Tensor, "batch candidates"]]:
         """All distinct candidates, the greatest cumulative score first, and the bank that each would come to."""
         _, beam, vocab = scores.shape
-        best_of_all = largest(scores, beam, offsets=state.cumulative_scores)[1]
+        table = self._table[state.sentences]
+        _, is_missing, num_begun = find_progress(state.ids, state.lengths, table, begins_word=self._begins_word)
+        scores[:, :, self._end_id] = scores[:, :, self._end_id].masked_fill(is_missing.any(dim=2), -math.inf)
         barred = torch.zeros(vocab, dtype=scores.dtype, device=scores.device).masked_fill(~self._begins_word, -math.inf)
         best, best_words = _best_of_each(scores), _best_of_each(scores + barred)
-        first = table.ids[:, None, :, 0].expand_as(progress.begun)
-        next_ = table.ids[:, None].expand(-1, beam, -1, -1).gather(3, progress.begun[:, :, :, None])[:, :, :, 0]
+        first = table[:, None, :, 0].expand_as(num_begun)
+        following = table[:, None].expand(-1, beam, -1, -1).gather(3, num_begun[:, :, :, None])[:, :, :, 0]
         # A phrase that is not missing gives a candidate that is there already.
-        wanted = torch.where((progress.missing > 0).repeat(1, 1, 2), torch.cat((first, next_), dim=2), best_words)
+        wanted = torch.where(is_missing.repeat(1, 1, 2), torch.cat((first, following), dim=2), best_words)
         of_each = torch.cat((best, best_words, wanted), dim=2)
         of_each = of_each + vocab * torch.arange(beam, device=scores.device)[:, None]
+        best_of_all = largest(scores, beam, offsets=state.cumulative_scores)[1]
         flat = torch.cat((best_of_all, of_each.flatten(1)), dim=1).sort(dim=1).values
         is_again = F.pad(flat[:, 1:] == flat[:, :-1], (1, 0))
         cumulative = scores.flatten(1).gather(1, flat) + state.cumulative_scores.gather(1, flat // vocab)
