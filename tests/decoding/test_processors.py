@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from translate.decoding.constraints.phrases import WordTables
 from translate.decoding.processors import (
     ForbiddenPhrases,
     ForcedPrefix,
@@ -89,8 +90,7 @@ PROCESSORS: dict[str, LogitsProcessor] = {
     "prefix": ForcedPrefix([[], [4], [5, 6, 5, 4], [1] * 12, [4, 4]]),
     "phrases": ForbiddenPhrases(
         [[4], [0, 1], [1, 1, 5]],
-        begins_word=torch.tensor([0, 1, 0, 1, 1, 1, 0]).bool(),
-        leaves_word_open=torch.tensor([1, 1, 0, 0, 1, 1, 1]).bool(),
+        WordTables(torch.tensor([0, 1, 0, 1, 1, 1, 0]).bool(), torch.tensor([1, 1, 0, 0, 1, 1, 1]).bool()),
     ),
     "ngrams": NoRepeatedNgrams(2),
     "penalty": RepetitionPenalty(1.5),
@@ -145,7 +145,7 @@ BEGINNERS = {2, 3, 4, 5}
 
 
 def phrases(*each: list[int]) -> ForbiddenPhrases:
-    return ForbiddenPhrases(list(each), begins_word=BEGINS_WORD, leaves_word_open=LEAVES_OPEN)
+    return ForbiddenPhrases(list(each), WordTables(BEGINS_WORD, LEAVES_OPEN))
 
 
 def test_a_word_is_forbidden_and_a_longer_one_is_not() -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from translate.decoding.constraints.phrases import WordTables
 from translate.decoding.search.beam import BeamState, NextTokenScores
 
 _NONE = -1  # stands where there is no token
@@ -72,23 +73,16 @@ class ForbiddenPhrases:
 
     Args:
         phrases: The ids of each phrase; none is empty.
-        begins_word: See `WordTables`; True for the end symbol.
-        leaves_word_open: See `WordTables`.
+        words: The tables of the target vocabulary, on the model's device.
     """
 
-    def __init__(
-        self,
-        phrases: Sequence[Sequence[int]],
-        *,
-        begins_word: Bool[Tensor, " vocab"],
-        leaves_word_open: Bool[Tensor, " vocab"],
-    ) -> None:
-        ids = [torch.tensor(phrase, device=begins_word.device) for phrase in phrases]
+    def __init__(self, phrases: Sequence[Sequence[int]], words: WordTables) -> None:
+        ids = [torch.tensor(phrase, device=words.begins_word.device) for phrase in phrases]
         # Aligned on the right, where the newest token is; _NONE on the left matches anything.
         self._phrases = pad_sequence(ids, batch_first=True, padding_value=_NONE, padding_side="left")
         self._last_ids = self._phrases[:, -1]
-        self._begins_word = begins_word
-        self._is_open = leaves_word_open[self._last_ids]
+        self._begins_word = words.begins_word
+        self._is_open = words.leaves_word_open[self._last_ids]
         self._open_phrases = self._phrases[self._is_open]
 
     def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
@@ -115,16 +109,13 @@ class NoRepeatedNgrams:
 
     def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
         """Forbids what followed the newest n - 1 tokens where they occurred before."""
-        n = self.n
-        num_starts = _longest(state) - n + 1  # of n-grams
-        if num_starts < 1:
+        longest = _longest(state)
+        if longest < self.n:
             return scores
-        newest = _newest_tokens(state, n - 1)
-        last_positions = torch.arange(n, n + num_starts, device=scores.device)
-        repeats = (last_positions <= state.lengths[:, None])[:, None]
-        for offset in range(n - 1):
-            repeats = repeats & (state.ids[:, :, 1 + offset :][:, :, :num_starts] == newest[:, :, offset, None])
-        return _forbid(scores, state.ids[:, :, n : n + num_starts], repeats.expand(-1, scores.shape[1], -1))
+        ngrams = state.ids[:, :, 1 : longest + 1].unfold(2, self.n, 1)  # (batch, beam, n-grams, n)
+        is_generated = torch.arange(self.n, longest + 1, device=scores.device) <= state.lengths[:, None]
+        repeats = (ngrams[..., :-1] == _newest_tokens(state, self.n - 1)[:, :, None]).all(dim=3)
+        return _forbid(scores, ngrams[..., -1], repeats & is_generated[:, None])
 
 
 @dataclasses.dataclass(frozen=True)

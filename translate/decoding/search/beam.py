@@ -260,10 +260,8 @@ def is_done(state: BeamState, *, scoring: Scoring, num_best: int = 1) -> Bool[Te
 
     A sentence with a score that is not a number is done too: nothing that follows can be compared.
     """
-    if num_best == 1:
-        worst_kept = state.finished_scores.amax(dim=1)
-    else:
-        worst_kept = state.finished_scores.topk(min(num_best, state.finished_scores.shape[1]), dim=1).values[:, -1]
+    num_best = min(num_best, state.finished_scores.shape[1])
+    worst_kept = state.finished_scores.topk(num_best, dim=1).values[:, -1]
     return ~(worst_kept < scoring.upper_bound(state.cumulative_scores.amax(dim=1), state.max_lengths))
 
 

@@ -30,29 +30,20 @@ class DiverseGroups:
 
     def __call__(self, state: BeamState, scores: NextTokenScores) -> Candidates:
         """Selects group by group; all groups of a sentence have to be there."""
-        num_groups = self.num_groups
         rows, beam, vocab = scores.shape
-        assert rows % num_groups == 0, f"{rows} rows are not whole sentences of {num_groups} groups"
-        penalties = scores.new_zeros((rows // num_groups, 0))  # of the tokens selected so far, one by one
-        selected = torch.zeros_like(penalties, dtype=torch.long)
+        penalized = scores.unflatten(0, (-1, self.num_groups)).clone()  # (sentences, groups, beam, vocab)
         by_group = []
-        for group in range(num_groups):
-            of_group = slice(group, None, num_groups)
+        for group in range(self.num_groups):
+            of_group = slice(group, None, self.num_groups)
             group_state, group_scores = state.select_rows(of_group), scores[of_group]
-            pays = group > 0 and self.strength > 0
-            penalized = group_scores
-            if pays:
-                tokens, costs = (each[:, None].expand(-1, beam, -1) for each in (selected, penalties))
-                penalized = group_scores.scatter_add(2, tokens, -costs)
-            candidates = select_best(group_state, penalized)
-            is_selected = candidates.cumulative_scores > -math.inf
-            if pays:
-                flat = candidates.beam_indices * vocab + candidates.tokens
-                free = group_state.cumulative_scores.gather(1, candidates.beam_indices)
-                free += group_scores.flatten(1).gather(1, flat)
-                is_empty = candidates.cumulative_scores == -math.inf  # what is not a number stays so
-                candidates = candidates._replace(cumulative_scores=free.masked_fill(is_empty, -math.inf))
-            by_group.append(candidates)
-            selected = torch.cat((selected, candidates.tokens), dim=1)
-            penalties = torch.cat((penalties, is_selected * self.strength), dim=1)
+            selected = select_best(group_state, penalized[:, group])
+            is_selected = selected.cumulative_scores != -math.inf
+            costs, tokens = is_selected * self.strength, selected.tokens
+            shape = (len(tokens), self.num_groups - group - 1, beam, beam)  # of all hypotheses in the later groups
+            penalized[:, group + 1 :].scatter_add_(
+                3, tokens[:, None, None].expand(shape), -costs[:, None, None].expand(shape)
+            )
+            free = group_state.cumulative_scores.gather(1, selected.beam_indices)
+            free += group_scores.flatten(1).gather(1, selected.beam_indices * vocab + tokens)
+            by_group.append(selected._replace(cumulative_scores=free.masked_fill(~is_selected, -math.inf)))
         return Candidates(*(torch.stack(fields, dim=1).view(rows, beam) for fields in zip(*by_group, strict=True)))

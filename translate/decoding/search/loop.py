@@ -8,7 +8,8 @@ in the model's cache.
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -68,25 +69,17 @@ class NextTokenModel(Protocol[Cache]):
         ...
 
 
-@runtime_checkable
-class LogitsProcessor(Protocol):
-    """Lowers the scores of some next tokens, down to -inf for a forbidden one.
+LogitsProcessor = Callable[[NextTokenScores, BeamState], NextTokenScores]
+"""Lowers the scores of some next tokens, down to -inf for a forbidden one, and returns the processed scores.
 
-    A processor never raises a score, since `Scoring.upper_bound` relies on that. It sees all open hypotheses of a
-    batch at once and knows nothing of other processors. What lies in `state.ids` behind a hypothesis's length is left
-    over from earlier steps and must not be read; a slot without a hypothesis may get any scores. A hypothesis whose
-    tokens are all forbidden cannot go on.
-    """
+The scores that it gets are the model's log-probabilities, unless an earlier processor lowered them. Tokens may be
+forbidden in place; any other change is made in a copy, because the search also reports the model's own
+log-probabilities. A processor never raises a score, since `Scoring.upper_bound` relies on that.
 
-    def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
-        """Returns the processed scores.
-
-        Args:
-            scores: What each token adds to the score of its hypothesis: its log-probability, unless an earlier
-                processor lowered it. Tokens may be forbidden in place; any other change is made in a copy, because
-                the search also reports the model's own log-probabilities.
-        """
-        ...
+It sees all open hypotheses of a batch at once. What lies in `state.ids` behind a hypothesis's length is left over from
+earlier steps and must not be read; a slot without a hypothesis may get any scores. A hypothesis whose tokens are all
+forbidden cannot go on.
+"""
 
 
 class SearchSettings(NamedTuple):
@@ -223,15 +216,14 @@ class BeamSearch(Generic[Cache]):
         if not rows:
             return []
         state_rows = self._state_rows(torch.tensor(rows, device=self.device))
-        finished = self.state.select_rows(state_rows)
-        groups = iter(finished_hypotheses(finished))
-        is_broken = finished.cumulative_scores.isnan().view(len(rows), -1).any(dim=1).tolist()
+        left = self.state.select_rows(state_rows)
+        is_broken = left.cumulative_scores.isnan().view(len(rows), -1).any(dim=1).tolist()
         self.state.cumulative_scores[state_rows] = -math.inf
+        of_groups = iter(finished_hypotheses(left))
         found = []
         for row, broken in zip(rows, is_broken, strict=True):
-            hypotheses = next(groups)
+            hypotheses = list(chain.from_iterable(islice(of_groups, settings.num_groups)))
             if settings.num_groups > 1:  # what several groups have found counts once
-                hypotheses += [each for _ in range(settings.num_groups - 1) for each in next(groups)]
                 distinct = {(tuple(each.ids), each.truncated): each for each in hypotheses}
                 hypotheses = sorted(distinct.values(), key=lambda hypothesis: -hypothesis.score)
             found.append((self.sentences.pop(row), [] if broken else hypotheses))

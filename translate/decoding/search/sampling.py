@@ -17,7 +17,9 @@ from torch import Tensor
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores
 
 _MIN_TEMPERATURE = 1e-6  # lower ones are raised to it: quotients stay in single precision, and it is greedy by far
-_FIRST_NUCLEUS = 64  # the most probable tokens to look for a nucleus in, before more are
+_FIRST_NUCLEUS = (
+    64  # the most probable tokens to look for a nucleus in, before more are; sorting all takes 15 times as long
+)
 _NUCLEUS_GROWTH = 8
 
 
@@ -93,15 +95,14 @@ def _normalize(weights: Float[Tensor, "batch beam vocab"]) -> Float[Tensor, "bat
 def _least_in_nucleus(probabilities: Float[Tensor, "batch beam vocab"], mass: float) -> Float[Tensor, "batch beam 1"]:
     """The probability of the last token that the nucleus needs, found without sorting the vocabulary."""
     vocab = probabilities.shape[2]
-    count = min(_FIRST_NUCLEUS, vocab)
+    count = _FIRST_NUCLEUS
     while True:
-        largest = probabilities.topk(count, dim=2).values
+        largest = probabilities.topk(min(count, vocab), dim=2).values
         cumulative = largest.cumsum(dim=2)
-        is_enough = (cumulative[:, :, -1] >= mass) | (largest[:, :, -1] == 0.0)
-        if count == vocab or is_enough.all():
+        if count >= vocab or ((cumulative[:, :, -1] >= mass) | (largest[:, :, -1] == 0.0)).all():
             break
-        count = min(count * _NUCLEUS_GROWTH, vocab)
-    last = (cumulative < mass).sum(dim=2, keepdim=True).clamp(max=count - 1)
+        count *= _NUCLEUS_GROWTH
+    last = (cumulative < mass).sum(dim=2, keepdim=True).clamp(max=largest.shape[2] - 1)
     return largest.gather(2, last)
 
 

@@ -51,7 +51,7 @@ def build_search_settings(
     if any(each.prefix_ids for each in inputs):
         processors.append(ForcedPrefix([each.prefix_ids for each in inputs], device=device))
     if forbidden:
-        processors.append(ForbiddenPhrases(forbidden, **words._asdict()))
+        processors.append(ForbiddenPhrases(forbidden, words))
     if config.no_repeat_ngram:
         processors.append(NoRepeatedNgrams(config.no_repeat_ngram))
     if config.repetition_penalty > 1.0:
