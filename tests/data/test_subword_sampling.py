@@ -22,28 +22,11 @@ from translate.data.subword_sampling import SamplingPool, SamplingTask, SubwordS
 from translate.data.token_store import TokenChunk
 from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 
-GERMAN = [
-    "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
-    "Mehrere Männer mit Schutzhelmen bedienen ein Antriebsradsystem.",
-    "Ein kleines Mädchen klettert in ein Spielhaus aus Holz.",
-    "Ein Mann in einem blauen Hemd steht auf einer Leiter und putzt ein Fenster.",
-    "Zwei Männer stehen am Herd und bereiten Essen zu.",
-]
-ENGLISH = [
-    "Two young, White males are outside near many bushes.",
-    "Several men in hard hats are operating a giant pulley system.",
-    "A little girl climbing into a wooden playhouse.",
-]
 LINES = ["abc cab bca", "", " ", "a\nb", "ab\0c", "🦄 \u2028é", "abc" * 29, "cab abc bca abc"]
 
 
 def settings(**changes: object) -> TokenizerConfig:
     return TokenizerConfig.model_validate({"vocab_size": 331, **changes})
-
-
-@pytest.fixture(scope="module", params=["bpe", "unigram"])
-def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return train_tokenizer(GERMAN, settings(type=request.param))
 
 
 @pytest.fixture(scope="module")
@@ -55,35 +38,35 @@ def sample(tokenizer: Tokenizer, lines: list[str], *, amount: float, seed: int) 
     return SubwordSampler(tokenizer.model_bytes).sample(lines, amount=amount, seed=seed)
 
 
-def test_samples_depend_on_the_arguments_alone(tokenizer: Tokenizer) -> None:
+def test_samples_depend_on_the_arguments_alone(tokenizer: Tokenizer, german: list[str], english: list[str]) -> None:
     def draw(seed: int) -> list[list[int]]:
-        return sample(tokenizer, GERMAN, amount=0.3, seed=seed)
+        return sample(tokenizer, german, amount=0.3, seed=seed)
 
     first = draw(7)
     assert draw(11) != first
     # Disturb every generator that there is: this thread's, the global seed, other threads', other draws.
     sentencepiece.set_random_generator_seed(13)
     other = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model_bytes)
-    other.encode(ENGLISH * 17, enable_sampling=True, alpha=0.5, nbest_size=-1)
-    other.encode(ENGLISH * 17, enable_sampling=True, alpha=0.5, nbest_size=-1, num_threads=3)
-    sample(tokenizer, ENGLISH, amount=0.1, seed=7)
-    tokenizer.encode_lines(ENGLISH, num_threads=2)
+    other.encode(english * 17, enable_sampling=True, alpha=0.5, nbest_size=-1)
+    other.encode(english * 17, enable_sampling=True, alpha=0.5, nbest_size=-1, num_threads=3)
+    sample(tokenizer, english, amount=0.1, seed=7)
+    tokenizer.encode_lines(english, num_threads=2)
     assert draw(7) == first
-    assert [tokenizer.decode(ids) for ids in first] == GERMAN
-    assert first != tokenizer.encode_lines(GERMAN, num_threads=1)
+    assert [tokenizer.decode(ids) for ids in first] == german
+    assert first != tokenizer.encode_lines(german, num_threads=1)
 
 
-def test_the_amount_of_sampling_matters() -> None:
-    bpe = train_tokenizer(GERMAN, settings(type="bpe", vocab_size=500))
-    lengths = [sum(map(len, sample(bpe, GERMAN * 29, amount=amount, seed=1))) for amount in (0.001, 0.2, 0.6, 0.999)]
+def test_the_amount_of_sampling_matters(german: list[str]) -> None:
+    bpe = train_tokenizer(german, settings(type="bpe", vocab_size=500))
+    lengths = [sum(map(len, sample(bpe, german * 29, amount=amount, seed=1))) for amount in (0.001, 0.2, 0.6, 0.999)]
     assert lengths == sorted(lengths) and len(set(lengths)) == 4
 
 
 @pytest.mark.parametrize("options", [{}, {"byte_fallback": False, "character_coverage": 0.98}])
-def test_without_randomness_the_draw_is_the_usual_segmentation(options: dict[str, object]) -> None:
-    lines = [*GERMAN, "Ein 🦄🦄 läuft  weg", "", "中文 ab"]
-    bpe = train_tokenizer(GERMAN, settings(**{"type": "bpe", **options}))
-    unigram = train_tokenizer(GERMAN, settings(**{"type": "unigram", **options, "vocab_size": 67 if options else 331}))
+def test_without_randomness_the_draw_is_the_usual_segmentation(options: dict[str, object], german: list[str]) -> None:
+    lines = [*german, "Ein 🦄🦄 läuft  weg", "", "中文 ab"]
+    bpe = train_tokenizer(german, settings(**{"type": "bpe", **options}))
+    unigram = train_tokenizer(german, settings(**{"type": "unigram", **options, "vocab_size": 67 if options else 331}))
     assert sample(bpe, lines, amount=1e-12, seed=1) == bpe.encode_lines(lines, num_threads=1)
     assert sample(unigram, lines, amount=1e5, seed=1) == unigram.encode_lines(lines, num_threads=1)
 
@@ -101,8 +84,10 @@ def test_draws_are_distributed_as_sentencepiece_draws(tokenizer: Tokenizer) -> N
         assert abs(expected[ids] - found[ids]) <= 5 * math.sqrt(expected[ids] + found[ids] + 1), tokenizer.pieces(ids)
 
 
-def test_what_is_forgotten_changes_no_draw(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [*GERMAN, *ENGLISH] * 5
+def test_what_is_forgotten_changes_no_draw(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, german: list[str], english: list[str]
+) -> None:
+    lines = [*german, *english] * 5
     expected = sample(tokenizer, lines, amount=0.3, seed=7)
     monkeypatch.setattr("translate.data.subword_sampling._MAX_REMEMBERED_WORDS", 3)
     monkeypatch.setattr("translate.data.subword_sampling._MAX_REMEMBERED_CHARACTERS", 29)

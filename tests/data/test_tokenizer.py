@@ -22,37 +22,17 @@ from translate.data.tokenizer import (
 )
 from translate.errors import InputError
 
-GERMAN = [
-    "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
-    "Mehrere Männer mit Schutzhelmen bedienen ein Antriebsradsystem.",
-    "Ein kleines Mädchen klettert in ein Spielhaus aus Holz.",
-    "Ein Mann in einem blauen Hemd steht auf einer Leiter und putzt ein Fenster.",
-    "Zwei Männer stehen am Herd und bereiten Essen zu.",
-]
-ENGLISH = [
-    "Two young, White males are outside near many bushes.",
-    "Several men in hard hats are operating a giant pulley system.",
-    "A little girl climbing into a wooden playhouse.",
-    "A man in a blue shirt is standing on a ladder cleaning a window.",
-    "Two men are at the stove preparing food.",
-]
-
 
 def settings(**changes: object) -> TokenizerConfig:
     return TokenizerConfig.model_validate({"vocab_size": 331, **changes})
 
 
-@pytest.fixture(scope="module", params=["bpe", "unigram"])
-def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return train_tokenizer(GERMAN, settings(type=request.param))
-
-
 # Encoding and decoding
 
 
-def test_text_comes_back(tokenizer: Tokenizer) -> None:
+def test_text_comes_back(tokenizer: Tokenizer, german: list[str]) -> None:
     assert tokenizer.vocab_size == 331
-    for text in [*GERMAN, "Ein 🦄 läuft", "<pad> <s> </s> <unk>", "ÄÖÜ 中文"]:
+    for text in [*german, "Ein 🦄 läuft", "<pad> <s> </s> <unk>", "ÄÖÜ 中文"]:
         ids = tokenizer.encode(text)
         assert tokenizer.decode(ids) == text
         assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID} & set(ids)  # special symbols written in a text are text
@@ -67,9 +47,9 @@ def test_decoding_leaves_out_special_symbols(tokenizer: Tokenizer) -> None:
     assert tokenizer.pieces([PAD_ID, UNK_ID, BOS_ID, EOS_ID]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
-def test_lines_are_encoded_as_one_by_one(tokenizer: Tokenizer) -> None:
-    expected = [tokenizer.encode(line) for line in GERMAN]
-    assert tokenizer.encode_lines(GERMAN, num_threads=1) == tokenizer.encode_lines(GERMAN, num_threads=3) == expected
+def test_lines_are_encoded_as_one_by_one(tokenizer: Tokenizer, german: list[str]) -> None:
+    expected = [tokenizer.encode(line) for line in german]
+    assert tokenizer.encode_lines(german, num_threads=1) == tokenizer.encode_lines(german, num_threads=3) == expected
     assert tokenizer.encode_lines([], num_threads=2) == []
 
 
@@ -88,8 +68,8 @@ def test_unknown_characters_are_counted_without_byte_fallback() -> None:
         ("identity", "ﬁne\u00a0Ⅳ", "ﬁne\u00a0Ⅳ"),
     ],
 )
-def test_normalization(normalization: str, text: str, comes_back: str) -> None:
-    tokenizer = train_tokenizer(GERMAN, settings(normalization=normalization))
+def test_normalization(normalization: str, text: str, comes_back: str, german: list[str]) -> None:
+    tokenizer = train_tokenizer(german, settings(normalization=normalization))
     assert tokenizer.decode(tokenizer.encode(text)) == comes_back
 
 
@@ -97,38 +77,38 @@ def test_normalization(normalization: str, text: str, comes_back: str) -> None:
 
 
 @pytest.mark.parametrize("type_", ["bpe", "unigram"])
-def test_training_is_deterministic_and_quiet(type_: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_training_is_deterministic_and_quiet(type_: str, capfd: pytest.CaptureFixture[str], german: list[str]) -> None:
     config = settings(type=type_)
-    models = {train_tokenizer(iter(GERMAN), config).model_bytes for _ in range(3)}
+    models = {train_tokenizer(iter(german), config).model_bytes for _ in range(3)}
     assert len(models) == 1
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("type_", ["bpe", "unigram"])
 @pytest.mark.parametrize("byte_fallback", [True, False])
-def test_the_vocabulary_sizes_named_in_errors_are_exact(type_: str, byte_fallback: bool) -> None:
+def test_the_vocabulary_sizes_named_in_errors_are_exact(type_: str, byte_fallback: bool, german: list[str]) -> None:
     def size_named(asked: int) -> int:
         with pytest.raises(InputError, match=rf"^tokenizer.vocab_size = {asked} is too ") as caught:
-            train_tokenizer(GERMAN, settings(type=type_, vocab_size=asked, byte_fallback=byte_fallback))
+            train_tokenizer(german, settings(type=type_, vocab_size=asked, byte_fallback=byte_fallback))
         named = re.search(r": (\d+) is the (smallest|largest) that works", str(caught.value))
         assert named is not None, caught.value
         return int(named[1])
 
     smallest, largest = size_named(8), size_named(5000)
     # By hand: four special symbols, the word boundary ▁, 256 bytes, and each character once.
-    characters = len(set("".join(GERMAN)) - {" "})
+    characters = len(set("".join(german)) - {" "})
     assert smallest == 4 + 1 + 256 * byte_fallback + characters
     for size in (smallest, largest):
-        trained = train_tokenizer(GERMAN, settings(type=type_, vocab_size=size, byte_fallback=byte_fallback))
+        trained = train_tokenizer(german, settings(type=type_, vocab_size=size, byte_fallback=byte_fallback))
         assert trained.vocab_size == size
     assert size_named(smallest - 1) == smallest
     assert size_named(largest + 1) == largest
 
 
-def test_errors_of_training_name_the_side() -> None:
+def test_errors_of_training_name_the_side(german: list[str], english: list[str]) -> None:
     config = settings(vocabulary="separate", vocab_size=5000)
     with pytest.raises(InputError) as caught:
-        prepare_tokenizers(config, GERMAN, ENGLISH)
+        prepare_tokenizers(config, german, english)
     assert re.fullmatch(
         r"tokenizer\.vocab_size = 5000 is too large for the source side of the training text:"
         r" \d+ is the largest that works with type bpe",
@@ -141,32 +121,32 @@ def test_errors_of_training_name_the_side() -> None:
             train_tokenizer(nothing, settings())
 
 
-def test_long_lines_take_part_in_training() -> None:
-    long_line = " ".join(GERMAN) + " " + "q " * 5003  # over 4192 bytes, which SentencePiece leaves out by default
-    tokenizer = train_tokenizer([long_line, *GERMAN], settings())
+def test_long_lines_take_part_in_training(german: list[str]) -> None:
+    long_line = " ".join(german) + " " + "q " * 5003  # over 4192 bytes, which SentencePiece leaves out by default
+    tokenizer = train_tokenizer([long_line, *german], settings())
     assert tokenizer.pieces(tokenizer.encode("q")) in (["▁q"], ["▁", "q"])
 
 
 @pytest.mark.parametrize("type_", ["bpe", "unigram"])
-def test_a_line_is_trained_on_whole_in_parts(type_: str) -> None:
-    words = " ".join([*GERMAN, *ENGLISH]).split(" ")
+def test_a_line_is_trained_on_whole_in_parts(type_: str, german: list[str], english: list[str]) -> None:
+    words = " ".join([*german, *english]).split(" ")
     together, apart = " ".join(words * 97), [" ".join(words)] * 97  # 60,000 characters
     spaced = train_tokenizer([together], settings(type=type_))
     if type_ == "bpe":  # counts words, and so cannot tell where a line is cut
         assert spaced.model_bytes == train_tokenizer(apart, settings(type=type_)).model_bytes
     assert spaced.decode(spaced.encode(together)) == together
     # The last of 100,000 letters without a space counts too.
-    solid = train_tokenizer([*GERMAN, "ab" * 50_000 + "ж"], settings(type=type_))
+    solid = train_tokenizer([*german, "ab" * 50_000 + "ж"], settings(type=type_))
     assert len(solid.encode("ж")) <= 2 and solid.num_unknown(solid.encode("ж")) == 0
     assert not any("<0x" in piece for piece in solid.pieces(solid.encode("ж")))
 
 
-def test_max_training_lines_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_training_lines_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch, german: list[str]) -> None:
     trained_on: list[list[str]] = []
 
     def train(lines: Sequence[str], config: TokenizerConfig, *, text_name: str = "") -> Tokenizer:
         trained_on.append(list(lines))
-        return train_tokenizer(GERMAN, settings())
+        return train_tokenizer(german, settings())
 
     monkeypatch.setattr("translate.data.tokenizer.train_tokenizer", train)
     source, target = [f"s{number}" for number in range(7)], [f"t{number}" for number in range(3)]
@@ -179,9 +159,9 @@ def test_max_training_lines_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch) -
 # Files
 
 
-def test_joint_and_separate_are_saved_and_loaded(tmp_path: Path) -> None:
+def test_joint_and_separate_are_saved_and_loaded(tmp_path: Path, german: list[str], english: list[str]) -> None:
     for vocabulary, names in (("joint", ["joint.model"]), ("separate", ["source.model", "target.model"])):
-        made = prepare_tokenizers(settings(vocabulary=vocabulary), GERMAN, ENGLISH)
+        made = prepare_tokenizers(settings(vocabulary=vocabulary), german, english)
         assert (made.source is made.target) == (vocabulary == "joint")
         directory = tmp_path / vocabulary
         directory.mkdir()
@@ -189,8 +169,8 @@ def test_joint_and_separate_are_saved_and_loaded(tmp_path: Path) -> None:
         assert sorted(path.name for path in directory.iterdir()) == names
         loaded = load_tokenizers(directory)
         assert loaded.vocabulary == vocabulary
-        assert loaded.source.encode(GERMAN[0]) == made.source.encode(GERMAN[0])
-        assert loaded.target.encode(ENGLISH[0]) == made.target.encode(ENGLISH[0])
+        assert loaded.source.encode(german[0]) == made.source.encode(german[0])
+        assert loaded.target.encode(english[0]) == made.target.encode(english[0])
     (tmp_path / "separate" / "target.model").unlink()
     with pytest.raises(InputError, match=r"target\.model: no such file$"):
         load_tokenizers(tmp_path / "separate")
@@ -201,10 +181,10 @@ def test_joint_and_separate_are_saved_and_loaded(tmp_path: Path) -> None:
         load_tokenizers(tmp_path)
 
 
-def test_ready_models_are_used_as_they_are(tmp_path: Path) -> None:
+def test_ready_models_are_used_as_they_are(tmp_path: Path, german: list[str], english: list[str]) -> None:
     source, target = tmp_path / "a.model", tmp_path / "b.model"
-    source.write_bytes(train_tokenizer(GERMAN, settings(vocab_size=337)).model_bytes)
-    target.write_bytes(train_tokenizer(ENGLISH, settings(vocab_size=347)).model_bytes)
+    source.write_bytes(train_tokenizer(german, settings(vocab_size=337)).model_bytes)
+    target.write_bytes(train_tokenizer(english, settings(vocab_size=347)).model_bytes)
     both = prepare_tokenizers(settings(vocabulary="separate", source_model=source, target_model=target), [], [])
     assert (both.source.vocab_size, both.target.vocab_size, both.vocabulary) == (337, 347, "separate")
     joint = prepare_tokenizers(settings(source_model=source), [], [])
@@ -212,10 +192,10 @@ def test_ready_models_are_used_as_they_are(tmp_path: Path) -> None:
     assert isinstance(joint, Tokenizers)
 
 
-def test_models_that_do_not_serve(tmp_path: Path) -> None:
+def test_models_that_do_not_serve(tmp_path: Path, german: list[str]) -> None:
     foreign = tmp_path / "foreign"
     text = tmp_path / "text"
-    text.write_text("\n".join(GERMAN), encoding="utf-8")
+    text.write_text("\n".join(german), encoding="utf-8")
     sentencepiece.SentencePieceTrainer.train(input=str(text), model_prefix=str(foreign), vocab_size=60, minloglevel=2)
     with pytest.raises(InputError) as caught:
         read_tokenizer(tmp_path / "foreign.model")
