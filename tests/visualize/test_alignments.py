@@ -28,7 +28,7 @@ def test_links_are_those_of_the_captured_weights(make_translator: MakeTranslator
     for source, target, pair in list(zip(SOURCES, TARGETS, aligned, strict=True))[:2]:
         sentence = read_sentence(translator, source, target=target)
         captured = capture_attention(translator.model, sentence.ids)
-        layers = [each.weights.mean(dim=0) for each in captured.layers if each.kind == "cross"]
+        layers = [each.weights.mean(dim=0) for each in captured if each.kind == "cross"]
         weights = torch.stack(layers).mean(dim=0) if layer == "mean" else layers[layer]
         expected = align_words(
             weights,
@@ -85,12 +85,14 @@ def test_the_best_layer_is_the_one_that_knows_the_words(make_translator: MakeTra
 def test_the_picture(make_translator: MakeTranslator) -> None:
     pairs = align_pairs(make_translator(), SOURCES, TARGETS, layer=1)
     picture = alignments_picture(pairs[1:], first_line=2, how="By layer 1", error_rates=[0.5, 0.25], name="toy")
-    links, matrix, empty, layers = picture.panels
+    links, matrix, empty, end_symbols, layers = picture.panels
     assert isinstance(links, Links) and isinstance(matrix, Matrix)
     assert (links.title, list(links.source), list(links.target)) == ("Line 2", ["Hund"], ["A", "dog"])
     assert [(link.source, link.target) for link in links.links] == [(0, 0), (0, 1)]
     assert (list(matrix.rows), list(matrix.columns)) == (["A", "dog", "</s>"], ["Hund", "</s>"])
     assert torch.tensor(matrix.values).sum(dim=1).tolist() == pytest.approx([1.0, 1.0, 1.0])
-    assert isinstance(empty, Table) and empty.title == "Line 3" and empty.rows == [["", "Nothing"]]
+    assert isinstance(empty, Links) and isinstance(end_symbols, Matrix)
+    assert (empty.title, empty.source, empty.target, empty.links) == ("Line 3", [], ["Nothing"], [])
+    assert (end_symbols.rows, end_symbols.columns) == (["Nothing", "</s>"], ["</s>"])
     assert isinstance(layers, Table) and layers.rows == [["0", "0.500"], ["1", "0.250"]]
     assert picture.paragraphs[0].startswith("By layer 1. ")

@@ -28,8 +28,12 @@ MakeTranslator = Callable[..., Translator]
 
 @pytest.fixture(scope="module")
 def attention(make_translator: MakeTranslator) -> Attention:
+    return look_at(make_translator(positions="rotary"), AttentionChoice())
+
+
+def look_at(translator: Translator, choice: AttentionChoice) -> Attention:
     return look_at_attention(
-        make_translator(positions="rotary"), "Der Künstler läuft.", target="The artist runs.", name="toy", step=12
+        translator, "Der Künstler läuft.", target="The artist runs.", choice=choice, name="toy", step=12
     )
 
 
@@ -43,9 +47,9 @@ def floats(text: str) -> Any:
 
 
 def test_the_page_has_all_heads_bit_by_bit(attention: Attention) -> None:
-    data = read_data(attention_page(attention, AttentionChoice()))
+    data = read_data(attention_page(attention))
     assert [kind["kind"] for kind in data["kinds"]] == ["encoder", "decoder", "cross"]
-    layers = {(each.kind, each.layer): each for each in attention.captured.layers}
+    layers = {(each.kind, each.layer): each for each in attention.layers}
     assert len(layers) == 6
     for kind in data["kinds"]:
         for number, layer in enumerate(kind["layers"]):
@@ -71,9 +75,12 @@ def test_how_it_was_made_is_said(make_translator: MakeTranslator) -> None:
         ({"beam_size": 3}, "Decoded with beam 3."),
         ({"search": "sample", "seed": 5}, "The translation was sampled with seed 5."),
     ]:
-        seen = look_at_attention(make_translator(decoding=decoding), "Der Hund.", name="toy", step=1)
+        seen = look_at_attention(
+            make_translator(decoding=decoding), "Der Hund.", choice=AttentionChoice(), name="toy", step=1
+        )
         assert seen.paragraphs[0].startswith(how)
-        log_prob = f"{sum(seen.captured.token_log_probs):.3f} nats".replace("-", "\N{MINUS SIGN}")
+        (forced,) = make_translator(decoding=decoding).force([seen.pair.ids])
+        log_prob = f"{sum(forced.token_log_probs):.3f} nats".replace("-", "\N{MINUS SIGN}")
         assert log_prob in seen.paragraphs[0]
 
 
@@ -84,7 +91,7 @@ HOSTILE = "</script><script>alert(1)</script> & <b>„fett“</b> {{style}} \u20
 def test_a_page_needs_nothing_else_and_no_text_gets_out_of_its_place(attention: Attention, kind: str) -> None:
     if kind == "attention":
         pair = attention.pair._replace(source_text=HOSTILE)
-        page = attention_page(attention._replace(pair=pair, title=HOSTILE), AttentionChoice())
+        page = attention_page(attention._replace(pair=pair, title=HOSTILE))
         assert read_data(page)["source"] == HOSTILE
     else:
         page = picture_page(Picture(HOSTILE, [HOSTILE], [Table(HOSTILE, [HOSTILE], [[HOSTILE]])]))
@@ -98,9 +105,9 @@ def test_a_page_needs_nothing_else_and_no_text_gets_out_of_its_place(attention: 
 
 
 def test_the_figure_has_the_same_weights(attention: Attention) -> None:
-    picture = attention_picture(attention, AttentionChoice("decoder"))
+    picture = attention_picture(attention._replace(choice=AttentionChoice("decoder")))
     assert picture.columns == 3 and len(picture.panels) == 6
-    layer = next(each for each in attention.captured.layers if (each.kind, each.layer) == ("decoder", 1))
+    layer = next(each for each in attention.layers if (each.kind, each.layer) == ("decoder", 1))
     panel = picture.panels[4]
     assert isinstance(panel, Matrix) and panel.title == "layer 1, head 1"
     length = len(attention.pair.target_input.pieces)
@@ -116,12 +123,12 @@ def test_the_figure_has_the_same_weights(attention: Attention) -> None:
 
 
 def test_the_figure_of_one_head_in_words(attention: Attention) -> None:
-    picture = attention_picture(attention, AttentionChoice("cross", layer=0, head=2, unit="words"))
+    picture = attention_picture(attention._replace(choice=AttentionChoice("cross", layer=0, head=2, unit="words")))
     (panel,) = picture.panels
     assert isinstance(panel, Matrix)
     assert list(panel.rows) == ["The", "artist", "runs.", "</s>"]
     assert list(panel.columns) == ["Der", "Künstler", "läuft.", "</s>"]
-    layer = next(each for each in attention.captured.layers if (each.kind, each.layer) == ("cross", 0))
+    layer = next(each for each in attention.layers if (each.kind, each.layer) == ("cross", 0))
     expected = merge_words(
         layer.weights[2].double(), query_words=attention.pair.target_output.words, key_words=attention.pair.source.words
     )
@@ -131,7 +138,8 @@ def test_the_figure_of_one_head_in_words(attention: Attention) -> None:
 
 
 def test_words_that_may_not_be_looked_at_stay_masked(attention: Attention) -> None:
-    (panel,) = attention_picture(attention, AttentionChoice("decoder", layer=0, head=0, unit="words")).panels
+    choice = AttentionChoice("decoder", layer=0, head=0, unit="words")
+    (panel,) = attention_picture(attention._replace(choice=choice)).panels
     assert isinstance(panel, Matrix)
     assert [[cell is None for cell in row] for row in panel.values] == [
         [column > row for column in range(4)] for row in range(4)
@@ -146,7 +154,8 @@ def test_words_that_may_not_be_looked_at_stay_masked(attention: Attention) -> No
         (AttentionChoice("cross", head=3), "^--head 3: each layer has the heads 0 to 2$"),
     ],
 )
-def test_layers_and_heads_that_are_not_there(attention: Attention, choice: AttentionChoice, message: str) -> None:
-    for make in (attention_page, attention_picture):
-        with pytest.raises(InputError, match=message):
-            make(attention, choice)
+def test_layers_and_heads_that_are_not_there(
+    make_translator: MakeTranslator, choice: AttentionChoice, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        look_at(make_translator(), choice)

@@ -194,14 +194,14 @@ def test_weights_and_scores_are_those_of_a_model_written_by_hand(
     by_hand = ByHand(translator.model)
     logits = by_hand.run(*ids_of(pair))
 
-    assert [(each.kind, each.layer) for each in captured.layers] == [
+    assert [(each.kind, each.layer) for each in captured] == [
         ("encoder", 0), ("encoder", 1), ("decoder", 0), ("decoder", 1), ("cross", 0), ("cross", 1)
     ]  # fmt: skip
-    for each in captured.layers:
+    for each in captured:
         key = (each.kind, each.layer)
         assert each.weights.shape == by_hand.weights[key].shape
         np.testing.assert_allclose(each.weights.numpy(), by_hand.weights[key], atol=2e-5)
-        np.testing.assert_allclose(each.scores.numpy(), by_hand.scores[key], atol=2e-4)
+        np.testing.assert_allclose(scores_of(each, positions).numpy(), by_hand.scores[key], atol=2e-4)
         has_part = each.kind != "cross" and positions in ("rotary", "relative")
         assert (each.position_scores is not None) == has_part
         if each.position_scores is not None:
@@ -216,7 +216,15 @@ def test_weights_and_scores_are_those_of_a_model_written_by_hand(
     )
     predicted = [*pair.target, 3]  # </s>
     expected = [log_probs[place, token] for place, token in enumerate(predicted)]
-    np.testing.assert_allclose(captured.token_log_probs, expected, atol=1e-4)
+    (forced,) = translator.force([pair])
+    np.testing.assert_allclose(forced.token_log_probs, expected, atol=1e-4)
+
+
+def scores_of(each: LayerAttention, positions: str) -> Tensor:
+    """The softmax's input, as the page computes it from queries, keys and the relative bias."""
+    products = each.query @ each.key.transpose(1, 2) / math.sqrt(each.query.shape[2])
+    has_bias = positions == "relative" and each.position_scores is not None
+    return products + each.position_scores if has_bias else products
 
 
 def softmax_of_visible(each: LayerAttention, scores: Tensor) -> Tensor:
@@ -228,15 +236,12 @@ def test_rows_sum_to_one_masked_cells_are_zero_and_queries_times_keys_give_the_w
     make_translator: MakeTranslator, positions: str
 ) -> None:
     translator = make_translator(positions=positions)
-    for each in capture_attention(translator.model, encode(translator)).layers:
+    for each in capture_attention(translator.model, encode(translator)):
         torch.testing.assert_close(each.weights.sum(dim=2), torch.ones_like(each.weights[:, :, 0]))
         lower = torch.ones_like(each.visible).tril() if each.kind == "decoder" else torch.ones_like(each.visible)
         assert torch.equal(each.visible, lower)
         assert (each.weights[:, ~each.visible] == 0.0).all() and (each.weights[:, each.visible] > 0.0).all()
-        torch.testing.assert_close(softmax_of_visible(each, each.scores), each.weights)
-        products = each.query @ each.key.transpose(1, 2) / math.sqrt(each.query.shape[2])
-        bias = each.position_scores if positions == "relative" else None
-        torch.testing.assert_close(products if bias is None else products + bias, each.scores)
+        torch.testing.assert_close(softmax_of_visible(each, scores_of(each, positions)), each.weights)
 
 
 def test_the_weights_are_the_very_numbers_that_another_hook_sees(make_translator: MakeTranslator) -> None:
@@ -248,7 +253,7 @@ def test_the_weights_are_the_very_numbers_that_another_hook_sees(make_translator
     captured = capture_attention(translator.model, pair)
     handle.remove()
     (weights,) = seen
-    assert torch.equal(captured.layers[-1].weights, weights[0])
+    assert torch.equal(captured[-1].weights, weights[0])
 
 
 def test_whoever_changes_the_weights_is_seen(make_translator: MakeTranslator) -> None:
@@ -262,7 +267,7 @@ def test_whoever_changes_the_weights_is_seen(make_translator: MakeTranslator) ->
         return changed
 
     handle = attention.weights_dropout.register_forward_hook(look_at_the_last)
-    first = capture_attention(translator.model, encode(translator)).layers[0]
+    first = capture_attention(translator.model, encode(translator))[0]
     handle.remove()
     assert (first.weights[..., -1] == 1.0).all() and (first.weights[..., :-1] == 0.0).all()
 
@@ -288,12 +293,12 @@ def test_other_precisions_are_shown_as_they_are(make_translator: MakeTranslator,
     from translate.model.quantization import quantize_projections
 
     translator = make_translator(positions="rotary")
-    exact = capture_attention(translator.model, encode(translator)).layers
+    exact = capture_attention(translator.model, encode(translator))
     if precision == "bf16":
         translator.model.bfloat16()
     else:
         quantize_projections(translator.model)
-    for each, other in zip(capture_attention(translator.model, encode(translator)).layers, exact, strict=True):
+    for each, other in zip(capture_attention(translator.model, encode(translator)), exact, strict=True):
         assert each.weights.dtype == torch.float32
         assert 0.0 < float((each.weights - other.weights).abs().max()) < 0.2
         torch.testing.assert_close(each.weights.sum(dim=2), torch.ones_like(each.weights[:, :, 0]), atol=0.02, rtol=0)

@@ -46,7 +46,12 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def attention(make_translator: MakeTranslator) -> Attention:
     translator = make_translator(positions="relative")
-    return look_at_attention(translator, "Der Künstler läuft.", target="The artist runs.", name="toy", step=1)
+    return look_at(translator, "Der Künstler läuft.", "The artist runs.")
+
+
+def look_at(translator: Translator, text: str, target: str, *, unit: Any = "subwords") -> Attention:
+    choice = AttentionChoice(unit=unit)
+    return look_at_attention(translator, text, target=target, choice=choice, name="toy", step=1)
 
 
 OpenPage = Callable[..., Page]
@@ -77,7 +82,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[OpenPage]:
 
 @pytest.fixture
 def page(open_page: OpenPage, attention: Attention) -> Page:
-    return open_page(attention_page(attention, AttentionChoice()))
+    return open_page(attention_page(attention))
 
 
 def choose(page: Page, name: str, value: object) -> None:
@@ -86,7 +91,7 @@ def choose(page: Page, name: str, value: object) -> None:
 
 
 def weights_of(attention: Attention, kind: str, layer: int) -> torch.Tensor:
-    (found,) = [each for each in attention.captured.layers if (each.kind, each.layer) == (kind, layer)]
+    (found,) = [each for each in attention.layers if (each.kind, each.layer) == (kind, layer)]
     return found.weights
 
 
@@ -120,7 +125,7 @@ def test_a_click_on_a_layer_and_a_head_shows_their_weights(page: Page, attention
 
 
 def test_every_cell_of_every_head_is_the_models(page: Page, attention: Attention) -> None:
-    for each in attention.captured.layers:
+    for each in attention.layers:
         for head in range(3):
             page.evaluate("change => choose(change)", {"kind": each.kind, "layer": each.layer, "head": head})
             texts = page.locator("table.matrix tbody td").all_text_contents()
@@ -251,7 +256,7 @@ def test_queries_and_keys(page: Page, attention: Attention) -> None:
     choose(page, "layer", 1)
     choose(page, "head", 2)
     choose(page, "query", 3)
-    (layer,) = [each for each in attention.captured.layers if (each.kind, each.layer) == ("encoder", 1)]
+    (layer,) = [each for each in attention.layers if (each.kind, each.layer) == ("encoder", 1)]
     assert layer.position_scores is not None
     columns = [page.locator(f"table.vectors tbody tr td:nth-child({number})") for number in (4, 5, 6, 7)]
     product, score, position, weight = [column.all_inner_texts() for column in columns]
@@ -259,7 +264,8 @@ def test_queries_and_keys(page: Page, attention: Attention) -> None:
     def numbers(texts: list[str]) -> list[float]:
         return [float(text.replace("−", "-")) for text in texts]
 
-    assert numbers(score) == pytest.approx(layer.scores[2, 3].tolist(), abs=6e-4)
+    scores = (layer.query @ layer.key.transpose(1, 2))[2, 3] / 8**0.5 + layer.position_scores[2, 3]
+    assert numbers(score) == pytest.approx(scores.tolist(), abs=6e-4)
     assert numbers(position) == pytest.approx(layer.position_scores[2, 3].tolist(), abs=6e-4)
     assert numbers(weight) == pytest.approx(layer.weights[2, 3].tolist(), abs=6e-5)
     expected = (layer.query[2, 3] * layer.key[2])[:, 0].tolist()
@@ -274,7 +280,7 @@ def test_queries_and_keys(page: Page, attention: Attention) -> None:
 
 
 def test_light_and_dark(open_page: OpenPage, attention: Attention) -> None:
-    page = open_page(attention_page(attention, AttentionChoice()))
+    page = open_page(attention_page(attention))
     look = "['body', 'td[data-row]'].map((name) => getComputedStyle(document.querySelector(name)).backgroundColor)"
     light = page.evaluate(look)
     page.emulate_media(color_scheme="dark")
@@ -294,14 +300,9 @@ def overflowing(page: Page) -> Any:
 
 
 def test_long_sentences_scroll_and_no_label_is_cut(open_page: OpenPage, make_translator: MakeTranslator) -> None:
-    seen = look_at_attention(
-        make_translator(positions="rotary"),
-        "Künstler Straßenbahnhaltestellenüberdachung " * 4,
-        target="artist runs " * 6,
-        name="toy",
-        step=1,
-    )
-    page = open_page(attention_page(seen, AttentionChoice(unit="words")), width=390)
+    source = "Künstler Straßenbahnhaltestellenüberdachung " * 4
+    seen = look_at(make_translator(positions="rotary"), source, "artist runs " * 6, unit="words")
+    page = open_page(attention_page(seen), width=390)
     for view in ("matrix", "heads", "lines", "model", "vectors"):
         choose(page, "view", view)
         assert overflowing(page) == [False, []], view
@@ -315,8 +316,7 @@ def test_long_sentences_scroll_and_no_label_is_cut(open_page: OpenPage, make_tra
 def test_a_long_text_is_drawn_in_time(open_page: OpenPage, make_translator: MakeTranslator) -> None:
     import time
 
-    seen = look_at_attention(make_translator(positions="rotary"), "Hund " * 40, target="dog " * 40, name="toy", step=1)
-    page = open_page(attention_page(seen, AttentionChoice()))
+    page = open_page(attention_page(look_at(make_translator(positions="rotary"), "Hund " * 40, "dog " * 40)))
     started = time.perf_counter()
     for view in ("heads", "lines", "model", "vectors", "matrix"):
         choose(page, "view", view)
@@ -411,7 +411,7 @@ def serious_findings(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_attention(open_page: OpenPage, attention: Attention, scheme: str) -> None:
-    page = open_page(attention_page(attention, AttentionChoice()), scheme=scheme)
+    page = open_page(attention_page(attention), scheme=scheme)
     for view in ("matrix", "heads", "lines", "model", "vectors"):
         choose(page, "view", view)
         if view in ("matrix", "lines"):

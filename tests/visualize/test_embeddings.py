@@ -8,7 +8,6 @@ import torch
 from translate.decoding import Translator
 from translate.errors import InputError
 from translate.visualize.embeddings import (
-    WordVector,
     cosine_neighbours,
     embeddings_picture,
     frequent_words,
@@ -28,17 +27,17 @@ def test_the_most_frequent_words() -> None:
 
 
 def test_neighbours_by_the_angle_and_not_by_the_length() -> None:
-    others = [
-        WordVector("same way", torch.tensor([10.0, 10.0])),
-        WordVector("near", torch.tensor([3.0, 4.0])),
-        WordVector("opposite", torch.tensor([-1.0, -1.0])),
-        WordVector("itself", torch.tensor([1.0, 1.0])),
-    ]
+    others = {
+        "same way": torch.tensor([10.0, 10.0]),
+        "near": torch.tensor([3.0, 4.0]),
+        "opposite": torch.tensor([-1.0, -1.0]),
+        "itself": torch.tensor([1.0, 1.0]),
+    }
     # By hand: cos((1, 1), (3, 4)) = 7 / (5 √2)
-    found = cosine_neighbours(torch.tensor([1.0, 1.0]), others, count=3, but="itself")
+    found = cosine_neighbours("itself", torch.tensor([1.0, 1.0]), others, count=3)
     assert [word for word, _ in found] == ["same way", "near", "opposite"]
     assert [cosine for _, cosine in found] == pytest.approx([1.0, 7 / (5 * 2**0.5), -1.0])
-    assert len(cosine_neighbours(torch.tensor([1.0, 1.0]), others, count=1, but="itself")) == 1
+    assert len(cosine_neighbours("itself", torch.tensor([1.0, 1.0]), others, count=1)) == 1
 
 
 def test_the_plane_of_points_on_it() -> None:

@@ -15,7 +15,7 @@ MakeTranslator = Callable[..., Translator]
 
 def test_a_forced_translation(make_translator: MakeTranslator) -> None:
     pair = read_sentence(make_translator(), "Der Hund läuft.", target="The dog sleeps.")
-    assert pair.is_forced and (pair.source_text, pair.target_text) == ("Der Hund läuft.", "The dog sleeps.")
+    assert (pair.source_text, pair.target_text) == ("Der Hund läuft.", "The dog sleeps.")
     assert [word.text for word in pair.source.words] == ["Der", "Hund", "läuft.", "</s>"]
     assert [word.text for word in pair.target_input.words] == ["<s>", "The", "dog", "sleeps."]
     assert [word.text for word in pair.target_output.words] == ["The", "dog", "sleeps.", "</s>"]
@@ -30,7 +30,7 @@ def test_a_decoded_translation_is_the_translators(make_translator: MakeTranslato
     translator = make_translator()
     pair = read_sentence(translator, "Der Hund läuft.")
     (translation,) = translator.translate(["Der Hund läuft."])
-    assert not pair.is_forced and pair.ids.target == translation.ids and len(pair.ids.target) > 0
+    assert pair.ids.target == translation.ids and len(pair.ids.target) > 0
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,8 @@ def show_attention(
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
     loaded = load_translator(run, checkpoint=checkpoint)
     name, step = run.resolve().name, loaded.run.step
-    attention = look_at_attention(loaded.translator, sentence, target=target, name=name, step=step)
-    draw = attention_page if file.format == "html" else attention_picture
-    save_picture(draw(attention, choice), file)
+    attention = look_at_attention(loaded.translator, sentence, target=target, choice=choice, name=name, step=step)
+    save_picture(attention_page(attention) if file.format == "html" else attention_picture(attention), file)
     logger.info(f"{file.path}: {attention.pair.source_text} → {attention.pair.target_text}")
 
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
-from translate.data.tokenizer import EOS_ID
 from translate.decoding import Translator
 from translate.decoding.output.words import AlignmentLink, align_words, alignment_error_rate
 from translate.decoding.score import force_decode
@@ -80,11 +79,6 @@ def alignments_picture(
     """Lines between the words of each pair, and the weights behind them."""
     panels: list[Panel] = []
     for number, pair in enumerate(pairs, start=first_line):
-        if not pair.source or not pair.target:
-            texts = [" ".join(pair.source), " ".join(pair.target)]
-            note = "A side without words has no links."
-            panels.append(Table(f"Line {number}", ["Source", "Target"], [texts], note=note))
-            continue
         links = [WordLink(link.source, link.target, weight) for link, weight in pair.links.items()]
         panels.append(Links(f"Line {number}", pair.source, pair.target, links))
         panels.append(
@@ -115,22 +109,17 @@ def _encode(translator: Translator, sources: Sequence[str], targets: Sequence[st
 
 
 def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> AlignedPair:
-    source, target = (
-        tokens_of(tokenizer.pieces(ids), after=tokenizer.pieces([EOS_ID])).words
-        for tokenizer, ids in ((translator.tokenizers.source, pair.source), (translator.tokenizers.target, pair.target))
-    )
-    links = {}
-    if pair.source and pair.target:
-        links = align_words(
+    source = tokens_of(translator.tokenizers.source, pair.source).words
+    target = tokens_of(translator.tokenizers.target, pair.target).words
+    return AlignedPair(
+        source=[word.text for word in source[:-1]],
+        target=[word.text for word in target[:-1]],
+        links=align_words(
             weights,
             source_words=[word.positions for word in source[:-1]],
             target_words=[word.positions for word in target[:-1]],
-        )
-    return AlignedPair(
-        [word.text for word in source[:-1]],
-        [word.text for word in target[:-1]],
-        links,
-        merge_words(weights.double(), query_words=target, key_words=source),
+        ),
+        weights=merge_words(weights.double(), query_words=target, key_words=source),
     )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from translate.data.batching import EncodedPair, collate
 from translate.decoding import Translator
 from translate.errors import InputError
-from translate.model import Transformer, log_probabilities
+from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.positions import RotaryAngles
 from translate.visualize.page import fill_template
@@ -20,7 +20,6 @@ from translate.visualize.panels import Matrix, Panel, Picture
 from translate.visualize.sentences import MERGED, SentencePair, merge_words, read_sentence
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
-Unit = Literal["subwords", "words"]
 
 
 # The name of a kind, the labels of its rows and columns, and which tokens of the pair look and are looked at.
@@ -53,26 +52,7 @@ class LayerAttention(NamedTuple):
     visible: Bool[Tensor, "query key"]
     query: Float[Tensor, "heads query head_dim"]  # turned, if the model has rotary positions
     key: Float[Tensor, "heads key head_dim"]  # turned likewise
-    scores: Float[Tensor, "heads query key"]  # the softmax's input, before the mask
-    position_scores: Float[Tensor, "heads query key"] | None  # the part of `scores` that comes from rotary or bias
-
-
-class CapturedAttention(NamedTuple):
-    """What each head of a model did with one pair."""
-
-    layers: list[LayerAttention]  # encoder, decoder, cross; each from the first layer to the last
-    token_log_probs: list[float]  # nats, of each target token and of the end symbol
-
-
-class Attention(NamedTuple):
-    """A sentence, its translation, and what every head did with them."""
-
-    title: str
-    pair: SentencePair
-    captured: CapturedAttention
-    paragraphs: list[str]  # how the translation was made
-    positions: str  # the kind of positions that the model has
-    num_heads: int
+    position_scores: Float[Tensor, "heads query key"] | None  # the part of the scores that comes from rotary or bias
 
 
 class AttentionChoice(NamedTuple):
@@ -81,14 +61,25 @@ class AttentionChoice(NamedTuple):
     kind: AttentionKind = "cross"
     layer: int | None = None  # None: all, and in a page the last
     head: int | None = None  # None: all, and in a page the first
-    unit: Unit = "subwords"
+    unit: Literal["subwords", "words"] = "subwords"
+
+
+class Attention(NamedTuple):
+    """A sentence, its translation, and what every head did with them."""
+
+    title: str
+    pair: SentencePair
+    layers: list[LayerAttention]
+    paragraphs: list[str]  # how the translation was made
+    positions: str  # the kind of positions that the model has
+    choice: AttentionChoice
 
 
 # --- capturing
 
 
-def capture_attention(model: Transformer, pair: EncodedPair) -> CapturedAttention:
-    """Run the full forward pass over one pair, and keep what each head did.
+def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttention]:
+    """Run the full forward pass over one pair, and return what each head of encoder, decoder and cross-attention did.
 
     A hook sees the very weights that the model multiplied its values with. Only queries and keys are computed again, by
     the model's own projections of the inputs that the attention got.
@@ -105,26 +96,22 @@ def capture_attention(model: Transformer, pair: EncodedPair) -> CapturedAttentio
         *(("decoder", number, layer.self_attention) for number, layer in enumerate(decoder_layers)),
         *(("cross", number, layer.cross_attention) for number, layer in enumerate(decoder_layers)),
     ]
-    calls: dict[nn.Module, tuple[tuple[Tensor, ...], dict[str, Any]]] = {}
-    weights: dict[nn.Module, Tensor] = {}
+    calls: dict[nn.Module, tuple[Any, ...]] = {}
 
-    def keep_call(module: nn.Module, inputs: tuple[Tensor, ...], keywords: dict[str, Any]) -> None:
-        calls[module] = inputs, keywords
-
-    def keep_weights(module: nn.Module, inputs: object, output: Tensor) -> None:
-        weights[module] = output
+    def keep(module: nn.Module, *call: Any) -> None:
+        calls[module] = call
 
     with torch.inference_mode(), contextlib.ExitStack() as hooks:
         for _, _, attention in attentions:
-            hooks.enter_context(attention.register_forward_pre_hook(keep_call, with_kwargs=True))
-            hooks.enter_context(attention.weights_dropout.register_forward_hook(keep_weights))
-        log_probs = log_probabilities(model(batch.source_ids, batch.target_input_ids))
-        layers = [
-            _layer_attention(kind, layer, attention, *calls[attention], weights[attention.weights_dropout])
-            for kind, layer, attention in attentions
-        ]
-    chosen = log_probs[0].gather(1, batch.target_output_ids[0, :, None])[:, 0]
-    return CapturedAttention(layers, chosen.tolist())
+            hooks.enter_context(attention.register_forward_pre_hook(keep, with_kwargs=True))
+            hooks.enter_context(attention.weights_dropout.register_forward_hook(keep))
+        model(batch.source_ids, batch.target_input_ids)
+        layers = []
+        for kind, layer, attention in attentions:
+            inputs, keywords = calls[attention]
+            _, weights = calls[attention.weights_dropout]
+            layers.append(_layer_attention(kind, layer, attention, inputs, keywords, weights))
+    return layers
 
 
 def _layer_attention(
@@ -137,20 +124,19 @@ def _layer_attention(
 ) -> LayerAttention:
     """One attention from the arguments that it was called with and the weights that it computed."""
 
-    def compute_scores(rotary: RotaryAngles | None, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The queries and keys of each head, (heads, position, head_dim), and their scores."""
+    def project(rotary: RotaryAngles | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The queries and keys of each head, (heads, position, head_dim), and the scores that they give."""
         if kind == "cross":
-            hidden, memory = inputs
-            query, key_value = attention.project_query(hidden), attention.project_key_value(memory)
+            query, key_value = attention.project_query(inputs[0]), attention.project_key_value(inputs[1])
         else:
             query, key_value = attention.project_query_key_value(*inputs, rotary=rotary)
         query, key = query[0].float(), key_value.key[0].float()
-        scores = query @ key.transpose(1, 2) / math.sqrt(query.shape[-1])
-        return query, key, scores if bias is None else scores + bias.float()
+        return query, key, query @ key.transpose(1, 2) / math.sqrt(query.shape[-1])
 
-    rotary, bias = keywords.get("rotary"), keywords.get("bias")
-    query, key, scores = compute_scores(rotary, bias)
-    has_position_scores = rotary is not None or bias is not None
+    position_scores, rotary = keywords.get("bias"), keywords.get("rotary")
+    query, key, scores = project(rotary)
+    if rotary is not None:
+        position_scores = scores - project(None)[2]
     return LayerAttention(
         kind=kind,
         layer=layer,
@@ -158,8 +144,7 @@ def _layer_attention(
         visible=keywords["visible"].expand(1, 1, *weights.shape[2:])[0, 0].cpu(),
         query=query.cpu(),
         key=key.cpu(),
-        scores=scores.cpu(),
-        position_scores=(scores - compute_scores(None, None)[2]).cpu() if has_position_scores else None,
+        position_scores=None if position_scores is None else position_scores.float().cpu(),
     )
 
 
@@ -167,7 +152,7 @@ def _layer_attention(
 
 
 def look_at_attention(
-    translator: Translator, text: str, *, target: str | None = None, name: str, step: int
+    translator: Translator, text: str, *, target: str | None = None, choice: AttentionChoice, name: str, step: int
 ) -> Attention:
     """Translate a sentence, or force a translation, and capture the attention of all heads.
 
@@ -177,40 +162,55 @@ def look_at_attention(
         step: The step at which its weights were saved.
 
     Raises:
-        InputError: A text is empty, or longer than the positions of the model.
+        InputError: The model has no such layer or head, or a text is empty, or longer than the positions of the model.
     """
+    model, config = translator.model.config, translator.config
+    stack = "encoder" if choice.kind == "encoder" else "decoder"
+    num_layers = model.num_encoder_layers if stack == "encoder" else model.num_decoder_layers
+    if choice.layer is not None and not 0 <= choice.layer < num_layers:
+        raise InputError(f"--layer {choice.layer}: the {stack} has the layers 0 to {num_layers - 1}")
+    if choice.head is not None and not 0 <= choice.head < model.num_heads:
+        raise InputError(f"--head {choice.head}: each layer has the heads 0 to {model.num_heads - 1}")
     pair = read_sentence(translator, text, target=target)
-    captured = capture_attention(translator.model, pair.ids)
-    config = translator.config
-    if pair.is_forced:
+    if target is not None:
         made = "Forced: the translation was given."
     elif config.search == "sample":
         made = f"The translation was sampled with seed {config.seed}."
     else:
         greedy = config.beam_size == 1
         made = "The translation was decoded greedily." if greedy else f"Decoded with beam {config.beam_size}."
-    log_prob = f"{sum(captured.token_log_probs):.3f}".replace("-", "\N{MINUS SIGN}")
-    return Attention(
-        title=f"Attention of {name}",
-        pair=pair,
-        captured=captured,
-        paragraphs=[
-            f"{made} Step {step}, {config.precision}; the weights are those of the model's full forward pass"
-            f" over this pair, log-probability {log_prob} nats."
-        ],
-        positions=translator.model.config.positions,
-        num_heads=translator.model.config.num_heads,
+    (forced,) = translator.force([pair.ids])
+    log_prob = f"{sum(forced.token_log_probs):.3f}".replace("-", "\N{MINUS SIGN}")
+    how = (
+        f"{made} Step {step}, {config.precision}; the weights are those of the model's full forward pass over this"
+        f" pair, log-probability {log_prob} nats."
     )
+    layers = capture_attention(translator.model, pair.ids)
+    return Attention(f"Attention of {name}", pair, layers, [how], model.positions, choice)
 
 
-def attention_page(attention: Attention, choice: AttentionChoice) -> str:
-    """The page with all heads of all layers, their queries and keys.
-
-    Raises:
-        InputError: The model has no such layer or head.
-    """
-    num_layers = _check_choice(choice, attention)
-    pair = attention.pair
+def attention_page(attention: Attention) -> str:
+    """The page with all heads of all layers, their queries and keys."""
+    pair, choice = attention.pair, attention.choice
+    num_layers = sum(each.kind == choice.kind for each in attention.layers)
+    fields = {"weights": "weights", "query": "query", "key": "key", "position": "position_scores"}
+    kinds = []
+    for kind, (name, row_axis, column_axis, queries, keys) in _KINDS.items():
+        layers = [each for each in attention.layers if each.kind == kind]
+        kinds.append(
+            {
+                "kind": kind,
+                "name": name,
+                "queries": queries,
+                "keys": keys,
+                "rowAxis": row_axis,
+                "columnAxis": column_axis,
+                "visible": ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()],
+                "layers": [
+                    {shown: _base64(getattr(each, field)) for shown, field in fields.items()} for each in layers
+                ],
+            }
+        )
     data = {
         "title": attention.title,
         "source": pair.source_text,
@@ -219,13 +219,13 @@ def attention_page(attention: Attention, choice: AttentionChoice) -> str:
         "merged": MERGED,
         "positions": _POSITIONS[attention.positions],
         "addsToScores": attention.positions == "relative",
-        "numHeads": attention.num_heads,
+        "numHeads": len(attention.layers[0].weights),
         "tokens": {
             name: {"pieces": tokens.pieces, "words": [word._asdict() for word in tokens.words]}
             for name in ("source", "target_input", "target_output")
             for tokens in [getattr(pair, name)]
         },
-        "kinds": [_describe_kind(attention, kind) for kind in _KINDS],
+        "kinds": kinds,
         "start": {
             "kind": choice.kind,
             "layer": num_layers - 1 if choice.layer is None else choice.layer,
@@ -236,53 +236,19 @@ def attention_page(attention: Attention, choice: AttentionChoice) -> str:
     return fill_template(title=attention.title, data=data, scripts=["drawing.js", "attention.js"])
 
 
-def _check_choice(choice: AttentionChoice, attention: Attention) -> int:
-    """Check that the model has the chosen layer and head, and return the number of layers of the chosen kind.
-
-    Raises:
-        InputError: The model does not have them.
-    """
-    num_layers = sum(each.kind == choice.kind for each in attention.captured.layers)
-    stack = "encoder" if choice.kind == "encoder" else "decoder"
-    if choice.layer is not None and not 0 <= choice.layer < num_layers:
-        raise InputError(f"--layer {choice.layer}: the {stack} has the layers 0 to {num_layers - 1}")
-    if choice.head is not None and not 0 <= choice.head < attention.num_heads:
-        raise InputError(f"--head {choice.head}: each layer has the heads 0 to {attention.num_heads - 1}")
-    return num_layers
-
-
-def _describe_kind(attention: Attention, kind: AttentionKind) -> dict[str, Any]:
-    layers = [each for each in attention.captured.layers if each.kind == kind]
-    name, row_axis, column_axis, queries, keys = _KINDS[kind]
-    fields = {"weights": "weights", "query": "query", "key": "key", "position": "position_scores"}
-    return {
-        "kind": kind,
-        "name": name,
-        "queries": queries,
-        "keys": keys,
-        "rowAxis": row_axis,
-        "columnAxis": column_axis,
-        "visible": ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()],
-        "layers": [{name: _base64(getattr(each, field)) for name, field in fields.items()} for each in layers],
-    }
-
-
 def _base64(tensor: Tensor | None) -> str | None:
     """The exact bits of the numbers: fp32, little-endian, the last axis first."""
     return None if tensor is None else base64.b64encode(tensor.numpy().astype("<f4").tobytes()).decode("ascii")
 
 
-def attention_picture(attention: Attention, choice: AttentionChoice) -> Picture:
-    """The figure with a matrix for each chosen head of one kind.
-
-    Raises:
-        InputError: The model has no such layer or head.
-    """
-    _check_choice(choice, attention)
-    heads = range(attention.num_heads) if choice.head is None else [choice.head]
-    layers = [each for each in attention.captured.layers if each.kind == choice.kind]
+def attention_picture(attention: Attention) -> Picture:
+    """The figure with a matrix for each chosen head of one kind."""
+    choice = attention.choice
+    heads = range(len(attention.layers[0].weights)) if choice.head is None else [choice.head]
     panels: list[Panel] = []
-    for each in layers if choice.layer is None else [layers[choice.layer]]:
+    for each in attention.layers:
+        if each.kind != choice.kind or choice.layer not in (None, each.layer):
+            continue
         for head in heads:
             panel = _matrix(each, head, attention.pair, unit=choice.unit)
             if len(panels) >= len(heads):  # only the first row and column have labels
@@ -300,7 +266,7 @@ def attention_picture(attention: Attention, choice: AttentionChoice) -> Picture:
     return Picture(f"{attention.title}: {_KINDS[choice.kind][0]}", paragraphs, panels, columns=len(heads))
 
 
-def _matrix(each: LayerAttention, head: int, pair: SentencePair, *, unit: Unit) -> Matrix:
+def _matrix(each: LayerAttention, head: int, pair: SentencePair, *, unit: str) -> Matrix:
     _, row_axis, column_axis, query_name, key_name = _KINDS[each.kind]
     queries, keys = getattr(pair, query_name), getattr(pair, key_name)
     weights, visible = each.weights[head].double(), each.visible

@@ -1,26 +1,20 @@
 """Learning curves of runs from their `metrics.jsonl`, over steps and over time, all runs in one picture."""
 
+import itertools
 import json
+import logging
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 from translate.runs.directory import open_run
 from translate.visualize.panels import Curves, Picture, Series
 
+logger = logging.getLogger(__name__)
+
 Record = dict[str, Any]
-
-
-class Metrics(NamedTuple):
-    """The records of a run so far."""
-
-    name: str
-    records: list[Record]  # each with `kind`, `step` and `minutes_so_far`
-    num_unreadable: int  # lines that are damaged, or that the training is still writing
-
 
 _CHARTS = [  # title, vertical axis, the key of the records, and which kinds of records have it
     ("Loss", "nats a token", "loss", ("train", "validation")),
@@ -42,105 +36,74 @@ def curves_picture(runs: Sequence[Path]) -> Picture:
 
     Raises:
         InputError: A path is no run, or no run has recorded anything yet.
-        RunError: A file of metrics cannot be read.
+        RunError: A run is damaged.
     """
     names = [run.resolve().name for run in runs]
     if len(set(names)) < len(names):
         names = [str(run) for run in runs]
-    metrics = [read_metrics(run, name=name) for run, name in zip(runs, names, strict=True)]
-    if not any(each.records for each in metrics):
+    records = {name: read_metrics(run) for name, run in zip(names, runs, strict=True)}
+    if not any(records.values()):
         raise InputError(
             f"{', '.join(map(str, runs))}: nothing is recorded yet; a training records itself every"
             " training.log_every steps"
         )
-    unreadable = [f"{each.name}: {each.num_unreadable} unreadable lines" for each in metrics if each.num_unreadable]
-    states = [f"{each.name} up to step {each.records[-1]['step']}" for each in metrics if each.records]
-    states += [f"{each.name}: nothing yet" for each in metrics if not each.records]
+    states = [f"{name} up to step {of_run[-1]['step']}" for name, of_run in records.items() if of_run]
+    states += [f"{name}: nothing yet" for name, of_run in records.items() if not of_run]
     panels = []
     for title, y_axis, key, kinds in _CHARTS:
         for x_key, x_axis, over in (("step", "step", "over steps"), ("minutes_so_far", "minutes", "over time")):
-            by_run = [_series(each, key, kinds, x_key=x_key, has_name=len(metrics) > 1) for each in metrics]
-            if series := [one for run in by_run for one in run]:
+            if series := _series(records, key, kinds, x_key=x_key):
                 panels.append(Curves(f"{title} {over}", x_axis, y_axis, series, title in _LOGARITHMIC))
     paragraphs = [
         f"{'; '.join(states)}. The training loss is that which is minimised, with label smoothing; perplexities and the"
         " validation loss are without it.",
         _TIME_NOTE,
     ]
-    if unreadable:
-        reason = "as a training that is being written or was killed leaves them"
-        paragraphs.append(f"Left out, {reason}: {', '.join(unreadable)}.")
-    title = f"Training of {', '.join(names)}"
-    return Picture(title, paragraphs, panels, columns=2)
+    return Picture(f"Training of {', '.join(names)}", paragraphs, panels, columns=2)
 
 
-def read_metrics(run: Path, *, name: str) -> Metrics:
-    """The records of a run in the order of their steps, with the time at which each was reached.
+def read_metrics(run: Path) -> list[Record]:
+    """The records of a run, each with its `kind` and `step`, and as `minutes_so_far` the time until then.
 
-    Lines that are no record are left out and counted. Where a resumed training repeated steps, the last records count.
+    A line that is no record, as the training may still be writing one, is left out with a warning.
 
     Raises:
         InputError: `run` is no run.
-        RunError: The file cannot be read.
+        RunError: The run is damaged.
     """
     file = open_run(run).metrics
-    try:
-        lines = file.read_bytes().splitlines() if file.exists() else []
-    except OSError as error:
-        raise RunError(f"{file}: cannot be read: {error.strerror}") from error
     records: list[Record] = []
-    num_unreadable = 0
-    for line in lines:
-        record = _parse(line)
-        if record is None:
-            num_unreadable += 1
-            continue
-        first = bisect_left(records, record["step"], key=lambda other: other["step"])  # a resumed run repeats steps
-        if any(other["step"] > record["step"] or other["kind"] == record["kind"] for other in records[first:]):
-            del records[first:]
-        records.append(record)
-    _add_time(records)
-    return Metrics(name, records, num_unreadable)
-
-
-def _parse(line: bytes) -> Record | None:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    is_record = isinstance(record, dict) and isinstance(record.get("kind"), str) and type(record.get("step")) is int
-    return record if is_record else None
-
-
-def _add_time(records: list[Record]) -> None:
-    """Add `minutes_so_far` to each record."""
     seconds, tokens = 0.0, 0.0
-    for record in records:
-        if record["kind"] == "train":
-            so_far, speed = _number(record, "target_tokens"), _number(record, "target_tokens_per_second")
-            if so_far is not None and speed:
-                seconds += max(0.0, so_far - tokens) / speed
-                tokens = so_far
-        else:
-            seconds += _number(record, "seconds") or 0.0
-        record["minutes_so_far"] = seconds / 60
+    for number, line in enumerate(file.read_bytes().splitlines() if file.exists() else [], start=1):
+        try:
+            record = json.loads(line)
+            kind, _ = record["kind"], record["step"]
+        except (ValueError, KeyError, TypeError):
+            logger.warning(f"{file}: line {number} is left out: it is no record, or it is still being written")
+            continue
+        if kind == "validation":
+            seconds += record.get("seconds", 0.0)
+        elif speed := record.get("target_tokens_per_second"):
+            seconds += (record["target_tokens"] - tokens) / speed
+            tokens = record["target_tokens"]
+        records.append({**record, "minutes_so_far": seconds / 60})
+    return records
 
 
-def _series(metrics: Metrics, key: str, kinds: Sequence[str], *, x_key: str, has_name: bool) -> list[Series]:
-    """The curves of one run in one chart; several kinds of records have their names in the legend."""
+def _series(records: dict[str, list[Record]], key: str, kinds: Sequence[str], *, x_key: str) -> list[Series]:
+    """The curves of one chart, named by the run and the kind of its records, as far as there are several."""
     series = []
-    for kind in kinds:
-        records = [record for record in metrics.records if record["kind"] == kind and key in record]
-        if records:
-            what = {"train": "training"}.get(kind, kind) if len(kinds) > 1 else ""
-            name = ", ".join(part for part in (metrics.name if has_name or not what else "", what) if part)
-            ys = [_number(record, key) for record in records]
-            series.append(Series(name, [float(record[x_key]) for record in records], ys))
+    for (name, of_run), kind in itertools.product(records.items(), kinds):
+        names = [name] if len(records) > 1 or len(kinds) == 1 else []
+        if len(kinds) > 1:
+            names.append({"train": "training"}.get(kind, kind))
+        shown = [record for record in of_run if record["kind"] == kind and key in record]
+        if shown:
+            xs, ys = [float(record[x_key]) for record in shown], [_number(record[key]) for record in shown]
+            series.append(Series(", ".join(names), xs, ys))
     return series
 
 
-def _number(record: Record, key: str) -> float | None:
-    """The number under a key, or None if it is missing or not finite, which is a gap in the curve."""
-    value = record.get(key)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if is_number and value is not None else None
+def _number(value: object) -> float | None:
+    """A finite number, or None, which is a gap in the curve."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -1,8 +1,7 @@
 """Which words have similar embeddings: nearest neighbours, and a map of the two principal components."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from jaxtyping import Float
@@ -12,13 +11,6 @@ from translate.data.tokenizer import Tokenizer
 from translate.decoding import Translator
 from translate.errors import InputError
 from translate.visualize.panels import Anchor, Panel, Picture, Point, Points, Table
-
-
-class WordVector(NamedTuple):
-    """A word and its embedding, the mean over its pieces."""
-
-    text: str
-    vector: Float[Tensor, " d_model"]
 
 
 def embeddings_picture(
@@ -48,27 +40,30 @@ def embeddings_picture(
     source_table, target_table = (
         stack.embedder.tokens.weight.detach().float().cpu() for stack in (model.encoder, model.decoder)
     )
-    source_words = _embed_words(tokenizers.source, frequent_words(sources, num_words), source_table)
-    target_words = _embed_words(tokenizers.target, frequent_words(targets, num_words), target_table)
-    asked = [word for word in words if word.strip()]
-    if len(asked) < len(words):
+    if not all(word.strip() for word in words):
         raise InputError("a word to look at is empty: '' has no neighbours")
+    # The groups of the words on each map: the language that they are from.
+    source = dict.fromkeys(frequent_words(sources, num_words), "source")
+    target = dict.fromkeys(frequent_words(targets, num_words), "target")
     is_joint = model.config.tie_embeddings == "all"
     if is_joint:
-        shown = source_words[:10] + target_words[:10]
-        sides = [("source and target", tokenizers.source, source_table, source_words + target_words, shown)]
+        both = dict.fromkeys(source.keys() & target.keys(), "both")
+        shown = [*list(source)[:10], *list(target)[:10]]
+        sides = [("source and target", tokenizers.source, source_table, source | target | both, shown)]
     else:
         sides = [
-            ("source", tokenizers.source, source_table, source_words, source_words[:20]),
-            ("target", tokenizers.target, target_table, target_words, target_words[:20]),
+            ("source", tokenizers.source, source_table, source, list(source)[:20]),
+            ("target", tokenizers.target, target_table, target, list(target)[:20]),
         ]
     panels: list[Panel] = []
-    for side, tokenizer, table, vectors, shown in sides:
+    for side, tokenizer, table, groups, shown in sides:
+        vectors = _embed_words(tokenizer, groups, table)
         if len(vectors) < 3:
             raise InputError(f"{len(vectors)} {side} words are too few for a map: give a text with more of them")
-        looked_up = _embed_words(tokenizer, asked, table)
-        panels.append(_map(side, vectors, looked_up, source_words if is_joint else [], num_neighbours))
-        rows = [[word.text, _list_neighbours(word, vectors, num_neighbours)] for word in looked_up or shown]
+        asked = _embed_words(tokenizer, words, table)
+        panels.append(_map(side, vectors | asked, groups | dict.fromkeys(asked, "asked for"), num_neighbours))
+        looked_up = asked or {word: vectors[word] for word in shown}
+        rows = [[word, _list_neighbours(word, vector, vectors, num_neighbours)] for word, vector in looked_up.items()]
         panels.append(Table(f"Nearest neighbours of {side} words", ["Word", "Neighbours and their cosines"], rows))
     paragraphs = [
         "A word of several subwords is the mean of their embeddings. The map is the plane in which the embeddings"
@@ -89,17 +84,13 @@ def frequent_words(lines: Sequence[str], count: int) -> list[str]:
 
 
 def cosine_neighbours(
-    vector: Float[Tensor, " d_model"], others: Sequence[WordVector], *, count: int, but: str
+    word: str, vector: Float[Tensor, " d_model"], others: Mapping[str, Tensor], *, count: int
 ) -> list[tuple[str, float]]:
-    """The words whose embeddings have the largest cosine with a vector, and the cosines; the word `but` is left out."""
-    matrix = torch.stack([each.vector for each in others])
-    cosines = torch.nn.functional.cosine_similarity(matrix, vector[None], dim=1)
-    nearest: dict[str, float] = {}
-    for place in cosines.argsort(descending=True, stable=True).tolist():
-        word = others[place].text
-        if word != but and len(nearest) < count:
-            nearest.setdefault(word, float(cosines[place]))
-    return list(nearest.items())
+    """The other words whose embeddings have the largest cosine with a word's, and the cosines."""
+    texts = [text for text in others if text != word]
+    cosines = torch.nn.functional.cosine_similarity(torch.stack([others[text] for text in texts]), vector[None], dim=1)
+    nearest = cosines.argsort(descending=True, stable=True)[:count].tolist()
+    return [(texts[place], float(cosines[place])) for place in nearest]
 
 
 def principal_plane(vectors: Float[Tensor, "word d_model"]) -> tuple[Float[Tensor, "word 2"], list[float]]:
@@ -120,64 +111,43 @@ def principal_plane(vectors: Float[Tensor, "word d_model"]) -> tuple[Float[Tenso
     return places.float(), [float(value) ** 2 / total for value in singular[:2]]
 
 
-def _embed_words(tokenizer: Tokenizer, words: Sequence[str], table: Tensor) -> list[WordVector]:
-    return [WordVector(word, table[ids].mean(dim=0)) for word in words if (ids := tokenizer.encode(word))]
+def _embed_words(tokenizer: Tokenizer, words: Iterable[str], table: Tensor) -> dict[str, Tensor]:
+    """The embedding of each word, (d_model): the mean over its pieces."""
+    return {word: table[ids].mean(dim=0) for word in words if (ids := tokenizer.encode(word))}
 
 
-def _map(
-    side: str, vectors: list[WordVector], asked: list[WordVector], source: list[WordVector], num_neighbours: int
-) -> Points:
-    everyone = vectors + [word for word in asked if word.text not in {each.text for each in vectors}]
-    places, shares = principal_plane(torch.stack([each.vector for each in everyone]))
-    asked_texts = {each.text for each in asked}
-    points: dict[str, Point] = {}
-    for number, (each, place) in enumerate(zip(everyone, places.tolist(), strict=True)):
-        group = side if not source else "source" if number < len(source) else "target"
-        if each.text in asked_texts:
-            group = "asked for"
-        note = "Nearest: " + _list_neighbours(each, everyone, num_neighbours)
-        if each.text in points and group != "asked for":  # a word of both languages
-            points[each.text] = points[each.text]._replace(group="both")
-        else:
-            points[each.text] = Point(each.text, place[0], place[1], group, note)
+def _list_neighbours(word: str, vector: Tensor, others: Mapping[str, Tensor], count: int) -> str:
+    return ", ".join(f"{text} {cosine:.2f}" for text, cosine in cosine_neighbours(word, vector, others, count=count))
+
+
+def _map(side: str, vectors: dict[str, Tensor], groups: dict[str, str], num_neighbours: int) -> Points:
+    places, shares = principal_plane(torch.stack(list(vectors.values())))
+    points = []
+    for (word, vector), (x, y), anchor in zip(vectors.items(), places.tolist(), _anchors(vectors, places), strict=True):
+        note = "Nearest: " + _list_neighbours(word, vector, vectors, num_neighbours)
+        points.append(Point(word, x, y, groups[word], note, anchor))
     first, second = (f"{share:.0%}" for share in shares)
     return Points(
         f"Map of {side} words",
         f"first principal component ({first} of the variance)",
         f"second principal component ({second})",
-        _anchored(list(points.values())),
+        points,
     )
 
 
-def _anchored(points: list[Point]) -> list[Point]:
+def _anchors(labels: Iterable[str], places: Float[Tensor, "word 2"]) -> list[Anchor]:
     """Choose for each label, one after another, the side of its point where it covers least of the others."""
-    places = torch.tensor([(point.x, point.y) for point in points], dtype=torch.float64)
+    sides: dict[Anchor, tuple[int, int]] = {"right": (1, 0), "left": (-1, 0), "above": (0, 1), "below": (0, -1)}
     places = (places - places.amin(dim=0)) / (places.amax(dim=0) - places.amin(dim=0)).clamp(min=1e-9)
-    # Sizes are shares of the map; boxes are left, bottom, right, top.
-    letter, line = 0.0085, 0.022
-    taken = [(x - 0.004, y - 0.007, x + 0.004, y + 0.007) for x, y in places.tolist()]
-    anchored = []
-    for point, (x, y) in zip(points, places.tolist(), strict=True):
-        half = letter * len(point.label) / 2
-        boxes: dict[Anchor, tuple[float, float, float, float]] = {
-            "right": (x + 0.007, y - line / 2, x + 0.007 + 2 * half, y + line / 2),
-            "left": (x - 0.007 - 2 * half, y - line / 2, x - 0.007, y + line / 2),
-            "above": (x - half, y + 0.009, x + half, y + 0.009 + line),
-            "below": (x - half, y - 0.009 - line, x + half, y - 0.009),
-        }
-        anchor = min(boxes, key=lambda name: sum(_overlap(boxes[name], other) for other in taken))
-        taken.append(boxes[anchor])
-        anchored.append(point._replace(anchor=anchor))
-    return anchored
-
-
-def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
-    """The area that two boxes share."""
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
-    return max(0.0, width) * max(0.0, height)
-
-
-def _list_neighbours(word: WordVector, others: Sequence[WordVector], count: int) -> str:
-    near = cosine_neighbours(word.vector, others, count=count, but=word.text)
-    return ", ".join(f"{text} {cosine:.2f}" for text, cosine in near)
+    # Boxes around the points and the labels so far: their middles and half of their sizes, in shares of the map.
+    middles, halves = places, torch.tensor([0.004, 0.007]).expand(len(places), 2)
+    anchors: list[Anchor] = []
+    for label, place in zip(labels, places, strict=True):
+        half = torch.tensor([0.00425 * len(label), 0.011])
+        away = half + torch.tensor([0.007, 0.009])  # from the point to the middle of its label
+        boxes = torch.stack([place + away * torch.tensor(side) for side in sides.values()])
+        covered = (halves + half - (middles - boxes[:, None]).abs()).clamp(min=0).prod(dim=2).sum(dim=1)
+        best = int(covered.argmin())
+        anchors.append(list(sides)[best])
+        middles, halves = torch.vstack([middles, boxes[best]]), torch.vstack([halves, half])
+    return anchors

@@ -39,8 +39,8 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
             keys = source if title == "source padding" else target
             values = visible.float().tolist()
             panels.append(Matrix(f"{row + 1}: {title}", queries, keys, values, "query", "key", "visible"))
-    arrows = [f"{pair.source_text} → {pair.target_text}{'' if pair.is_forced else ' (decoded)'}" for pair in pairs]
-    names = [f"{number}: {arrow}" for number, arrow in enumerate(arrows, start=1)]
+    made = "" if targets else " (decoded)"
+    names = [f"{number}: {pair.source_text} → {pair.target_text}{made}" for number, pair in enumerate(pairs, start=1)]
     explanation = (
         "Made by translate/model/masks.py, with which the model is trained. Coloured: this query (row) may see that key"
         " (column). Padding masks have one row, for it is the same for all queries. A position of padding is a query"

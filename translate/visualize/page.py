@@ -5,7 +5,7 @@ import json
 import re
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from translate.atomic import atomic_write
 from translate.errors import InputError
@@ -13,6 +13,7 @@ from translate.visualize.figure import DOTS_PER_INCH, draw_figure
 from translate.visualize.panels import Picture
 
 PictureFormat = Literal["html", "png", "svg"]
+_FORMATS: dict[str, PictureFormat] = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg"}
 
 
 class PictureFile(NamedTuple):
@@ -35,16 +36,14 @@ def choose_picture_file(
     Raises:
         InputError: The file's ending belongs to another format, or to none.
     """
-    if output is None:
-        return PictureFile(Path(f"{name}.{wanted or 'html'}"), wanted or "html", dots_per_inch)
-    ending = {".htm": "html"}.get(output.suffix.lower(), output.suffix.lower().lstrip("."))
-    if ending in get_args(PictureFormat):
-        if wanted not in (None, ending):
-            raise InputError(f"--format {wanted} but --output {output}: leave one of them out, or let them agree")
-        wanted = next(known for known in get_args(PictureFormat) if known == ending)
-    if wanted is None:
+    output = output or Path(f"{name}.{wanted or 'html'}")
+    ending = _FORMATS.get(output.suffix.lower())
+    if wanted and ending not in (None, wanted):
+        raise InputError(f"--format {wanted} but --output {output}: leave one of them out, or let them agree")
+    chosen = wanted or ending
+    if chosen is None:
         raise InputError(f"--output {output}: end it in .html, .png or .svg, or give --format too")
-    return PictureFile(output, wanted, dots_per_inch)
+    return PictureFile(output, chosen, dots_per_inch)
 
 
 def save_picture(picture: Picture | str, file: PictureFile) -> None:

@@ -30,7 +30,6 @@ class SentencePair(NamedTuple):
 
     source_text: str
     target_text: str
-    is_forced: bool  # the translation was given, not decoded
     ids: EncodedPair
     source: Tokens  # what the encoder reads: the tokens, </s>
     target_input: Tokens  # what the decoder reads: <s>, the tokens
@@ -54,15 +53,13 @@ def read_sentence(translator: Translator, text: str, *, target: str | None = Non
         check_positions(target_ids, what="its translation", translator=translator)
     else:
         target_ids = _encode(tokenizers.target, target, what="the target", translator=translator)
-    source_pieces, target_pieces = tokenizers.source.pieces(source_ids), tokenizers.target.pieces(target_ids)
     return SentencePair(
         source_text=text,
         target_text=tokenizers.target.decode(target_ids),
-        is_forced=target is not None,
         ids=EncodedPair(source_ids, target_ids),
-        source=tokens_of(source_pieces, after=tokenizers.source.pieces([EOS_ID])),
-        target_input=tokens_of(target_pieces, before=tokenizers.target.pieces([BOS_ID])),
-        target_output=tokens_of(target_pieces, after=tokenizers.target.pieces([EOS_ID])),
+        source=tokens_of(tokenizers.source, source_ids),
+        target_input=tokens_of(tokenizers.target, target_ids, is_input=True),
+        target_output=tokens_of(tokenizers.target, target_ids),
     )
 
 
@@ -98,9 +95,11 @@ def check_positions(ids: Sequence[int], *, what: str, translator: Translator) ->
         )
 
 
-def tokens_of(pieces: list[str], *, before: Sequence[str] = (), after: Sequence[str] = ()) -> Tokens:
-    """Tokens with special symbols before or after them; each symbol is a word by itself."""
-    words = [Word(symbol, [position]) for position, symbol in enumerate([*before, *pieces, *after])]
-    spelt = [Word(word.text, [len(before) + position for position in word.positions]) for word in group_words(pieces)]
-    words[len(before) : len(before) + len(pieces)] = spelt
-    return Tokens([*before, *pieces, *after], words)
+def tokens_of(tokenizer: Tokenizer, ids: Sequence[int], *, is_input: bool = False) -> Tokens:
+    """Tokens with </s> after them, or, as the decoder's input, <s> before them; each symbol is a word by itself."""
+    pieces = tokenizer.pieces(ids)
+    (symbol,) = tokenizer.pieces([BOS_ID if is_input else EOS_ID])
+    if not is_input:
+        return Tokens([*pieces, symbol], [*group_words(pieces), Word(symbol, [len(pieces)])])
+    shifted = [Word(text, [position + 1 for position in positions]) for text, positions in group_words(pieces)]
+    return Tokens([symbol, *pieces], [Word(symbol, [0]), *shifted])
