@@ -18,7 +18,6 @@ from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
 from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal, trainer, validation
-from translate.training.state import describe_changes
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
@@ -274,12 +273,3 @@ def test_another_environment_is_reported(
         " numbers are not bit for bit those of a run that was never stopped"
     )
     assert progress_of(finished)["environment"]["torch"] == torch_version
-
-
-def test_changes_are_described() -> None:
-    before = {"torch": "2.8.0", "device": "cpu (AVX2)", "CPU threads": "2"}
-    assert describe_changes(before, before) is None
-    assert describe_changes({}, before) is None, "a checkpoint of version 0.1.0 does not say them"
-    described = describe_changes(before, {"torch": "2.9.0", "device": "cuda (H200)"})
-    assert described is not None
-    assert "torch 2.9.0 (it was 2.8.0), device cuda (H200) (it was cpu (AVX2))" in described

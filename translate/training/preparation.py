@@ -30,15 +30,9 @@ class Corpora(NamedTuple):
     streams: TrainingStreams | None = None  # where `train` comes from, if any corpus is streamed
 
 
-class TrainingData(NamedTuple):
-    """What a training reads."""
-
-    corpora: Corpora
-    tokenizers: Tokenizers
-    batches: Batches
-
-
-def prepare_data(config: Config, run: RunDirectory, *, world: World, is_continued: bool) -> TrainingData:
+def prepare_data(
+    config: Config, run: RunDirectory, *, world: World, is_continued: bool
+) -> tuple[Corpora, Tokenizers, Batches]:
     """Prepare the data of a training in all of its processes, and log what was done and what was left out.
 
     Args:
@@ -82,7 +76,7 @@ def prepare_data(config: Config, run: RunDirectory, *, world: World, is_continue
         batches = make_batches(config, corpora, tokenizers, world=world, is_continued=is_continued)
     if corpora.streams is None or not is_continued:
         log_reports(batches.filter_reports)
-    return TrainingData(corpora, tokenizers, batches)
+    return corpora, tokenizers, batches
 
 
 def read_corpora(config: Config) -> Corpora:
@@ -95,10 +89,12 @@ def read_corpora(config: Config) -> Corpora:
     if not data.train:
         raise InputError("data.train names no corpus: there is nothing to train on")
     streams = TrainingStreams(data) if data.is_streamed else None
+    if streams is not None:
+        train = streams.first.corpora
+    else:
+        train = [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(data.train)]
     return Corpora(
-        [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(data.train)]
-        if streams is None
-        else streams.first.corpora,
+        train,
         None if data.validation is None else read_corpus(data.validation, key="data.validation"),
         {name: read_corpus(corpus, key=f"data.test.{name}") for name, corpus in data.test.items()},
         streams,
@@ -130,9 +126,8 @@ def make_batches(
     """
     settings = config.training
     batch_tokens = MOST if settings.batch_tokens == "auto" else settings.batch_tokens
-    num_threads = settings.threads
-    if num_threads is None:  # this process's share of all cores; torch may have fewer, one for each worker
-        num_threads = threads_per_process(read_environment(os.environ).local_world_size)
+    # By default this process's share of all cores; torch may have fewer, one for each worker.
+    num_threads = settings.threads or threads_per_process(read_environment(os.environ).local_world_size)
     batch_settings = BatchSettings(
         config.data, config.tokenizer.subword_sampling, batch_tokens, settings.seed, num_threads
     )

@@ -5,7 +5,6 @@ Also whether a run can be continued with the settings and in the environment tha
 
 import logging
 import os
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -58,10 +57,7 @@ _LOCATIONS = (
 
 
 def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world: World = SINGLE_PROCESS) -> None:
-    """Save the weights that are the best so far.
-
-    Args:
-        world: The processes that train together; rank 0 writes.
+    """Save the weights that are the best so far; rank 0 writes them.
 
     Raises:
         RunError: The checkpoint cannot be written.
@@ -80,10 +76,7 @@ def save_last(
     *,
     world: World = SINGLE_PROCESS,
 ) -> None:
-    """Save everything that `restore_last` needs.
-
-    Args:
-        world: The processes that train together; rank 0 writes.
+    """Save everything that `restore_last` needs; rank 0 writes it.
 
     Raises:
         RunError: The checkpoint cannot be written; those that were there are intact.
@@ -104,10 +97,7 @@ def restore_last(
     *,
     world: World = SINGLE_PROCESS,
 ) -> Progress | None:
-    """Restore what `save_last` saved. What is damaged, and what that means, is logged.
-
-    Args:
-        world: The processes that train together; rank 0 reads. There may be more or fewer than when it was saved.
+    """Restore what `save_last` saved, perhaps in more or fewer processes. What is damaged is logged.
 
     Returns:
         Where the training stands; None: there is no checkpoint yet.
@@ -206,11 +196,9 @@ def check_settings(config: Config, directory: Path) -> None:
 
 def settings_of_all_processes(config: Config, device: torch.device) -> dict[str, str]:
     """What must be the same in all processes of a training, by name; where a machine keeps its files may differ."""
-    flat = _flatten(config.model_dump(mode="json"))
-    settings = {key: str(value) for key, value in flat.items() if not key.startswith((*_LOCATIONS, "training.threads"))}
-    settings |= describe_environment(config.training, device) | {"device": device.type}
-    settings.pop("CPU threads", None)
-    return settings
+    facts = _flatten(config.model_dump(mode="json")) | describe_environment(config.training, device)
+    may_differ = (*_LOCATIONS, "training.threads", "CPU threads")
+    return {key: str(value) for key, value in facts.items() if not key.startswith(may_differ)} | {"device": device.type}
 
 
 def describe_environment(settings: TrainingConfig, device: torch.device, *, num_processes: int = 1) -> dict[str, str]:
@@ -227,22 +215,6 @@ def describe_environment(settings: TrainingConfig, device: torch.device, *, num_
     elif device.type == "cuda":
         environment["device"] += f" ({torch.cuda.get_device_name(device)})"
     return environment
-
-
-def describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """One sentence on what differs between two environments, and what that means; None if nothing differs.
-
-    Args:
-        before: Environment in which the checkpoint was saved; empty for a checkpoint of version 0.1.0.
-    """
-    different = [name for name in before if now.get(name) != before[name]]
-    changes = [f"{name} {now.get(name, 'unknown')} (it was {before[name]})" for name in different]
-    if not changes:
-        return None
-    return (
-        f"continued in another environment: {', '.join(changes)}. The training is as good, but its numbers are not bit"
-        " for bit those of a run that was never stopped"
-    )
 
 
 def _flatten(value: object, prefix: str = "") -> dict[str, object]:

@@ -21,7 +21,6 @@ from translate.training.progress import Progress
 from translate.training.setup import choose_training_device, set_num_threads, setup_training
 from translate.training.state import (
     check_settings,
-    describe_changes,
     describe_environment,
     holds_run,
     restore_last,
@@ -71,8 +70,7 @@ def train(
             settings, is_continued = world.run_on_rank_0(lambda: _claim(config, directory, resume=resume, held=held))
             config = config.model_copy(update={"training": settings})
             run = RunDirectory(directory)
-            data = prepare_data(config, run, world=world, is_continued=is_continued)
-            corpora, tokenizers, batches = data
+            corpora, tokenizers, batches = prepare_data(config, run, world=world, is_continued=is_continued)
             config, batches, message = resolve_batch_tokens(
                 config, batches, tokenizers=tokenizers, device=device, world=world
             )
@@ -108,7 +106,9 @@ def train(
                 config,
                 train_step,
                 run=run,
-                data=data._replace(batches=batches),
+                tokenizers=tokenizers,
+                batches=batches,
+                validation=corpora.validation,
                 average=average,
                 progress=progress,
                 profiles=profile and world.is_main_process,
@@ -123,13 +123,12 @@ def train(
 
 def _claim(config: Config, directory: Path, *, resume: bool, held: contextlib.ExitStack) -> tuple[TrainingConfig, bool]:
     """Lock the run; returns its settings, and whether it is continued."""
-    if not (resume and directory.is_dir()):
-        if holds_run(directory):
-            with lock_run(directory):  # fails if another process trains there, which must be reported first
-                pass
+    if not directory.is_dir():
         check_holds_no_run(directory)
-    held.enter_context(lock_run(directory))
+    held.enter_context(lock_run(directory))  # that another process trains there is reported first
     is_continued = holds_run(directory) and resume
+    if not is_continued:
+        check_holds_no_run(directory)
     config = resolve_step_tokens(config)
     if is_continued:
         config = resolve_from_run(config, directory)
@@ -140,11 +139,7 @@ def _claim(config: Config, directory: Path, *, resume: bool, held: contextlib.Ex
 
 
 def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) -> Progress:
-    """Check that a continued training has the same data, log what else has changed, and return its progress.
-
-    Args:
-        new: The progress of a training that begins now.
-    """
+    """Check that a continued training has the data of the new one, log what else has changed; returns its progress."""
     if saved is None:
         logger.info(f"{run.path} has no checkpoint yet: its training begins at the first step")
         return new
@@ -153,9 +148,16 @@ def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) 
             f"{run.path}: data.train is not what this run was trained on, so it cannot be continued; give the data that"
             " it was begun with, or begin a new run"
         )
-    changes = describe_changes(saved.environment, new.environment)
-    if changes is not None:
-        logger.info(changes)
+    changes = [
+        f"{name} {new.environment.get(name, 'unknown')} (it was {before})"
+        for name, before in saved.environment.items()
+        if new.environment.get(name) != before
+    ]
+    if changes:
+        logger.info(
+            f"continued in another environment: {', '.join(changes)}. The training is as good, but its numbers are not"
+            " bit for bit those of a run that was never stopped"
+        )
     logger.info(f"going on from step {saved.step}")
     saved.environment = new.environment
     return saved

@@ -12,9 +12,11 @@ from torch.profiler import record_function
 
 from translate.config.schema import Config
 from translate.data.batching import Batch
+from translate.data.corpora import ParallelCorpus
 from translate.data.prefetch import Prefetcher, StepBatches
-from translate.data.streaming import StreamedBatches
+from translate.data.streaming import Batches, StreamedBatches
 from translate.data.token_store import Cancelled
+from translate.data.tokenizer import Tokenizers
 from translate.decoding import count_conditions
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError
@@ -23,7 +25,6 @@ from translate.model.device import OutOfMemory
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import get_parameters
 from translate.training.optimizer import AveragedWeights, learning_rate
-from translate.training.preparation import TrainingData
 from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
 from translate.training.progress import LogWindow, Progress
 from translate.training.state import save_best, save_last
@@ -61,13 +62,13 @@ class StopRequests:
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         """A context in which signals are noted; outside of the main thread Python cannot, and it does nothing."""
-        before = {}
+        numbers = []
+        if threading.current_thread() is threading.main_thread():
+            # A signal that is ignored, as by `nohup`, or that has a handler outside of Python, stays as it is.
+            received = (signal.SIGINT, signal.SIGTERM)
+            numbers = [number for number in received if signal.getsignal(number) not in (None, signal.SIG_IGN)]
+        before = {number: signal.signal(number, self._receive) for number in numbers}
         try:
-            if threading.current_thread() is threading.main_thread():
-                for number in (signal.SIGINT, signal.SIGTERM):
-                    # A signal that is ignored, as by `nohup`, or that has a handler outside of Python, stays as it is.
-                    if signal.getsignal(number) not in (None, signal.SIG_IGN):
-                        before[number] = signal.signal(number, self._receive)
             yield
         finally:
             for number, handler in before.items():
@@ -88,11 +89,8 @@ class StopRequests:
             if self.received is not None:
                 raise Cancelled
 
-        handle = module.register_forward_pre_hook(check)
-        try:
+        with module.register_forward_pre_hook(check):
             yield
-        finally:
-            handle.remove()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if signal.getsignal(signal.SIGINT) == self._receive:
@@ -106,10 +104,9 @@ class Trainer:
 
     Args:
         train_step: Makes the steps, and has the model and the optimizer.
-        data: Its validation corpus chooses the best checkpoint; without one the last checkpoint is the best.
+        validation: Chooses the best checkpoint; without one the last checkpoint is the best.
         average: Follows the weights, and is what is validated and saved as best; None: the weights themselves are.
         profiles: Write a profile of some steps into the run.
-        world: The processes that train together.
     """
 
     def __init__(
@@ -118,7 +115,9 @@ class Trainer:
         train_step: TrainStep,
         *,
         run: RunDirectory,
-        data: TrainingData,
+        tokenizers: Tokenizers,
+        batches: Batches,
+        validation: ParallelCorpus | None,
         average: AveragedWeights | None,
         progress: Progress,
         profiles: bool = False,
@@ -127,7 +126,7 @@ class Trainer:
         self.config, self.settings = config, config.training
         self.train_step, self.model = train_step, train_step.model
         self.run, self.profiles, self.world = run, profiles, world
-        self.tokenizers, self.batches, self.validation = data.tokenizers, data.batches, data.corpora.validation
+        self.tokenizers, self.batches, self.validation = tokenizers, batches, validation
         self.average, self.progress = average, progress
         self.throughput = Throughput(self.settings, progress)
         self.stop = StopRequests()
@@ -294,10 +293,7 @@ class Trainer:
 
     @record_function(VALIDATION_AND_SAVING)
     def _validate(self) -> None:
-        """Score the weights, keep them if they are the best, and save the training with the result.
-
-        A signal ends the validation and saves the training without it; a continued run then validates first.
-        """
+        """Score the weights, keep them if they are the best, and save; a signal ends this without a result."""
         progress, average = self.progress, self.average
         weights = get_parameters(self.model) if average is None else average.tensors
         if self.validation is None:
