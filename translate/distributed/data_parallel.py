@@ -56,11 +56,7 @@ class ThreadParallel(Generic[MicroBatch]):
     def run(
         self, forward_backward: ForwardBackward[MicroBatch], micro_batches: Sequence[MicroBatch]
     ) -> list[WorkerResult]:
-        """Compute the micro-batches: of n threads each computes every n-th.
-
-        Returns:
-            A result for each thread.
-        """
+        """Compute the micro-batches, of n threads each every n-th; returns a result for each thread."""
 
         def work(mine: Sequence[MicroBatch]) -> WorkerResult:
             gradients: list[Tensor] = []
@@ -79,11 +75,7 @@ class ThreadParallel(Generic[MicroBatch]):
         return self._map(work, [micro_batches[first::num_workers] for first in range(num_workers)])
 
     def all_reduce(self, results: Sequence[WorkerResult]) -> Tensor:
-        """Sum the threads' gradients, always in the same order, into `grad` of each parameter.
-
-        Returns:
-            The summed numbers.
-        """
+        """Sum the threads' gradients, always in the same order, into each parameter's `grad`; returns the sums."""
         (sums, gradients), *others = results
 
         def add(share: Sequence[int]) -> None:
@@ -172,11 +164,7 @@ class RankParallel(Generic[MicroBatch]):
     def run(
         self, forward_backward: ForwardBackward[MicroBatch], micro_batches: Sequence[MicroBatch]
     ) -> list[WorkerResult]:
-        """Compute this rank's micro-batches, every n-th of n ranks; gradients are summed over the ranks meanwhile.
-
-        Returns:
-            The result of this rank.
-        """
+        """Compute this rank's micro-batches, every n-th of n ranks; gradients are summed over the ranks meanwhile."""
         if self._is_first_step:
             # DDP learns from its first backward pass in which order gradients come, and sums them so from then on.
             # With that behind it, a run that is continued sums in the same order as one that was never stopped.
@@ -200,11 +188,7 @@ class RankParallel(Generic[MicroBatch]):
         return [(_sum(compute(number, each) for number, each in enumerate(mine, start=1)), ())]
 
     def all_reduce(self, results: Sequence[WorkerResult]) -> Tensor:
-        """Sum over the ranks what the gradients are not: they are summed already.
-
-        Returns:
-            The summed numbers.
-        """
+        """Sum the ranks' numbers; the gradients are summed already."""
         ((sums, _),) = results
         dist.all_reduce(sums, group=self._group)
         return sums
@@ -218,11 +202,7 @@ DataParallel = ThreadParallel[MicroBatch] | RankParallel[MicroBatch]
 
 
 def share_evenly(sizes: Sequence[int], *, num_shares: int) -> list[list[int]]:
-    """Distribute items so that the sizes of each share add up to about the same.
-
-    Returns:
-        The numbers of the items in each share; some shares are empty if there are fewer items.
-    """
+    """The numbers of the items in each share, so that their sizes add up to about the same; some may be empty."""
     shares: list[list[int]] = [[] for _ in range(num_shares)]
     loads = [0] * num_shares
     for item in sorted(range(len(sizes)), key=lambda item: -sizes[item]):

@@ -31,7 +31,6 @@ STEP_TIMEOUT = datetime.timedelta(minutes=10)
 _PATIENCE = datetime.timedelta(days=1)
 # Torch's backends have no exception class for a process that is gone; these words are in their messages.
 _LOST = ("gloo", "nccl", "connection closed by peer", "connection reset", "broken pipe", "tcpstore", "socket")
-_LATE = ("timed out", "timeout")
 
 
 class DistributedEnvironment(NamedTuple):
@@ -55,29 +54,22 @@ def read_environment(variables: Mapping[str, str]) -> DistributedEnvironment:
     if "RANK" not in variables or "WORLD_SIZE" not in variables:
         return DistributedEnvironment()
     variables = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", **variables}
-    numbers = []
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        if not (variables[name].isascii() and variables[name].isdecimal()):
-            raise InputError(
-                f"the environment has {name}={variables[name]}, which is not a number; start with torchrun, which sets"
-                " it"
-            )
-        numbers.append(int(variables[name]))
-    environment = DistributedEnvironment(*numbers)
-    rank, world_size, local_rank, local_world_size = environment
-    if not (rank < world_size and local_rank < local_world_size):
-        raise InputError(
-            f"the environment has RANK={rank} of WORLD_SIZE={world_size} and LOCAL_RANK={local_rank} of"
-            f" LOCAL_WORLD_SIZE={local_world_size}, but ranks count from 0; start with torchrun, which sets them"
-        )
+    texts = {name: variables[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+    try:
+        environment = DistributedEnvironment(*map(int, texts.values()))
+        rank, world_size, local_rank, local_world_size = environment
+        if rank not in range(world_size) or local_rank not in range(local_world_size):
+            raise ValueError("ranks count from 0")
+    except ValueError as error:
+        found = ", ".join(f"{name}={text}" for name, text in texts.items())
+        raise InputError(f"the environment has {found}: {error}; start with torchrun, which sets them") from error
     return environment
 
 
 class World:
     """All processes of a command, as one of them sees them.
 
-    Every method but `exit` must be called by all processes, in the same order. In a world of one process each method
-    acts on that process alone.
+    Every method but `exit` must be called by all processes, in the same order.
 
     Args:
         control: Connects the processes on the CPU; None: this process is the only one.
@@ -143,10 +135,7 @@ class World:
         raise type(error)(str(error) if self.is_main_process else f"{self.environment}: {error}") from error
 
     def run_on_rank_0(self, work: Callable[[], T]) -> T:
-        """Run the work on rank 0 and return its result on all ranks; if it fails, all end, and rank 0 reports it.
-
-        The work must not communicate. It raises what `run_on_all_ranks` does.
-        """
+        """Like `run_on_all_ranks`, but only rank 0 works, and its result is returned on all ranks."""
         results = [self.run_on_all_ranks(work if self.is_main_process else lambda: None)]
         if self._control is not None:
             dist.broadcast_object_list(results, 0, group=self._control)
@@ -172,10 +161,7 @@ class World:
         raise SystemExit(code)
 
     def check_same_on_all_ranks(self, facts: Mapping[str, str]) -> None:
-        """End all processes if something that must be the same everywhere is not.
-
-        Args:
-            facts: What must be the same, by name.
+        """End all processes if a fact, by name, is not the same everywhere.
 
         Raises:
             InputError: On rank 0; the message says what differs where.
@@ -236,16 +222,13 @@ def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]
         yield World(environment, control)
     except BaseException as error:
         atexit.register(dist.destroy_process_group)  # after the error is printed: this ends the other processes
-        text = str(error).lower()
-        is_lost = isinstance(error, dist.DistError) or any(word in text for word in _LOST)
+        is_lost = isinstance(error, dist.DistError) or any(word in str(error).lower() for word in _LOST)
         if not (isinstance(error, RuntimeError) and is_lost):
             raise
-        what = "another process has ended, and this one cannot go on without it"
-        if any(word in text for word in _LATE):
-            what = "another process does not answer: it hangs, or its machine or network is gone"
         raise RunError(
-            f"{environment}: {what}. If it reported an error, that stands above. What is written so far is intact:"
-            f" start all again with --resume ({_first_sentence(error)})"
+            f"{environment}: another process has ended or does not answer, and this one cannot go on without it. If it"
+            " reported an error, that stands above. What is written so far is intact: start all again with --resume"
+            f" ({_first_sentence(error)})"
         ) from error
     dist.destroy_process_group()
 
