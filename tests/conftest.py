@@ -36,6 +36,19 @@ atexit.register(shutil.rmtree, os.environ["HF_DATASETS_CACHE"], ignore_errors=Tr
 
 SYSTEM_TESTS = Path(__file__).parent / "system"
 
+# A model that does not matter, of a size and with steps that fit 1,200 short pairs.
+CLEAN_CONFIG = """
+data:
+  train: [{kind: text, source: train.de, target: train.en}]
+  validation: {kind: text, source: valid.de, target: valid.en}
+tokenizer: {vocab_size: 800}
+model: {d_model: 16, num_heads: 2, d_ff: 32, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.2, norm: pre}
+training:
+  {max_steps: 100, batch_tokens: 600, schedule: constant, learning_rate: 0.005, warmup_steps: 5, precision: fp32,
+   device: cpu, threads: 1, validate_every: 25, save_every: 25}
+decoding: {beam_size: 2, device: cpu}
+"""
+
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -132,6 +145,28 @@ def stream_digits() -> Callable[..., None]:
         (directory / "digits.yaml").write_text(text)
 
     return stream_digits
+
+
+@pytest.fixture
+def clean_config(tmp_path: Path) -> Path:
+    """`mine.yaml`, in which `translate check` finds no fault, beside its 1,200 clean pairs and 250 for validation."""
+    corpus = Path(__file__).resolve().parents[1] / "data"
+    for name, split, number in (("train", "train", 1200), ("valid", "validation", 250)):
+        for language in ("de", "en"):
+            lines = (corpus / f"{split}.{language}").read_text(encoding="utf-8").splitlines(keepends=True)[:number]
+            (tmp_path / f"{name}.{language}").write_text("".join(lines), encoding="utf-8", newline="\n")
+    (tmp_path / "mine.yaml").write_text(CLEAN_CONFIG, encoding="utf-8")
+    return tmp_path / "mine.yaml"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of a config makes no dry run, but has what one might measure."""
+    from translate.lint import check
+    from translate.lint.dry_run import BatchShape, DryRun
+
+    seen = DryRun("cpu", "fp32", 1, 10_000, BatchShape(7, 11, 13), 2**20, 30, 5000.0, 3.0, 2.0)
+    monkeypatch.setattr(check, "dry_run", lambda *arguments, **options: seen)
 
 
 class RunState(NamedTuple):

@@ -12,41 +12,14 @@ from typer.testing import Result
 from translate.cli.check import _bar, _duration, _size
 
 Translate = Callable[..., Result]
-DATA = Path(__file__).resolve().parents[2] / "data"
-CONFIG = """\
-data:
-  train: [{kind: text, source: train.de, target: train.en}]
-  validation: {kind: text, source: valid.de, target: valid.en}
-tokenizer: {vocab_size: 800}
-model: {d_model: 16, num_heads: 2, d_ff: 32, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.2, norm: pre}
-training:
-  {max_steps: 100, batch_tokens: 600, schedule: constant, learning_rate: 0.005, warmup_steps: 5, precision: fp32,
-   device: cpu, threads: 1, validate_every: 25, save_every: 25}
-decoding: {beam_size: 2, device: cpu}
-"""
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(clean_config: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a clean corpus of 1,200 pairs and its config."""
-    for name, split, number in (("train", "train", 1200), ("valid", "validation", 250)):
-        for language in ("de", "en"):
-            lines = (DATA / f"{split}.{language}").read_text(encoding="utf-8").splitlines(keepends=True)[:number]
-            (tmp_path / f"{name}.{language}").write_text("".join(lines), encoding="utf-8", newline="\n")
-    (tmp_path / "mine.yaml").write_text(CONFIG)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(clean_config.parent)
     monkeypatch.setenv("COLUMNS", "120")
-    return tmp_path
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No dry run, but what one might measure."""
-    from translate.lint import check
-    from translate.lint.dry_run import BatchShape, DryRun
-
-    seen = DryRun("cpu", "fp32", 1, 10_000, BatchShape(7, 11, 13), 2**20, 30, 5000.0, 3.0, 2.0)
-    monkeypatch.setattr(check, "dry_run", lambda *arguments, **options: seen)
+    return clean_config.parent
 
 
 def spoil(path: Path, line: int, text: str) -> None:

@@ -12,58 +12,32 @@ from translate.config.schema import Config
 from translate.errors import InputError, RunError
 from translate.lint import check as module
 from translate.lint.check import Report, check, log_findings
-from translate.lint.dry_run import BatchShape, DryRun
 from translate.lint.findings import KINDS, Finding
 from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 
-CORPUS = Path(__file__).resolve().parents[2] / "data"
 NUM_TRAIN, NUM_VALIDATION = 1200, 250
-# A model that does not matter, of a size and with steps that fit 1,200 short pairs.
-SETTINGS = """
-tokenizer: {vocab_size: 800}
-model: {d_model: 16, num_heads: 2, d_ff: 32, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.2, norm: pre}
-training:
-  {max_steps: 100, batch_tokens: 600, schedule: constant, learning_rate: 0.005, warmup_steps: 5, precision: fp32,
-   device: cpu, threads: 1, validate_every: 25, save_every: 25}
-decoding: {beam_size: 2, device: cpu}
-"""
 Lines = list[str]
 Write = Callable[..., Config]
 
 
 @pytest.fixture
-def text() -> dict[str, Lines]:
+def text(clean_config: Path) -> dict[str, Lines]:
     """Clean text by file name, to be spoilt."""
-    return {
-        f"{name}.{language}": (CORPUS / f"{split}.{language}").read_text(encoding="utf-8").splitlines()[:number]
-        for name, split, number in (("train", "train", NUM_TRAIN), ("valid", "validation", NUM_VALIDATION))
-        for language in ("de", "en")
-    }
+    names = ("train.de", "train.en", "valid.de", "valid.en")
+    return {name: clean_config.with_name(name).read_text(encoding="utf-8").splitlines() for name in names}
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
+def write(clean_config: Path) -> Write:
     """A function that writes the text and gives the config for it."""
 
     def write_all(text: dict[str, Lines], *overrides: str) -> Config:
         for name, lines in text.items():
             content = "".join(f"{line}\n" for line in lines)
-            (tmp_path / name).write_text(content, encoding="utf-8", newline="\n")
-        (tmp_path / "mine.yaml").write_text(
-            "data:\n  train: [{kind: text, source: train.de, target: train.en}]\n"
-            f"  validation: {{kind: text, source: valid.de, target: valid.en}}\n{SETTINGS}",
-            encoding="utf-8",
-        )
-        return load_config(str(tmp_path / "mine.yaml"), overrides, require_files=True).config
+            clean_config.with_name(name).write_text(content, encoding="utf-8", newline="\n")
+        return load_config(str(clean_config), overrides, require_files=True).config
 
     return write_all
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No dry run, but what one might measure."""
-    seen = DryRun("cpu", "fp32", 1, 10_000, BatchShape(7, 11, 13), 2**20, 30, 5000.0, 3.0, 2.0)
-    monkeypatch.setattr(module, "dry_run", lambda *arguments, **options: seen)
 
 
 def cheap(config: Config, *, num_parameters: int = 10_000) -> list[Finding]:
