@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import resource
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from translate import atomic
-from translate.atomic import atomic_folder, atomic_write, is_temporary, write_text
+from translate.atomic import atomic_folder, atomic_write, is_temporary, open_output, write_text
 from translate.errors import RunError
 
 
@@ -83,36 +84,100 @@ def test_bytes_then_name_then_folder_are_on_the_disk(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "fsync", note_fsync)
     monkeypatch.setattr(os, "replace", note_replace)
     write_text(tmp_path / "a", "text")
-    temporary = f"a.{os.getpid()}.tmp"
+    temporary = calls[0][1]
     assert calls == [("fsync", temporary), ("rename", f"{temporary} a"), ("fsync", tmp_path.name)]
+    assert re.fullmatch(rf"\.translate-{os.getpid()}-[0-9a-f]{{32}}\.tmp", temporary)
 
 
 def test_the_next_writer_removes_what_a_killed_process_left(tmp_path: Path) -> None:
-    path = tmp_path / "run.json"
     ended = subprocess.Popen(["true"])
     ended.wait()
-    (tmp_path / f"run.json.{ended.pid}.tmp").write_text("half a file")
-    (tmp_path / f"run.json.{os.getpid()}.tmp").write_text("of a process that had this one's number")
-    others = {f"run.json.{os.getppid()}.tmp", f"config.yaml.{ended.pid}.tmp", "run.json.copy.tmp", "tmp"}
-    for name in others:  # of a process that lives, or of other files
+    (tmp_path / f".translate-{ended.pid}-{'0' * 32}.tmp").write_text("half a file")
+    (tmp_path / f".translate-{os.getpid()}-{'0' * 32}.tmp").write_text("of a process that had this one's number")
+    others = {f".translate-{os.getppid()}-{'0' * 32}.tmp"}  # of a process that lives
+    others |= {f"run.json.{ended.pid}.tmp", "run.json.part", f".translate-{ended.pid}-copy.tmp", "tmp"}  # of a user
+    for name in others:
         (tmp_path / name).write_text("")
-    write_text(path, "new")
-    assert path.read_text() == "new" and names(tmp_path) == {"run.json", *others}
+    write_text(tmp_path / "run.json", "new")
+    assert names(tmp_path) == {"run.json", *others}
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     victim, path = tmp_path / "victim", tmp_path / "run.json"
     victim.write_text("precious")
     path.symlink_to(victim)
-    (tmp_path / f"run.json.{os.getpid()}.tmp").symlink_to(victim)
     write_text(path, "text")
     assert victim.read_text() == "precious" and path.read_text() == "text" and not path.is_symlink()
     # Also if the temporary name is taken at the last moment.
-    monkeypatch.setattr(atomic, "remove_leftovers", lambda path: None)
-    (tmp_path / f"run.json.{os.getpid()}.tmp").symlink_to(victim)
+    monkeypatch.setattr(atomic, "temporary_beside", lambda path: path.with_name("taken"))
+    (tmp_path / "taken").symlink_to(victim)
     with pytest.raises(RunError, match=rf"^{path}: cannot be written: File exists"):
         write_text(path, "new")
     assert victim.read_text() == "precious" and path.read_text() == "text"
+
+
+def test_a_replaced_file_keeps_its_mode_and_owner(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_text(path, "old")
+    path.chmod(0o640)
+    if os.getuid() == 0:
+        os.chown(path, 12345, 54321)
+    before = path.stat()
+    write_text(path, "new")
+    after = path.stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert before.st_ino != after.st_ino and path.read_text() == "new"
+
+
+def test_two_writers_of_one_file_are_both_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with atomic_write(path) as first:
+        first.write(b"first ")
+        with atomic_write(path) as second:
+            second.write(b"second")
+        assert path.read_text() == "second"
+        first.write(b"again")
+    assert path.read_text() == "first again" and names(tmp_path) == {"file"}
+
+
+def test_an_output_follows_a_link(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder/real")
+    for text in (b"new", b"replaced"):
+        with open_output(tmp_path / "link") as file:
+            file.write(text)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "folder" / "real").read_bytes() == b"replaced"
+    assert names(tmp_path / "folder") == {"real"}
+
+
+def test_an_output_is_written_to_a_pipe_as_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with open_output(tmp_path / "pipe") as file:
+        file.write(b"text")
+    assert os.read(reader, 10) == b"text" and (tmp_path / "pipe").is_fifo() and names(tmp_path) == {"pipe"}
+    os.close(reader)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's /proc")
+def test_an_output_by_a_descriptor_is_appended_to_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    with path.open("ab") as log:
+        (tmp_path / "link").symlink_to(f"/dev/fd/{log.fileno()}")
+        for name in (Path(f"/dev/fd/{log.fileno()}"), Path(f"/proc/self/fd/{log.fileno()}"), tmp_path / "link"):
+            with open_output(name) as file:
+                file.write(b"after\n")
+    assert path.read_text() == "before\n" + "after\n" * 3
+
+
+def test_a_full_device_is_an_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RunError, match="^/dev/full: cannot be written: No space left on device; free some space"),
+        open_output(Path("/dev/full")) as file,
+    ):
+        file.write(b"text")
+    assert Path("/dev/full").is_char_device()
 
 
 def test_temporary_names() -> None:

@@ -1,12 +1,14 @@
 """Files that appear whole or not at all: written under a temporary name, flushed to the disk, then renamed.
 
-A process that is killed while it writes leaves its temporary file behind; the next writer of that file removes it.
+A process that is killed while it writes leaves its temporary file behind; the next writer in that folder removes it.
 """
 
 import contextlib
 import errno
 import os
+import re
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +21,16 @@ _HINTS = {
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make that directory writable, or work on a copy of it"),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "its directory is gone"),
 }
+_TEMPORARY = re.compile(r"\.translate-(\d+)-[0-9a-f]{32}\.tmp")  # names of temporary files, with the process
+_own_names: set[str] = set()  # of this process, which may have the number of one that has ended
 
 
 @contextlib.contextmanager
 def atomic_write(path: Path, *, fsync: bool = True) -> Iterator[BinaryIO]:
     """Open a new file that replaces `path` when the block ends without an error; otherwise the old file stays.
 
-    The open file's `name` is its temporary path, for libraries that write to a path themselves.
+    The new file has the mode of the old one, and its owner where that is permitted. A link is replaced, and what it
+    leads to stays as it is. The open file's `name` is its temporary path, for libraries that write to a path by name.
 
     Args:
         path: The file to write. Its directory must exist.
@@ -35,12 +40,13 @@ def atomic_write(path: Path, *, fsync: bool = True) -> Iterator[BinaryIO]:
     Raises:
         RunError: The disk is full, the directory is missing, or it is read-only.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_beside(path)
     try:
-        remove_leftovers(path)
+        remove_leftovers(path.parent)
         # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
         with temporary.open("x+b") as file:
             yield file
+        _copy_owner_and_mode(path, temporary)
         if fsync:
             sync(temporary)
         os.replace(temporary, path)
@@ -51,6 +57,27 @@ def atomic_write(path: Path, *, fsync: bool = True) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()  # It exists only if something failed.
+
+
+@contextlib.contextmanager
+def open_output(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that a user has named: it appears, or replaces an older one, when the block ends without an error.
+
+    A link stays, and the file that it leads to is replaced. A device, a pipe, or an open file such as /dev/stdout is
+    written to as it is.
+
+    Raises:
+        RunError: The file cannot be written.
+    """
+    if not _is_written_in_place(path):
+        with atomic_write(Path(os.path.realpath(path))) as file:
+            yield file
+        return
+    try:
+        with path.open("ab") as file:
+            yield file
+    except OSError as error:
+        raise write_error(path, error) from error
 
 
 @contextlib.contextmanager
@@ -66,7 +93,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         FileExistsError: Something was put into `folder` meanwhile.
         RunError: The folder cannot be written.
     """
-    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.tmp")
+    temporary = temporary_beside(folder)
     try:
         temporary.mkdir(parents=True)
         yield temporary
@@ -107,11 +134,18 @@ def is_temporary(path: Path) -> bool:
     return path.suffix == ".tmp" or path.name.startswith(".tmp")
 
 
-def remove_leftovers(path: Path) -> None:
-    """Remove temporary files of `path` whose processes have ended."""
-    for leftover in list(path.parent.iterdir()):
-        process = leftover.name.removeprefix(f"{path.name}.").removesuffix(".tmp")
-        if leftover.name == f"{path.name}.{process}.tmp" and process.isdecimal() and not _is_alive(int(process)):
+def temporary_beside(path: Path) -> Path:
+    """A name in the same folder that no other file has."""
+    name = f".translate-{os.getpid()}-{uuid.uuid4().hex}.tmp"
+    _own_names.add(name)
+    return path.with_name(name)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files in a folder whose processes have ended."""
+    for leftover in list(folder.iterdir()):
+        match = _TEMPORARY.fullmatch(leftover.name)
+        if match and leftover.name not in _own_names and not _is_other_process(int(match[1])):
             with contextlib.suppress(OSError):
                 leftover.unlink()
 
@@ -127,7 +161,29 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _is_alive(process: int) -> bool:
+def _is_written_in_place(path: Path) -> bool:
+    """Whether a path is a device, a pipe, a folder, or a name of an open file, such as /dev/stdout."""
+    if path.exists() and not path.is_file():
+        return True
+    while not os.path.realpath(path.parent).startswith(("/proc/", "/dev/fd")):
+        if not path.is_symlink():
+            return False
+        path = path.parent / os.readlink(path)
+    return path.exists()
+
+
+def _copy_owner_and_mode(old: Path, new: Path) -> None:
+    """Give a file the owner and mode of the regular file whose place it takes, if there is one."""
+    if old.is_symlink() or not old.is_file():
+        return
+    state = old.stat()
+    if os.name == "posix":
+        with contextlib.suppress(PermissionError):
+            os.chown(new, state.st_uid, state.st_gid)
+    new.chmod(stat.S_IMODE(state.st_mode))
+
+
+def _is_other_process(process: int) -> bool:
     """Whether another process has this number; on Windows, where asking would disturb it, yes."""
     if os.name != "posix":
         return True

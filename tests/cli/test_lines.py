@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.cli.lines import check_not_overwriting, open_lines, open_output, paired_lines, write_lines
+from translate.cli.lines import check_not_overwriting, open_line_output, open_lines, paired_lines, write_lines
 from translate.errors import InputError, RunError
 
 
@@ -28,7 +28,7 @@ def test_pairs(tmp_path: Path) -> None:
 def test_an_output_appears_only_when_it_is_whole(tmp_path: Path) -> None:
     output = tmp_path / "out"
     output.write_text("old\n")
-    with pytest.raises(ValueError, match="stop"), open_output(output) as write:
+    with pytest.raises(ValueError, match="stop"), open_line_output(output) as write:
         write("new")
         raise ValueError("stop")
     assert output.read_text() == "old\n" and list(tmp_path.iterdir()) == [output]

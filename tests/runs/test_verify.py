@@ -59,7 +59,7 @@ def test_verifying_changes_nothing(whole_run: RunDirectory) -> None:
         files = [path for path in whole_run.path.rglob("*") if path.is_file()]
         return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
-    (whole_run.checkpoints / "last.safetensors.1.tmp").write_text("")
+    (whole_run.checkpoints / ".translate-1-0.tmp").write_text("")
     before = content()
     verify_run(whole_run.path)
     assert content() == before

@@ -18,8 +18,8 @@ from translate.cli.console import fail, is_terminal, prompted, with_bar
 from translate.cli.lines import (
     TextLines,
     check_not_overwriting,
+    open_line_output,
     open_lines,
-    open_output,
     paired_lines,
     read_requests,
     takes_constraints,
@@ -177,7 +177,11 @@ def _write_translations(translator: Any, translations: Iterable["Translation"], 
 
     started = time.perf_counter()
     counts = ConditionCounts()
-    with contextlib.nullcontext() if command.alignments is None else open_output(command.alignments) as write_alignment:
+    with (
+        contextlib.nullcontext()
+        if command.alignments is None
+        else open_line_output(command.alignments) as write_alignment
+    ):
         lines = format_translations(
             counts.watch(translations), translator, output_format=command.output_format, write_alignment=write_alignment
         )
@@ -196,8 +200,8 @@ def _decode_in_parts(command: DecodeCommand) -> None:
     def write(parts: Iterator["OutputPart"]) -> ConditionCounts:
         assert command.output is not None
         counts = ConditionCounts()
-        links_file = contextlib.nullcontext() if command.alignments is None else open_output(command.alignments)
-        with links_file as write_link, open_output(command.output) as write_line:
+        links_file = contextlib.nullcontext() if command.alignments is None else open_line_output(command.alignments)
+        with links_file as write_link, open_line_output(command.output) as write_line:
             for part in parts:
                 counts.add(part.counts)
                 for line in part.output:

@@ -2,11 +2,10 @@
 
 import contextlib
 import dataclasses
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
@@ -129,7 +128,7 @@ def check_not_overwriting(outputs: dict[str, Path | None], inputs: Iterable[Path
 def write_lines(lines: Iterable[str], output: Path | None) -> None:
     """Write lines to a file, which appears only when it is whole, or to standard output, each at once."""
     if output is not None:
-        with open_output(output) as write:
+        with open_line_output(output) as write:
             for line in lines:
                 write(line)
         return
@@ -142,31 +141,13 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
 
 
 @contextlib.contextmanager
-def open_output(path: Path) -> Iterator[Callable[[str], None]]:
-    """Open a file for lines, in the manner of `open_whole`."""
-    with open_whole(path) as file:
+def open_line_output(path: Path) -> Iterator[Callable[[str], None]]:
+    """Open a file for lines, in the manner of `open_output`."""
+    from translate.atomic import open_output
+
+    with open_output(path) as file:
 
         def write(line: str) -> None:
             file.write(f"{line}\n".encode())
 
         yield write
-
-
-@contextlib.contextmanager
-def open_whole(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that appears, or replaces an older one, when the block ends without an error.
-
-    A link stays a link. A device or a pipe is written as it is, because a file must not take the place of `/dev/null`.
-
-    Raises:
-        RunError: The file cannot be written.
-    """
-    from translate.atomic import atomic_write, write_error
-
-    is_special = path.exists() and not path.is_file()
-    file_path = Path(os.path.realpath(path)) if path.is_symlink() else path
-    try:
-        with path.open("wb") if is_special else atomic_write(file_path) as file:
-            yield file
-    except OSError as error:
-        raise write_error(path, error) from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from translate.cli.lines import check_not_overwriting, open_lines, open_whole, write_lines
+from translate.cli.lines import check_not_overwriting, open_lines, write_lines
 from translate.cli.options import InputFile
 from translate.errors import InputError
 
@@ -42,6 +42,7 @@ def train_tokenizer(
     Example:
       translate tokenizer train train.de train.en --output joint.model --vocab-size 8000
     """
+    from translate.atomic import open_output
     from translate.config.load import override_config
     from translate.config.schema import Config
     from translate.data.text import read_lines
@@ -60,7 +61,7 @@ def train_tokenizer(
         raise InputError(f"{output}: cannot be written: there is no such folder")
     lines = [line for path in corpora for line in read_lines(path)]
     model = train_model(lines, config)
-    with open_whole(output) as file:
+    with open_output(output) as file:
         file.write(model.model_bytes)
     logger.info(f"{output}: {model.vocab_size} subwords learnt from {len(lines)} lines")
 

@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from translate.atomic import atomic_write, remove_leftovers, write_error
+from translate.atomic import atomic_write, temporary_beside, write_error
 from translate.errors import RunError
 from translate.runs.checksums import DamageError, check_file, compare
 from translate.runs.directory import Checkpoint, RunDirectory
@@ -204,8 +204,7 @@ def _split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str],
 
 def _link(source: Path, target: Path) -> None:
     """Give a file a second name, in place of the file that has that name."""
-    remove_leftovers(target)
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    temporary = temporary_beside(target)
     try:
         os.link(source, temporary)
     except OSError:  # A file system without links; for a moment the file has only its new name.

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from translate.atomic import atomic_write
+from translate.atomic import open_output
 from translate.errors import InputError
 from translate.visualize.figure import DOTS_PER_INCH, draw_figure
 from translate.visualize.panels import Picture
@@ -59,7 +59,7 @@ def save_picture(picture: Picture | str, file: PictureFile) -> None:
         content = picture_page(picture).encode()
     else:
         content = draw_figure(picture, format=file.format, dots_per_inch=file.dots_per_inch)
-    with atomic_write(file.path, fsync=False) as written:
+    with open_output(file.path) as written:
         written.write(content)
 
 
