@@ -34,10 +34,10 @@ KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
         ("data.train=[a]", f'data.train.0 = "a": should be a corpus, such as {CORPUS_FORM} {HERE}'),
         ("data.train=a", f'data.train = "a": should be a list of corpora, such as [{CORPUS_FORM}] {HERE}'),
         ("data.test=[a]", f'data.test = ["a"]: should be a mapping of names to corpora {HERE}'),
-        ("data.test.other=null", f"data.test.other = null: there is no test set of this name to remove {HERE}"),
+        ("data.test.other=null", f"data.test.other = null: should be a corpus, such as {CORPUS_FORM} {HERE}"),
         (
             "data.test={a b: {kind: tsv, path: x}}",
-            f"data.test.a b: the name of a test set has letters, digits, '_' and '-' {HERE}",
+            f"data.test.a b = \"a b\": should match pattern '^[\\w-]+$' {HERE}",
         ),
         (
             "data.test={a.b: {kind: tsv, path: x}}",

@@ -107,7 +107,7 @@ def test_origins_say_the_line_of_each_key(tmp_path: Path) -> None:
         "data.train.0.kind": 5,
         "data.train.0.source": 6,
     }
-    assert document.origins["model"].directory == tmp_path.resolve()
+    assert document.origins["model"].path == path
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_origins_say_the_line_of_each_key(tmp_path: Path) -> None:
         ("a: 1\nb: c\x01", "c.yaml:2:5: not valid YAML: the character '\\x01'"),
         (
             "x:\n  a: &a\n    b: *a",
-            "c.yaml:2:6: x.a.b is an alias of a value that contains it, and so would be endless",
+            "c.yaml: nested too deeply, or an alias of a value that contains it",
         ),
         ("model.d_model: 3", "c.yaml:1:1: the key 'model.d_model' has a dot"),
         ("a: 1\n[b]: 2", "c.yaml:2:1: a key must be a word"),

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from translate.config.data import Corpus
 from translate.config.schema import Config
-from translate.config.yaml import Document, dump_scalar
+from translate.config.yaml import Document, dump_scalar, join_key
 
 _KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})\.\w+")
 _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words than JSON
@@ -40,10 +40,8 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
             return "the config is nested too deeply"
         case "extra_forbidden":
             return f"unknown key {key}{where}{_suggestion(key, location)}"
-        case "missing":
-            return f"{key} is missing, and has no default{where}"
-        case "union_tag_not_found":
-            return f"{key}.kind is missing, and has no default{where}"
+        case "missing" | "union_tag_not_found" as kind:
+            return f"{key}{'' if kind == 'missing' else '.kind'} is missing, and has no default{where}"
         case "union_tag_invalid":
             kind, expected = problem["input"]["kind"], problem["ctx"]["expected_tags"]
             return f"{key}.kind = {_shown(kind)}: should be one of {expected}{_where([f'{key}.kind'], document)}"
@@ -53,12 +51,8 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
                 message = f"{key}.{message}"
             # Such a problem is between keys that the message names, and perhaps only one of them was given.
             return f"{message}{_where(_KEY_IN_TEXT.findall(message), document, exactly=True)}"
-        case _ if location[-1] == "[key]":
-            return f"{key}: the name of a test set has letters, digits, '_' and '-'{where}"
         case "dict_type" if location == ("data", "test"):
             return f"{key} = {_shown(problem['input'])}: should be a mapping of names to corpora{where}"
-        case "dict_type" if location[:2] == ("data", "test") and problem["input"] is None:
-            return f"{key} = null: there is no test set of this name to remove{where}"
         case "string_pattern_mismatch" if location == ("name",):
             rule = "has letters, digits, '_', '-' and '.', and does not begin with '-' or '.'"
             return f"name = {_shown(problem['input'])}: a run's name {rule}{where}"
@@ -90,20 +84,17 @@ def _dotted_key(location: tuple[int | str, ...]) -> str:
 
 
 def _suggestion(key: str, location: tuple[int | str, ...]) -> str:
-    """Suggest the valid key with the most similar last part, preferably in the same section; several, if they tie."""
+    """Suggest the valid keys whose last part is most similar, in any section or less so in this one."""
     parent, _, last = key.rpartition(".")
     if len(location) > 2:  # in a corpus, whose kind comes before the key
         kinds = typing.get_args(typing.get_args(Corpus)[0])
         corpus = next(each for each in kinds if location[-2] in typing.get_args(each.model_fields["kind"].annotation))
-        valid = [f"{parent}.{name}" for name in corpus.model_fields]
+        sections = {parent: corpus.model_fields}
     else:
-        sections = {name: getattr(field.annotation, "model_fields", ()) for name, field in Config.model_fields.items()}
-        valid = [*sections, *(f"{section}.{name}" for section, names in sections.items() for name in names)]
-    scores: dict[str, float] = {}
-    for candidate in valid:
-        section, _, name = candidate.rpartition(".")
-        score = difflib.SequenceMatcher(None, last.lower(), name).ratio()
-        if score >= (0.6 if section == parent else 0.8):
-            scores[candidate] = score + (0.05 if section == parent != "" else 0.0)
-    best = [candidate for candidate, score in scores.items() if score == max(scores.values())]
-    return f"; did you mean {' or '.join(best)}?" if best else ""
+        sections = {name: getattr(field.annotation, "model_fields", {}) for name, field in Config.model_fields.items()}
+        sections[""] = Config.model_fields
+    anywhere = [name for names in sections.values() for name in names]
+    best = difflib.get_close_matches(last.lower(), anywhere, n=1, cutoff=0.8)
+    best = best or difflib.get_close_matches(last.lower(), sections[parent], n=1, cutoff=0.6)
+    valid = [join_key(section, name) for section, names in sections.items() for name in names if name in best]
+    return f"; did you mean {' or '.join(valid)}?" if valid else ""

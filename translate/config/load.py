@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from translate.config.errors import explain
 from translate.config.schema import Config, ModelConfig
 from translate.config.section import Section
-from translate.config.yaml import COMMAND_LINE, Document, Origin, join_key, parse_yaml, read_yaml, shown_path
+from translate.config.yaml import Document, Origin, join_key, parse_yaml, read_yaml, shown_path
 from translate.errors import InputError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -113,7 +113,7 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
         way = " → ".join(shown_path(link) for link in (*chain, base_path))
         raise InputError(f"{origin}: a config cannot extend itself: {way}")
     base = _read_extended(base_path, chain)
-    _merge(base.values, document.values, "", base.origins, document.origins)
+    base.values.update(_merge(base.values, document.values, "", base.origins, document.origins))
     return base
 
 
@@ -123,56 +123,37 @@ def _apply_override(document: Document, override: str) -> None:
     if not equals or not _DOTTED_KEY.fullmatch(key):
         raise InputError(f"{override[:80]!r} is no override: write dotted.key=value, such as model.d_model=256")
     if key == "extends":
-        raise InputError(f"{COMMAND_LINE}: {override}: extends can only stand in a config file")
+        raise InputError(f"{Origin()}: {override}: extends can only stand in a config file")
     value, origins = parse_yaml(text, path=None, key=key)
     while key:
-        origins.setdefault(key, Origin(COMMAND_LINE))
+        origins.setdefault(key, Origin())
         key, _, name = key.rpartition(".")
         value = {name: value}
-    _merge(document.values, value, "", document.origins, origins)
+    document.values.update(_merge(document.values, value, "", document.origins, origins))
 
 
-def _merge(
-    below: dict[str, Any] | list[Any],
-    above: dict[str, Any],
-    prefix: str,
-    origins: dict[str, Origin],
-    new_origins: dict[str, Origin],
-) -> None:
-    """Put the values of `above` over those of `below`, with their origins; keys of `above` are indices of a list."""
-    kind = above.get("kind")
-    if isinstance(below, dict) and isinstance(kind, str) and below.get("kind", kind) != kind:
+def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_origins: dict[str, Origin]) -> Any:
+    """The value of a key with another one over it, and the origins likewise."""
+    if isinstance(below, list) and isinstance(above, dict):  # whose keys are indices
+        items = {str(index): item for index, item in enumerate(below)}
+        for name in above.keys() - items.keys():
+            where = new_origins[join_key(key, name)].position
+            raise InputError(f"{where}: {key}.{name}: {name!r} is no index of a list of {len(below)}, counted from 0")
+        return list(_merge(items, above, key, origins, new_origins).values())
+    if isinstance(below, dict) and isinstance(above, dict):
+        kind = above.get("kind")
         # A corpus of another kind has other keys, so it takes the old one's place.
-        below.clear()
-        _replace_origins(prefix, origins, new_origins)
-        origins[prefix] = new_origins[join_key(prefix, "kind")]
-    for name, value in above.items():
-        key = join_key(prefix, name)
-        if isinstance(below, dict):
-            slot: Any = name
-            current = below.get(name)
-        elif name.isdecimal() and int(name) < len(below):
-            slot = int(name)
-            current = below[slot]
-        else:
-            where = new_origins[key].position
-            raise InputError(f"{where}: {key}: {name!r} is no index of a list of {len(below)}, counted from 0")
-        if isinstance(value, dict) and isinstance(current, dict | list):
-            _merge(current, value, key, origins, new_origins)
-            continue
-        if value is None and prefix == "data.test" and isinstance(below, dict) and name in below:
-            del below[name]
-        else:
-            below[slot] = value
-        _replace_origins(key, origins, new_origins)
-
-
-def _replace_origins(key: str, origins: dict[str, Origin], new_origins: dict[str, Origin]) -> None:
-    """Forget the origins of a key and of all below it, and take the new ones."""
-    start = f"{key}."
-    for stale in [name for name in origins if f"{name}.".startswith(start)]:
+        if not isinstance(kind, str) or below.get("kind", kind) == kind:
+            merged = dict(below)
+            for name, value in above.items():
+                merged[name] = _merge(below.get(name), value, join_key(key, name), origins, new_origins)
+                if key == "data.test" and value is None and name in below:
+                    del merged[name]
+            return merged
+    for stale in [name for name in origins if f"{name}.".startswith(f"{key}.")]:
         del origins[stale]
-    origins.update({name: origin for name, origin in new_origins.items() if f"{name}.".startswith(start)})
+    origins.update({name: origin for name, origin in new_origins.items() if f"{name}.".startswith(f"{key}.")})
+    return above
 
 
 def presets_directory() -> Path:
@@ -202,7 +183,7 @@ def find_config(name: str, *, beside: Path | None = None) -> Path:
     if name and path.parent == Path("."):
         candidates.append(presets_directory() / (name if path.suffix in {".yaml", ".yml"} else f"{name}.yaml"))
     for candidate in candidates:
-        if _is_file(candidate):
+        if os.path.exists(candidate) and not os.path.isdir(candidate):  # it may be a pipe
             return candidate
     looked = ", ".join(dict.fromkeys(shown_path(candidate) for candidate in candidates))
     what = f"{name!r} is a directory, not a config" if name and os.path.isdir(candidates[0]) else f"no config {name!r}"
@@ -215,18 +196,18 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
     root: Path | None = None
 
     def find(path: Path, key: str) -> Path:
-        is_right, what = (os.path.isdir, "folder") if key == "data.root" else (_is_file, "file")
         origin = origins.get(key)
-        beside = origin.directory if origin else None
+        beside = origin.path.resolve().parent if origin and origin.path else None
         name = os.path.expanduser(path)
         candidates = list(dict.fromkeys(place / name for place in (root, beside, Path.cwd()) if place))
         for candidate in candidates:
-            if is_right(candidate):
+            if os.path.exists(candidate) and os.path.isdir(candidate) == (key == "data.root"):
                 # Without `..`, but a link keeps its own name: its target may lack the ending that says the format.
                 return candidate.parent.resolve() / candidate.name
         looked = ", ".join(dict.fromkeys(os.path.abspath(candidate) for candidate in candidates))
-        is_folder = what == "file" and any(os.path.isdir(candidate) for candidate in candidates)
-        problem = "is a folder, and a file is needed" if is_folder else f"no such {what}"
+        problem = "no such folder" if key == "data.root" else "no such file"
+        if problem == "no such file" and any(os.path.isdir(candidate) for candidate in candidates):
+            problem = "is a folder, and a file is needed"
         problems.append(f"{key} = {path}: {problem}{f' ({origin.position})' if origin else ''}; looked for {looked}")
         return Path(name)
 
@@ -246,8 +227,3 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
     if required and problems:
         raise InputError("\n".join(problems))
     return found
-
-
-def _is_file(path: Path) -> bool:
-    """Whether a path is a file or a pipe; an impossible name is no file."""
-    return os.path.exists(path) and not os.path.isdir(path)

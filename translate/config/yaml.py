@@ -14,7 +14,6 @@ import yaml
 
 from translate.errors import InputError
 
-COMMAND_LINE = "command line"
 _MOST_VALUES = 100_000  # aliases of aliases can make a small file a huge value
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = (  # the implicit scalars: tag, pattern, possible first characters
@@ -29,12 +28,12 @@ _SCALARS = (  # the implicit scalars: tag, pattern, possible first characters
 class Origin(NamedTuple):
     """Where a value was given."""
 
-    place: str  # a file's path, "command line" or "default"
-    mark: yaml.Mark | None = None  # the position in a file
-    directory: Path | None = None  # what relative paths in it may be relative to
+    path: Path | None = None  # of a file; None: the command line
+    mark: yaml.Mark | None = None  # the position in the file
 
     def __str__(self) -> str:
-        return self.place if self.mark is None else f"{self.place}:{self.mark.line + 1}"
+        place = "command line" if self.path is None else shown_path(self.path)
+        return place if self.mark is None else f"{place}:{self.mark.line + 1}"
 
     @property
     def position(self) -> str:
@@ -103,7 +102,7 @@ def parse_yaml(text: str, *, path: Path | None, key: str = "") -> tuple[Any, dic
     builder = _Builder(path, key)
     try:
         node = _Loader(text).get_single_node()
-        value = None if node is None else builder.build(node, key, ())
+        value = None if node is None else builder.build(node, key)
     except yaml.reader.ReaderError as error:
         line, column = text.count("\n", 0, error.position), error.position - text.rfind("\n", 0, error.position) - 1
         mark = yaml.Mark("", error.position, line, column, None, 0)
@@ -112,7 +111,7 @@ def parse_yaml(text: str, *, path: Path | None, key: str = "") -> tuple[Any, dic
         reason = ", ".join(part for part in (error.context, error.problem) if part)
         raise builder.error(error.problem_mark, f"not valid YAML: {reason}") from error
     except RecursionError as error:
-        raise builder.error(None, "nested too deeply") from error
+        raise builder.error(None, "nested too deeply, or an alias of a value that contains it") from error
     return value, builder.origins
 
 
@@ -120,25 +119,21 @@ class _Builder:
     """Turns parsed nodes into values and notes the origin of each; an alias becomes a copy."""
 
     def __init__(self, path: Path | None, key: str) -> None:
+        self.path = path
         self.key = key
-        self.place = COMMAND_LINE if path is None else shown_path(path)
-        self.directory = None if path is None else path.resolve().parent
         self.origins: dict[str, Origin] = {}
 
-    def build(self, node: yaml.Node, key: str, ancestors: tuple[yaml.Node, ...]) -> Any:
+    def build(self, node: yaml.Node, key: str) -> Any:
         if key:
             # A scalar or sequence stands where its key stands, which the mapping has noted already.
             self.origins.setdefault(key, self._origin(node.start_mark))
-        if any(node is ancestor for ancestor in ancestors):
-            raise self.error(node.start_mark, f"{key} is an alias of a value that contains it, and so would be endless")
         if len(self.origins) > _MOST_VALUES:
             raise self.error(node.start_mark, f"more than {_MOST_VALUES} values")
-        ancestors = (*ancestors, node)
-        if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
-            return self._mapping(node, key, ancestors)
-        if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
-            return [self.build(item, join_key(key, str(index)), ancestors) for index, item in enumerate(node.value)]
         kind = node.tag.removeprefix(_TAG)
+        if isinstance(node, yaml.MappingNode) and kind == "map":
+            return self._mapping(node, key)
+        if isinstance(node, yaml.SequenceNode) and kind == "seq":
+            return [self.build(item, join_key(key, str(index))) for index, item in enumerate(node.value)]
         if kind not in _READERS or not isinstance(node, yaml.ScalarNode):
             raise self.error(node.start_mark, f"the tag {node.tag!r} has no meaning in a config")
         try:
@@ -146,7 +141,7 @@ class _Builder:
         except (ValueError, KeyError) as error:
             raise self.error(node.start_mark, f"{node.value[:40]!r} is no valid {kind}") from error
 
-    def _mapping(self, node: yaml.MappingNode, prefix: str, ancestors: tuple[yaml.Node, ...]) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, prefix: str) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key, mark = key_node.value, key_node.start_mark
@@ -156,19 +151,19 @@ class _Builder:
                 raise self.error(mark, f"the key {key!r} has a dot; in a mapping, write a section's keys below it")
             dotted = join_key(prefix, key)
             if key in values:
-                where = f" (first in {self.origins[dotted]})" if self.directory else ""
+                where = f" (first in {self.origins[dotted]})" if self.path else ""
                 raise self.error(mark, f"the key {key!r} is given twice{where}")
             self.origins[dotted] = self._origin(mark)
-            values[key] = self.build(value_node, dotted, ancestors)
+            values[key] = self.build(value_node, dotted)
         return values
 
     def error(self, mark: yaml.Mark | None, message: str) -> InputError:
         """Make an error at a position; on the command line it names the key instead."""
-        where = f"{self.place}: {self.key}" if self.directory is None else self._origin(mark).position
-        return InputError(f"{where}: {message}")
+        key = f"{self.key}: " if self.path is None else ""
+        return InputError(f"{self._origin(mark).position}: {key}{message}")
 
     def _origin(self, mark: yaml.Mark | None) -> Origin:
-        return Origin(self.place, mark if self.directory else None, self.directory)
+        return Origin(self.path, mark if self.path else None)
 
 
 def _float(text: str) -> int | float:
