@@ -2,13 +2,10 @@
 
 import gc
 import math
-import sys
 import threading
-import types
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,21 +182,6 @@ def test_a_broken_pool_is_done_without(
     for _ in range(2):
         assert sampled(pool, tasks) == expected(tasks)
     assert caplog.text.count("Subword sampling goes on without worker processes") == 1
-
-
-def test_a_script_without_a_guard_gets_no_workers(
-    letters: Tokenizer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    script = types.ModuleType("__main__")
-    script.__file__, script.__spec__ = str(tmp_path / "script.py"), None
-    monkeypatch.setitem(sys.modules, "__main__", script)
-    tasks = tasks_of(letters)
-    for text, has_workers in (("train()", False), ('if __name__ == "__main__":\n    train()', True)):
-        (tmp_path / "script.py").write_text(text)
-        Threads.started.clear()
-        assert sampled(SamplingPool(num_processes=2), tasks) == expected(tasks)
-        assert bool(Threads.started) == has_workers
-    assert 'has no `if __name__ == "__main__":`' in caplog.text
 
 
 def test_what_check_raises_ends_the_sampling(letters: Tokenizer) -> None:

@@ -15,7 +15,7 @@ pytestmark = [
 _PASS = """
 import sys
 from pathlib import Path
-from translate.config import DataConfig, TableCorpus, TokenizerConfig
+from translate.config.data import DataConfig, TableCorpus, TokenizerConfig
 from translate.data.epochs import BatchSettings
 from translate.data.streaming import StreamedBatches, TrainingStreams
 from translate.distributed.process_group import SINGLE_PROCESS
@@ -24,7 +24,7 @@ from translate.data.tokenizer import prepare_tokenizers
 corpus = TableCorpus(kind="parquet", path=Path(sys.argv[1]), source_column="de", target_column="en", streaming=True)
 data = DataConfig(train=(corpus,), stream_segment_pairs=5_000)
 streams = TrainingStreams(data)
-first = streams.first.corpora[0]
+first = streams.first[0]
 tokenizers = prepare_tokenizers(TokenizerConfig(vocab_size=300), first.sources, first.targets)
 batches = StreamedBatches(streams, tokenizers, BatchSettings(data, None, 4096, seed=1), processes=SINGLE_PROCESS)
 num_pairs = 0

@@ -74,7 +74,6 @@ def test_it_logs_what_it_sees(
     assert f"{name}, pairs 1 to 90 of the stream: 90 of 90 pairs kept\n" in log
     fourth = f"{name}, pairs 1 to 90 of the stream, pass 2: 90 of 90 pairs kept"
     assert f"Segment 4 of the streamed corpora prepared\n{fourth}\n" in log
-    assert f"Segments 1 to 4 together\n{name}: 301 of 301 pairs kept" in log
 
 
 def test_other_data_are_another_training(

@@ -26,11 +26,6 @@ class FilterReport(NamedTuple):
     num_unequal: int  # one side too many times as long as the other
 
     @property
-    def counts(self) -> tuple[int, ...]:
-        """The pairs, and how many of them are left out for each reason."""
-        return self[2:]
-
-    @property
     def num_kept(self) -> int:
         """The pairs that break no rule."""
         return self.num_pairs - sum(self[3:])

@@ -4,7 +4,6 @@ A segment is to a training what an epoch is of other data: encoded, filtered and
 depends on the streams and on n alone, so a saved position saves time and decides nothing.
 """
 
-import contextlib
 import copy
 import hashlib
 import logging
@@ -14,8 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeGuard
-
-import numpy as np
 
 from translate.config.data import Corpus, DataConfig, HubCorpus, TableCorpus
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, store_pairs
@@ -31,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 1000
 _NUM_REMEMBERED = 4  # of the last segments: one is trained on, and one may be prepared meanwhile
+_CHANGED = "have the data or the version of datasets changed since this run was begun?"
 
 
 class StreamPosition(NamedTuple):
@@ -40,7 +38,7 @@ class StreamPosition(NamedTuple):
     num_pairs: int = 0  # of this pass, before the segment
     state: dict[str, Any] | None = None  # by which `datasets` finds a row shortly before; None: the pass's beginning
     num_skipped: int = 0  # pairs from that row to the segment
-    sha256: str | None = None  # of the segment's text; None: it has not been read
+    sha256: str | None = None  # of the segment's text, if it was read before
 
 
 class CorpusStream:
@@ -86,54 +84,31 @@ class CorpusStream:
             The segment, and where it begins.
 
         Raises:
-            InputError: The segment cannot be read, or the stream has no pair at all; the message begins with the key.
+            InputError: The segment cannot be read, has other text than when it was read before, or the stream has no
+                pair at all.
             RunError: The segment is large, and its text cannot be written to a temporary file.
         """
+        noted_sha256 = self.position.sha256
         digests = hashlib.sha256(), hashlib.sha256()
         try:
             sources, targets = store_pairs(self._chunks(check, digests), name=self.name)
         except InputError as error:
-            raise InputError(f"{self._key}: {error}") from error.__cause__
+            hint = "" if noted_sha256 is None else f"; {_CHANGED}"
+            raise InputError(f"{self._key}: {error}{hint}") from error.__cause__
         digest = hashlib.sha256(b"".join(side.digest() for side in digests))
         begin = self.position._replace(sha256=digest.hexdigest())
         first, last = begin.num_pairs + 1, begin.num_pairs + len(sources)
         which_pass = f", pass {begin.num_passes + 1}" if begin.num_passes else ""
         name = f"{self.name}, pairs {first:,} to {last:,} of the stream{which_pass}"
+        if noted_sha256 not in (None, begin.sha256):
+            raise InputError(
+                f"{name}: these are not the pairs that this run was trained on, so it cannot be continued; {_CHANGED}"
+                " Give what it was begun with (of a data set of the Hub, its revision), or begin a new run"
+            )
         is_used_up = self._num_used == len(self._table)
         state, num_skipped = (self._state_after, 0) if is_used_up else (self._state_before, self._num_used)
         self.position = StreamPosition(begin.num_passes, last, state, num_skipped, None)
         return ParallelCorpus(name, sources, targets, 1.0), begin
-
-    def read_noted(
-        self, noted: StreamPosition, *, check: Callable[[], None] = lambda: None
-    ) -> tuple[ParallelCorpus, StreamPosition]:
-        """Read the segment at a position that was noted in another process.
-
-        The state of `datasets` may lead elsewhere in another version of it; then the pairs before are counted.
-
-        Raises:
-            InputError: As in `read`; or the stream has other pairs than when the position was noted.
-        """
-        counted = noted._replace(state=None, num_skipped=noted.num_pairs)
-        for position in (noted, counted):
-            self.seek(position)
-            try:
-                corpus, found = self.read(check=check)
-            except InputError:
-                if position == counted:
-                    raise
-                continue
-            if found.sha256 == noted.sha256:
-                if position != noted:
-                    logger.warning(
-                        f"{corpus.name}: found by counting the pairs before it, because it is not where datasets noted"
-                        " its position"
-                    )
-                return corpus, found
-        raise InputError(
-            f"{corpus.name}: these are not the pairs that this run was trained on, so it cannot be continued; give"
-            " the data that it was begun with (of a data set of the Hub, its revision), or begin a new run"
-        )
 
     def _chunks(self, check: Callable[[], None], digests: Sequence[Any]) -> Iterator[PairChunk]:
         """The pairs of the segment at the position; at the end of a pass, the next pass begins.
@@ -163,10 +138,9 @@ class CorpusStream:
     def _open(self) -> None:
         """Begin to read at the row whose state the position has."""
         self._rows = open_stream(self._corpus)
-        with reading(self._corpus):
-            if self.position.state is not None:
-                self._rows.load_state_dict(self.position.state)
-            self._tables.append(self._rows.iter(batch_size=_CHUNK_ROWS))
+        if self.position.state is not None:
+            self._rows.load_state_dict(self.position.state)
+        self._tables.append(self._rows.iter(batch_size=_CHUNK_ROWS))
         self._table: Any = ()
         self._num_used = 0  # rows of the table
         self._state_before = self._state_after = self.position.state
@@ -190,13 +164,6 @@ class CorpusStream:
 def _close(tables: list[Any]) -> None:
     while tables:
         tables.pop().close()
-
-
-class Segment(NamedTuple):
-    """The pairs of one segment of all training corpora."""
-
-    corpora: list[ParallelCorpus]  # those of `data.train`; of the streamed ones a part
-    positions: list[StreamPosition]  # where the parts of the streamed ones begin
 
 
 class TrainingStreams:
@@ -223,7 +190,8 @@ class TrainingStreams:
             for index, corpus in enumerate(data.train)
         ]
         self.streams = [corpus for corpus in self._corpora if isinstance(corpus, CorpusStream)]
-        self.names = [corpus.name for corpus in self._corpora]
+        self.positions: dict[int, list[StreamPosition]] = {}
+        """Where the last segments begin in each stream. Segments whose positions are put here are found by them."""
         self._next = 0  # the number of the segment at which the streams stand
         self.first = self.segment(0)
         """The first segment stands for all of the data where not all of them can be looked at."""
@@ -233,43 +201,36 @@ class TrainingStreams:
         """What tells the streams apart, besides their first segment."""
         return "\n".join(stream.identity for stream in self.streams)
 
-    def segment(
-        self,
-        number: int,
-        *,
-        positions: Sequence[StreamPosition] | None = None,
-        check: Callable[[], None] = lambda: None,
-    ) -> Segment:
-        """Read segment `number`, counted from 0.
+    def segment(self, number: int, *, check: Callable[[], None] = lambda: None) -> list[ParallelCorpus]:
+        """Read segment `number`, counted from 0: the corpora of `data.train`, and of the streamed ones a part.
+
+        If its position is not known, it must come after the one that was read last; those between them are read too.
 
         Args:
-            positions: Where the segment begins in each stream, if that was noted. Otherwise the segment must come after
-                the one that was read last; those between them are read too.
             check: Called now and then; an exception that it raises ends the reading.
 
         Raises:
-            InputError: A corpus cannot be read, or has other pairs than when the positions were noted; the message
-                begins with its key.
+            InputError: A corpus cannot be read, or has other pairs than when the position was noted.
             RunError: The text cannot be written to a temporary file.
         """
         begins = [stream.position for stream in self.streams]
+        num_reads = number - self._next + 1
         try:
-            if positions is None:
-                for _ in range(number - self._next + 1):
-                    parts = [stream.read(check=check) for stream in self.streams]
-            else:
-                parts = [
-                    stream.read_noted(position, check=check)
-                    for stream, position in zip(self.streams, positions, strict=True)
-                ]
+            if number in self.positions:
+                num_reads = 1
+                for stream, position in zip(self.streams, self.positions[number], strict=True):
+                    stream.seek(position)
+            for _ in range(num_reads):
+                parts = [stream.read(check=check) for stream in self.streams]
         except BaseException:
             for stream, begin in zip(self.streams, begins, strict=True):
                 stream.seek(begin)
             raise
         self._next = number + 1
+        self.positions[number] = [position for _, position in parts]
+        self.positions.pop(number - _NUM_REMEMBERED, None)
         remaining = iter(parts)
-        corpora = [next(remaining)[0] if isinstance(each, CorpusStream) else each for each in self._corpora]
-        return Segment(corpora, [position for _, position in parts])
+        return [next(remaining)[0] if isinstance(each, CorpusStream) else each for each in self._corpora]
 
 
 def _is_streamed(corpus: Corpus) -> TypeGuard[TableCorpus | HubCorpus]:
@@ -308,25 +269,19 @@ class StreamedBatches:
         self._settings = settings
         self._processes = processes
         self._sampling_pool = SamplingPool(num_processes=settings.num_threads)
-        self._begun = 0
-        self._notes: dict[int, dict[str, Any]] = {}  # what `position` gives
-        self._totals: dict[str, Any] = {"first": 0, "counts": []}  # of the filter, over the segments before the next
         self._newest: tuple[int, TrainingBatches] | None = None
-        self._first_reports: list[FilterReport] = []
+        self.filter_reports: list[FilterReport] = []
+        """The filter's reports on the first segment, once that is prepared."""
 
-    def continue_from(self, number: int, position: Any) -> None:
+    def continue_from(self, number: int, position: dict[str, Any] | None) -> None:
         """Begin with segment `number`.
 
         Args:
-            position: What `position` gave for the segment, as read from JSON, if anything.
+            position: What `position` gave for the segment, as read from JSON.
         """
-        self._begun = number
-        self._totals = {"first": number, "counts": []}
-        with contextlib.suppress(KeyError, TypeError):  # there is no position, or it has another version's format
-            positions = [StreamPosition(**place) for place in position["places"]]
-            if position["segment"] == number and len(positions) == len(self._streams.streams):
-                self._notes[number], self._totals = position, position["filtered"]
-        if number > 0 and number not in self._notes:
+        if position is not None:
+            self._streams.positions[number] = [StreamPosition(**place) for place in position["places"]]
+        elif number > 0:
             logger.warning(f"The checkpoint does not say where segment {number + 1} begins: reading those before it")
 
     def position(self, number: int) -> dict[str, Any] | None:
@@ -335,14 +290,8 @@ class StreamedBatches:
         Args:
             number: One of the last segments that `epoch` gave; or, before any, the segment to begin with.
         """
-        return self._notes.get(number)
-
-    @property
-    def filter_reports(self) -> list[FilterReport]:
-        """The filter's reports on the first segment."""
-        if not self._first_reports:
-            self.epoch(0)
-        return self._first_reports
+        positions = self._streams.positions.get(number)
+        return None if positions is None else {"segment": number, "places": [each._asdict() for each in positions]}
 
     @property
     def num_pairs(self) -> int:
@@ -359,8 +308,7 @@ class StreamedBatches:
         other = copy.copy(self)
         other._settings = self._settings._replace(batch_tokens=batch_tokens)
         if self._newest is not None:
-            number, batches = self._newest
-            other._newest = number, batches.with_batch_tokens(batch_tokens)
+            other._newest = self._newest[0], self._newest[1].with_batch_tokens(batch_tokens)
         return other
 
     def epoch(self, number: int, *, check: Callable[[], None] = lambda: None) -> Epoch:
@@ -382,11 +330,9 @@ class StreamedBatches:
         return self._newest[1].epoch(number, check=check)
 
     def _prepare(self, number: int, check: Callable[[], None]) -> TrainingBatches:
-        note = self._notes.get(number)
-        noted = None if note is None else [StreamPosition(**place) for place in note["places"]]
-        read = partial(self._streams.segment, number, positions=noted, check=check)
+        read = partial(self._streams.segment, number, check=check)
         try:
-            corpora, positions = run_together(self._processes, read if number else lambda: self._streams.first)
+            corpora = run_together(self._processes, read if number else lambda: self._streams.first)
             encode = partial(encode_together, processes=self._processes, num_threads=self._settings.num_threads)
             encoded = [
                 encode(texts, tokenizer, content="the token ids of a segment", check=check)
@@ -398,27 +344,16 @@ class StreamedBatches:
                 partial(filter_and_batch, sampling_pool=self._sampling_pool, may_be_empty=number > 0),
             )
         except InputError as error:
-            if number == self._begun:
+            if number == 0:
                 raise
             raise RunError(
                 f"segment {number + 1} of the training data: {error}. When that is mended, continue with --resume"
             ) from error
-        before = self._totals if note is None else note["filtered"]
-        places = [position._asdict() for position in positions]
-        self._notes[number] = {"segment": number, "places": places, "filtered": before}
-        self._notes = {each: note for each, note in self._notes.items() if each > number - _NUM_REMEMBERED}
-        reports = batches.filter_reports
-        counts = np.add(before["counts"] or 0, [report.counts for report in reports]).tolist()
-        self._totals = {"first": before["first"], "counts": counts}
         if number == 0:
-            self._first_reports = reports
-            return batches
-        logger.info(f"Segment {number + 1} of the streamed corpora prepared")
-        log_reports(reports)
-        if before["first"] < number:
-            logger.info(f"Segments {before['first'] + 1} to {number + 1} together")
-            limits, totals = self._settings.limits, zip(self._streams.names, counts, strict=True)
-            log_reports(FilterReport(name, limits, *sums) for name, sums in totals)
+            self.filter_reports = batches.filter_reports
+        else:
+            logger.info(f"Segment {number + 1} of the streamed corpora prepared")
+            log_reports(batches.filter_reports)
         return batches
 
 

@@ -11,14 +11,13 @@ import math
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from heapq import heapify, heappop, heappush
-from pathlib import Path
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -263,8 +262,7 @@ class SamplingPool:
 
     def __init__(self, *, num_processes: int) -> None:
         self._num_processes = min(num_processes, _MAX_PROCESSES)
-        self._executor: ProcessPoolExecutor | None = None
-        self._is_broken = False
+        self._executor: Executor | None = None
 
     def sample(
         self, tasks: Iterable[SamplingTask], *, num_lines: int, check: Callable[[], None]
@@ -275,59 +273,39 @@ class SamplingPool:
             num_lines: The number of lines of all tasks.
             check: Called before each task; an exception that it raises ends the sampling.
         """
-        is_worthwhile = num_lines >= _MIN_LINES_OF_POOL and self._num_processes > 1
-        waiting: deque[tuple[SamplingTask, Future[TokenChunk] | None]] = deque()
+        remaining = iter(tasks)
+        waiting: deque[SamplingTask] = deque()  # given to workers
+        results: deque[Future[TokenChunk]] = deque()  # of the waiting tasks
         try:
-            for task in tasks:
-                check()
-                waiting.append((task, self._submit(task) if is_worthwhile else None))
-                if len(waiting) > self._num_processes or not is_worthwhile:
-                    yield self._result(*waiting.popleft())
-            while waiting:
-                yield self._result(*waiting.popleft())
+            if num_lines >= _MIN_LINES_OF_POOL and self._num_processes > 1:
+                executor = self._start_workers()
+                for task in remaining:
+                    check()
+                    waiting.append(task)
+                    results.append(executor.submit(_sample, task))
+                    if len(results) > self._num_processes:
+                        yield results.popleft().result()
+                        waiting.popleft()
+                while results:
+                    yield results.popleft().result()
+                    waiting.popleft()
+        except (OSError, BrokenExecutor) as error:  # a process cannot be started, or one has ended
+            logger.warning(f"Subword sampling goes on without worker processes, which makes it slower: {error}")
+            self._num_processes = 1
         finally:
-            for _, future in waiting:
-                if future is not None:
-                    future.cancel()
+            for result in results:
+                result.cancel()
+        for task in chain(waiting, remaining):
+            check()
+            yield _sample(task)
 
-    def _submit(self, task: SamplingTask) -> Future[TokenChunk] | None:
-        """A task given to the workers; None if there are none, and it is to be done here."""
-        if self._is_broken:
-            return None
+    def _start_workers(self) -> Executor:
+        """The workers, which are started once."""
         if self._executor is None:
-            if not _may_spawn():
-                self._give_up(
-                    'the main script has no `if __name__ == "__main__":`, so it would run again in each worker'
-                )
-                return None
             context = multiprocessing.get_context("spawn")
             self._executor = ProcessPoolExecutor(self._num_processes, context, initializer=_start_worker)
             weakref.finalize(self, self._executor.shutdown, cancel_futures=True)
-        try:
-            return self._executor.submit(_sample, task)
-        except (OSError, BrokenExecutor) as error:  # a process cannot be started, or one has ended
-            self._give_up(str(error))
-            return None
-
-    def _result(self, task: SamplingTask, future: Future[TokenChunk] | None) -> TokenChunk:
-        if future is not None:
-            try:
-                return future.result()
-            except BrokenExecutor as error:
-                self._give_up(str(error))
-        return _sample(task)
-
-    def _give_up(self, reason: str) -> None:
-        if not self._is_broken:
-            logger.warning(f"Subword sampling goes on without worker processes, which makes it slower: {reason}")
-        self._is_broken = True
-
-
-def _may_spawn() -> bool:
-    """Whether a spawned process can import the main module without running the program again."""
-    main = sys.modules["__main__"]
-    file = getattr(main, "__file__", None)
-    return main.__spec__ is not None or file is None or "__main__" in Path(file).read_text(errors="replace")
+        return self._executor
 
 
 def _sample(task: SamplingTask) -> TokenChunk:

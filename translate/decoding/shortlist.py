@@ -106,7 +106,7 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
     tokenizers = load_tokenizers(run.tokenizer)
     pairs: list[EncodedPair] = []
     corpora = (
-        TrainingStreams(config.data).first.corpora
+        TrainingStreams(config.data).first
         if config.data.is_streamed
         else [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(config.data.train)]
     )

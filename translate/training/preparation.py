@@ -74,8 +74,7 @@ def prepare_data(
         # Later segments are prepared in a thread, and so on connections of their own.
         world = world.new_group()
         batches = make_batches(config, corpora, tokenizers, world=world, is_continued=is_continued)
-    if corpora.streams is None or not is_continued:
-        log_reports(batches.filter_reports)
+    log_reports(batches.filter_reports)
     return corpora, tokenizers, batches
 
 
@@ -90,7 +89,7 @@ def read_corpora(config: Config) -> Corpora:
         raise InputError("data.train names no corpus: there is nothing to train on")
     streams = TrainingStreams(data) if data.is_streamed else None
     if streams is not None:
-        train = streams.first.corpora
+        train = streams.first
     else:
         train = [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(data.train)]
     return Corpora(
