@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -173,17 +172,9 @@ def reason() -> str | None:
     return why_no_flash_attention(torch.device("cpu"), dtype=torch.float32, num_heads=3, head_dim=8)
 
 
-def test_a_kernel_that_is_right_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_runs_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(varlen, "varlen_attn", each_by_itself)
     assert reason() is None
-
-
-def test_a_kernel_that_peeks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def peeking(*arguments: Any, window_size: tuple[int, int]) -> Tensor:
-        return each_by_itself(*arguments, window_size=(-1, -1))
-
-    monkeypatch.setattr(varlen, "varlen_attn", peeking)
-    assert reason() == "its results are not those of plain attention"
 
 
 def test_a_device_without_the_kernel_is_refused() -> None:

@@ -1,7 +1,4 @@
-"""Scaled dot-product attention, and many heads of it with one fused projection.
-
-Notation: batch, heads, query and key positions, head_dim = d_model / heads.
-"""
+"""Scaled dot-product attention, and many heads of it with one fused projection; head_dim is d_model / heads."""
 
 import math
 from collections.abc import Callable
@@ -51,7 +48,6 @@ def scaled_dot_product_attention(
     Args:
         visible: The keys that each query may see, at least one; broadcastable to (*batch, query, key). None: all keys.
         bias: Numbers to add to the scores; broadcastable to (*batch, query, key).
-        dropout: A function that is applied to the weights.
 
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, equation 1.
     """
@@ -158,10 +154,9 @@ class MultiHeadAttention(nn.Module):
         """Self-attention, or cross-attention when there is a `memory`.
 
         Args:
-            visible: The keys that each query may see, broadcastable to (batch, heads, query, key); or the mask of
-                packed sequences.
+            visible: The keys that each query may see, broadcastable to (batch, heads, query, key), as `bias` is; or the
+                mask of packed sequences.
             rotary: Angles by which self-attention turns queries and keys.
-            bias: Numbers to add to the scores; broadcastable to (batch, heads, query, key).
         """
         if memory is None:
             query, key_value = self.project_query_key_value(hidden, rotary=rotary)

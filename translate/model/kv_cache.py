@@ -44,7 +44,7 @@ class DecoderCache(NamedTuple):
     slot_positions: Int[Tensor, "batch slots"]  # the target position that each slot was written at
     memory_bias: Float[Tensor, "batch 1 1 source"]  # 0 for the source, -inf for padding
     lengths: Int[Tensor, " batch"]  # target positions of each sentence's hypotheses
-    source_lengths: tuple[int, ...]  # of the sentence that is now in each row
+    source_length: int  # of the longest sentence that is there now
     max_length: int  # target positions that were reserved
     num_slots: int  # slots written so far
 
@@ -93,11 +93,7 @@ class DecoderCache(NamedTuple):
         return self
 
     def insert(self, rows: Int[Tensor, " new_batch"], new: "DecoderCache") -> "DecoderCache":
-        """Put newly started sentences into rows that others have left; no other row is moved.
-
-        Args:
-            rows: One row for each sentence of `new`. The cache grows by those that follow its last row.
-        """
+        """Put newly started sentences into these rows, which others have left, or which follow the last one."""
         cache = self
         num_added = int(rows.max()) + 1 - self.batch
         if num_added > 0:  # the added rows are overwritten below
@@ -120,11 +116,7 @@ class DecoderCache(NamedTuple):
         cache.memory_bias[rows, :, :, :source] = new.memory_bias
         cache.past_bias[rows] = -math.inf
         cache.lengths[rows] = new.lengths
-        source_lengths = list(cache.source_lengths)
-        for row, length in zip(rows.tolist(), new.source_lengths, strict=True):
-            source_lengths[row] = length
-        max_length = max(cache.max_length, new.max_length)
-        return cache._replace(source_lengths=tuple(source_lengths), max_length=max_length)
+        return cache._replace(source_length=_source_length(cache.memory_bias))
 
     def select_rows(self, rows: Int[Tensor, " new_batch"]) -> "DecoderCache":
         """The cache of these sentences alone, in this order."""
@@ -132,14 +124,19 @@ class DecoderCache(NamedTuple):
         def select(tensor: Tensor) -> Tensor:
             return tensor.index_select(0, rows)
 
+        memory_bias = select(self.memory_bias)
         return self._replace(
             layers=tuple(LayerCache(past.map(select), memory.map(select)) for past, memory in self.layers),
             past_bias=select(self.past_bias),
             slot_positions=select(self.slot_positions),
-            memory_bias=select(self.memory_bias),
+            memory_bias=memory_bias,
             lengths=select(self.lengths),
-            source_lengths=tuple(self.source_lengths[row] for row in rows.tolist()),
+            source_length=_source_length(memory_bias),
         )
+
+
+def _source_length(memory_bias: Float[Tensor, "batch 1 1 source"]) -> int:
+    return int((memory_bias == 0).any(dim=0).sum())
 
 
 def _pack(slots: Tensor, order: Int[Tensor, "batch slots"], num_free: int) -> Tensor:

@@ -12,11 +12,7 @@ from translate.model.varlen import PackedSequences, VarlenMask
 
 
 def padding_visible(ids: Int[Tensor, "batch key"], *, pad_id: int) -> Bool[Tensor, "batch 1 1 key"]:
-    """Every query, of every head, may see the keys that are not padding.
-
-    Returns:
-        (batch, heads = 1, query = 1, key), to be broadcast.
-    """
+    """Every query, of every head, may see the keys that are not padding."""
     return (ids != pad_id)[:, None, None, :]
 
 
@@ -49,11 +45,7 @@ def target_visible(
 def memory_visible(
     target: Int[Tensor, "batch target"] | PackedSequences, source: Bool[Tensor, "batch 1 1 source"] | VarlenMask
 ) -> Bool[Tensor, "batch 1 1 source"] | VarlenMask:
-    """The decoder's cross-attention sees what the encoder saw of the same sentence.
-
-    Args:
-        source: What `source_visible` gave.
-    """
+    """The decoder's cross-attention sees what the encoder saw of the same sentence; `source` is `source_visible`'s."""
     if isinstance(target, PackedSequences):
         assert isinstance(source, VarlenMask)
         return VarlenMask(target, source.key, is_causal=False)

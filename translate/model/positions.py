@@ -55,8 +55,6 @@ class Positions(nn.Module):
 def sinusoidal_table(num_positions: int, d_model: int) -> Float[Tensor, "position d_model"]:
     """Sines in the even dimensions, cosines in the odd: row p, dimension 2i is sin(p / 10000^(2i / d_model)).
 
-    Computed in fp64, so that far positions are exact too.
-
     Raises:
         ValueError: `d_model` is odd.
 
@@ -69,6 +67,7 @@ def sinusoidal_table(num_positions: int, d_model: int) -> Float[Tensor, "positio
 
 
 def _angles(num_positions: int, dimensions: int) -> Float[Tensor, "position half"]:
+    """In fp64, so that far positions are exact too."""
     wave = torch.arange(0, dimensions, 2, dtype=torch.float64) / dimensions
     return torch.arange(num_positions, dtype=torch.float64)[:, None] * torch.pow(10000.0, -wave)
 
@@ -125,21 +124,21 @@ class RotaryPositions(Positions):
         super().__init__()
         if head_dim % 2:
             raise ValueError(f"d_model / num_heads = {head_dim} must be even for rotary positions")
-        angles = _angles(256, head_dim)
-        self.register_buffer("cosine", angles.cos().float(), persistent=False)
-        self.register_buffer("sine", angles.sin().float(), persistent=False)
-        self.cosine: Tensor
-        self.sine: Tensor
+        self.register_buffer("table", _rotary_table(256, head_dim), persistent=False)
+        self.table: Tensor
 
     def reserve(self, length: int) -> None:
-        if length > len(self.cosine):
-            with torch.inference_mode(False):  # tables that grow during validation must serve training too
-                angles = _angles(2 * length, 2 * self.cosine.shape[1])
-                # The cosines are set last: another thread that finds them long enough finds long enough sines too.
-                self.sine, self.cosine = angles.sin().float().to(self.sine), angles.cos().float().to(self.cosine)
+        if length > self.table.shape[1]:
+            with torch.inference_mode(False):  # a table that grows during validation must serve training too
+                self.table = _rotary_table(2 * length, 2 * self.table.shape[2]).to(self.table)
 
     def rotary(self, positions: Int[Tensor, "*batch position"]) -> RotaryAngles:
-        return RotaryAngles(self.cosine[positions].unsqueeze(-3), self.sine[positions].unsqueeze(-3))
+        return RotaryAngles(*self.table[:, positions].unsqueeze(-3))
+
+
+def _rotary_table(num_positions: int, head_dim: int) -> Float[Tensor, "2 position half"]:
+    angles = _angles(num_positions, head_dim)
+    return torch.stack((angles.cos(), angles.sin())).float()
 
 
 def rotate(

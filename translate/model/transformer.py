@@ -9,7 +9,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from translate.config.schema import ModelConfig
-from translate.model.attention import KeyValue
 from translate.model.dropout import Dropout
 from translate.model.initialization import initialize
 from translate.model.kv_cache import DecoderCache, LayerCache
@@ -60,12 +59,7 @@ class Embedder(nn.Module):
     def step(
         self, ids: Int[Tensor, "batch beam"], *, query: Int[Tensor, "batch 1"], key: Int[Tensor, "batch key"]
     ) -> Embedded:
-        """Embed one token of each hypothesis.
-
-        Args:
-            query: The position of each sentence's hypotheses.
-            key: The positions of the keys that self-attention will look at.
-        """
+        """Embed one token of each hypothesis; self-attention goes from its position to those of the keys."""
         return Embedded(self._embed(ids, query), self.positions.rotary(query), self.positions.bias(query, key))
 
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
@@ -114,10 +108,7 @@ class Decoder(nn.Module):
         return self.final_norm(hidden)
 
     def start(self, memory: Memory, *, beam_size: int, max_length: int) -> DecoderCache:
-        """A cache with the memory's keys and values and no target positions yet.
-
-        Args:
-            max_length: Target positions that will be stepped through at most.
+        """A cache with the memory's keys and values and no target positions yet, with room for `max_length` of them.
 
         Raises:
             ValueError: The model has fewer positions.
@@ -127,11 +118,8 @@ class Decoder(nn.Module):
         layers = []
         for layer in self.layers:
             assert isinstance(layer, DecoderLayer)
-            key_value = layer.cross_attention.project_key_value(memory.hidden)
-            batch, heads, _, head_dim = key_value.key.shape
-            empty = key_value.key.new_empty(batch, heads, 0, head_dim)
-            memory_key_value = KeyValue(key_value.key.contiguous(), key_value.value.contiguous())
-            layers.append(LayerCache(past=KeyValue(empty, empty), memory=memory_key_value))
+            source = layer.cross_attention.project_key_value(memory.hidden).map(Tensor.contiguous)
+            layers.append(LayerCache(past=source.map(lambda heads: heads[:, :, :0]), memory=source))
         visible = memory.visible
         return DecoderCache(
             layers=tuple(layers),
@@ -139,7 +127,7 @@ class Decoder(nn.Module):
             slot_positions=torch.empty(len(visible), 0, dtype=torch.long, device=visible.device),
             memory_bias=memory.hidden.new_zeros(visible.shape).masked_fill(~visible, -math.inf),
             lengths=torch.zeros(len(visible), dtype=torch.long, device=visible.device),
-            source_lengths=tuple(visible.sum(dim=3).flatten().tolist()),
+            source_length=visible.shape[3],
             max_length=max_length,
             num_slots=0,
         )
@@ -147,11 +135,7 @@ class Decoder(nn.Module):
     def step(
         self, target_ids: Int[Tensor, "batch beam"], cache: DecoderCache
     ) -> tuple[Float[Tensor, "batch beam d_model"], DecoderCache]:
-        """One more position of each hypothesis: the same numbers as `forward`'s at that position.
-
-        Args:
-            cache: Written in place; the returned cache replaces it.
-        """
+        """One more position of each hypothesis, as `forward` computes it; the returned cache replaces the given one."""
         cache = cache.with_new_slots()
         # The row of a finished sentence goes on until another takes it; its position only has to stay in the table.
         positions = cache.lengths.clamp(max=cache.max_length - 1)
@@ -160,7 +144,7 @@ class Decoder(nn.Module):
         past_bias = cache.past_bias[..., : cache.num_slots]
         if bias is not None:
             past_bias = past_bias + bias
-        memory_bias = cache.memory_bias[..., : max(cache.source_lengths)]
+        memory_bias = cache.memory_bias[..., : cache.source_length]
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             assert isinstance(layer, DecoderLayer)
             hidden = layer.step(hidden, layer_cache, past_bias=past_bias, memory_bias=memory_bias, rotary=rotary)
@@ -215,10 +199,7 @@ class Transformer(nn.Module):
 
         Args:
             source: Ids of source tokens, padded on the right; or packed, as the target then is too.
-            target_input: Ids of the start symbol and the translation.
-
-        Returns:
-            Logits; for packed sequences (1, token, vocab).
+            target_input: Ids of the start symbol and the translation; packed, they give logits of (1, token, vocab).
         """
         return self.output(self.decoder(target_input, self.encoder(source)))
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -104,28 +103,16 @@ def flash_attention(
 def why_no_flash_attention(device: torch.device, *, dtype: torch.dtype, num_heads: int, head_dim: int) -> str | None:
     """The reason why flash attention for variable lengths does not work on a device; None where it works.
 
-    No query covers all builds, drivers and GPUs. So the kernel is tried on two short sequences, forward and backward,
-    and its output and gradients are compared with those of plain attention.
+    No query covers all builds, drivers and GPUs, so the kernel is tried on two short sequences, forward and backward.
     """
-    lengths = [5, 7]
-    padded_ids = torch.tensor([[1] * 5 + [0] * 2, [1] * 7])
-    sequences = pack(padded_ids, pad_id=0, is_flash=True).map(lambda tensor: tensor.to(device))
-    generator = torch.Generator(device).manual_seed(1)
-    drawn = torch.randn(4, 1, num_heads, sum(lengths), head_dim, device=device, dtype=dtype, generator=generator)
-    for is_causal in (False, True):
-        heads, plain_heads = drawn[:3].clone().requires_grad_(), drawn[:3].float().requires_grad_()
-        parts = (part.unbind() for part in plain_heads.split(lengths, dim=3))
-        plain = torch.cat([F.scaled_dot_product_attention(q, k, v, is_causal=is_causal) for q, k, v in parts], dim=2)
-        plain.backward(drawn[3].float())
-        try:
-            output = flash_attention(*heads, mask=VarlenMask(sequences, sequences, is_causal))
-            output.backward(drawn[3])
-        except ImportError:
-            return f"torch {torch.__version__} has none"
-        except (RuntimeError, TypeError, ValueError) as error:
-            return f"it fails: {str(error).splitlines()[0]}"
-        assert heads.grad is not None and plain_heads.grad is not None
-        differences = output.detach() - plain.detach(), heads.grad - plain_heads.grad
-        if not torch.cat([each.flatten() for each in differences]).abs().max() < 0.1:  # true for nan too
-            return "its results are not those of plain attention"
+    ids = torch.tensor([[1] * 5 + [0] * 2, [1] * 7])
+    sequences = pack(ids, pad_id=0, is_flash=True).map(lambda tensor: tensor.to(device))
+    heads = torch.ones(3, 1, num_heads, 12, head_dim, device=device, dtype=dtype, requires_grad=True)
+    try:
+        for is_causal in (False, True):
+            flash_attention(*heads, mask=VarlenMask(sequences, sequences, is_causal)).sum().backward()
+    except ImportError:
+        return f"torch {torch.__version__} has none"
+    except (RuntimeError, TypeError, ValueError) as error:
+        return f"it fails: {str(error).splitlines()[0]}"
     return None

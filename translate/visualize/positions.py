@@ -93,7 +93,7 @@ def _rotary_panels(positions: Positions, *, length: int, head_dim: int) -> list[
     assert isinstance(positions, RotaryPositions)
     with torch.inference_mode():
         positions.reserve(length)
-        angles = positions.rotary(torch.arange(length, device=positions.cosine.device))
+        angles = positions.rotary(torch.arange(length, device=positions.table.device))
         # A vector with 1 in the first of each pair's dimensions, turned as every query and key is.
         ones = torch.zeros(1, 1, length, head_dim)
         ones[..., 0::2] = 1.0
