@@ -36,6 +36,8 @@ atexit.register(shutil.rmtree, os.environ["HF_DATASETS_CACHE"], ignore_errors=Tr
 
 SYSTEM_TESTS = Path(__file__).parent / "system"
 
+TOY_WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green", "und": "and"}
+
 # A model that does not matter, of a size and with steps that fit 1,200 short pairs.
 CLEAN_CONFIG = """
 data:
@@ -79,6 +81,65 @@ def write_reversed_digits() -> Callable[..., None]:
         (folder / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in sources), encoding="utf-8")
 
     return write
+
+
+@pytest.fixture(scope="session")
+def toy_sentences() -> Callable[..., tuple[list[str], list[str]]]:
+    """A function that gives sentences of a toy language, and their translations.
+
+    A translation has a word for each word, and two for "und", so that its length is not the source's.
+    """
+
+    def draw_sentences(
+        number: int, *, longest: int, draw: random.Random, words: dict[str, str] = TOY_WORDS
+    ) -> tuple[list[str], list[str]]:
+        sources = [draw.choices(list(words), k=draw.randint(1, longest)) for _ in range(number)]
+        targets = [[words[word] + (" and" if word == "und" else "") for word in source] for source in sources]
+        return [" ".join(source) for source in sources], [" ".join(target) for target in targets]
+
+    return draw_sentences
+
+
+@pytest.fixture(scope="session")
+def teach() -> Callable[..., None]:
+    """A function that trains a model on sentences and their translations."""
+    import torch
+    import torch.nn.functional as F
+    from jaxtyping import config as shape_checks
+
+    from translate.data.batching import EncodedPair, collate
+    from translate.data.tokenizer import PAD_ID
+
+    def teach(
+        model: Any,
+        tokenizers: Any,
+        sentences: tuple[list[str], list[str]],
+        *,
+        num_steps: int,
+        batch_size: int,
+        rate: Callable[[int], float],
+    ) -> None:
+        pairs = [
+            EncodedPair(tokenizers.source.encode(source), tokenizers.target.encode(target))
+            for source, target in zip(*sentences, strict=True)
+        ]
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98))
+        draw = random.Random(2)
+        was_disabled = bool(shape_checks.jaxtyping_disable)
+        shape_checks.update("jaxtyping_disable", True)  # most of the time of so small a model
+        for step in range(1, num_steps + 1):
+            optimizer.param_groups[0]["lr"] = rate(step)
+            batch = collate(draw.sample(pairs, batch_size), range(batch_size))
+            logits = model(batch.source_ids, batch.target_input_ids)
+            loss = F.cross_entropy(logits.flatten(0, 1), batch.target_output_ids.flatten(), ignore_index=PAD_ID)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        shape_checks.update("jaxtyping_disable", was_disabled)
+        model.eval()
+
+    return teach
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,6 @@ decoding: {beam_size: 2, max_length_factor: 0.2, max_length_constant: 3, device:
 evaluation: {bootstrap_samples: 10}
 """
 
-WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green", "und": "and"}
 LEARNT_CONFIG = """\
 data:
   train: [{kind: text, source: toy.de, target: toy.en}]
@@ -88,19 +87,20 @@ def run(trained: Result, corpus: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def learnt(translate: Translate, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def learnt(
+    translate: Translate,
+    toy_sentences: Callable[..., tuple[list[str], list[str]]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
     """A run that has learnt a toy language word by word, so that its translations end by themselves and tell apart.
 
     Beside it, new.de and new.en: 12 pairs.
     """
     directory = tmp_path_factory.mktemp("learnt")
-    generator = random.Random(1)
+    draw = random.Random(1)
     for name, number in [("toy", 600), ("new", 12)]:
-        sources = [generator.choices(list(WORDS), k=generator.randint(1, 5)) for _ in range(number)]
-        targets = [[WORDS[word] + (" and" if word == "und" else "") for word in words] for words in sources]
-        for language, lines in [("de", sources), ("en", targets)]:
-            text = "".join(" ".join(words) + "\n" for words in lines)
-            (directory / f"{name}.{language}").write_text(text, encoding="utf-8")
+        for language, lines in zip(("de", "en"), toy_sentences(number, longest=5, draw=draw), strict=True):
+            (directory / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (directory / "learnt.yaml").write_text(LEARNT_CONFIG)
     result = translate("train", directory / "learnt.yaml", "--run", directory / "run")
     assert result.exit_code == 0, result.output

@@ -7,19 +7,17 @@ from typing import NamedTuple
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
-from translate.data.batching import EncodedPair, collate
 from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.model import Transformer
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.directory import create_run
 from translate.runs.loading import build_model, get_parameters
 
-WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green", "und": "and"}
+Sentences = Callable[..., tuple[list[str], list[str]]]
 
 
 class Toy(NamedTuple):
@@ -33,22 +31,14 @@ class Toy(NamedTuple):
     references: list[str]
 
 
-def toy_sentences(number: int, *, seed: int, longest: int) -> tuple[list[str], list[str]]:
-    """Random words, and each word's translation, twice where it is "und"."""
-    generator = random.Random(seed)
-    sources = [generator.choices(list(WORDS), k=generator.randint(1, longest)) for _ in range(number)]
-    targets = [[WORDS[word] + (" and" if word == "und" else "") for word in words] for words in sources]
-    return [" ".join(words) for words in sources], [" ".join(words) for words in targets]
-
-
 def write_run(path: Path, config: Config, tokenizers: Tokenizers, model: Transformer) -> None:
     run = create_run(path, config=config, tokenizers=tokenizers, command=["translate", "train"])
     write_tensors(run.checkpoint("best"), add_prefix(get_parameters(model), "model."), {"step": "150"})
 
 
 @pytest.fixture(scope="session")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
-    sources, targets = toy_sentences(3000, seed=1, longest=6)
+def toy(tmp_path_factory: pytest.TempPathFactory, toy_sentences: Sentences, teach: Callable[..., None]) -> Toy:
+    sentences = toy_sentences(3000, longest=6, draw=random.Random(1))
     config = Config(
         tokenizer=TokenizerConfig(vocab_size=300),
         model=ModelConfig(
@@ -62,28 +52,17 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
         ),
         decoding=DecodingConfig(device="cpu"),
     )
-    tokenizers = prepare_tokenizers(config.tokenizer, sources, targets)
+    tokenizers = prepare_tokenizers(config.tokenizer, *sentences)
     torch.manual_seed(1)
     model = build_model(config, tokenizers)
-    pairs = [
-        EncodedPair(tokenizers.source.encode(source), tokenizers.target.encode(target))
-        for source, target in zip(sources, targets, strict=True)
-    ]
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98))
-    generator = random.Random(2)
-    for step in range(1, 241):
-        optimizer.param_groups[0]["lr"] = 5e-3 * min(step / 30, 1.0, (241 - step) / 120)
-        batch = collate(generator.sample(pairs, 24), range(24))
-        logits = model(batch.source_ids, batch.target_input_ids)
-        loss = F.cross_entropy(logits.flatten(0, 1), batch.target_output_ids.flatten(), ignore_index=PAD_ID)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+
+    def rate(step: int) -> float:
+        return 5e-3 * min(step / 30, 1.0, (241 - step) / 120)
+
+    teach(model, tokenizers, sentences, num_steps=240, batch_size=24, rate=rate)
     path = tmp_path_factory.mktemp("runs") / "toy"
-    write_run(path, config, tokenizers, model.eval())
-    new_sources, references = toy_sentences(37, seed=3, longest=6)
-    return Toy(path, config, model, tokenizers, new_sources, references)
+    write_run(path, config, tokenizers, model)
+    return Toy(path, config, model, tokenizers, *toy_sentences(37, longest=6, draw=random.Random(3)))
 
 
 @pytest.fixture
@@ -93,9 +72,9 @@ def save_run() -> Callable[[Path, Config, Tokenizers, Transformer], None]:
 
 
 @pytest.fixture(scope="session")
-def separate_tokenizers() -> Tokenizers:
+def separate_tokenizers(toy_sentences: Sentences) -> Tokenizers:
     """A vocabulary for each side, of different sizes; without byte fallback they are small."""
-    sources, targets = toy_sentences(100, seed=5, longest=6)
+    sources, targets = toy_sentences(100, longest=6, draw=random.Random(5))
     config = TokenizerConfig(vocabulary="separate", vocab_size=23, byte_fallback=False)
     return prepare_tokenizers(config, sources, targets)._replace(
         target=prepare_tokenizers(config.model_copy(update={"vocab_size": 27}), sources, targets).target
