@@ -1,8 +1,7 @@
 """How many tokens a batch has, and how many batches a step: as the config says, or as many as the device takes.
 
 On a CPU `training.batch_tokens: auto` is a constant. On CUDA it is found by steps of the training on batches of the
-longest pairs, with twice as many tokens each time until memory is refused. From then on it is a number: the run's
-config has it, so that nothing is searched again when the run is continued or repeated.
+longest pairs, with twice as many tokens each time until memory is refused. Then the run's config has the number.
 """
 
 import gc
@@ -61,7 +60,6 @@ def resolve_batch_tokens(
 
     Args:
         batches: The training batches; with `auto` they have no limit yet.
-        device: The device of this process.
         world: The processes that train together; they take the size that fits every one's device.
 
     Returns:

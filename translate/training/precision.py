@@ -81,7 +81,7 @@ class LossScale:
     """A power of two by which the loss is multiplied, so that small gradients do not vanish in fp16.
 
     It grows and shrinks like that of `torch.amp.GradScaler`. But a step whose gradients overflow is not skipped: it is
-    repeated with half the scale, so that no pair is lost and every step changes the weights.
+    repeated with half the scale.
 
     Source: Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2.
     """
@@ -94,11 +94,7 @@ class LossScale:
         torch._foreach_mul_([gradient for gradient in gradients if gradient is not None], 1.0 / self.scale)
 
     def shrink(self) -> bool:
-        """Halve the scale after an overflow.
-
-        Returns:
-            False if there is no smaller scale to try: the gradients are not finite without one.
-        """
+        """Halve the scale after an overflow; returns False if there is no smaller one to try."""
         self.good_steps = 0
         if self.scale <= 1.0:
             return False

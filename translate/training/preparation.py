@@ -33,10 +33,7 @@ class Corpora(NamedTuple):
 def prepare_data(
     config: Config, run: RunDirectory, *, world: World, is_continued: bool
 ) -> tuple[Corpora, Tokenizers, Batches]:
-    """Prepare the data of a training in all of its processes, and log what was done and what was left out.
-
-    Args:
-        run: Its tokenizers are loaded if the training is continued.
+    """Prepare the data of a training in all of its processes; a run that is continued has its tokenizers.
 
     Raises:
         InputError: A corpus or tokenizer cannot be used.

@@ -31,7 +31,6 @@ def profile_steps(
 
     Args:
         directory: Receives `trace.json.gz`, for Perfetto or chrome://tracing, and `time.txt`, in place of older ones.
-        device: The model's device.
         after_step: The number of the last step before these.
         leave_out: Receives the seconds that it took to write the profile.
     """

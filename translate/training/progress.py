@@ -16,7 +16,7 @@ _OLD_NAMES = {"nats": "loss", "cross_entropy": "nll", "circumstances": "environm
 
 
 class StepResult(NamedTuple):
-    """The loss and gradient of one step. On a GPU the numbers may still be computed: reading one waits for the step."""
+    """The loss and gradient of one step; to read a number of a GPU is to wait for the step."""
 
     loss: Float[Tensor, ""]  # in nats, summed over targets; fp64, but fp32 on Apple's GPU
     nll: Float[Tensor, ""]  # the same without label smoothing

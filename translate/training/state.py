@@ -118,9 +118,7 @@ def restore_last(
         prefixes = (WEIGHTS_PREFIX, AVERAGE_PREFIX, OPTIMIZER_PREFIX)  # Format 1 also has random states.
         saved.update({key: tensor for key, tensor in file.tensors.items() if key.startswith(prefixes)})
         check_same_tensors(expected, saved, name=str(path))
-        if "progress" not in file.metadata:
-            raise RunError(f"{path}: has no progress to continue from")
-        progress = Progress.from_json(file.metadata["progress"])
+        progress = Progress.from_json(file.metadata.get("progress", ""))
         for sentence in damaged:
             logger.warning(sentence)
         if damaged:
@@ -140,11 +138,7 @@ def restore_last(
 
 
 def _check_best(run: RunDirectory, progress: Progress) -> None:
-    """Forget the best validation if its checkpoint is lost, so that the next validation's weights are kept.
-
-    A best checkpoint that is newer than the progress is no harm: it was written just before the process ended, and
-    the continued training computes and writes it again.
-    """
+    """Forget the best validation if its checkpoint is lost, so that the next validation's weights are kept."""
     if progress.best_step is None:
         return
     try:
@@ -169,7 +163,7 @@ def holds_run(directory: Path) -> bool:
 
 
 def check_settings(config: Config, directory: Path) -> None:
-    """Check that a run is continued with its own settings, except for those that do not change the steps already done.
+    """Check that a run is continued with its own settings, but for those that do not change the steps already done.
 
     Raises:
         InputError: Other settings differ; the message names them.

@@ -60,8 +60,7 @@ class TrainStep:
         description: str = "",
     ) -> None:
         self.model, self.optimizer, self.settings = model, optimizer, settings
-        self.precision, self.parallel, self.layout = precision, parallel, layout
-        self.description = description
+        self.precision, self.parallel, self.layout, self.description = precision, parallel, layout, description
         self.loss_scale = LossScale()
         """The scale of an fp16 loss; it is a part of the training's state."""
         self._parameters = list(model.parameters())
@@ -81,7 +80,7 @@ class TrainStep:
         settings, precision, parallel, model = self.settings, self.precision, self.parallel, self.model
         num_tokens = sum(batch.num_target_tokens for batch in batches)
         micro_batches = split_into_micro_batches(batches, parallel.num_workers, seed=settings.seed, step=number)
-        is_scaled, factor = precision.name == "fp16", 1.0 / num_tokens
+        is_scaled = precision.name == "fp16"
 
         def forward_backward(micro_batch: MicroBatch, backward: Callable[[Tensor], None]) -> Float[Tensor, " sums"]:
             batch = move_to_device(micro_batch.batch, precision.device, layout=self.layout)
@@ -96,8 +95,7 @@ class TrainStep:
         with precision.in_step():
             with self._explain_out_of_memory(batches):
                 while True:  # more than once only in fp16, with a smaller scale after an overflow
-                    if is_scaled:
-                        factor = self.loss_scale.scale / num_tokens
+                    factor = (self.loss_scale.scale if is_scaled else 1.0) / num_tokens
                     loss, nll = parallel.all_reduce(parallel.run(forward_backward, micro_batches))
                     if is_scaled:
                         self.loss_scale.unscale_(parameter.grad for parameter in self._parameters)
@@ -117,7 +115,7 @@ class TrainStep:
         return result
 
     def check_last_step(self) -> None:
-        """Look at the last step's loss and gradient, where that was put off so as not to wait for a GPU.
+        """Check the last step's loss and gradient, where that was put off so as not to wait for a GPU.
 
         Raises:
             RunError: One is not finite; the weights are as they were before that step.
@@ -134,8 +132,7 @@ class TrainStep:
     def _check_finite(self, result: StepResult, batches: Sequence[Batch], learning_rate: float) -> None:
         """Raise a RunError if the loss or the gradient is not finite.
 
-        To look at a number, one must wait for a GPU. So there the error comes with the next step, and this one makes no
-        update.
+        One must wait for a GPU's numbers: there the error comes with the next step, and this one makes no update.
         """
         norm, shapes = result.gradient_norm, describe_shapes(batches)
         numbers = torch.stack([result.loss.float(), norm.float()]).to("cpu", non_blocking=True)
@@ -177,10 +174,6 @@ def split_into_micro_batches(batches: Sequence[Batch], num: int, *, seed: int, s
     Each batch is split into equally many. A micro-batch has every n-th pair, so that all have about as many tokens.
     What they are, and what dropout clears in them, depends only on their number and not on who computes them: so the
     same training comes out, but for the order in which gradients are summed.
-
-    Args:
-        seed: `training.seed`.
-        step: The step's number, from 1.
     """
     num_parts = -(-num // len(batches))
     parts = [Batch._make(rows[first::num_parts] for rows in batch) for batch in batches for first in range(num_parts)]

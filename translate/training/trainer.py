@@ -50,10 +50,9 @@ class StoppedBySignal(KeyboardInterrupt):
 
 
 class StopRequests:
-    """Receives the signals that ask a training to stop.
+    """Notes the first signal that asks a training to stop, so that a step or a file is never left half done.
 
-    The first signal is only noted, so that a step or a file is never left half done. From then on SIGINT has the
-    operating system's own meaning: the process ends at once, whatever it is computing or writing.
+    From then on SIGINT has the operating system's own meaning: the process ends at once.
     """
 
     def __init__(self) -> None:
@@ -182,7 +181,7 @@ class Trainer:
                 if self._owes_validation():
                     self._validate()
                     self._stop_if_asked()
-        if settings.patience is not None and progress.validations_without_better >= settings.patience:
+        if self._is_out_of_patience():
             num_validations = progress.validations_without_better
             logger.info(f"stopped early: {num_validations} validations without a better {settings.best_metric}")
         if progress.validated_step != progress.step:
@@ -192,9 +191,8 @@ class Trainer:
             self._log()  # after the checkpoint, which has the open window: a continued run fills it up
 
     def _owes_validation(self) -> bool:
-        progress = self.progress
-        is_due = progress.step > 0 and progress.step % self.settings.validate_every == 0
-        return is_due and progress.validated_step != progress.step
+        step = self.progress.step
+        return step > 0 and step % self.settings.validate_every == 0 and self.progress.validated_step != step
 
     def _stop_if_asked(self) -> None:
         received = self.world.max(self.stop.received or 0)  # by any of the processes
@@ -225,11 +223,12 @@ class Trainer:
 
     def _is_over(self) -> bool:
         settings, progress = self.settings, self.progress
-        return (
-            progress.step >= settings.max_steps
-            or (settings.max_epochs is not None and progress.epoch >= settings.max_epochs)
-            or (settings.patience is not None and progress.validations_without_better >= settings.patience)
-        )
+        is_past_epochs = settings.max_epochs is not None and progress.epoch >= settings.max_epochs
+        return progress.step >= settings.max_steps or is_past_epochs or self._is_out_of_patience()
+
+    def _is_out_of_patience(self) -> bool:
+        patience = self.settings.patience
+        return patience is not None and self.progress.validations_without_better >= patience
 
     def _train_step(self, batches: Sequence[Batch]) -> None:
         """Make one step, count it, and show it on the bar."""
@@ -286,8 +285,7 @@ class Trainer:
             summary=(
                 f"loss {means['loss']:.3f}, ppl {means['perplexity']:.1f}, |gradient| {means['gradient_norm']:.2f},"
                 f" rate {rate:.1e},{f' loss scale {scale:.0f},' if is_scaled else ''}"
-                f" {tokens_per_second:.0f} target tokens/s,"
-                f" {waiting:.1%} {WAITING_FOR_DATA}{time_left}"
+                f" {tokens_per_second:.0f} target tokens/s, {waiting:.1%} {WAITING_FOR_DATA}{time_left}"
             ),
         )
 

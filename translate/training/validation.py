@@ -92,11 +92,9 @@ def computing_with(
     config: Config,
     tokenizers: Tokenizers,
 ) -> Iterator[Transformer]:
-    """A context with a model that has the weights to validate, complete on this process.
+    """A context with a model that has the weights to validate, those of `model` or of the average.
 
-    Args:
-        weights: The weights of the model or of the average.
-        model: The model that is trained; if its weights are sharded, another one is built for the time of the context.
+    If they are sharded, another model is built, which is complete on this process.
     """
     if any(map(is_sharded, weights.values())):
         complete = build_model(config, tokenizers, device=model.device)
