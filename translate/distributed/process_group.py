@@ -167,21 +167,17 @@ class World:
             InputError: On rank 0; the message says what differs where.
             SystemExit: On the other ranks.
         """
-        everywhere = self.all_gather(dict(facts))
-        for rank, theirs in enumerate(everywhere):
-            different = [
-                f"{name} = {theirs.get(name)} (there it is {facts.get(name)})"
-                for name in sorted({*theirs, *everywhere[0]})
-                if theirs.get(name) != everywhere[0].get(name)
-            ]
-            if not different:
-                continue
-            if not self.is_main_process:
+        first, *others = self.all_gather(dict(facts))
+        for number, theirs in enumerate(others, start=2):
+            names = sorted({name for name, _ in first.items() ^ theirs.items()})
+            if names and not self.is_main_process:
                 self.exit(2)
-            raise InputError(
-                f"all processes must have the same settings, data and versions, but process {rank + 1} of {self.size}"
-                f" differs from the first one: {'; '.join(different)}. Start all with the same command"
-            )
+            if names:
+                different = (f"{name} = {theirs.get(name)} (there it is {first.get(name)})" for name in names)
+                raise InputError(
+                    f"all processes must have the same settings, data and versions, but process {number} of {self.size}"
+                    f" differs from the first one: {'; '.join(different)}. Start all with the same command"
+                )
 
 
 SINGLE_PROCESS = World(DistributedEnvironment(), None)

@@ -1,6 +1,7 @@
 """One training step: split, forward, loss, backward, reduce, clip, update. The trainer repeats it."""
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
@@ -38,32 +39,23 @@ class MicroBatch(NamedTuple):
 EMPTY = MicroBatch(collate([EncodedPair([], [])], [0]), seed=(0,), weight=0.0)
 
 
+@dataclasses.dataclass(eq=False)
 class TrainStep:
-    """Makes optimizer steps on batches, with the same code for one CPU, one GPU, DDP and FSDP.
+    """Makes optimizer steps on batches, with the same code for one CPU, one GPU, DDP and FSDP."""
 
-    Args:
-        model: The model on its device, in training mode.
-        parallel: The model's forward pass by threads or ranks.
-        layout: How batches are laid out for the model.
-        description: Where and how this computes, for the log.
-    """
+    model: Transformer  # on its device, in training mode
+    optimizer: torch.optim.Optimizer
+    settings: TrainingConfig
+    _: dataclasses.KW_ONLY
+    precision: MixedPrecision
+    parallel: DataParallel[MicroBatch]  # the model's forward pass by threads or ranks
+    layout: BatchLayout  # of batches for the model
+    description: str = ""  # where and how this computes, for the log
 
-    def __init__(
-        self,
-        model: Transformer,
-        optimizer: torch.optim.Optimizer,
-        settings: TrainingConfig,
-        *,
-        precision: MixedPrecision,
-        parallel: DataParallel[MicroBatch],
-        layout: BatchLayout,
-        description: str = "",
-    ) -> None:
-        self.model, self.optimizer, self.settings = model, optimizer, settings
-        self.precision, self.parallel, self.layout, self.description = precision, parallel, layout, description
+    def __post_init__(self) -> None:
         self.loss_scale = LossScale()
         """The scale of an fp16 loss; it is a part of the training's state."""
-        self._parameters = list(model.parameters())
+        self._parameters = list(self.model.parameters())
         self._unchecked: Callable[[], None] | None = None
 
     def __call__(self, batches: Sequence[Batch], *, number: int, learning_rate: float) -> StepResult:

@@ -103,8 +103,8 @@ def train(
             if inspect is not None and not is_continued and world.is_main_process:
                 inspect(config, corpora, batches, tokenizers, model.num_parameters)
             Trainer(
-                config,
-                train_step,
+                config=config,
+                train_step=train_step,
                 run=run,
                 tokenizers=tokenizers,
                 batches=batches,

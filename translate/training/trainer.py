@@ -1,7 +1,9 @@
 """The training loop: make steps; log, save and validate when each is due; stop when it is time."""
 
 import contextlib
+import dataclasses
 import logging
+import math
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -98,39 +100,27 @@ class StopRequests:
             self.received = signal.Signals(number)
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class Trainer:
-    """Trains from where `progress` stands to the end.
+    """Trains from where `progress` stands to the end."""
 
-    Args:
-        train_step: Makes the steps, and has the model and the optimizer.
-        validation: Chooses the best checkpoint; without one the last checkpoint is the best.
-        average: Follows the weights, and is what is validated and saved as best; None: the weights themselves are.
-        profiles: Write a profile of some steps into the run.
-    """
+    config: Config
+    train_step: TrainStep  # has the model and the optimizer
+    run: RunDirectory
+    tokenizers: Tokenizers
+    batches: Batches
+    validation: ParallelCorpus | None  # chooses the best checkpoint; without one the last checkpoint is the best
+    average: AveragedWeights | None  # is validated and saved as best; None: the weights themselves are
+    progress: Progress
+    profiles: bool = False  # write a profile of some steps into the run
+    world: World = SINGLE_PROCESS
 
-    def __init__(
-        self,
-        config: Config,
-        train_step: TrainStep,
-        *,
-        run: RunDirectory,
-        tokenizers: Tokenizers,
-        batches: Batches,
-        validation: ParallelCorpus | None,
-        average: AveragedWeights | None,
-        progress: Progress,
-        profiles: bool = False,
-        world: World = SINGLE_PROCESS,
-    ) -> None:
-        self.config, self.settings = config, config.training
-        self.train_step, self.model = train_step, train_step.model
-        self.run, self.profiles, self.world = run, profiles, world
-        self.tokenizers, self.batches, self.validation = tokenizers, batches, validation
-        self.average, self.progress = average, progress
-        self.throughput = Throughput(self.settings, progress)
+    def __post_init__(self) -> None:
+        self.settings, self.model = self.config.training, self.train_step.model
+        self.throughput = Throughput(self.settings, self.progress)
         self.stop = StopRequests()
-        train_step.loss_scale = progress.loss_scale
-        self._saved_step = progress.step  # of the checkpoint that this goes on from; step 0 needs no saving
+        self.train_step.loss_scale = self.progress.loss_scale
+        self._saved_step = self.progress.step  # of the checkpoint that this goes on from; step 0 needs no saving
 
     def train(self) -> None:
         """Train until the last step, the last epoch, or too many validations without a better one.
@@ -324,20 +314,20 @@ class Trainer:
 
     def _log_validation(self, result: Validation, *, is_best: bool) -> None:
         """Record the result of a validation, and log some of its translations, evenly spaced."""
-        evaluation, seconds = result.evaluation, result.seconds
+        evaluation, seconds, perplexity = result.evaluation, result.seconds, math.exp(min(700.0, result.loss))
         scores = {metric.name: metric.score for metric in evaluation.metrics}
         self.tracker.record(
             {
                 "kind": "validation",
                 "step": self.progress.step,
                 "loss": result.loss,
-                "perplexity": result.perplexity,
+                "perplexity": perplexity,
                 **scores,
                 "num_truncated": count_conditions(evaluation.translations).truncated,
                 "seconds": round(seconds, 3),
             },
             summary=(
-                f"validation loss {result.loss:.3f}, ppl {result.perplexity:.2f}, BLEU {scores['BLEU']:.2f},"
+                f"validation loss {result.loss:.3f}, ppl {perplexity:.2f}, BLEU {scores['BLEU']:.2f},"
                 f" chrF {scores['chrF']:.2f}, in {seconds:.0f} s{', the best so far' if is_best else ''}"
             ),
         )

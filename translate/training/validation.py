@@ -1,7 +1,6 @@
 """Validation: the loss by forced decoding, and the scores by the same code as `translate eval`."""
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
@@ -32,11 +31,6 @@ class Validation(NamedTuple):
     loss: float  # nats a target token, the end symbol included, without label smoothing
     evaluation: Evaluation
     seconds: float
-
-    @property
-    def perplexity(self) -> float:
-        """exp(loss); infinite where that overflows."""
-        return math.exp(self.loss) if self.loss < 700.0 else math.inf
 
 
 def validate(
