@@ -41,11 +41,11 @@ def make(
 
 
 def numbers(epoch: Epoch) -> list[tuple[int, ...]]:
-    return [batch.indices for batch in epoch.batches()]
+    return [batch.indices for batch in epoch]
 
 
 def seen(epoch: Epoch) -> list[int]:
-    return sorted(index for batch in epoch.batches() for index in batch.indices)
+    return sorted(index for batch in epoch for index in batch.indices)
 
 
 LENGTHS = [(s, t) for s in range(1, 9) for t in (s, s + 1, s + 2)]
@@ -56,7 +56,7 @@ def test_an_epoch_sees_each_pair_once_within_the_limit(letters: Tokenizers) -> N
     epoch = batches.epoch(0)
     assert seen(epoch) == list(range(24))
     assert batches.num_pairs == 24
-    for batch in epoch.batches():
+    for batch in epoch:
         assert batch.source_ids.numel() <= 29 and batch.target_input_ids.numel() <= 29
         for row, index in enumerate(batch.indices):
             assert (batch.source_ids[row] != 0).sum() == LENGTHS[index][0] + 1
@@ -67,9 +67,10 @@ def test_an_epoch_is_a_function_of_seed_and_number(letters: Tokenizers) -> None:
     for sampling in (None, 0.3):
         one, two = (make([corpus(LENGTHS, weight=1.5)], letters, sampling=sampling) for _ in range(2))
         two.epoch(5)  # what was asked for before does not matter
-        expected = list(one.epoch(3).batches())
+        expected = list(one.epoch(3))
         for start in (0, 2):
-            again = list(two.epoch(3).batches(start))
+            planned = two.epoch(3)
+            again = [planned[number] for number in range(start, len(planned))]
             assert len(again) == len(expected) - start
             for left, right in zip(again, expected[start:], strict=True):
                 assert left.indices == right.indices
@@ -105,9 +106,7 @@ def test_padding_is_counted(letters: Tokenizers) -> None:
 
 def test_shapes_are_those_of_the_batches(letters: Tokenizers) -> None:
     epoch = make([corpus(LENGTHS)], letters).epoch(0)
-    shapes = [
-        [len(batch.indices), batch.source_ids.shape[1], batch.target_input_ids.shape[1]] for batch in epoch.batches()
-    ]
+    shapes = [[len(batch.indices), batch.source_ids.shape[1], batch.target_input_ids.shape[1]] for batch in epoch]
     assert epoch.shapes.tolist() == shapes and len(shapes) > 5
     assert epoch.padding.num_computed == sum(rows * (source + target) for rows, source, target in shapes)
 
@@ -117,7 +116,7 @@ def test_the_epochs_of_earlier_versions(letters: Tokenizers) -> None:
     parts = [corpus(LENGTHS * 29, weight=1.7), corpus(LENGTHS * 3, weight=0.3)]
     for sampling, expected in ((None, "2c84bf62798e9a5b"), (0.3, "2b3f85a33f4e521f")):
         digest = hashlib.sha256()
-        for batch in make(parts, letters, sampling=sampling, batch_tokens=97).epoch(5).batches():
+        for batch in make(parts, letters, sampling=sampling, batch_tokens=97).epoch(5):
             digest.update(repr((batch.indices, batch.source_ids.tolist(), batch.target_output_ids.tolist())).encode())
         assert digest.hexdigest()[:16] == expected
 
@@ -154,7 +153,7 @@ def test_sampled_segmentations_change_by_epoch_and_keep_the_limits() -> None:
     for number in range(23):
         epoch = batches.epoch(number)
         num_resegmented += epoch.num_resegmented
-        for batch in epoch.batches():
+        for batch in epoch:
             for row, index in enumerate(batch.indices):
                 source, target = batch.source_ids[row].tolist(), batch.target_output_ids[row].tolist()
                 assert tokenizer.decode(source) == tokenizer.decode(target) == lines[index]

@@ -145,12 +145,3 @@ def test_a_limit_on_entries_keeps_the_likely_ones(block_cells: int) -> None:
 
 def test_no_pairs_give_an_empty_lexicon() -> None:
     assert as_dict(learn([])) == as_dict(learn([EncodedPair([A], [])])) == {}
-
-
-def test_refuses_what_cannot_be() -> None:
-    with pytest.raises(ValueError, match=r"^target ids 6 to 37 do not fit a vocabulary of 37$"):
-        learn([EncodedPair([A], [X, 37])])
-    with pytest.raises(ValueError, match=r"^source ids 0 to 31 do not fit a vocabulary of 31$"):
-        learn([EncodedPair([31], [X])])
-    with pytest.raises(ValueError, match=r"^num_iterations = 0 and block_cells = 1000000 must be at least 1$"):
-        learn(TINY, num_iterations=0)

@@ -100,7 +100,7 @@ def same(left: Batch, right: Batch) -> bool:
 
 def expected_steps(batches: TrainingBatches, *, batches_per_step: int) -> Iterator[tuple[int, int, list[Batch]]]:
     for number in itertools.count():
-        epoch = list(batches.epoch(number).batches())
+        epoch = list(batches.epoch(number))
         for step in range(-(-len(epoch) // batches_per_step)):
             yield number, step, epoch[step * batches_per_step : (step + 1) * batches_per_step]
 

@@ -151,7 +151,7 @@ def test_every_kept_pair_is_seen_once_an_epoch(
         ),
     )
     seen = []
-    for batch in batches.epoch(number).batches():
+    for batch in batches.epoch(number):
         assert batch.source_ids.numel() <= batch_tokens and batch.target_input_ids.numel() <= batch_tokens
         rows = zip(*(tensor.tolist() for tensor in batch[:3]), batch.indices, strict=True)
         for source, target_input, target_output, index in rows:

@@ -178,7 +178,7 @@ def content(epoch: Epoch) -> list[list[Any]]:
     def values(batch: Batch) -> list[Any]:
         return [each.tolist() if isinstance(each, torch.Tensor) else each for each in batch]
 
-    return [values(batch) for batch in epoch.batches()]
+    return [values(batch) for batch in epoch]
 
 
 def test_an_epoch_is_a_segment(tmp_path: Path, tokenizers: Tokenizers) -> None:

@@ -208,6 +208,6 @@ def test_epochs_are_the_same_with_and_without_a_pool(letters: Tokenizer) -> None
             Tokenizers(letters, letters, "joint"),
             BatchSettings(limits=DataConfig(), subword_sampling=0.3, batch_tokens=500, seed=1, num_threads=num_threads),
         )
-        return [(batch.indices, *(ids.tolist() for ids in batch[:3])) for batch in batches.epoch(2).batches()]
+        return [(batch.indices, *(ids.tolist() for ids in batch[:3])) for batch in batches.epoch(2)]
 
     assert epoch(1) == epoch(2)

@@ -57,7 +57,7 @@ def tried(config: Config, *, device: torch.device = CPU, **options: float) -> Dr
 def test_shapes_are_those_of_the_batches(digits: Digits) -> None:
     _, _, epoch = prepared(digits())
     assert [tuple(shape) for shape in epoch.shapes.tolist()] == [
-        (*batch.source_ids.shape, batch.target_output_ids.shape[1]) for batch in epoch.batches()
+        (*batch.source_ids.shape, batch.target_output_ids.shape[1]) for batch in epoch
     ]
 
 
@@ -100,7 +100,7 @@ def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(TrainStep, "__call__", watched)
     dry_run(config, epoch, tokenizers=tokenizers, validation=None, device=CPU, max_seconds=60.0)
-    batches = [batch.indices for batch in epoch.batches()]
+    batches = [batch.indices for batch in epoch]
     num_longest = len(longest_batches(epoch))
     assert seen[0] == [batches[0]]
     assert seen[1 : 1 + num_longest] == [[batches[number]] for number in longest_batches(epoch)]

@@ -54,7 +54,7 @@ def three_epochs(folder: Path, *, processes: World, check: Any = lambda: None) -
     content = [
         [each.tolist() if isinstance(each, torch.Tensor) else list(each) for each in batch]
         for number in range(4)
-        for batch in batches.epoch(number, check=check).batches()
+        for batch in batches.epoch(number, check=check)
     ]
     return content, tokenizer.num_lines
 

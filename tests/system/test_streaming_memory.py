@@ -29,7 +29,7 @@ tokenizers = prepare_tokenizers(TokenizerConfig(vocab_size=300), first.sources, 
 batches = StreamedBatches(streams, tokenizers, BatchSettings(data, None, 4096, seed=1), processes=SINGLE_PROCESS)
 num_pairs = 0
 for number in range(40):
-    num_pairs += sum(len(batch.indices) for batch in batches.epoch(number).batches())
+    num_pairs += sum(len(batch.indices) for batch in batches.epoch(number))
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     print(num_pairs, status["VmHWM"].removesuffix("kB"))
 """

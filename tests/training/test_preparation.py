@@ -43,9 +43,7 @@ class Prepared:
             and all(
                 left.indices == right.indices and all(map(torch.equal, left[:3], right[:3]))
                 for number in range(2)
-                for left, right in zip(
-                    self.batches.epoch(number).batches(), other.batches.epoch(number).batches(), strict=True
-                )
+                for left, right in zip(self.batches.epoch(number), other.batches.epoch(number), strict=True)
             )
         )
 

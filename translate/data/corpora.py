@@ -6,9 +6,8 @@ a table may contain a newline; it is kept, and SentencePiece's normalisation tur
 
 import hashlib
 from abc import abstractmethod
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import NamedTuple, overload
 
@@ -54,7 +53,7 @@ def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
     """
     match corpus:
         case TextCorpus():
-            name, chunks = f"{corpus.source}, {corpus.target}", _text_pairs(corpus)
+            name, chunks = f"{corpus.source}, {corpus.target}", chunk_pairs(_text_pairs(corpus))
         case TsvCorpus():
             name, chunks = str(corpus.path), chunk_pairs(_tsv_pairs(corpus))
         case TableCorpus():
@@ -70,15 +69,11 @@ def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
     return ParallelCorpus(name, sources, targets, corpus.weight)
 
 
-def _text_pairs(corpus: TextCorpus) -> Iterator[PairChunk]:
-    sources, targets = stream_lines(corpus.source), stream_lines(corpus.target)
-    while True:
-        chunk = PairChunk(list(islice(sources, _CHUNK_LINES)), list(islice(targets, _CHUNK_LINES)))
-        if len(chunk.sources) != len(chunk.targets):
-            raise InputError(unequal_message(corpus.source, corpus.target))
-        if not chunk.sources:
-            return
-        yield chunk
+def _text_pairs(corpus: TextCorpus) -> Iterator[tuple[str, str]]:
+    try:
+        yield from zip(stream_lines(corpus.source), stream_lines(corpus.target), strict=True)
+    except ValueError as error:  # one file has more lines
+        raise InputError(unequal_message(corpus.source, corpus.target)) from error
 
 
 def _tsv_pairs(corpus: TsvCorpus) -> Iterator[tuple[str, str]]:
@@ -204,11 +199,9 @@ class JoinedText(_Lines):
 
     def _read(self, start: int, stop: int) -> list[str]:
         lines: list[str] = []
-        for number in range(bisect_right(self._starts, start) - 1, len(self._texts)):
-            first = self._starts[number]
-            if first >= stop:
-                break
-            lines += self._texts[number][max(start - first, 0) : stop - first]
+        for first, text in zip(self._starts, self._texts, strict=False):
+            if start < first + len(text) and first < stop:
+                lines += text[max(start - first, 0) : stop - first]
         return lines
 
 

@@ -4,7 +4,7 @@ So a run that was stopped is continued from (epoch, batch) alone, and skips what
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts
 from translate.data.filtering import FilterReport, filter_pairs
 from translate.data.subword_sampling import SamplingPool, SamplingTask
-from translate.data.token_store import TokenStore, TokenWriter, encode_texts
+from translate.data.token_store import Check, TokenStore, TokenWriter, encode_texts
 from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizers
 from translate.errors import InputError
 
@@ -70,10 +70,6 @@ class Epoch:
             target_output_ids=torch.from_numpy(self.targets.padded(positions, after=EOS_ID)),
             indices=tuple(numbers.tolist()),
         )
-
-    def batches(self, start: int = 0) -> Iterator[Batch]:
-        """The batches in order, beginning with number `start`."""
-        return (self[number] for number in range(start, len(self)))
 
     @property
     def shapes(self) -> NDArray[np.int64]:
@@ -179,13 +175,10 @@ class TrainingBatches:
         other._settings = self._settings._replace(batch_tokens=batch_tokens)
         return other
 
-    def epoch(self, number: int, *, check: Callable[[], None] = lambda: None) -> Epoch:
+    def epoch(self, number: int, *, check: Check = lambda: None) -> Epoch:
         """Epoch `number`, counted from 0: the same batches in the same order whenever it is asked for.
 
         `Batch.indices` counts the pairs of all corpora one after the other, from 0, before filtering.
-
-        Args:
-            check: Called now and then while segmentations are sampled; an exception that it raises ends the sampling.
         """
         chosen = self._choose_pairs(number)
         generator = self._generator(number, _ORDER)
@@ -220,7 +213,7 @@ class TrainingBatches:
         return np.concatenate(chosen)
 
     def _sample_segmentations(
-        self, chosen: NDArray[np.int64], *, epoch: int, check: Callable[[], None]
+        self, chosen: NDArray[np.int64], *, epoch: int, check: Check
     ) -> tuple[TokenStore, TokenStore, NDArray[np.int64], NDArray[np.int64]]:
         """Segment each chosen pair anew, so that a pair seen twice is seen in two ways.
 

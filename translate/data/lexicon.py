@@ -69,25 +69,15 @@ def learn_lexicon(
         block_cells: Cells processed at once, give or take a pair. It changes only the rounding, unless entries are left
             out: an entry that is rare up to some block may be left out before it is seen again.
 
-    Raises:
-        ValueError: No iteration or no cell is asked for, or an id is outside its vocabulary.
-
     Source: Brown et al. 1993, https://aclanthology.org/J93-2003, section 4.1 (model 1).
     """
-    if num_iterations < 1 or block_cells < 1:
-        raise ValueError(f"num_iterations = {num_iterations} and block_cells = {block_cells} must be at least 1")
     corpus = _Corpus(
         source_ids=np.fromiter(chain.from_iterable((NULL_ID, *pair.source) for pair in pairs), dtype=np.int64),
         target_ids=np.fromiter(chain.from_iterable(pair.target for pair in pairs), dtype=np.int64),
         source_lengths=np.array([len(pair.source) + 1 for pair in pairs], dtype=np.int64),
         target_lengths=np.array([len(pair.target) for pair in pairs], dtype=np.int64),
     )
-    for side, ids, vocab_size in (
-        ("source", corpus.source_ids, source_vocab_size),
-        ("target", corpus.target_ids, target_vocab_size),
-    ):
-        if ids.size and not 0 <= ids.min() <= ids.max() < vocab_size:
-            raise ValueError(f"{side} ids {ids.min()} to {ids.max()} do not fit a vocabulary of {vocab_size}")
+    assert corpus.source_ids.max(initial=0) < source_vocab_size and corpus.target_ids.max(initial=0) < target_vocab_size
 
     keys = _find_entries(corpus, target_vocab_size, max_entries=max_entries, block_cells=block_cells)
     blocks = partial(_find_blocks, corpus, keys, target_vocab_size, block_cells=block_cells)

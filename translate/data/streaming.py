@@ -9,7 +9,7 @@ import hashlib
 import logging
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeGuard
@@ -20,7 +20,7 @@ from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.subword_sampling import SamplingPool
 from translate.data.tables import PairChunk, open_stream, pairs_of, reading, table_name
-from translate.data.token_store import ProcessGroup, encode_together, run_together
+from translate.data.token_store import Check, ProcessGroup, encode_together, run_together
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError, RunError
 
@@ -48,7 +48,6 @@ class CorpusStream:
         """
         Args:
             key: Where the corpus stands in the config; errors begin with it.
-            segment_pairs: At least 1.
         """
         self.name = table_name(corpus)
         self._corpus = corpus
@@ -74,11 +73,8 @@ class CorpusStream:
             origin = (corpus.kind, corpus.path.stat().st_size)
         return repr((*origin, corpus.source_column, corpus.target_column, corpus.weight, self._segment_pairs))
 
-    def read(self, *, check: Callable[[], None] = lambda: None) -> tuple[ParallelCorpus, StreamPosition]:
+    def read(self, *, check: Check = lambda: None) -> tuple[ParallelCorpus, StreamPosition]:
         """Read the next segment.
-
-        Args:
-            check: Called now and then; an exception that it raises ends the reading.
 
         Returns:
             The segment, and where it begins.
@@ -110,12 +106,8 @@ class CorpusStream:
         self.position = StreamPosition(begin.num_passes, last, state, num_skipped, None)
         return ParallelCorpus(name, sources, targets, 1.0), begin
 
-    def _chunks(self, check: Callable[[], None], digests: Sequence[Any]) -> Iterator[PairChunk]:
-        """The pairs of the segment at the position; at the end of a pass, the next pass begins.
-
-        Args:
-            digests: The checksums of both sides, to which the pairs are added.
-        """
+    def _chunks(self, check: Check, digests: Sequence[Any]) -> Iterator[PairChunk]:
+        """The pairs of the segment at the position, which the digests follow; a pass that is at its end begins anew."""
         for is_new_pass in (False, True):
             if is_new_pass:
                 self.seek(StreamPosition(num_passes=self.position.num_passes + 1))
@@ -201,13 +193,10 @@ class TrainingStreams:
         """What tells the streams apart, besides their first segment."""
         return "\n".join(stream.identity for stream in self.streams)
 
-    def segment(self, number: int, *, check: Callable[[], None] = lambda: None) -> list[ParallelCorpus]:
+    def segment(self, number: int, *, check: Check = lambda: None) -> list[ParallelCorpus]:
         """Read segment `number`, counted from 0: the corpora of `data.train`, and of the streamed ones a part.
 
         If its position is not known, it must come after the one that was read last; those between them are read too.
-
-        Args:
-            check: Called now and then; an exception that it raises ends the reading.
 
         Raises:
             InputError: A corpus cannot be read, or has other pairs than when the position was noted.
@@ -249,21 +238,15 @@ class StreamedBatches:
 
     A segment is prepared when its epoch is asked for, perhaps in a thread; two segments are held at once, one of which
     is trained on.
+
+    Args:
+        processes: The processes that train together, with connections that nothing else uses. All must prepare the same
+            segments; each encodes a part.
     """
 
     def __init__(
-        self,
-        streams: TrainingStreams,
-        tokenizers: Tokenizers,
-        settings: BatchSettings,
-        *,
-        processes: ProcessGroup,
+        self, streams: TrainingStreams, tokenizers: Tokenizers, settings: BatchSettings, *, processes: ProcessGroup
     ) -> None:
-        """
-        Args:
-            processes: The processes that train together, with connections that nothing else uses. All must prepare the
-                same segments; each encodes a part.
-        """
         self._streams = streams
         self._tokenizers = tokenizers
         self._settings = settings
@@ -311,13 +294,10 @@ class StreamedBatches:
             other._newest = self._newest[0], self._newest[1].with_batch_tokens(batch_tokens)
         return other
 
-    def epoch(self, number: int, *, check: Callable[[], None] = lambda: None) -> Epoch:
+    def epoch(self, number: int, *, check: Check = lambda: None) -> Epoch:
         """Segment `number`, counted from 0: the same batches in the same order whenever it is asked for.
 
         A segment comes quickly after the one before it, or where `continue_from` has begun.
-
-        Args:
-            check: Called now and then; an exception that it raises ends the work.
 
         Raises:
             InputError: The streams cannot be read, or the filter leaves no pair of the first segment.
@@ -329,7 +309,7 @@ class StreamedBatches:
             self._newest = number, self._prepare(number, check)
         return self._newest[1].epoch(number, check=check)
 
-    def _prepare(self, number: int, check: Callable[[], None]) -> TrainingBatches:
+    def _prepare(self, number: int, check: Check) -> TrainingBatches:
         read = partial(self._streams.segment, number, check=check)
         try:
             corpora = run_together(self._processes, read if number else lambda: self._streams.first)
@@ -338,11 +318,9 @@ class StreamedBatches:
                 encode(texts, tokenizer, content="the token ids of a segment", check=check)
                 for texts, tokenizer in zip(join_texts(corpora), self._tokenizers[:2], strict=True)
             ]
-            filter_and_batch = partial(TrainingBatches, corpora, self._tokenizers, self._settings, encoded=encoded)
-            batches = run_together(
-                self._processes,
-                partial(filter_and_batch, sampling_pool=self._sampling_pool, may_be_empty=number > 0),
-            )
+            make_batches = partial(TrainingBatches, corpora, self._tokenizers, self._settings, encoded=encoded)
+            make_batches = partial(make_batches, sampling_pool=self._sampling_pool, may_be_empty=number > 0)
+            batches = run_together(self._processes, make_batches)
         except InputError as error:
             if number == 0:
                 raise

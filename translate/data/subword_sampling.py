@@ -24,7 +24,7 @@ import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
-from translate.data.token_store import TokenChunk, flatten
+from translate.data.token_store import Check, TokenChunk, flatten
 
 logger = logging.getLogger(__name__)
 
@@ -264,14 +264,11 @@ class SamplingPool:
         self._num_processes = min(num_processes, _MAX_PROCESSES)
         self._executor: Executor | None = None
 
-    def sample(
-        self, tasks: Iterable[SamplingTask], *, num_lines: int, check: Callable[[], None]
-    ) -> Iterator[TokenChunk]:
+    def sample(self, tasks: Iterable[SamplingTask], *, num_lines: int, check: Check) -> Iterator[TokenChunk]:
         """The segmentations of each task, in order.
 
         Args:
             num_lines: The number of lines of all tasks.
-            check: Called before each task; an exception that it raises ends the sampling.
         """
         remaining = iter(tasks)
         waiting: deque[SamplingTask] = deque()  # given to workers

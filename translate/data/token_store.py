@@ -76,14 +76,6 @@ class TokenStore:
     def __post_init__(self) -> None:
         self._ends = np.cumsum(self.lengths, dtype=np.int64)
 
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __getitem__(self, line: int) -> list[int]:
-        end = int(self._ends[line])
-        ids: list[int] = self._values(1)[end - int(self.lengths[line]) : end].tolist()
-        return ids
-
     def padded(
         self, lines: NDArray[np.int64], *, before: int | None = None, after: int | None = None
     ) -> NDArray[np.int64]:
@@ -120,13 +112,13 @@ class TokenStore:
 
 
 class TokenWriter:
-    """Collects the ids of many lines, in memory while they are few, else in a temporary file."""
+    """Collects the ids of many lines, in memory while they are few, else in a temporary file.
+
+    Args:
+        content: What the ids are, for the error about a full disk.
+    """
 
     def __init__(self, content: str) -> None:
-        """
-        Args:
-            content: What the ids are, for the error about a full disk.
-        """
         self._content = content
         self._file: TemporaryFile | None = None
         self._lengths: list[NDArray[np.int32]] = []
@@ -137,7 +129,7 @@ class TokenWriter:
         """Append the lines of some chunks.
 
         Raises:
-            RunError: There are many ids, and the file for them cannot be written.
+            RunError: The temporary file cannot be written.
         """
         self._lengths += [chunk.lengths for chunk in chunks]
         self._ids += [chunk.ids for chunk in chunks]
@@ -197,6 +189,10 @@ def id_type(vocab_size: int) -> np.dtype[np.integer]:
 # Encoding
 
 
+Check = Callable[[], None]
+"""Called now and then in long work; an exception that it raises, such as `Cancelled`, ends the work."""
+
+
 class Cancelled(BaseException):
     """Raised in work that is left undone, because nobody waits for its result any more."""
 
@@ -237,10 +233,7 @@ def run_together(processes: ProcessGroup, work: Callable[[], T]) -> T:
 def encode_texts(
     texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, cache: DataCache | None
 ) -> TokenStore:
-    """The ids of each line of the training corpora.
-
-    Args:
-        cache: Where the ids are read, or kept for the next time; None: they are not.
+    """The ids of each line of the training corpora, read from the cache or kept there, if there is one.
 
     Raises:
         RunError: There are many ids, and the file for them cannot be written.
@@ -258,13 +251,9 @@ def encode_texts(
 
 
 def encode_chunks(
-    texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, check: Callable[[], None] = lambda: None
+    texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, check: Check = lambda: None
 ) -> Iterator[TokenChunk]:
-    """The ids of all lines, a thousand lines at a time; the number of threads does not change them.
-
-    Args:
-        check: Called now and then; an exception that it raises ends the encoding.
-    """
+    """The ids of all lines, a thousand lines at a time; the number of threads does not change them."""
 
     def encode(lines: Sequence[str]) -> TokenChunk:
         return flatten(tokenizer.encode_lines(lines, num_threads=1), vocab_size=tokenizer.vocab_size)
@@ -288,7 +277,7 @@ def encode_together(
     processes: ProcessGroup,
     num_threads: int,
     content: str,
-    check: Callable[[], None] = lambda: None,
+    check: Check = lambda: None,
 ) -> TokenStore:
     """The ids of each line: each process encodes a part, and all processes get all ids.
 
@@ -296,7 +285,6 @@ def encode_together(
 
     Args:
         content: What the ids are, for the error about a full disk.
-        check: Called now and then; an exception that it raises ends the encoding.
 
     Raises:
         RunError: There are many ids, and the file for them cannot be written in some process.

@@ -109,10 +109,6 @@ class Tokenizer:
                 raise InputError(f"{self._name}: {token[:40]!r} is not in its vocabulary of {self.vocab_size} subwords")
         return ids
 
-    def num_unknown(self, ids: Sequence[int]) -> int:
-        """The number of ids that stand for something that the vocabulary cannot spell."""
-        return sum(token == UNK_ID for token in ids)
-
 
 class Tokenizers(NamedTuple):
     """The tokenizers of both sides; with a joint vocabulary they are the same object."""
