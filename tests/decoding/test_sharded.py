@@ -32,7 +32,7 @@ def make_decoder(toy: Any, folder: Path, **settings: Any) -> ShardedDecoder:
         **{"beam_size": 2, "workers": 1, "look_ahead_lines": LINES_PER_BLOCK, "device": "cpu"} | settings
     )
     translator = Translator(toy.model, toy.tokenizers, config)
-    dependencies = collect_dependencies(translator, {}, checkpoint="best", files={})
+    dependencies = collect_dependencies(translator, {}, checkpoint="best")
     return ShardedDecoder(translator, folder, dependencies, output_format="jsonl", has_alignments=True)
 
 
@@ -65,18 +65,20 @@ def test_parts_are_joined_and_removed(toy: Any, folder: Path) -> None:
         counts = ConditionCounts()
         for part in parts:
             lines.extend(part.output)
-            counts.add(part.counts)
+            counts.update(part.counts)
         return counts
 
-    counts, lines_kept = decoder.decode(SINGLE_PROCESS, requests_of(toy.sources), write=write)
-    assert (counts.lines, len(lines), lines_kept, folder.exists()) == (37, 37, 0, False)
+    counts, lines_kept = decoder.decode(
+        SINGLE_PROCESS, requests_of(toy.sources), write=write, advance=lambda lines: None
+    )
+    assert (counts["lines"], len(lines), lines_kept, folder.exists()) == (37, 37, 0, False)
 
 
 def test_ranks_translate_every_nth_block(toy: Any, folder: Path) -> None:
     """The lines are those of one process, to the last digit of their numbers, and so are the counts."""
     _, expected = decode(make_decoder(toy, folder.with_name("alone")), toy.sources)
-    assert [part.counts.lines for part in expected] == [7, 7, 7, 7, 7, 2]
-    assert all(len(part.output) == len(part.alignments) == part.counts.lines for part in expected)
+    assert [part.counts["lines"] for part in expected] == [7, 7, 7, 7, 7, 2]
+    assert all(len(part.output) == len(part.alignments) == part.counts["lines"] for part in expected)
 
     folder.mkdir()
     results, num_passed = [], 0
@@ -106,10 +108,10 @@ def test_only_what_changed_is_done_again(toy: Any, folder: Path) -> None:
     def redone(sources: list[str], **settings: Any) -> set[str]:
         before = states(folder)
         lines_kept, parts = decode(make_decoder(toy, folder, **settings), sources)
-        assert sum(part.counts.lines for part in parts) == len(sources)
+        assert sum(part.counts["lines"] for part in parts) == len(sources)
         changed = {path for path, state in states(folder).items() if before.get(path) != state}
         kept = [part for number, part in enumerate(parts) if str(folder / f"{number:07}.part") not in changed]
-        assert lines_kept == sum(part.counts.lines for part in kept)
+        assert lines_kept == sum(part.counts["lines"] for part in kept)
         return {Path(path).stem for path in changed}
 
     assert redone(toy.sources) == set()
@@ -131,8 +133,8 @@ def test_other_weights_are_another_job(toy: Any, tmp_path: Path) -> None:
     translator = Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu"))
 
     def collect() -> dict[str, str]:
-        files = {"--forbid": run / "config.yaml"}
-        return collect_dependencies(translator, {"RUN": [run]}, checkpoint="best", files=files)
+        files = {"RUN": [run], "--forbid": [run / "config.yaml"]}
+        return collect_dependencies(translator, files, checkpoint="best")
 
     first = collect()
     assert "torch" in first["version"] and first["device"] == "cpu"

@@ -68,7 +68,7 @@ def with_bar(items: Iterable[Item], *, total: int | None) -> Iterable[Item]:
     return tqdm(items, total=total, unit="line", file=sys.stderr, dynamic_ncols=True)
 
 
-def prompted(lines: Iterable[str]) -> Iterator[str]:
+def prompted(lines: Iterable[Item]) -> Iterator[Item]:
     """Yield the same lines, and print a prompt for each if a person is typing."""
     prompt = "> " if is_terminal(sys.stdin) and is_terminal(sys.stderr) else ""
     typer.echo(prompt, err=True, nl=False)

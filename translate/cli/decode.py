@@ -49,17 +49,28 @@ class DecodeCommand:
     constraints: dict[str, Path]
     ensemble: list[Path]
     contrast: Path | None
+    engine: Literal["translate", "ctranslate2"]
     options: dict[str, Any]
 
-    def check_outputs(self) -> None:
-        """Raise an InputError if an output would overwrite an input or the other output."""
-        output, alignments = self.output, self.alignments
-        if output is not None and alignments is not None and output.resolve() == alignments.resolve():
-            raise InputError(f"--output and --alignments are both {output}: name two files")
-        check_not_overwriting({"--output": output, "--alignments": alignments}, [self.file, *self.constraints.values()])
+    def open(self) -> tuple[TextLines, Iterator["Request"], "Translator"]:
+        """Check the files, open the input and its constraints, and load the translator."""
+        outputs = {"--output": self.output, "--alignments": self.alignments}
+        if self.output and self.alignments and self.output.resolve() == self.alignments.resolve():
+            raise InputError(f"--output and --alignments are both {self.output}: name two files")
+        check_not_overwriting(outputs, [self.file, *self.constraints.values()])
+        source = open_lines(self.file)
+        requests = read_requests(source, self.constraints)  # a wrong file is reported before the model is loaded
+        return source, requests, self._load()
 
-    def load(self) -> "Translator":
-        """Load the translator."""
+    def _load(self) -> "Translator":
+        if self.engine == "ctranslate2":
+            from translate.config.load import override_config, read_resolved_config
+            from translate.export import CTranslate2Translator
+            from translate.runs.directory import open_run
+
+            config = read_resolved_config(open_run(self.run).config)
+            config = override_config(config, {f"decoding.{key}": value for key, value in self.options.items()})
+            return CTranslate2Translator(self.run, config.decoding_settings(), checkpoint=self.checkpoint)
         from translate.data.text import read_lines
         from translate.decoding.loading import load_translator
 
@@ -123,9 +134,6 @@ def decode(
       translate decode runs/demo large.de --output large.en --resume
       torchrun --nproc-per-node 8 -m translate decode runs/demo large.de --output large.en
     """
-    command = DecodeCommand(
-        run, file, output, alignments, output_format, checkpoint, constraints, ensemble or [], contrast, options
-    )
     in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
     if interactive:
         if file is not None or output is not None or "prefix" in constraints or "require" in constraints or in_parts:
@@ -146,35 +154,26 @@ def decode(
         for name, value in unsupported.items():
             if value:
                 raise InputError(f"{name} is not for --engine ctranslate2; leave one of them out")
+    others = ensemble or []
+    command = DecodeCommand(
+        run, file, output, alignments, output_format, checkpoint, constraints, others, contrast, engine, options
+    )
     if in_parts:
         _decode_in_parts(command)
-        return
-    command.check_outputs()
-    source = open_lines(file)
-    if interactive:
-        source = dataclasses.replace(source, lines=prompted(source))
-    if engine == "ctranslate2":
-        from translate.config.load import override_config, read_resolved_config
-        from translate.export import CTranslate2Translator
-        from translate.runs.directory import open_run
-
-        config = read_resolved_config(open_run(run).config)
-        config = override_config(config, {f"decoding.{key}": value for key, value in options.items()})
-        translator: Any = CTranslate2Translator(run, config.decoding_settings(), checkpoint=checkpoint)
-        requests: Iterable[Any] = source
     else:
-        requests = read_requests(source, constraints)  # a wrong file is reported before the model is loaded
-        translator = command.load()
-    translations = translator.translate_stream(requests)
-    if not interactive:  # a bar would stand beside the prompt
-        translations = with_bar(translations, total=source.total)
-    _write_translations(translator, translations, command)
+        _decode_at_once(command, is_interactive=interactive)
 
 
-def _write_translations(translator: Any, translations: Iterable["Translation"], command: DecodeCommand) -> None:
+def _decode_at_once(command: DecodeCommand, *, is_interactive: bool) -> None:
+    """Translate the input as it is read, and write each translation as it comes."""
     from translate.decoding import ConditionCounts
     from translate.decoding.output.formats import format_translations
 
+    source, requests, translator = command.open()
+    if is_interactive:  # a bar would stand beside the prompt
+        translations: Iterable[Translation] = translator.translate_stream(prompted(requests))
+    else:
+        translations = with_bar(translator.translate_stream(requests), total=source.total)
     started = time.perf_counter()
     counts = ConditionCounts()
     with (
@@ -187,7 +186,7 @@ def _write_translations(translator: Any, translations: Iterable["Translation"], 
         )
         write_lines(lines, command.output)
     seconds = time.perf_counter() - started
-    logger.info(f"{counts} in {seconds:.1f} s ({counts.lines / max(seconds, 1e-9):.1f} lines/s)")
+    logger.info(f"{counts} in {seconds:.1f} s ({counts['lines'] / max(seconds, 1e-9):.1f} lines/s)")
 
 
 def _decode_in_parts(command: DecodeCommand) -> None:
@@ -200,21 +199,20 @@ def _decode_in_parts(command: DecodeCommand) -> None:
     def write(parts: Iterator["OutputPart"]) -> ConditionCounts:
         assert command.output is not None
         counts = ConditionCounts()
-        links_file = contextlib.nullcontext() if command.alignments is None else open_line_output(command.alignments)
-        with links_file as write_link, open_line_output(command.output) as write_line:
+        links = command.alignments or Path(os.devnull)
+        with open_line_output(links) as write_alignment, open_line_output(command.output) as write_line:
             for part in parts:
-                counts.add(part.counts)
+                counts.update(part.counts)
                 for line in part.output:
                     write_line(line)
-                for alignment in part.alignments:  # none without --alignments
-                    assert write_link is not None
-                    write_link(alignment)
+                for alignment in part.alignments:
+                    write_alignment(alignment)
         return counts
 
     with join_world() as world:
         try:
-            decoder, dependencies, source, requests = world.run_on_all_ranks(lambda: _prepare_parts(command, world))
-            world.check_same_on_all_ranks(dependencies)
+            decoder, inputs, source, requests = world.run_on_all_ranks(lambda: _prepare_parts(command, world))
+            world.check_same_on_all_ranks({**decoder.dependencies, **inputs})
             started = time.perf_counter()
             is_hidden = not (world.is_main_process and is_terminal(sys.stderr))
             with tqdm(total=source.total, unit="line", dynamic_ncols=True, disable=is_hidden) as bar:
@@ -224,7 +222,7 @@ def _decode_in_parts(command: DecodeCommand) -> None:
                 raise typer.Exit(130) from None
             fail("interrupted; finished parts are kept, and the same command continues from them", 130)
         seconds = time.perf_counter() - started
-        rate = (counts.lines - lines_kept) / max(seconds, 1e-9)
+        rate = (counts["lines"] - lines_kept) / max(seconds, 1e-9)
         by = f" by {world.size} processes" if world.size > 1 else ""
         before = f"; {lines_kept} of the lines were finished before" if lines_kept else ""
         logger.info(f"{counts} in {seconds:.1f} s ({rate:.1f} lines/s){by}{before}")
@@ -233,51 +231,42 @@ def _decode_in_parts(command: DecodeCommand) -> None:
 def _prepare_parts(
     command: DecodeCommand, world: "World"
 ) -> tuple["ShardedDecoder", dict[str, str], TextLines, Iterator["Request"]]:
-    """Check the files, load the translator, and collect everything that the output depends on."""
+    """Check the files, load the translator, and collect what all parts depend on.
+
+    Returns:
+        The decoder; the fingerprints of the files of which each part depends on some lines; the input; its requests.
+    """
     from translate.data.text import require_file, require_unchanged
     from translate.decoding.sharded import ShardedDecoder, collect_dependencies, share_machine
     from translate.fingerprint import fingerprint
     from translate.runs.directory import RunDirectory
 
-    constraints = command.constraints
-    command.check_outputs()
     if command.file is None or str(command.file) == "-" or command.output is None:
         raise InputError(
             "under torchrun and with --resume, decode needs FILE and --output FILE: several processes cannot share"
             " standard input and output, and a later start could not read them again"
         )
-    for path in (command.file, *constraints.values()):
-        require_file(path)
+    files = {"FILE": command.file, **{f"--{name}": path for name, path in command.constraints.items()}}
+    for file in files.values():
+        require_file(file)
     if command.output.exists() and not command.output.is_file():
         raise InputError(f"--output {command.output}: is not a file, and parts are joined into one; name a file")
-    source = open_lines(command.file)
-    requests = read_requests(source, constraints)  # a wrong file is reported before the model is loaded
     share_machine(world.environment)
     contrast = [] if command.contrast is None else [command.contrast]
     runs = {"RUN": [command.run], "--ensemble": command.ensemble, "--contrast": contrast}
+    by_line = {name: fingerprint(file) for name, file in files.items() if name in {"FILE", "--prefix", "--require"}}
     with contextlib.ExitStack() as unchanged:
         for run in [run for named in runs.values() for run in named]:
             checkpoint = RunDirectory(run).checkpoint(command.checkpoint)
             if checkpoint.is_file():  # else loading reports it
                 unchanged.enter_context(require_unchanged(checkpoint))
-        translator = command.load()
-        dependencies = collect_dependencies(
-            translator,
-            {name: named for name, named in runs.items() if named},
-            checkpoint=command.checkpoint,
-            files={f"--{name}": file for name, file in constraints.items() if name in {"terminology", "forbid"}},
-        )
-    decoder = ShardedDecoder(
-        translator,
-        command.output.with_name(f"{command.output.name}.parts"),
-        dependencies,
-        output_format=command.output_format,
-        has_alignments=command.alignments is not None,
-    )
-    dependencies["FILE"] = fingerprint(command.file)
-    by_line = {name: file for name, file in constraints.items() if name in {"prefix", "require"}}
-    dependencies |= {f"--{name}": fingerprint(file) for name, file in by_line.items()}
-    return decoder, dependencies, source, requests
+        source, requests, translator = command.open()
+        for_all_lines = {name: [file] for name, file in files.items() if name not in by_line}
+        dependencies = collect_dependencies(translator, {**runs, **for_all_lines}, checkpoint=command.checkpoint)
+    folder = command.output.with_name(f"{command.output.name}.parts")
+    has_alignments = command.alignments is not None
+    decoder = ShardedDecoder(translator, folder, dependencies, command.output_format, has_alignments)
+    return decoder, by_line, source, requests
 
 
 @takes_decoding_options
@@ -301,14 +290,17 @@ def score(
       translate score runs/demo news.de news.en
       translate score runs/demo news.de output.en --output scores.jsonl
     """
+    from translate.data.corpora import unequal_message
     from translate.decoding.loading import load_translator
     from translate.decoding.output.formats import CorpusScore, describe_scores
 
     check_not_overwriting({"--output": output}, [source, target])
-    pairs = paired_lines(source, target)
+    sources, targets = open_lines(source), open_lines(target)
+    if len({sources.total, targets.total} - {None}) > 1:
+        raise InputError(unequal_message(source, target))
     translator = load_translator(run, checkpoint=checkpoint, options=options).translator
     total = CorpusScore()
-    records = describe_scores(translator, pairs, total)
+    records = describe_scores(translator, paired_lines(sources, targets), total)
     write_lines((json.dumps(record, ensure_ascii=False) for record in records), output)
     cut = f", {total.cut} too long and cut" if total.cut else ""
     logger.info(

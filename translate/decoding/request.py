@@ -1,7 +1,7 @@
 """The records on the way of a line: a request, the inputs that are searched, a translation with its conditions."""
 
-import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -58,7 +58,7 @@ class Translation(NamedTuple):
     @property
     def parts(self) -> tuple["Translation", ...]:
         """The translations that were searched by themselves: the pieces, or this translation alone."""
-        return self.pieces or (self._replace(alternatives=()),)
+        return self.pieces or (self,)
 
     @property
     def flags(self) -> frozenset[str]:
@@ -66,12 +66,14 @@ class Translation(NamedTuple):
 
         A line that was split has the flags of all its pieces.
         """
-        if self.pieces:
-            flags = frozenset({"split", *({"unmet"} if self.unmet else ())})
-            return flags.union(*(piece.flags for piece in self.pieces))
-        known = {"truncated": self.truncated, "source_truncated": self.source_truncated, "unmet": bool(self.unmet)}
-        signs = flag_translation(source=self.source, source_ids=self.source_ids, text=self.text, ids=self.ids)
-        return signs | {name for name, is_set in known.items() if is_set}
+        known = {
+            "truncated": self.truncated,
+            "source_truncated": self.source_truncated,
+            "unmet": self.unmet,
+            "split": self.pieces,
+        }
+        signs = (flag_translation(part.source, part.source_ids, part.text, part.ids) for part in self.parts)
+        return frozenset(name for name, is_set in known.items() if is_set).union(*signs)
 
 
 class Score(NamedTuple):
@@ -94,39 +96,22 @@ _CONDITIONS = {
 }
 
 
-@dataclasses.dataclass
-class ConditionCounts:
-    """The number of lines, and of lines in each condition that `Translation.flags` names."""
+class ConditionCounts(Counter[str]):
+    """The number of `lines`, and of lines in each condition that `Translation.flags` names.
 
-    lines: int = 0
-    empty: int = 0  # translations without text, also those of empty lines
-    truncated: int = 0
-    split: int = 0
-    source_truncated: int = 0
-    repetitive: int = 0
-    length_ratio: int = 0
-    unspellable: int = 0
-    unmet: int = 0
+    All translations without text are `empty`, also those of empty lines.
+    """
 
     def watch(self, translations: Iterable[Translation]) -> Iterator[Translation]:
         """Yield the same translations and count them as they pass."""
         for translation in translations:
-            self.lines += 1
-            self.empty += not translation.text
-            for flag in translation.flags - {"empty"}:
-                setattr(self, flag, getattr(self, flag) + 1)
+            empty = [] if translation.text else ["empty"]
+            self.update(["lines", *empty, *(translation.flags - {"empty"})])
             yield translation
 
-    def add(self, other: "ConditionCounts") -> None:
-        """Add the counts of other lines to these."""
-        for name, count in vars(other).items():
-            setattr(self, name, getattr(self, name) + count)
-
     def __str__(self) -> str:
-        text = f"{self.lines} lines, {self.empty} empty, {self.truncated} cut at the maximum length"
-        return text + "".join(
-            f", {getattr(self, flag)} {words}" for flag, words in _CONDITIONS.items() if getattr(self, flag)
-        )
+        text = f"{self['lines']} lines, {self['empty']} empty, {self['truncated']} cut at the maximum length"
+        return text + "".join(f", {self[flag]} {words}" for flag, words in _CONDITIONS.items() if self[flag])
 
 
 def count_conditions(translations: Iterable[Translation]) -> ConditionCounts:

@@ -7,6 +7,7 @@ number of processes can use the finished parts: a part carries the fingerprint o
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,28 +39,15 @@ class OutputPart(NamedTuple):
     alignments: list[str]
 
 
+@dataclasses.dataclass(frozen=True)
 class ShardedDecoder:
-    """Translates an input in blocks, and keeps their parts in a folder until they are joined.
+    """Translates an input in blocks, and keeps their parts in a folder until they are joined."""
 
-    Args:
-        dependencies: Everything that the translations depend on, except the requests; see `collect_dependencies`.
-        has_alignments: Whether word alignments are wanted too.
-    """
-
-    def __init__(
-        self,
-        translator: Translator,
-        folder: Path,
-        dependencies: Mapping[str, str],
-        *,
-        output_format: OutputFormat,
-        has_alignments: bool,
-    ) -> None:
-        self.translator = translator
-        self.folder = folder
-        self.output_format: OutputFormat = output_format
-        self.has_alignments = has_alignments
-        self._dependencies = [dict(dependencies), output_format, has_alignments]
+    translator: Translator
+    folder: Path
+    dependencies: dict[str, str]  # all that translations depend on, except requests; from `collect_dependencies`
+    output_format: OutputFormat
+    has_alignments: bool  # whether word alignments are wanted too
 
     def decode(
         self,
@@ -67,7 +55,7 @@ class ShardedDecoder:
         requests: Iterable[Request],
         *,
         write: Callable[[Iterator[OutputPart]], ConditionCounts],
-        advance: Callable[[int], object] = lambda lines: None,
+        advance: Callable[[int], object],
     ) -> tuple[ConditionCounts, int]:
         """Translate an input together with the other ranks.
 
@@ -83,19 +71,15 @@ class ShardedDecoder:
             InputError: Another command holds the folder.
             RunError: A file cannot be written, or is not seen by all ranks.
         """
-
-        def join() -> ConditionCounts:
-            counts = write(self.read_parts(fingerprints))
-            self.remove_folder()
-            return counts
-
         with contextlib.ExitStack() as stack:
             world.run_on_rank_0(lambda: stack.enter_context(self.hold_folder()))
             world.run_on_all_ranks(self.check_folder)
             fingerprints, lines_kept = world.run_on_all_ranks(
                 lambda: self.translate_blocks(requests, rank=world.rank, world_size=world.size, advance=advance)
             )
-            return world.run_on_rank_0(join), sum(world.all_gather(lines_kept))
+            counts = world.run_on_rank_0(lambda: write(self.read_parts(fingerprints)))
+            world.run_on_rank_0(self.remove_folder)
+            return counts, sum(world.all_gather(lines_kept))
 
     @contextlib.contextmanager
     def hold_folder(self) -> Iterator[None]:
@@ -135,13 +119,13 @@ class ShardedDecoder:
         Returns:
             The fingerprints of all blocks, and the number of lines in this rank's parts that were finished before.
         """
+        dependencies = [self.dependencies, self.output_format, self.has_alignments]
         fingerprints: list[str] = []
         first_line = lines_kept = 0
         max_items = self.translator.config.look_ahead_lines
-        for block in read_buffers(requests, max_items=max_items, count_characters=lambda request: len(request.source)):
-            number = len(fingerprints)
+        for number, block in enumerate(read_buffers(requests, max_items=max_items)):
             lines = [[request.source, request.prefix, request.required] for request in block]
-            fingerprints.append(fingerprint([self._dependencies, first_line, lines]))
+            fingerprints.append(fingerprint([dependencies, first_line, lines]))
             if number % world_size == rank:
                 if read_part(self.part_file(number), fingerprints[-1]) is not None:
                     lines_kept += len(block)
@@ -185,7 +169,7 @@ class ShardedDecoder:
 
 def write_part(file: Path, block_fingerprint: str, part: OutputPart) -> None:
     """Write a part behind a checksum of its content and of everything that it depends on, its block's fingerprint."""
-    content = json.dumps([vars(part.counts), part.output, part.alignments])
+    content = json.dumps(part)
     with atomic_write(file) as opened:
         opened.write(f"{fingerprint(block_fingerprint, content)}\n{content}".encode())
 
@@ -199,17 +183,16 @@ def read_part(file: Path, block_fingerprint: str) -> OutputPart | None:
     if checksum != fingerprint(block_fingerprint, content):
         return None
     counts, output, alignments = json.loads(content)
-    return OutputPart(ConditionCounts(**counts), output, alignments)
+    return OutputPart(ConditionCounts(counts), output, alignments)
 
 
 def collect_dependencies(
-    translator: Translator, runs: Mapping[str, Sequence[Path]], *, checkpoint: Checkpoint, files: Mapping[str, Path]
+    translator: Translator, files: Mapping[str, Sequence[Path]], *, checkpoint: Checkpoint
 ) -> dict[str, str]:
     """Collect by name everything that translations depend on, except the lines and their constraints.
 
     Args:
-        runs: The run directories, by what they are for.
-        files: Other files, by what they are for.
+        files: Run directories and other files, by what they are for.
     """
     settings = translator.config.model_dump(mode="json", exclude=_CHANGES_NO_TRANSLATION)
     versions = {package: version for package, version in package_versions().items() if package != "python"}
@@ -217,13 +200,14 @@ def collect_dependencies(
         "version": ", ".join(f"{package} {version}" for package, version in versions.items()),
         "device": translator.model.device.type,
         "settings": fingerprint(settings),
-        **{name: ", ".join(_run_fingerprint(run, checkpoint) for run in named) for name, named in runs.items()},
-        **{name: fingerprint(file) for name, file in files.items()},
+        **{name: ", ".join(_fingerprint(path, checkpoint) for path in paths) for name, paths in files.items()},
     }
 
 
-def _run_fingerprint(path: Path, checkpoint: Checkpoint) -> str:
-    """The fingerprint of those files of a run that its translations depend on."""
+def _fingerprint(path: Path, checkpoint: Checkpoint) -> str:
+    """The fingerprint of a file, or of those files of a run that its translations depend on."""
+    if path.is_file():
+        return fingerprint(path)
     run = RunDirectory(path)
     files = [run.config, *sorted(run.tokenizer.iterdir()), run.checkpoint(checkpoint), run.shortlist]
     return fingerprint({str(file.relative_to(path)): fingerprint(file) for file in files if file.is_file()})

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -127,9 +127,7 @@ class Translator:
         """
         requests = (Request(line) if isinstance(line, str) else line for line in lines)
         number = first_number
-        for buffer in read_buffers(
-            requests, max_items=self.config.look_ahead_lines, count_characters=lambda request: len(request.source)
-        ):
+        for buffer in read_buffers(requests, max_items=self.config.look_ahead_lines):
             yield from self._translate_buffer(buffer, first_number=number)
             number += len(buffer)
 
@@ -346,7 +344,7 @@ class Translator:
 
 
 def read_buffers(
-    items: Iterable[Item], *, max_items: int, count_characters: Callable[[Item], int]
+    items: Iterable[Item], *, max_items: int, count_characters: Callable[[Any], int] = lambda item: len(item.source)
 ) -> Iterator[list[Item]]:
     """Yield the items in order, a buffer at a time; the lines in a buffer are sorted by length and searched together.
 

@@ -16,6 +16,8 @@ from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
 from translate.versions import package_versions
 
+_CONDITIONS = "lines empty truncated split source_truncated repetitive length_ratio unspellable unmet"  # of a report
+
 
 class Evaluation(NamedTuple):
     """Translations of a test set and their scores."""
@@ -70,12 +72,12 @@ def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: in
         raise write_error(directory, error) from error
     hypotheses = directory / "hypotheses.txt"
     write_text(hypotheses, "".join(f"{translation.text}\n" for translation in evaluation.translations))
-    counts = vars(count_conditions(evaluation.translations))
+    counts = count_conditions(evaluation.translations)
     report = {
         "name": name,
         "step": step,
         "hypotheses": f"sha256:{fingerprint(hypotheses)}",
-        **{f"num_{condition}": count for condition, count in counts.items()},
+        **{f"num_{condition}": counts[condition] for condition in _CONDITIONS.split()},
         "metrics": [metric._asdict() for metric in evaluation.metrics],
         "decoding": settings,
         "versions": package_versions(),

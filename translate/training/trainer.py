@@ -323,7 +323,7 @@ class Trainer:
                 "loss": result.loss,
                 "perplexity": perplexity,
                 **scores,
-                "num_truncated": count_conditions(evaluation.translations).truncated,
+                "num_truncated": count_conditions(evaluation.translations)["truncated"],
                 "seconds": round(seconds, 3),
             },
             summary=(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from translate.data.tokenizer import UNK_ID
-from translate.decoding.output.flags import Flag, Loop, find_loops, flag_translation, most_repeats
+from translate.decoding.output.flags import Flag, flag_translation, most_repeats
 
 CORPUS = Path(__file__).parents[3] / "data"
 
@@ -95,15 +95,6 @@ def test_text_that_repeats_nothing_has_no_loop_and_one_that_is_made_to_repeat_ha
         start = generator.randint(0, len(words) - block)
         looping = [*words[:start], *words[start : start + block] * times, *words[start + block :]]
         assert most_repeats(" ".join(looping)) == times
-
-
-def test_find_loops_by_hand() -> None:
-    assert list(find_loops("xababay", max_block=3)) == [Loop(1, 2, 5)]
-    assert list(find_loops("aab", max_block=3)) == [Loop(0, 1, 2)]
-    assert list(find_loops("baaaa", max_block=2)) == [Loop(1, 1, 4), Loop(1, 2, 4)]
-    assert list(find_loops("aabb", max_block=1)) == [Loop(0, 1, 2), Loop(2, 1, 2)]
-    assert list(find_loops("abab", max_block=1)) == list(find_loops("", max_block=3)) == []
-    assert Loop(1, 2, 5).repeats == 2
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def format_translations(
     translator: Translator,
     *,
     output_format: OutputFormat,
-    write_alignment: Callable[[str], None] | None = None,
+    write_alignment: Callable[[str], object] | None = None,
     first_number: int = 0,
 ) -> Iterator[str]:
     """Yield the lines to write, without line ends.
@@ -91,11 +91,7 @@ def align_translations(translator: Translator, translations: Iterable[Translatio
 
     Reads no further ahead than the translator does.
     """
-    for buffer in read_buffers(
-        translations,
-        max_items=translator.config.look_ahead_lines,
-        count_characters=lambda translation: len(translation.source),
-    ):
+    for buffer in read_buffers(translations, max_items=translator.config.look_ahead_lines):
         parts = [part for translation in buffer for part in translation.parts]
         forced = iter(translator.force([EncodedPair(list(part.source_ids), list(part.ids)) for part in parts]))
         for translation in buffer:
