@@ -1,29 +1,31 @@
 """Train, decode and score encoder-decoder Transformers, from raw text to a detokenised BLEU."""
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from translate.decoding import Translator
+    from translate.runs import Checkpoint
 
 __version__ = "0.4.0"
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # a program decides by itself what it prints
 
 
-def load(run: "str | PathLike[str]", **options: object) -> "Translator":
+def load(run: "str | PathLike[str]", *, checkpoint: "Checkpoint" = "best", **options: Any) -> "Translator":
     """A translator from a run directory: `load("runs/demo").translate(["Ein Hund schläft."], beam_size=5)`.
 
     Args:
         options: Settings of the section `decoding`, such as `precision="bf16"`; and what `load_translator` takes:
-            `checkpoint`, `ensemble`, `contrast`, `forbidden`.
+            `ensemble`, `contrast`, `forbidden`.
 
     Raises:
         InputError: Not a run, or settings that cannot be.
         RunError: A damaged run.
     """
-    from translate.decoding.loading import load_with_options
+    from translate.decoding.loading import load_translator
 
-    return load_with_options(run, options)
+    others = {name: options.pop(name) for name in ("ensemble", "contrast", "forbidden") if name in options}
+    return load_translator(run, checkpoint=checkpoint, options=options, **others).translator

@@ -1,10 +1,9 @@
 """Loads a translator from a run directory: weights in their precision, other runs to combine, the shortlist."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config
@@ -19,8 +18,6 @@ from translate.model.quantization import quantize_projections
 from translate.runs.directory import Checkpoint
 from translate.runs.loading import LoadedRun, load_run
 
-_ARGUMENTS = ("checkpoint", "ensemble", "contrast", "forbidden")  # arguments of `load_translator`
-
 
 class LoadedTranslator(NamedTuple):
     """A translator, and the run that it was loaded from."""
@@ -30,12 +27,12 @@ class LoadedTranslator(NamedTuple):
 
 
 def load_translator(
-    run: Path,
+    run: str | PathLike[str],
     *,
     checkpoint: Checkpoint = "best",
     options: Mapping[str, object] | None = None,
-    ensemble: Sequence[Path] = (),
-    contrast: Path | None = None,
+    ensemble: Sequence[str | PathLike[str]] = (),
+    contrast: str | PathLike[str] | None = None,
     forbidden: Sequence[str] = (),
 ) -> LoadedTranslator:
     """Load a run's model, ready to translate with the run's own decoding settings or with given ones.
@@ -47,14 +44,17 @@ def load_translator(
         forbidden: Words and phrases that no translation contains.
 
     Raises:
-        InputError: A path is not a run, a setting is invalid, or the runs have different tokenizers.
+        InputError: A path is not a run that has the checkpoint, a setting is invalid, or tokenizers differ.
         RunError: A run is damaged.
     """
-    loaded = load_run(run, checkpoint=checkpoint)
+    for name, value in {"ensemble": ensemble, "forbidden": forbidden}.items():
+        if isinstance(value, str):
+            raise InputError(f"{name} = {value!r}: should be a list, such as [{value!r}]")
+    loaded = load_run(Path(run), checkpoint=checkpoint)
     values = {f"decoding.{key}": value for key, value in (options or {}).items()}
     config = override_config(loaded.config, values).decoding_settings()
-    others = [_load_other(path, loaded, config, checkpoint=checkpoint) for path in ensemble]
-    amateur = None if contrast is None else _load_other(contrast, loaded, config, checkpoint=checkpoint)
+    others = [_load_other(Path(path), loaded, config, checkpoint=checkpoint) for path in ensemble]
+    amateur = None if contrast is None else _load_other(Path(contrast), loaded, config, checkpoint=checkpoint)
     translator = Translator(
         _prepare(loaded.model, config),
         loaded.tokenizers,
@@ -64,32 +64,6 @@ def load_translator(
         forbidden=forbidden,
     )
     return LoadedTranslator(translator, loaded)
-
-
-def load_with_options(run: str | PathLike[str], options: Mapping[str, Any]) -> Translator:
-    """Load a translator for `translate.load`, whose options are arguments of `load_translator` and decoding settings.
-
-    An option that is None counts as not given.
-
-    Raises:
-        InputError: An option is unknown or has an invalid value; or as in `load_translator`.
-        RunError: As in `load_translator`.
-    """
-    given = {key: value for key, value in options.items() if value is not None}
-    arguments = {key: given.pop(key) for key in _ARGUMENTS if key in given}
-    for key in given:
-        if key not in DecodingConfig.model_fields:
-            near = difflib.get_close_matches(key, [*_ARGUMENTS, *DecodingConfig.model_fields], n=1)
-            raise InputError(f"unknown option {key}{f'; did you mean {near[0]}?' if near else ''}")
-    for key in ("ensemble", "forbidden"):
-        if isinstance(arguments.get(key), str | PathLike):
-            raise InputError(f"{key} = {str(arguments[key])!r}: should be a list, such as [{str(arguments[key])!r}]")
-    if arguments.get("checkpoint", "best") not in get_args(Checkpoint):
-        raise InputError(f"checkpoint = {arguments['checkpoint']!r}: should be 'best' or 'last'")
-    arguments["ensemble"] = [Path(other) for other in arguments.get("ensemble", ())]
-    if "contrast" in arguments:
-        arguments["contrast"] = Path(arguments["contrast"])
-    return load_translator(Path(run), options=given, **arguments).translator
 
 
 def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Transformer:
