@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from translate.decoding import Translator
-    from translate.runs import Checkpoint
+    from translate.runs.directory import Checkpoint
 
 __version__ = "0.4.0"
 

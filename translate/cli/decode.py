@@ -290,17 +290,14 @@ def score(
       translate score runs/demo news.de news.en
       translate score runs/demo news.de output.en --output scores.jsonl
     """
-    from translate.data.corpora import unequal_message
     from translate.decoding.loading import load_translator
     from translate.decoding.output.formats import CorpusScore, describe_scores
 
     check_not_overwriting({"--output": output}, [source, target])
-    sources, targets = open_lines(source), open_lines(target)
-    if len({sources.total, targets.total} - {None}) > 1:
-        raise InputError(unequal_message(source, target))
+    pairs = paired_lines(source, target)
     translator = load_translator(run, checkpoint=checkpoint, options=options).translator
     total = CorpusScore()
-    records = describe_scores(translator, paired_lines(sources, targets), total)
+    records = describe_scores(translator, pairs, total)
     write_lines((json.dumps(record, ensure_ascii=False) for record in records), output)
     cut = f", {total.cut} too long and cut" if total.cut else ""
     logger.info(

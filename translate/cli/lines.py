@@ -47,12 +47,22 @@ def open_lines(file: Path | None) -> TextLines:
     return TextLines(stream_lines(file, may_be_pipe=True), total, str(file))
 
 
-def paired_lines(*files: TextLines) -> Iterator[Any]:
-    """Read line N of all files side by side.
+def paired_lines(first: Path, second: Path) -> Iterator[tuple[str, str]]:
+    """Read line N of both files side by side.
 
     Raises:
-        InputError: One file has more lines than another.
+        InputError: One file has more lines than the other; this is reported at once unless one is a pipe.
     """
+    from translate.data.corpora import unequal_message
+
+    opened, other = open_lines(first), open_lines(second)
+    if len({opened.total, other.total} - {None}) > 1:
+        raise InputError(unequal_message(first, second))
+    return _rows(opened, other)
+
+
+def _rows(*files: TextLines) -> Iterator[Any]:
+    """Read line N of all files side by side."""
     try:
         yield from zip(*files, strict=True)
     except ValueError:
@@ -94,7 +104,7 @@ def read_requests(lines: TextLines, files: dict[str, Path]) -> Iterator["Request
     terminology = read_terminology(files["terminology"]) if "terminology" in files else None
 
     def requests() -> Iterator[Request]:
-        for line, *constraints in paired_lines(lines, *opened.values()):
+        for line, *constraints in _rows(lines, *opened.values()):
             given = dict(zip(opened, constraints, strict=True))
             required = tuple(phrase for phrase in given.get("require", "").split("\t") if phrase.strip())
             yield Request(line, given.get("prefix", ""), required, terminology)
