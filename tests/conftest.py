@@ -224,9 +224,10 @@ def clean_config(tmp_path: Path) -> Path:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check of a config makes no dry run, but has what one might measure."""
     from translate.lint import check
-    from translate.lint.dry_run import BatchShape, DryRun
+    from translate.lint.dry_run import DryRun
 
-    seen = DryRun("cpu", "fp32", 1, 10_000, BatchShape(7, 11, 13), 2**20, 30, 5000.0, 3.0, 2.0)
+    shape = {"pairs": 7, "source_tokens": 11, "target_tokens": 13}
+    seen = DryRun("cpu", "fp32", 1, 10_000, shape, 2**20, 30, 5000.0, 3.0, 2.0)
     monkeypatch.setattr(check, "dry_run", lambda *arguments, **options: seen)
 
 

@@ -13,7 +13,7 @@ from translate.config.schema import Config
 from translate.data.epochs import Epoch
 from translate.errors import RunError
 from translate.lint import dry_run as module
-from translate.lint.dry_run import BatchShape, DryRun, PeakMemory, dry_run, longest_batches
+from translate.lint.dry_run import DryRun, dry_run, longest_batches, peak_memory
 from translate.training.preparation import Corpora, make_batches, make_tokenizers, read_corpora
 from translate.training.progress import StepResult
 from translate.training.step import TrainStep
@@ -83,7 +83,7 @@ def test_what_is_measured(digits: Digits) -> None:
     assert result.num_timed_steps >= 1
     assert result.target_tokens_per_second > 0 and result.seconds_per_epoch > 0
     assert result.seconds_per_validation is not None and result.seconds_per_validation > 0
-    assert result.largest_batch.pairs >= 1
+    assert result.largest_batch["pairs"] >= 1
 
 
 def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,35 +129,34 @@ def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(TrainStep, "__call__", fails_on_the_longest)
     corpora, tokenizers, epoch = prepared(config)
-    shape = BatchShape(*epoch.shapes[longest_batches(epoch)[0]].tolist())
+    pairs, source_tokens, target_tokens = epoch.shapes[longest_batches(epoch)[0]].tolist()
     with pytest.raises(RunError) as error:
         dry_run(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=CPU)
     assert str(error.value) == (
-        f"a training step on the longest batch ({shape.pairs} pairs of up to {shape.source_tokens} source and"
-        f" {shape.target_tokens} target tokens) fails: no memory is left"
+        f"a training step on the longest batch ({pairs} pairs of up to {source_tokens} source and"
+        f" {target_tokens} target tokens) fails: no memory is left"
     )
 
 
 @pytest.mark.skipif(not LINUX, reason="only Linux tells and forgets the peak of a process")
 def test_peak_memory_is_what_was_allocated() -> None:
     size = 200 * 2**20
-    watch = PeakMemory(CPU)
-    before = watch.peak_bytes()
-    assert before is not None and before < 0.2 * size
+    start = peak_memory(CPU, restart=True)
+    before = peak_memory(CPU)
+    assert start is not None and before is not None and before - start < 0.2 * size
     kept = torch.ones(size // 4)
     del kept
-    peak = watch.peak_bytes()
-    assert peak is not None and 0.95 * size <= peak <= 1.3 * size
-    watch.restart()
-    after = watch.peak_bytes()
-    assert after is not None and after < 0.3 * size
+    peak = peak_memory(CPU)
+    assert peak is not None and 0.95 * size <= peak - start <= 1.3 * size
+    after = peak_memory(CPU, restart=True)
+    assert after is not None and after - start < 0.3 * size
 
 
 def test_peak_that_cannot_be_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a way to reset the peak, one that is not higher than any before is not reported."""
-    monkeypatch.setattr(module, "_CLEAR", tmp_path / "nothing" / "here")
-    monkeypatch.setattr(module, "_read_memory", lambda field: 7 * 2**30)
-    assert PeakMemory(CPU).peak_bytes() is None
+    """Without a way to reset the peak, none is reported."""
+    monkeypatch.setattr(module, "_PROCESS", tmp_path / "nothing" / "here")
+    assert peak_memory(CPU, restart=True) is None
+    assert peak_memory(torch.device("mps"), restart=True) is None
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

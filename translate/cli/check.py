@@ -17,11 +17,8 @@ from translate.cli.options import ConfigArgument, Overrides, RunArgument
 
 if TYPE_CHECKING:
     from translate.lint.check import Report
-    from translate.lint.findings import Finding
-    from translate.lint.vocabulary import Lengths
 
 _BAR_COLUMNS = 20
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 _COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 
@@ -101,17 +98,9 @@ def _show_progress(text: str) -> None:
 
 
 def _lines(report: "Report") -> Iterator[str]:
-    yield from _data_lines(report)
-    yield ""
-    yield from _length_lines(report.lengths)
-    yield ""
-    yield from _training_lines(report)
-    yield ""
-    counts = [_plural(number, severity) for severity in _COLOURS if (number := report.count(severity))]
-    yield _row("findings", ", ".join(counts) or "none")
-    for finding in report.findings:
-        yield from _finding_lines(finding)
-    yield ""
+    for part in (_data_lines, _length_lines, _training_lines, _finding_lines):
+        yield from part(report)
+        yield ""
     if number := report.count("error"):
         yield f"Not ready: fix {_plural(number, 'error')} first"
     else:
@@ -125,33 +114,35 @@ def _data_lines(report: "Report") -> Iterator[str]:
         pairs = f"{_plural(corpus.num_pairs, 'pair'):>{pairs_width + len(' pairs')}}"
         if corpus.num_kept is not None:
             pairs += f", {corpus.num_kept:,} kept"
-            if corpus.left_out:
-                reasons = (f"{count:,} {name.replace('_', ' ')}" for name, count in corpus.left_out.items())
-                pairs += f", left out: {', '.join(reasons)}"
+        if corpus.left_out:
+            reasons = (f"{count:,} {name.replace('_', ' ')}" for name, count in corpus.left_out.items())
+            pairs += f", left out: {', '.join(reasons)}"
         if corpus.num_inspected != corpus.num_pairs:
             pairs += f"; {corpus.num_inspected:,} of them inspected closely"
         files = ", ".join(name.rsplit("/", 1)[-1] for name in corpus.name.split(", "))
         yield _row("" if number else "data", f"{corpus.key:<{key_width}}  {pairs} ({files})")
 
 
-def _length_lines(lengths: "Lengths") -> Iterator[str]:
+def _length_lines(report: "Report") -> Iterator[str]:
     """Draw the lengths of both sides as bars, from the first bin that has a sentence to the last."""
-    sides = lengths.source_histogram, lengths.target_histogram
-    used = [column for column, counts in enumerate(zip(*sides, strict=True)) if any(counts)]
-    highest = max(max(side) for side in sides)
+    lengths = report.lengths
+    labels = ["0", *(f"{end + 1}–{after}" for end, after in zip(lengths.ends, [*lengths.ends[1:], ""], strict=True))]
+    bins = list(zip(labels, lengths.source_histogram, lengths.target_histogram, strict=True))
+    used = [number for number, (_, *counts) in enumerate(bins) if any(counts)]
+    scale = _BAR_COLUMNS / max(*lengths.source_histogram, *lengths.target_histogram)
     yield _row("tokens", f"{'':<9}{'source':<{_BAR_COLUMNS + 12}}target")
-    for column in range(used[0], used[-1] + 1):
-        first = lengths.ends[column - 1] + 1 if column else 0
-        last = f"–{lengths.ends[column]}" if column < len(lengths.ends) else "–"
-        label = "0" if column == 0 else f"{first}{last}"
-        bars = [f"{_bar(side[column] / highest)} {side[column]:<10,}" for side in sides]
-        yield _row("", f"{label:>7}  {' '.join(bars)}".rstrip())
+    for label, *counts in bins[used[0] : used[-1] + 1]:
+        bars = ("█" * round(count * scale) or "▏" * min(count, 1) for count in counts)
+        columns = (f"{bar:<{_BAR_COLUMNS}} {count:<10,}" for bar, count in zip(bars, counts, strict=True))
+        yield _row("", f"{label:>7}  {' '.join(columns)}".rstrip())
     source = f"mean {lengths.mean_source:.1f}, longest {lengths.longest_source}"
     target = f"mean {lengths.mean_target:.1f}, longest {lengths.longest_target}"
     yield _row("", f"{'':<9}{source:<{_BAR_COLUMNS + 12}}{target}")
 
 
 def _training_lines(report: "Report") -> Iterator[str]:
+    from translate.training.tracking import describe_seconds
+
     for vocabulary in report.vocabularies:
         unused = f"{vocabulary.num_unused:,} of {vocabulary.num_entries:,} subwords never used"
         yield _row("vocabulary", f"{vocabulary.name}, {vocabulary.size:,} entries: {unused}")
@@ -161,35 +152,36 @@ def _training_lines(report: "Report") -> Iterator[str]:
         yield _row("model", f"{measured.num_parameters:,} parameters; {measured.device}, {measured.precision}{threads}")
         peak = "its peak cannot be measured here"
         if measured.peak_bytes is not None:
-            peak = f"{_size(measured.peak_bytes)} at its peak"
-        pairs, source, target = measured.largest_batch
+            peak = f"{measured.peak_bytes / 2**20:,.0f} MiB at its peak"
+        pairs, source, target = measured.largest_batch.values()
         yield _row("memory", f"{peak}, on the largest batch: {pairs:,} × {source} source, {target} target tokens")
         speed = f"{measured.target_tokens_per_second:,.0f} target tokens/s over {measured.num_timed_steps} steps"
         yield _row("speed", f"{speed}; {plan.padding_share:.1%} of what is computed is padding")
     yield _row("training", f"{plan.num_steps:,} steps, {plan.steps_per_epoch:,} an epoch: {plan.num_epochs:.1f} epochs")
     if plan.seconds is not None:
-        validations = ""
+        time = f"about {describe_seconds(plan.seconds)}"
         if plan.num_validations and plan.validation_seconds is not None:
-            validations = f", {_duration(plan.validation_seconds)} of it {_plural(plan.num_validations, 'validation')}"
-        yield _row("time", f"about {_duration(plan.seconds)}{validations}")
+            validations = _plural(plan.num_validations, "validation")
+            time += f", {describe_seconds(plan.validation_seconds)} of it {validations}"
+        yield _row("time", time)
 
 
-def _finding_lines(finding: "Finding") -> Iterator[str]:
-    severity = _painted(f"{finding.severity:<9}", colour=_COLOURS[finding.severity])
-    first, *others = _wrapped(finding.message, indent=11)
-    yield f"  {severity}{first.lstrip()}"
-    yield from others
-    yield from _wrapped(f"→ {finding.hint}", indent=11)
-    shown = 1 if finding.severity == "note" else len(finding.examples)
-    for example in finding.examples[:shown]:
-        yield from _wrapped(example, indent=13)
-
-
-def _wrapped(text: str, *, indent: int) -> list[str]:
-    """Wrap a text at the terminal's width, and in a file at 120 characters."""
+def _finding_lines(report: "Report") -> Iterator[str]:
+    """List the findings, wrapped at the terminal's width, and in a file at 120 characters."""
+    counts = [_plural(number, severity) for severity in _COLOURS if (number := report.count(severity))]
+    yield _row("findings", ", ".join(counts) or "none")
     width = max(60, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
-    first, others = " " * indent, " " * (indent + 2)
-    return textwrap.TextWrapper(width, first, others, break_on_hyphens=False, replace_whitespace=False).wrap(text)
+
+    def wrapped(text: str, *, indent: int) -> str:
+        first, others = " " * indent, " " * (indent + 2)
+        return textwrap.TextWrapper(width, first, others, break_on_hyphens=False, replace_whitespace=False).fill(text)
+
+    for finding in report.findings:
+        severity = _painted(f"{finding.severity:<9}", colour=_COLOURS[finding.severity])
+        yield f"  {severity}{wrapped(finding.message, indent=11).lstrip()}"
+        yield wrapped(f"→ {finding.hint}", indent=11)
+        shown = 1 if finding.severity == "note" else len(finding.examples)
+        yield from (wrapped(example, indent=13) for example in finding.examples[:shown])
 
 
 def _row(name: str, text: str) -> str:
@@ -203,22 +195,3 @@ def _painted(text: str, *, colour: str | None = None) -> str:
 
 def _plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
-def _bar(share: float) -> str:
-    """Draw a bar of up to `_BAR_COLUMNS` columns, in eighths of one; a share above 0 is always visible."""
-    eighths = max(round(share * _BAR_COLUMNS * 8), int(share > 0.0))
-    return f"{'█' * (eighths // 8) + _EIGHTHS[eighths % 8].strip():<{_BAR_COLUMNS}}"
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:.0f} MiB"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    hours = seconds / 3600
-    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"

@@ -16,15 +16,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import RunError
 from translate.lint import vocabulary
-from translate.lint.corpora import (
-    Survey,
-    cheap_suspects,
-    find_leaks,
-    shifted_blocks,
-    survey_corpora,
-    take_sample,
-    thorough_suspects,
-)
+from translate.lint.corpora import Survey, cheap_suspects, find_leaks, survey_corpora, take_sample, thorough_suspects
 from translate.lint.dry_run import DryRun, dry_run
 from translate.lint.findings import Finding, Leak, Suspects, Unit, by_severity, leak_finding, suspects_finding
 from translate.lint.languages import learn_languages
@@ -33,14 +25,8 @@ from translate.lint.settings import DataFacts, data_findings, settings_findings
 from translate.lint.vocabulary import Lengths, SideSpelling, VocabularyReport
 from translate.memory import configure_memory
 from translate.runs.loading import build_model
+from translate.training import preparation
 from translate.training.auto_batch import resolve_batch_tokens
-from translate.training.preparation import (
-    Corpora,
-    check_validation_lengths,
-    make_batches,
-    make_tokenizers,
-    read_corpora,
-)
 from translate.training.setup import choose_training_device, set_num_threads
 
 logger = logging.getLogger(__name__)
@@ -122,14 +108,14 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     device = choose_training_device(config.training.device, SINGLE_PROCESS.environment)
     set_num_threads(config.training.threads, SINGLE_PROCESS.environment)
     watch("reading the corpora")
-    corpora = read_corpora(config)
+    corpora = preparation.read_corpora(config)
     watch("making the tokenizer")
-    tokenizers = make_tokenizers(config, corpora)
+    tokenizers = preparation.make_tokenizers(config, corpora)
     watch("encoding")
-    batches = make_batches(config, corpora, tokenizers)
+    batches = preparation.make_batches(config, corpora, tokenizers)
     config, batches, batch_size = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device)
     if corpora.validation is not None:
-        check_validation_lengths(config, corpora.validation, tokenizers)
+        preparation.check_validation_lengths(config, corpora.validation, tokenizers)
     epoch = batches.epoch(0)
 
     watch("inspecting the text")
@@ -167,7 +153,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
 
 
 def log_findings(
-    config: Config, corpora: Corpora, batches: Batches, tokenizers: Tokenizers, num_parameters: int
+    config: Config, corpora: preparation.Corpora, batches: Batches, tokenizers: Tokenizers, num_parameters: int
 ) -> list[Finding]:
     """Log what should make a user think before waiting for a training; notes are only counted.
 
@@ -181,8 +167,7 @@ def log_findings(
     findings = [*settings_findings(config), *data_findings(config, facts)]
     training, held_out = survey_corpora(config, corpora)
     for survey in (*training, *held_out):
-        suspects = *cheap_suspects(survey), *shifted_blocks(survey)
-        findings += [suspects_finding(survey.key, each) for each in suspects]
+        findings += [suspects_finding(survey.key, each) for each in cheap_suspects(survey, with_shifts=True)]
     findings = by_severity(findings + [leak_finding(leak) for leak in find_leaks(training, held_out)])
     for finding in findings:
         if finding.severity != "note":

@@ -7,13 +7,13 @@ sentences of ten million share a hash is one in 300,000.
 """
 
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
+from operator import eq
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from translate.config.data import Corpus
 from translate.config.schema import Config
@@ -35,25 +35,27 @@ _MISREAD = "".join(bytes([byte]).decode("cp1252", "ignore") for byte in range(0x
 _CYRILLIC_MISREAD = "(?:[ÐÑ][\u0080-\u00bf]){2}"
 _TAGS = "br|p|b|i|u|div|span|a|font|td|tr"
 _PATTERNS = {
+    "line_end": re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"),
+    "control": re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]"),  # and halves of surrogate pairs
+    "private_use": re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]"),
+    "invisible": re.compile(
+        "[\u200b\u2060\ufeff\u00ad]"
+    ),  # zero-width space, word joiner, byte order mark, soft hyphen
     "mojibake": re.compile(f"[ÃÂ][{_MISREAD}]|â[€‚„][{_MISREAD}]|{_CYRILLIC_MISREAD}"),
     "markup": re.compile(rf"&(?:amp|quot|lt|gt|nbsp|apos|#\d+|#x[0-9a-fA-F]+);|</?(?:{_TAGS})\b[^<>]*>"),
     "replacement": re.compile("\ufffd"),
 }
 _LEADS = re.compile("[ÃÂâÐÑ&<\ufffd]")  # a printable line without any of these has no odd character
-_INVISIBLE = "\u200b\u2060\ufeff\u00ad"  # zero-width space, word joiner, byte order mark, soft hyphen
-_LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
 
 class Survey(NamedTuple):
-    """A corpus, and what is kept of one reading of it: some bytes a pair."""
+    """A corpus, and what is kept of one reading of it: 16 bytes a pair."""
 
     key: str  # where the corpus stands in the config
     unit: Unit  # what its pairs are counted in
     corpus: ParallelCorpus
     source_hashes: Ints  # a number for each sentence, valid in this process; without spaces and case
     target_hashes: Ints
-    source_characters: Ints
-    target_characters: Ints
 
 
 class Sample(NamedTuple):
@@ -77,40 +79,37 @@ def survey_corpora(config: Config, corpora: Corpora) -> tuple[list[Survey], list
 
 def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
     """Read a corpus once; the settings say where it comes from."""
-    sides = corpus.sources, corpus.targets
-    hashes = [np.fromiter(map(_hash, side), dtype=np.int64, count=len(side)) for side in sides]
-    return Survey(key, "line" if settings.kind in {"text", "tsv"} else "row", corpus, *hashes, *map(count_items, sides))
+    hashes = (np.fromiter(map(_hash, side), np.int64, len(side)) for side in (corpus.sources, corpus.targets))
+    return Survey(key, "line" if settings.kind in {"text", "tsv"} else "row", corpus, *hashes)
 
 
 def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
-    """At most so many pairs: all, or runs of 500 neighbours, the first at the beginning and the last at the end.
-
-    The corpus is read once in its order, because it may lie on a disk.
-    """
-    num_pairs = len(corpus.sources)
-    is_taken = np.ones(num_pairs, dtype=np.bool_)
-    if num_pairs > max_pairs:
+    """At most so many pairs: all, or runs of 500 neighbours, the first at the beginning and the last at the end."""
+    starts, run = np.zeros(1, dtype=np.int64), len(corpus.sources)
+    if run > max_pairs:
         run = min(_RUN_PAIRS, max_pairs)
-        is_taken[:] = False
-        for start in np.linspace(0, num_pairs - run, max_pairs // run).astype(np.int64):
-            is_taken[start : start + run] = True
-    lines = [list(compress(side, is_taken.tolist())) for side in (corpus.sources, corpus.targets)]
-    return Sample(np.flatnonzero(is_taken), *lines)
+        starts = np.linspace(0, len(corpus.sources) - run, max_pairs // run).astype(np.int64)
+    sides = (
+        [line for start in starts.tolist() for line in side[start : start + run]]
+        for side in (corpus.sources, corpus.targets)
+    )
+    return Sample((starts[:, None] + np.arange(run)).ravel(), *sides)
 
 
-def cheap_suspects(survey: Survey) -> list[Suspects]:
-    """What one reading of a corpus shows, without understanding a word."""
-    corpus, found = survey.corpus, find_repetitions(survey.source_hashes, survey.target_hashes)
-    unlikely = misalignment.find_unlikely_lengths(survey.source_characters, survey.target_characters)
-    found["unlikely_length"] = np.setdiff1d(unlikely, found["empty"])
-    found |= find_odd_characters(corpus.sources, corpus.targets)
-    return _suspects(found, survey, num_inspected=len(corpus.sources))
+def cheap_suspects(survey: Survey, *, with_shifts: bool = False) -> list[Suspects]:
+    """What one reading of a corpus shows, without understanding a word.
 
-
-def shifted_blocks(survey: Survey) -> Iterator[Suspects]:
-    """Long shifts, by the lengths of the lines alone."""
-    shifted = misalignment.find_shifted_blocks(survey.source_characters, survey.target_characters)
-    return _shifts(shifted, survey, np.arange(len(survey.corpus.sources)))
+    Args:
+        with_shifts: Look for long shifts too, by the lengths of the lines alone.
+    """
+    sides = survey.corpus.sources, survey.corpus.targets
+    lengths = [count_items(side) for side in sides]
+    found = find_repetitions(survey.source_hashes, survey.target_hashes)
+    found["unlikely_length"] = np.setdiff1d(misalignment.find_unlikely_lengths(*lengths), found["empty"])
+    found |= find_odd_characters(*sides)
+    shifts = misalignment.find_shifted_blocks(*lengths) if with_shifts else []
+    numbers = np.arange(len(sides[0]))
+    return [*_suspects(found, survey, num_inspected=len(numbers)), *_shifts(shifts, survey, numbers)]
 
 
 def thorough_suspects(
@@ -123,15 +122,12 @@ def thorough_suspects(
         languages: The languages that the sides should be in; None: not known.
         is_own: Whether the languages were learnt from this sample.
     """
-    suspects = []
-    if languages is not None:
-        wrong = find_wrong_languages(sample.sources, sample.targets, languages, is_own=is_own)
-        equal = np.array([s == t for s, t in zip(sample.sources, sample.targets, strict=True)], dtype=np.bool_)
-        # A copy is reported as such.
-        found = {kind: sample.numbers[lines[~equal[lines]]] for kind, lines in wrong.items()}
-        suspects = _suspects(found, survey, num_inspected=len(sample.numbers))
-    shifted = misalignment.find_shifted_lines(*ids, numbers=sample.numbers, vocab_size=vocab_size)
-    return [*suspects, *_shifts(shifted, survey, sample.numbers)]
+    numbers, sources, targets = sample
+    wrong = {} if languages is None else find_wrong_languages(sources, targets, languages, is_own=is_own)
+    is_copy = np.fromiter(map(eq, sources, targets), np.bool_)  # a copy is reported as such
+    found = {kind: numbers[lines[~is_copy[lines]]] for kind, lines in wrong.items()}
+    shifts = misalignment.find_shifted_lines(*ids, numbers=numbers, vocab_size=vocab_size)
+    return [*_suspects(found, survey, num_inspected=len(numbers)), *_shifts(shifts, survey, numbers)]
 
 
 def find_repetitions(sources: Ints, targets: Ints) -> dict[str, Ints]:
@@ -148,14 +144,13 @@ def find_repetitions(sources: Ints, targets: Ints) -> dict[str, Ints]:
         ambiguous: The source occurred before with another target; an empty source does not count.
     """
     no_source, no_target, pairs = sources == _EMPTY, targets == _EMPTY, _hash_pairs(sources, targets)
-    _, firsts = np.unique(pairs, return_index=True)
-    firsts = np.sort(firsts)
-    repeated, ambiguous = _after_first(pairs), firsts[_after_first(sources[firsts])]
+    is_new = _is_new(pairs)
+    new = np.flatnonzero(is_new)
     return {
         "empty": np.flatnonzero(no_source | no_target),
         "equal": np.flatnonzero((sources == targets) & ~no_source),
-        "repeated": repeated[~(no_source & no_target)[repeated]],
-        "ambiguous": ambiguous[~no_source[ambiguous]],
+        "repeated": np.flatnonzero(~is_new & ~(no_source & no_target)),
+        "ambiguous": new[~_is_new(sources[new]) & ~no_source[new]],
     }
 
 
@@ -164,22 +159,12 @@ def find_odd_characters(*sides: Iterable[str]) -> dict[str, Ints]:
     found: dict[str, set[int]] = defaultdict(set)
     for lines in sides:
         for number, line in enumerate(lines):
-            if not line.isprintable():
-                for character in set(line):
-                    if character in _LINE_ENDS:
-                        found["line_end"].add(number)
-                    elif character in _INVISIBLE:
-                        found["invisible"].add(number)
-                    elif (category := unicodedata.category(character)) == "Co":
-                        found["private_use"].add(number)
-                    elif category in {"Cc", "Cs"} and character != "\t":
-                        found["control"].add(number)
             # For ASCII, two searches for one character are faster than one search for a set.
-            elif not ("&" in line or "<" in line if line.isascii() else _LEADS.search(line)):
-                continue
-            for kind, pattern in _PATTERNS.items():
-                if pattern.search(line):
-                    found[kind].add(number)
+            may_be_odd = "&" in line or "<" in line if line.isascii() else _LEADS.search(line)
+            if may_be_odd or not line.isprintable():
+                for kind, pattern in _PATTERNS.items():
+                    if pattern.search(line):
+                        found[kind].add(number)
     return {kind: np.array(sorted(numbers), dtype=np.int64) for kind, numbers in found.items()}
 
 
@@ -189,33 +174,29 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
     training_pairs = _hash_pairs(training_sources, np.concatenate([survey.target_hashes for survey in training]))
     starts = np.cumsum([0, *(len(survey.corpus.sources) for survey in training)])
 
-    def locate(what: str, survey: Survey, numbers: Ints, seen: Ints) -> list[Location]:
-        examples = []
-        for number, in_training in zip(numbers[:_NUM_EXAMPLES].tolist(), seen.tolist(), strict=False):
-            index = int(np.searchsorted(starts, in_training, side="right")) - 1
-            place = f"{training[index].unit} {in_training - int(starts[index]) + 1:,} of {training[index].key}"
-            examples.append(_locate(number, survey, remark=f"the {what} is {place}"))
-        return examples
+    def locate(survey: Survey, what: str, number: int, in_training: int) -> Location:
+        index = int(np.searchsorted(starts, in_training, side="right")) - 1
+        place = f"{training[index].unit} {in_training - int(starts[index]) + 1:,} of {training[index].key}"
+        return _locate(survey, number, number, f"the {what} is {place}")
 
     leaks = []
     for survey in held_out:
-        pairs, seen_pairs = _find_in(_hash_pairs(survey.source_hashes, survey.target_hashes), training_pairs)
-        sources, seen_sources = _find_in(survey.source_hashes, training_sources)
-        alone = ~np.isin(sources, pairs) & (survey.source_hashes[sources] != _EMPTY)
-        sources, seen_sources = sources[alone], seen_sources[alone]
-        if len(pairs) or len(sources):
-            examples = locate("pair", survey, pairs, seen_pairs) + locate("source", survey, sources, seen_sources)
-            sizes = len(survey.corpus.sources), len(pairs), len(sources)
-            leaks.append(Leak(survey.key, *sizes, tuple(examples[:_NUM_EXAMPLES])))
+        hashes = survey.source_hashes
+        pairs = _find_in(training_pairs, _hash_pairs(hashes, survey.target_hashes))
+        sources = _find_in(training_sources, hashes)
+        alone = {number: seen for number, seen in sources.items() if number not in pairs and hashes[number] != _EMPTY}
+        if pairs or alone:
+            seen = [("pair", *each) for each in pairs.items()] + [("source", *each) for each in alone.items()]
+            examples = tuple(locate(survey, *each) for each in seen[:_NUM_EXAMPLES])
+            leaks.append(Leak(survey.key, len(hashes), len(pairs), len(alone), examples))
     return leaks
 
 
-def _suspects(found: dict[str, Ints], survey: Survey, *, num_inspected: int) -> list[Suspects]:
-    return [
-        Suspects(kind, len(lines), num_inspected, tuple(_locate(int(line), survey) for line in lines[:_NUM_EXAMPLES]))
-        for kind in KINDS
-        if len(lines := found.get(kind, ()))
-    ]
+def _suspects(found: dict[str, Ints], survey: Survey, *, num_inspected: int) -> Iterator[Suspects]:
+    for kind in KINDS:
+        if len(lines := found.get(kind, ())):
+            examples = tuple(_locate(survey, line, line) for line in map(int, lines[:_NUM_EXAMPLES]))
+            yield Suspects(kind, len(lines), num_inspected, examples)
 
 
 def _shifts(runs: Sequence[ShiftedLines], survey: Survey, numbers: Ints) -> Iterator[Suspects]:
@@ -223,20 +204,19 @@ def _shifts(runs: Sequence[ShiftedLines], survey: Survey, numbers: Ints) -> Iter
         these = [run for run in runs if (run.offset is None) == (kind == "unrelated")]
         inside = sum(int(((numbers >= run.first) & (numbers <= run.last)).sum()) for run in these)
         examples = []
-        for run in these[:_NUM_EXAMPLES]:
+        for first, last, offset in these[:_NUM_EXAMPLES]:
             remark = ""
-            if run.offset is not None:
-                lines = f"{abs(run.offset)} {survey.unit}{'s' * (abs(run.offset) > 1)}"
-                remark = f"the target stands {lines} {'later' if run.offset > 0 else 'earlier'}"
-            examples.append(_locate(run.first, survey, last=run.last, remark=remark))
+            if offset is not None:
+                lines = f"{abs(offset)} {survey.unit}{'s' * (abs(offset) > 1)}"
+                remark = f"the target stands {lines} {'later' if offset > 0 else 'earlier'}"
+            examples.append(_locate(survey, first, last, remark))
         if these:
             yield Suspects(kind, inside, len(numbers), tuple(examples))
 
 
-def _locate(number: int, survey: Survey, *, last: int | None = None, remark: str = "") -> Location:
-    last = number if last is None else last
-    source, target = survey.corpus.sources[number], survey.corpus.targets[number]
-    return Location(survey.unit, number + 1, last + 1, source, target, remark)
+def _locate(survey: Survey, first: int, last: int, remark: str = "") -> Location:
+    source, target = survey.corpus.sources[first], survey.corpus.targets[first]
+    return Location(survey.unit, first + 1, last + 1, source, target, remark)
 
 
 def _hash(line: str) -> int:
@@ -248,19 +228,19 @@ def _hash_pairs(sources: Ints, targets: Ints) -> Ints:
     return sources * _ODD ^ targets
 
 
-def _after_first(values: Ints) -> Ints:
-    """Positions of values that occurred before."""
-    _, firsts = np.unique(values, return_index=True)
-    return np.setdiff1d(np.arange(len(values)), firsts, assume_unique=True)
+def _is_new(values: Ints) -> NDArray[np.bool_]:
+    """Which values did not occur before."""
+    is_new = np.zeros(len(values), dtype=np.bool_)
+    is_new[np.unique(values, return_index=True)[1]] = True
+    return is_new
 
 
-def _find_in(values: Ints, where: Ints) -> tuple[Ints, Ints]:
-    """Positions of the values that occur in `where`, and for each the position of one that is equal.
+def _find_in(where: Ints, values: Ints) -> dict[int, int]:
+    """Positions of the values that occur in `where`, and for each its first position there.
 
     The few held-out values are sorted, and the many of training are looked up among them.
     """
     ranked = np.sort(values)
-    hits = np.flatnonzero(ranked[np.minimum(np.searchsorted(ranked, where), len(ranked) - 1)] == where)
-    unique, firsts = np.unique(where[hits], return_index=True)
-    found = np.flatnonzero(np.isin(values, unique))
-    return found, hits[firsts[np.searchsorted(unique, values[found])]]
+    hits = np.flatnonzero(ranked[np.minimum(np.searchsorted(ranked, where), len(ranked) - 1)] == where)[::-1]
+    first = dict(zip(where[hits].tolist(), hits.tolist(), strict=True))  # from last to first: the first one stays
+    return {number: first[value] for number, value in enumerate(values.tolist()) if value in first}

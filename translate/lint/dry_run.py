@@ -1,10 +1,9 @@
 """A training tried out on a throw-away model: does its longest batch fit, how fast is it, how long will it take?"""
 
-import contextlib
 import gc
 import itertools
 import math
-import sys
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,27 +17,17 @@ from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import Epoch
 from translate.data.tokenizer import Tokenizers
-from translate.decoding import Translator
 from translate.errors import RunError
 from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.training.optimizer import learning_rate
 from translate.training.setup import setup_training
 from translate.training.step import describe_shapes
+from translate.training.validation import validate
 
 _MAX_TIMED_STEPS = 30
 _FEW_LINES, _SOME_LINES = 16, 200  # of validation
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
-_CLEAR_PEAK = "5"  # makes Linux forget the peak of the resident memory: man 5 proc
-
-
-class BatchShape(NamedTuple):
-    """The sizes of one batch, with special symbols and padding."""
-
-    pairs: int
-    source_tokens: int  # of the longest source
-    target_tokens: int
+_PROCESS = Path("/proc/self")  # as Linux shows it: man 5 proc
 
 
 class DryRun(NamedTuple):
@@ -48,7 +37,7 @@ class DryRun(NamedTuple):
     precision: str
     num_threads: int  # of the CPU
     num_parameters: int
-    largest_batch: BatchShape  # of the batches tried, the one that needed the most memory
+    largest_batch: dict[str, int]  # the pairs, source_tokens and target_tokens (padded) that needed the most memory
     peak_bytes: int | None  # weights, gradients, optimizer and activations together; None: cannot be measured here
     num_timed_steps: int
     target_tokens_per_second: float
@@ -76,7 +65,7 @@ def dry_run(
         InputError: The settings ask for what this machine lacks.
         RunError: The training would fail: memory is short, or the loss is not finite.
     """
-    memory = PeakMemory(device)
+    before = peak_memory(device, restart=True)
     train_step, numbers = setup_training(config, tokenizers, device=device), itertools.count(1)
 
     def step(batches: Sequence[Batch]) -> int:
@@ -87,37 +76,38 @@ def dry_run(
         return result.tokens
 
     step([epoch[0]])  # creates the optimizer's state
-    tried: list[tuple[int, BatchShape]] = []
+    tried: list[tuple[int, list[int]]] = []
     for number in longest_batches(epoch):
-        memory.restart()
+        peak_memory(device, restart=True)
         try:
             step([epoch[number]])
         except RunError as error:
             message = f"a training step on the longest batch ({describe_shapes([epoch[number]])}) fails: {error}"
             raise RunError(message) from error
-        tried.append((memory.peak_bytes() or 0, BatchShape(*epoch.shapes[number].tolist())))
+        peak = peak_memory(device)
+        used = 0 if before is None or peak is None else max(0, peak - before)
+        tried.append((used, epoch.shapes[number].tolist()))
     peak_bytes, largest = max(tried, key=lambda each: each[0])
     size = config.training.accumulate_batches
     num_steps = math.ceil(len(epoch) / size)
     chosen = np.linspace(0, num_steps - 1, min(_MAX_TIMED_STEPS, num_steps)).astype(np.int64)  # all over the epoch
     np.random.Generator(np.random.PCG64(config.training.seed)).shuffle(chosen)
-    num_timed, tokens, started = 0, 0, time.perf_counter()
+    tokens, started = [], time.perf_counter()
     for number in chosen.tolist():
-        tokens += step([epoch[batch] for batch in range(number * size, min((number + 1) * size, len(epoch)))])
-        num_timed += 1
+        tokens.append(step([epoch[batch] for batch in range(len(epoch))[number * size : (number + 1) * size]]))
         if time.perf_counter() - started > max_seconds:
             break
     if device.type == "cuda":
         torch.cuda.synchronize()
-    model, speed = train_step.model, tokens / (time.perf_counter() - started)
+    model, speed = train_step.model, sum(tokens) / (time.perf_counter() - started)
     return DryRun(
         device=str(device),
         precision=train_step.precision.name,
         num_threads=torch.get_num_threads(),
         num_parameters=model.num_parameters,
-        largest_batch=largest,
+        largest_batch=dict(zip(("pairs", "source_tokens", "target_tokens"), largest, strict=True)),
         peak_bytes=peak_bytes or None,
-        num_timed_steps=num_timed,
+        num_timed_steps=len(tokens),
         target_tokens_per_second=speed,
         seconds_per_epoch=epoch.padding.num_target_tokens / speed,
         seconds_per_validation=None if validation is None else _time_validation(model, tokenizers, validation, config),
@@ -141,71 +131,39 @@ def _time_validation(model: Transformer, tokenizers: Tokenizers, validation: Par
 
     A new model does not know when to end, so its translations are limited to the references' mean length.
     """
-    model.eval()
-    seconds, num_lines = 0.0, 0
+    num_lines, seconds = 0, 0.0
     for wanted in (_FEW_LINES, _SOME_LINES):
         num_lines = min(wanted, len(validation.sources))
         lines = [int(line) for line in np.linspace(0, len(validation.sources) - 1, num_lines)]
-        sources = [validation.sources[line] for line in lines]
-        target_ids = [tokenizers.target.encode(validation.targets[line]) for line in lines]
-        num_source_tokens = sum(len(tokenizers.source.encode(source)) for source in sources)
-        ratio = sum(map(len, target_ids)) / max(1, num_source_tokens)
-        limits = {"max_length_factor": min(100.0, ratio), "max_length_constant": 1}
-        limits |= {"min_length_factor": 0.0, "min_length_constant": 0}
-        translator = Translator(model, tokenizers, config.decoding_settings().model_copy(update=limits))
-        started = time.perf_counter()
-        translator.score(sources, target_ids)
-        translator.translate(sources)
-        seconds = time.perf_counter() - started
+        targets = [validation.targets[line] for line in lines]
+        part = validation._replace(sources=[validation.sources[line] for line in lines], targets=targets)
+        mean_length = sum(len(tokenizers.target.encode(target)) for target in targets) // num_lines + 1
+        limits = {"max_length_factor": 0.0, "max_length_constant": mean_length, "min_length_factor": 0.0}
+        decoding = config.decoding.model_copy(update={**limits, "min_length_constant": 0})
+        seconds = validate(model, tokenizers, part, config.model_copy(update={"decoding": decoding})).seconds
         if seconds > 1.0 or num_lines == len(validation.sources):
             break
-    model.train()
     return seconds * len(validation.sources) / num_lines
 
 
-class PeakMemory:
-    """Measures the memory that work needs above what is in use when this object is made.
+def peak_memory(device: torch.device, *, restart: bool = False) -> int | None:
+    """The most bytes in use at once since the last restart, which forgets the peak; None: not known.
 
-    On CUDA it is what PyTorch has allocated on the device, elsewhere the resident memory of the process. Linux can
-    forget a peak; where that is not possible, a peak is only known if it is higher than any before.
+    On CUDA it is what PyTorch has allocated on the device, on a CPU the resident memory of the process, under Linux.
+    Without a restart the peaks of earlier work hide that of a training step, or a third of it.
     """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self.restart()
-        self._before = torch.cuda.memory_allocated(device) if device.type == "cuda" else _read_memory("VmRSS")
-
-    def restart(self) -> None:
-        """Forget the peak so far."""
-        if self._device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self._device)
-            return
-        gc.collect()
-        release_free_memory()  # else it would be used again and not be seen
-        self._highest_before = _read_memory("VmHWM")
-        with contextlib.suppress(OSError):
-            _CLEAR.write_text(_CLEAR_PEAK)
-            self._highest_before = 0
-
-    def peak_bytes(self) -> int | None:
-        """The most that was in use at once since the last restart, above what was in use at first; None: not known."""
-        if self._device.type == "cuda":
-            return int(torch.cuda.max_memory_allocated(self._device)) - self._before
-        if self._device.type != "cpu":  # Apple's GPU shares the memory, and its peak cannot be measured
-            return None
-        peak = _read_memory("VmHWM")
-        return max(0, peak - self._before) if self._before > 0 and peak > self._highest_before else None
-
-
-def _read_memory(field: str) -> int:
-    """Bytes by a line such as `VmHWM:  1024 kB` of Linux's status of this process; elsewhere the peak; 0: not known."""
-    with contextlib.suppress(OSError):
-        for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
-            if line.startswith(f"{field}:"):
-                return int(line.split()[1]) * 1024
+    if device.type == "cuda":
+        if restart:
+            torch.cuda.reset_peak_memory_stats(device)
+        return int(torch.cuda.max_memory_allocated(device))
+    if device.type != "cpu":  # Apple's GPU shares the memory, and its peak cannot be measured
+        return None
     try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+        if restart:
+            gc.collect()
+            release_free_memory()  # else it would be used again and not be seen
+            (_PROCESS / "clear_refs").write_text("5")
+        found = re.search(r"VmHWM:\s*(\d+) kB", (_PROCESS / "status").read_text())
+    except OSError:
+        return None
+    return None if found is None else int(found[1]) * 1024

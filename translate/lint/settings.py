@@ -34,53 +34,47 @@ class DataFacts(NamedTuple):
 
 def settings_findings(config: Config) -> Iterator[Finding]:
     """Findings about the settings alone."""
-    yield from _learning_rate(config)
-    yield from _model_and_optimizer(config)
+    yield from _optimization(config)
     yield from _validation_and_search(config)
 
 
-def _learning_rate(config: Config) -> Iterator[Finding]:
-    """Too high a rate diverges, too low a rate gets nowhere. Source: Popel and Bojar 2018, arXiv 1804.00247."""
-    training, d_model = config.training, config.model.d_model
+def _optimization(config: Config) -> Iterator[Finding]:
+    """A learning rate too high or too low; post-norm too deep or without warm-up; regularization too much or wrong.
+
+    Sources: Popel and Bojar 2018, arXiv 1804.00247 (learning rate); Xiong et al. 2020, arXiv 2002.04745 (warm-up);
+    Bapna et al. 2018, arXiv 1808.07561 (depth). Loshchilov and Hutter 2019, arXiv 1711.05101: Adam scales L2's gradient
+    up like every other. Araabi and Monz 2020, arXiv 2011.02266: a dropout of 0.3 is best for the smallest corpora.
+    """
+    model, training = config.model, config.training
     warmup, steps = f"training.warmup_steps = {training.warmup_steps}", f"training.max_steps = {training.max_steps}"
     if training.warmup_steps >= training.max_steps:
         message = f"{warmup} is not less than {steps}: the learning rate never reaches its peak and never falls"
         hint = f"set training.warmup_steps to about {max(1, training.max_steps // 10)}, or train longer"
         yield Finding("warning", "warmup_longer_than_training", message, hint)
-    peak, usual = training.learning_rate, 1.0 / math.sqrt(d_model * _PAPER_WARMUP)
+
+    peak, usual = training.learning_rate, 1.0 / math.sqrt(model.d_model * _PAPER_WARMUP)
     given, hint = f"training.learning_rate = {peak:g} is", f"try training.learning_rate={usual:.0e}"
     if training.schedule == "noam":
-        peak /= math.sqrt(d_model * training.warmup_steps)
+        peak /= math.sqrt(model.d_model * training.warmup_steps)
         given += f" a factor for noam and gives a peak of {peak:.1e}, which is"
         hint = "try training.learning_rate=1 and training.warmup_steps=4000"
     if not usual * _MIN_RATE_FACTOR <= peak <= usual * _MAX_RATE_FACTOR:
         what = "high" if peak > usual else "low"
-        message = f"{given} {what} for model.d_model = {d_model}: the paper's schedule peaks at {usual:.1e}"
+        message = f"{given} {what} for model.d_model = {model.d_model}: the paper's schedule peaks at {usual:.1e}"
         yield Finding("warning", f"learning_rate_{what}", message, hint)
 
-
-def _model_and_optimizer(config: Config) -> Iterator[Finding]:
-    """Post-norm that is too deep or lacks a warm-up; too much regularization, or of the wrong kind.
-
-    Sources: Xiong et al. 2020, arXiv 2002.04745 (warm-up); Bapna et al. 2018, arXiv 1808.07561 (depth). Loshchilov and
-    Hutter 2019, arXiv 1711.05101: Adam scales L2's gradient up like every other. Araabi and Monz 2020, arXiv
-    2011.02266: a dropout of 0.3 is best for the smallest corpora; more hurts.
-    """
-    model, training = config.model, config.training
     depth = max(model.num_encoder_layers, model.num_decoder_layers)
-    layers, decay = f"model.norm = 'post' with {depth} layers", f"training.weight_decay = {training.weight_decay:g}"
+    layers = f"model.norm = 'post' with {depth} layers"
     if model.norm == "post" and depth >= 16:
         message = f"{layers}: from about 16 on such models do not learn (Bapna et al. 2018)"
         yield Finding("warning", "post_norm_deep", message, "set model.norm=pre")
     elif model.norm == "post" and depth >= 6 and training.warmup_steps <= 500:
-        message = (
-            f"{layers} and training.warmup_steps = {training.warmup_steps}: without a long warm-up such models diverge"
-            " or stay bad (Xiong et al. 2020)"
-        )
+        message = f"{layers} and {warmup}: without a long warm-up such models diverge or stay bad (Xiong et al. 2020)"
         hint = "set training.warmup_steps=4000, or model.norm=pre"
         yield Finding("warning", "post_norm_without_warmup", message, hint)
     if training.optimizer == "adam" and training.weight_decay >= 1e-3:
-        message = f"{decay} with training.optimizer = 'adam' is L2 regularisation, which Adam makes far stronger"
+        decay = f"training.weight_decay = {training.weight_decay:g} with training.optimizer = 'adam'"
+        message = f"{decay} is L2 regularisation, which Adam makes far stronger"
         yield Finding("warning", "weight_decay_with_adam", message, "set training.optimizer=adamw")
     if training.label_smoothing > 0.3:
         message = f"training.label_smoothing = {training.label_smoothing:g}: so much goes to wrong words; 0.1 is usual"
@@ -128,10 +122,8 @@ def data_findings(config: Config, facts: DataFacts) -> Iterator[Finding]:
     training, beam_size = config.training, config.decoding.beam_size
     share = facts.num_left_out / facts.num_pairs
     if share >= 0.01:
-        message = (
-            f"{facts.num_left_out:,} of {facts.num_pairs:,} training pairs ({share:.1%}) are left out: they are empty,"
-            " or over data.max_source_tokens, data.max_target_tokens or data.max_length_ratio"
-        )
+        why = "they are empty, or over data.max_source_tokens, data.max_target_tokens or data.max_length_ratio"
+        message = f"{facts.num_left_out:,} of {facts.num_pairs:,} training pairs ({share:.1%}) are left out: {why}"
         hint = "look at the reasons; raise the limit if these are good pairs"
         yield Finding("warning" if share > 0.1 else "note", "many_left_out", message, hint)
     if beam_size > facts.target_vocab_size:
@@ -158,10 +150,10 @@ def data_findings(config: Config, facts: DataFacts) -> Iterator[Finding]:
         yield Finding("warning", "no_dropout", message, hint)
     ratio = facts.num_parameters / facts.num_target_tokens
     if ratio > 50:
-        message = (
-            f"{facts.num_parameters:,} parameters for {facts.num_target_tokens:,} target tokens, {ratio:.0f} a token:"
-            " a smaller model usually translates better (Wu et al. 2021) and trains faster"
+        sizes = (
+            f"{facts.num_parameters:,} parameters for {facts.num_target_tokens:,} target tokens, {ratio:.0f} a token"
         )
+        message = f"{sizes}: a smaller model usually translates better (Wu et al. 2021) and trains faster"
         hint = "halve model.d_model and the numbers of layers, or find more text"
         yield Finding("warning", "model_large_for_corpus", message, hint)
     epochs = min(epochs, training.max_epochs or math.inf)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from translate.config.schema import Config
-from translate.data.tokenizer import UNK_ID, Tokenizer, Tokenizers
+from translate.data.tokenizer import BYTE_PIECE, UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.search.scoring import maximum_lengths
 from translate.lint.corpora import Survey
 from translate.lint.findings import Finding, Unit
@@ -62,10 +62,7 @@ class Lengths(NamedTuple):
 
 
 def measure_lengths(sources: Ints, targets: Ints) -> Lengths:
-    """The histograms, means and maxima of both sides' numbers of tokens.
-
-    A column counts lines of up to its end of `HISTOGRAM_ENDS` and over the end before; the last, those over the last.
-    """
+    """The histograms, means and maxima of both sides' numbers of tokens."""
     source_histogram, target_histogram = (
         tuple(np.bincount(np.searchsorted(HISTOGRAM_ENDS, side), minlength=len(HISTOGRAM_ENDS) + 1).tolist())
         for side in (sources, targets)
@@ -84,16 +81,14 @@ def examine_spelling(
         numbers: The position of each line in the corpus.
     """
     is_byte, tokens = _byte_ids(tokenizer), flatten(ids)
-    is_unknown = tokens == UNK_ID
-    odd_lines = np.unique(np.repeat(np.arange(len(lines)), count_items(ids))[is_byte[tokens] | is_unknown])
+    is_odd = is_byte | (np.arange(tokenizer.vocab_size) == UNK_ID)
+    odd_lines = np.unique(np.repeat(np.arange(len(lines)), count_items(ids))[is_odd[tokens]])
     characters = Counter(chain.from_iterable(set(lines[line]) for line in odd_lines[:_MAX_EXAMINED_LINES].tolist()))
-    for character in list(characters):
-        if not any(is_byte[id] or id == UNK_ID for id in tokenizer.encode(character)):
-            del characters[character]
-    ordered = sorted(characters.items(), key=lambda item: (-item[1], item[0]))
+    by_count = sorted(characters.items(), key=lambda item: (-item[1], item[0]))
+    odd = [item for item in by_count if is_odd[tokenizer.encode(item[0])].any()]
     first_line = int(numbers[odd_lines[0]]) + 1 if len(odd_lines) else None
-    counts = len(tokens), int(is_byte[tokens].sum()), int(is_unknown.sum()), len(odd_lines)
-    return SideSpelling(side, *counts, first_line, dict(ordered[:_NUM_CHARACTERS]))
+    counts = len(tokens), int(is_byte[tokens].sum()), int((tokens == UNK_ID).sum()), len(odd_lines)
+    return SideSpelling(side, *counts, first_line, dict(odd[:_NUM_CHARACTERS]))
 
 
 def spelling_findings(key: str, spelling: Sequence[SideSpelling], *, unit: Unit) -> Iterator[Finding]:
@@ -142,38 +137,36 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
     """
     for vocabulary in vocabularies:
         num_entries = vocabulary.num_entries
+        entries = f"of {num_entries:,} entries of the {vocabulary.name} vocabulary"
         if config.tokenizer.source_model is not None and vocabulary.num_unused > _UNUSED_SHARE * num_entries:
-            name, hint = "vocabulary_unused", "train a tokenizer on this corpus: set tokenizer.source_model=null"
-            what = f"{vocabulary.num_unused:,} of {num_entries:,} entries of the {vocabulary.name} vocabulary never"
-            message = f"{what} occur in training"
+            message = f"{vocabulary.num_unused:,} {entries} never occur in training"
+            hint = "train a tokenizer on this corpus: set tokenizer.source_model=null"
+            yield Finding("warning", "vocabulary_unused", message, hint)
         elif num_entries >= _FEW_ENTRIES and vocabulary.num_rare > _RARE_SHARE * num_entries:
-            name, hint = "vocabulary_large_for_corpus", f"halve tokenizer.vocab_size = {config.tokenizer.vocab_size}"
-            what = f"{vocabulary.num_rare:,} of {num_entries:,} entries of the {vocabulary.name} vocabulary"
-            message = f"{what} occur fewer than {_RARE_COUNT} times in training, too seldom to be learnt"
-        else:
-            continue
-        yield Finding("warning", name, message, hint)
+            rare = f"occur fewer than {_RARE_COUNT} times in training, too seldom to be learnt"
+            hint = f"halve tokenizer.vocab_size = {config.tokenizer.vocab_size}"
+            yield Finding("warning", "vocabulary_large_for_corpus", f"{vocabulary.num_rare:,} {entries} {rare}", hint)
 
 
 def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> Iterator[Finding]:
     """References of a held-out corpus with more tokens than the search may write."""
     corpus, decoding = survey.corpus, config.decoding
-    source_lengths = torch.tensor([len(tokenizers.source.encode(line)) + 1 for line in corpus.sources])
-    limits = maximum_lengths(source_lengths, decoding, max_positions=None).tolist()
-    lengths = [len(tokenizers.target.encode(line)) + 1 for line in corpus.targets]
-    over = [number for number, limit in enumerate(limits, start=1) if lengths[number - 1] > limit]
+    sources = torch.tensor([len(tokenizers.source.encode(line)) + 1 for line in corpus.sources])
+    targets = torch.tensor([len(tokenizers.target.encode(line)) + 1 for line in corpus.targets])
+    over = (targets > maximum_lengths(sources, decoding, max_positions=None)).nonzero().flatten().tolist()
     if not over:
         return
+    first = f"{survey.unit} {over[0] + 1:,}"
     message = (
-        f"{survey.key}: {len(over):,} of {len(limits):,} references, the first on {survey.unit} {over[0]:,}, have more"
-        f" tokens than decoding.max_length_factor = {decoding.max_length_factor:g} and decoding.max_length_constant ="
+        f"{survey.key}: {len(over):,} of {len(targets):,} references, the first on {first}, have more tokens than"
+        f" decoding.max_length_factor = {decoding.max_length_factor:g} and decoding.max_length_constant ="
         f" {decoding.max_length_constant} allow"
     )
     hint = "raise decoding.max_length_constant, or look whether these are translations"
-    yield Finding("warning" if len(over) >= 0.01 * len(limits) else "note", "decoding_too_short", message, hint)
+    yield Finding("warning" if len(over) >= 0.01 * len(targets) else "note", "decoding_too_short", message, hint)
 
 
 def _byte_ids(tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """Which ids are bytes: entries such as `<0x41>`."""
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-    return np.array([len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">") for piece in pieces])
+    return np.array([BYTE_PIECE.fullmatch(piece) is not None for piece in pieces])
