@@ -19,14 +19,14 @@ FORMS = {
     "n_best": ["--n-best", "2", "--alignments", "links"],
     "jsonl": ["--format", "jsonl", "--n-best", "2"],
     "sampled": ["--format", "jsonl", "--search", "sample", "--alignments", "links"],
-    "wishes": ["--prefix", "prefix", "--require", "require", "--format", "jsonl"],
+    "constraints": ["--prefix", "prefix", "--require", "require", "--format", "jsonl"],
 }
 OPTIONS = ["--look-ahead-lines", "5", "--workers", "1", "--beam-size", "2"]  # several parts, and quick ones
 
 
 @pytest.fixture
 def folder(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the commands run; there are 70 lines in it, some of them empty, and what is wished of each."""
+    """Where the commands run; there are 70 lines in it, some of them empty, and the constraints of some."""
     monkeypatch.chdir(tmp_path)
     lines = (learnt.parent / "new.de").read_text(encoding="utf-8").splitlines()
     Path("in.de").write_text("".join(f"{line}\n" for line in [*lines, "", "Hund " * 12] * 5), encoding="utf-8")

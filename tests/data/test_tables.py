@@ -94,11 +94,7 @@ def parquet(columns: dict[str, list[object]]) -> bytes:
         ("json", GOOD + b"[" * 100_000 + b"\n", ", line 2: is nested too deeply"),
         ("json", b'{"de": "\\ud800", "en": "b"}\n', ", line 1: column 'de' has half a surrogate pair"),
         ("json", b'{"de": "\xff", "en": "b"}\n', ", line 1: byte 9 of the line (0xff) is not UTF-8"),
-        (
-            "json",
-            b'[{"de": "a", "en": "b"}, {"de": "a"}]',
-            ", row 2: has no 'en', which column",
-        ),
+        ("json", b'[{"de": "a", "en": "b"}, {"de": "a"}]', ", row 2: has no 'en', which column"),
         ("json", b'[{"de": "a"', ": begins as a JSON array, and cannot be read as one ("),
         ("parquet", b"nope", ": cannot be read as parquet (ArrowInvalid: "),
         (
