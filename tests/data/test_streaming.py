@@ -359,9 +359,7 @@ def test_what_breaks_later_ends_the_run_with_the_line(
             for number in range(3):
                 later.epoch(number)
         assert message in str(caught.value)
-    assert (
-        str(caught.value) == f"segment 3 of the training data: {message}. When that is mended, continue with --resume"
-    )
+    assert str(caught.value) == f"segment 3 of the training data: {message}. When that is fixed, continue with --resume"
 
 
 def test_planning_ends_when_nobody_waits_for_it(tmp_path: Path, tokenizers: Tokenizers) -> None:

@@ -134,7 +134,7 @@ def test_two_processes_make_the_batches_of_one_and_share_the_work(tmp_path: Path
 def test_if_one_fails_the_other_ends_at_once(tmp_path: Path) -> None:
     (first, seconds), (second, _) = run_two(fail, tmp_path)
     assert second.startswith("RunError: segment 2 of the training data: process 2 of 2")
-    assert second.endswith("no such file. When that is mended, continue with --resume")
+    assert second.endswith("no such file. When that is fixed, continue with --resume")
     assert first == "SystemExit: 2"
     assert seconds < 30
 

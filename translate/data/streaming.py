@@ -325,7 +325,7 @@ class StreamedBatches:
             if number == 0:
                 raise
             raise RunError(
-                f"segment {number + 1} of the training data: {error}. When that is mended, continue with --resume"
+                f"segment {number + 1} of the training data: {error}. When that is fixed, continue with --resume"
             ) from error
         if number == 0:
             self.filter_reports = batches.filter_reports

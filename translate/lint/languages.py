@@ -82,8 +82,8 @@ def _compare(
     for buckets, lengths in _hash_trigrams(lines):
         line_of_trigram = np.repeat(np.arange(len(lengths)), lengths)[:-2]
         evidence, own_sum, other_sum = (
-            np.bincount(line_of_trigram, nats[buckets], minlength=len(lengths))
-            for nats in (difference, own_log, other_log)
+            np.bincount(line_of_trigram, terms[buckets], minlength=len(lengths))
+            for terms in (difference, own_log, other_log)
         )
         is_other = (evidence > _MIN_NATS) & (evidence > _MIN_NATS_A_CHARACTER * lengths)
         counts = np.where(lengths >= _MIN_CHARACTERS, lengths, np.nan)

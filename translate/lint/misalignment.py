@@ -106,13 +106,13 @@ def find_shifted_lines(
         return []
     block_offsets = _block_offsets(count_items(source_ids), count_items(target_ids))
     source_ids, target_ids = ([ids[:_MAX_TOKENS] for ids in side] for side in (source_ids, target_ids))
-    nats = _evidence(source_ids, target_ids, block_offsets=block_offsets, vocab_size=vocab_size)
+    evidence = _evidence(source_ids, target_ids, block_offsets=block_offsets, vocab_size=vocab_size)
     # At a gap between the given lines neighbours are missing; such a line says nothing.
     for offset in _OFFSETS:
         neighbours = np.clip(np.arange(len(numbers)) + offset, 0, len(numbers) - 1)
-        nats[np.abs(numbers[neighbours] - numbers) > abs(offset)] = 0.0
-    offsets = _best_path(nats)
-    unrelated = _unrelated(nats, offsets)
+        evidence[np.abs(numbers[neighbours] - numbers) > abs(offset)] = 0.0
+    offsets = _best_path(evidence)
+    unrelated = _unrelated(evidence, offsets)
     offsets[unrelated] = 0
     runs = _runs(offsets, numbers) + [run._replace(offset=None) for run in _runs(unrelated.astype(np.int64), numbers)]
     return sorted(runs, key=lambda run: run.first)
@@ -152,17 +152,17 @@ def _evidence(
     target_lines = np.repeat(np.arange(num_lines), count_items(target_ids))
     shares = np.bincount(targets, minlength=vocab_size) / max(1, len(targets))
     translations, weights = _best_translations(pairs, shares, vocab_size)
-    nats = weights[:, sources]  # (rank, source token)
-    has_one = nats > 0.0
+    token_weights = weights[:, sources]  # (rank, source token)
+    has_one = token_weights > 0.0
     lines = np.broadcast_to(source_lines, has_one.shape)[has_one]
     # Of several subwords with the same translation in a line, one counts.
     keys, firsts = np.unique(lines * vocab_size + translations[:, sources][has_one], return_index=True)
-    nats = nats[has_one][firsts]
+    token_weights = token_weights[has_one][firsts]
     there = np.unique(target_lines * vocab_size + targets)
     found = np.zeros((num_lines, len(_OFFSETS)))
     for column, offset in enumerate(_OFFSETS):
         matches = np.isin(keys + offset * vocab_size, there, assume_unique=True)
-        found[:, column] = np.bincount(keys[matches] // vocab_size, nats[matches], minlength=num_lines)
+        found[:, column] = np.bincount(keys[matches] // vocab_size, token_weights[matches], minlength=num_lines)
     return found
 
 
@@ -176,41 +176,41 @@ def _best_translations(
     sources, targets = lexicon.source_ids[order], lexicon.target_ids[order]
     ranks = np.arange(len(order)) - np.searchsorted(sources, sources)
     first = ranks < _MAX_TRANSLATIONS
-    nats = np.log(lexicon.probabilities[order] / np.maximum(shares[targets], 1e-12))
+    log_ratios = np.log(lexicon.probabilities[order] / np.maximum(shares[targets], 1e-12))
     translations = np.zeros((_MAX_TRANSLATIONS, vocab_size), dtype=np.int64)
     weights = np.zeros((_MAX_TRANSLATIONS, vocab_size))
     translations[ranks[first], sources[first]] = targets[first]
-    weights[ranks[first], sources[first]] = np.clip(nats[first], 0.0, _MAX_NATS)
+    weights[ranks[first], sources[first]] = np.clip(log_ratios[first], 0.0, _MAX_NATS)
     return translations, weights
 
 
-def _best_path(nats: NDArray[np.float64]) -> Ints:
+def _best_path(evidence: NDArray[np.float64]) -> Ints:
     """For each line the offset on the path with the most evidence; each change has its cost, the first line's too."""
     change = _CHANGE_NATS * (1.0 - np.eye(len(_OFFSETS)))
-    score, came_from = -change[_STRAIGHT], np.empty(nats.shape, dtype=np.int8)
-    for line, here in enumerate(nats):
+    score, came_from = -change[_STRAIGHT], np.empty(evidence.shape, dtype=np.int8)
+    for line, here in enumerate(evidence):
         reached = score[:, None] - change
         came_from[line] = reached.argmax(axis=0)
         score = reached.max(axis=0) + here
         score[_STRAIGHT] += 1e-6  # with equal evidence, such as none, a line is not shifted
     state = int(score.argmax())
-    path = np.empty(len(nats), dtype=np.int64)
-    for line in range(len(nats) - 1, -1, -1):
+    path = np.empty(len(evidence), dtype=np.int64)
+    for line in range(len(evidence) - 1, -1, -1):
         path[line] = _OFFSETS[state]
         state = int(came_from[line, state])
     return path
 
 
-def _unrelated(nats: NDArray[np.float64], offsets: Ints) -> NDArray[np.bool_]:
+def _unrelated(evidence: NDArray[np.float64], offsets: Ints) -> NDArray[np.bool_]:
     """Lines of blocks in which the targets on the path are no better translations than those beside them.
 
     The advantage of the path is a mean over the block's lines. For pairs that translate each other it is 20 or more
     standard errors above 0, for unrelated ones it is within a few.
     """
-    on_path = nats[np.arange(len(nats)), offsets - _OFFSETS[0]]
-    better = on_path - (nats.sum(axis=1) - on_path) / (len(_OFFSETS) - 1)
-    unrelated = np.zeros(len(nats), dtype=np.bool_)
-    for start in range(0, len(nats), _BLOCK_LINES):
+    on_path = evidence[np.arange(len(evidence)), offsets - _OFFSETS[0]]
+    better = on_path - (evidence.sum(axis=1) - on_path) / (len(_OFFSETS) - 1)
+    unrelated = np.zeros(len(evidence), dtype=np.bool_)
+    for start in range(0, len(evidence), _BLOCK_LINES):
         block = better[start : start + _BLOCK_LINES]
         if len(block) >= _BLOCK_LINES // 2:
             unrelated[start : start + _BLOCK_LINES] = block.mean() < _DEVIATIONS * block.std() / np.sqrt(len(block))
