@@ -154,7 +154,7 @@ def test_wrong_numbers_of_lines(
 @pytest.mark.parametrize(
     "option, text, message",
     [
-        ("--terminology", "Hund\n", "line 1: 'Hund' has 1 tab-separated column; source, tab, target are needed"),
+        ("--terminology", "Hund\n", "line 1: 'Hund': source, tab, target are needed"),
         (
             "--terminology",
             "Hund\tdog\nHund\thound\n",

@@ -1,7 +1,4 @@
-"""Logits processors: they lower the scores of next tokens before the search selects among them.
-
-See `LogitsProcessor` in `search/loop.py` for what all of them keep to.
-"""
+"""Logits processors: they lower the scores of next tokens before the search selects; see `loop.LogitsProcessor`."""
 
 import dataclasses
 import math
@@ -45,13 +42,9 @@ class ForcedPrefix:
 
 @dataclasses.dataclass(frozen=True)
 class MinimumLength:
-    """Allows no end symbol before a sentence has a minimum number of tokens.
+    """Allows no end symbol before a sentence has a minimum number of tokens."""
 
-    Args:
-        min_lengths: For each sentence, the fewest tokens before its end symbol.
-    """
-
-    min_lengths: Int[Tensor, " num_sentences"]
+    min_lengths: Int[Tensor, " num_sentences"]  # the fewest tokens before the end symbol
     end_id: int
 
     def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
@@ -120,10 +113,7 @@ class NoRepeatedNgrams:
 
 @dataclasses.dataclass(frozen=True)
 class RepetitionPenalty:
-    """Makes a token that the hypothesis already has cost `theta` times as much.
-
-    Args:
-        theta: The factor on log-probabilities, at least 1; 1 changes nothing.
+    """Makes a token that the hypothesis already has cost `theta` times as much, which is at least 1.
 
     Source: Keskar et al. 2019, https://arxiv.org/abs/1909.05858, section 4.1. They divide the logits by theta, which
     favours a token with a negative one; a log-probability is never positive, so its multiple is always a penalty.

@@ -1,9 +1,9 @@
 """Phrases that a translation must contain: their spelling, how far a translation has got, and a search for them.
 
 A translation is read from left to right. Where a phrase stands that is still missing, the longest such phrase is
-taken, and reading goes on behind it. So no token serves two phrases, and of "the" and "the dog", "the dog" satisfies
-the second alone. A phrase stands only where a word ends behind it: the next token begins a word, or there is none yet.
-So a phrase that ends with the newest token is missing again if the token after it continues its last word.
+taken, and reading goes on behind it: of "the" and "the dog", "the dog" satisfies the second alone. A phrase stands only
+where a word ends behind it: the next token begins a word, or there is none yet. So a phrase that ends with the newest
+token is missing again if the token after it continues its last word.
 """
 
 import math
@@ -58,8 +58,6 @@ def is_word_character(character: str) -> bool:
 
 def encode_phrase(tokenizer: Tokenizer, text: str) -> list[int]:
     """The ids that spell a phrase in a translation, as words of their own: "dog" begins with the space before it.
-
-    Only this spelling counts; the tokenizer gives it wherever the words stand between spaces.
 
     Raises:
         InputError: The phrase has no text, or the vocabulary cannot spell it.
@@ -211,7 +209,6 @@ class RequiredPhrases:
         self._end_id = end_id
         self._begins_word = begins_word
         self._table = build_table(phrases).to(begins_word.device)
-        self._num_banks = 1 + max((sum(len(phrase) + 1 for phrase in sentence) for sentence in phrases), default=0)
 
     def __call__(self, state: BeamState, scores: NextTokenScores) -> Candidates:
         """See `beam.SelectCandidates`."""
@@ -228,8 +225,9 @@ class RequiredPhrases:
         """Deal the open slots out to the banks. `scores` is changed."""
         beam = scores.shape[1]
         candidates, banks = self._continuations(state, scores)
-        rounds = F.one_hot(banks, self._num_banks).cumsum(dim=1).gather(2, banks[:, :, None])
-        turns = rounds[:, :, 0] * self._num_banks - banks
+        is_of_bank = F.one_hot(banks)
+        rounds = is_of_bank.cumsum(dim=1).gather(2, banks[:, :, None])[:, :, 0]
+        turns = rounds * is_of_bank.shape[2] - banks  # in a round, the fullest bank first
         is_none = candidates.cumulative_scores == -math.inf
         order = turns.masked_fill(is_none, torch.iinfo(turns.dtype).max).argsort(dim=1)[:, :beam]
         is_open = torch.arange(beam, device=order.device) < (beam - state.num_finished)[:, None]
@@ -246,8 +244,7 @@ class RequiredPhrases:
         table = self._table[state.sentences]
         _, is_missing, num_begun = find_progress(state.ids, state.lengths, table, begins_word=self._begins_word)
         scores[:, :, self._end_id] = scores[:, :, self._end_id].masked_fill(is_missing.any(dim=2), -math.inf)
-        barred = torch.zeros(vocab, dtype=scores.dtype, device=scores.device).masked_fill(~self._begins_word, -math.inf)
-        best, best_words = _best_of_each(scores), _best_of_each(scores + barred)
+        best, best_words = _best_of_each(scores), _best_of_each(scores.masked_fill(~self._begins_word, -math.inf))
         first = table[:, None, :, 0].expand_as(num_begun)
         following = table[:, None].expand(-1, beam, -1, -1).gather(3, num_begun[:, :, :, None])[:, :, :, 0]
         # A phrase that is not missing gives a candidate that is there already.

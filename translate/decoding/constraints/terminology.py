@@ -18,12 +18,9 @@ _SENTENCE_ENDS = frozenset(".!?:…")
 
 
 class Terminology:
-    """Terms of the source language and the phrases that translate them.
+    """Terms of the source language, and for each the phrase that translates it.
 
     Runs of white space count as one space, and letters with marks are the same however they are encoded (Unicode NFC).
-
-    Args:
-        targets: The translation of each term.
 
     Raises:
         ValueError: A term or a translation is empty.
@@ -34,7 +31,6 @@ class Terminology:
             if not source.strip() or not target.strip():
                 raise ValueError(f"a term and its translation must not be empty, as in {source!r}: {target!r}")
         self._targets = {_normalize(source): target for source, target in targets.items()}
-        # A term that begins a sentence, by its text with a small first letter.
         self._at_beginning = {_uncapitalize(source): target for source, target in self._targets.items()}
         self._lengths = sorted({len(source) for source in self._targets}, reverse=True)
 
@@ -86,9 +82,7 @@ def read_terminology(path: Path) -> Terminology:
             continue
         columns = [" ".join(column.split()) for column in line.split("\t")]
         if len(columns) != 2 or not all(columns):
-            count = f"{len(columns)} tab-separated column{'s' * (len(columns) > 1)}"
-            problem = count if len(columns) != 2 else f"no {'target' if columns[0] else 'source'}"
-            raise InputError(f"{path}, line {number}: {line!r} has {problem}; source, tab, target are needed")
+            raise InputError(f"{path}, line {number}: {line!r}: source, tab, target are needed")
         source, target = _normalize(columns[0]), columns[1]
         if targets.setdefault(source, target) != target:
             raise InputError(

@@ -103,12 +103,11 @@ def start_beam(
     num_open: int = 1,
     source_length: int = 0,
 ) -> BeamState:
-    """Hypotheses of the start symbol alone.
+    """Hypotheses of the start symbol alone, for the fields of `BeamState`.
 
     Args:
-        max_lengths: The most tokens to generate for each sentence, the end symbol included.
         capacity: The longest maximum length of all.
-        sentences: The numbers of the sentences; None: 0, 1, ….
+        sentences: None: 0, 1, ….
         num_open: Slots that hold a hypothesis at first: one, or all where each goes its own way.
         source_length: Positions of the coverage; 0: none is kept.
     """
@@ -144,15 +143,11 @@ def select_best(state: BeamState, scores: NextTokenScores) -> Candidates:
 def largest(
     values: NextTokenScores, count: int, *, offsets: Float[Tensor, "batch beam"]
 ) -> tuple[Float[Tensor, "batch count"], Int[Tensor, "batch count"]]:
-    """The `count` largest of `values + offsets` in each sentence.
+    """The `count` largest of `values + offsets` in each sentence, and where they stand in the flattened (beam, vocab).
 
-    They are exactly what `torch.topk` gives, found in two passes, several times as fast on a CPU. The k largest numbers
-    lie in the k chunks with the largest maxima: a chunk outside has k numbers, one in each of the others, that are at
-    least as large as all of its own. So one pass for the maxima is enough, and k chunks to search.
-
-    Returns:
-        The largest numbers in descending order, and where they stand in the flattened (beam, vocab): `count` columns,
-        or all numbers if there are fewer.
+    They are exactly what `torch.topk` gives, in descending order, but several times as fast on a CPU. The k largest
+    numbers lie in the k chunks with the largest maxima: a chunk outside has k numbers, one in each of the others, that
+    are at least as large as all of its own. So one pass for the maxima is enough, and k chunks to search.
     """
     batch, beam, vocab = values.shape
     num_chunks = vocab // CHUNK
@@ -196,9 +191,8 @@ def update_state(
     A hypothesis ends with the end symbol, or, as it is, at the maximum length of its sentence.
 
     Args:
-        log_probs: The model's, of the next token after each open hypothesis.
-        column_ids: The token of each column of `log_probs`, to which `candidates.tokens` refers; None: column i is
-            token i.
+        log_probs: The model's, of the next token.
+        column_ids: The token of each column of `log_probs` and `candidates.tokens`; None: column i is token i.
         attention: Attention of the next token to each source position; needed for a coverage penalty alone.
     """
     beam, capacity = state.ids.shape[1:]

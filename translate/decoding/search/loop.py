@@ -1,8 +1,7 @@
 """The search: sentences are decoded together, token by token, and a finished one makes room for the next.
 
-`BeamSearch.step` shows one step of beam search, in order. To keep the batch full, a finished sentence leaves its row,
-and new ones are put into the free rows without moving the others: each sentence has its own length, in the state and
-in the model's cache.
+`BeamSearch.step` shows one step of beam search, in order. New sentences are put into free rows without moving the
+others: each sentence has its own length, in the state and in the model's cache.
 """
 
 import dataclasses
@@ -47,12 +46,10 @@ class NextTokenModel(Protocol[Cache]):
     """What the search asks of a model. Every call uses up the cache that it is given and returns the next one."""
 
     def start(self, sentences: Sequence[int], rows: Int[Tensor, " new_batch"], cache: Cache | None) -> Cache:
-        """Encodes sentences and puts them, with no token yet, into rows of the cache.
+        """Encodes sentences and puts them, with no token yet, into rows of the cache; None: of a new one.
 
         Args:
-            sentences: Their numbers, one for each row.
             rows: Free rows of the cache, or rows behind its last one, by which it grows.
-            cache: None: these sentences make a new one.
         """
         ...
 

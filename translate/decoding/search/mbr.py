@@ -7,6 +7,7 @@ counted once, and one matrix product for each order compares all pairs, so a hun
 from collections import Counter
 from collections.abc import Sequence
 from math import fsum
+from operator import mul
 from typing import Literal
 
 import torch
@@ -23,8 +24,7 @@ def expected_utilities(candidates: Sequence[str], *, utility: Utility) -> list[f
     """How good each candidate is on average, in points of 100, if each of the candidates may be the right translation.
 
     The candidate with the greatest expected utility has minimum Bayes risk. All candidates weigh the same, so a
-    translation that was sampled twice weighs twice. A candidate is compared with itself too, as in the papers; that
-    gives 100 to each candidate with text, and so only puts those without behind.
+    translation that was sampled twice weighs twice. A candidate is compared with itself too, as in the papers.
 
     Args:
         candidates: Samples, or an n-best list, of one sentence.
@@ -34,18 +34,14 @@ def expected_utilities(candidates: Sequence[str], *, utility: Utility) -> list[f
     """
     copies = Counter(candidates)  # in the order of their first occurrence
     rows = pairwise_utilities(list(copies), utility=utility).tolist()
-    means: dict[str, float] = {}
-    for text, row in zip(copies, rows, strict=True):
-        weighted = (value * number for value, number in zip(row, copies.values(), strict=True))
-        means[text] = fsum(weighted) / len(candidates)  # fsum: the same in any order, so that a tie is a tie
-    return [means[text] for text in candidates]
+    # fsum: the same in any order, so that a tie is a tie
+    means = [fsum(map(mul, row, copies.values())) / len(candidates) for row in rows]
+    by_text = dict(zip(copies, means, strict=True))
+    return [by_text[text] for text in candidates]
 
 
 def pairwise_utilities(texts: Sequence[str], *, utility: Utility) -> Float[Tensor, "hypotheses references"]:
-    """The utility, in points of 100, of each text as a translation where each text is the reference.
-
-    The numbers are those of sacreBLEU's `sentence_score`.
-    """
+    """The utility, in points of 100, of each text given each text as the reference: sacreBLEU's `sentence_score`."""
     return _chrf(texts) if utility == "chrf" else _bleu(texts)
 
 

@@ -63,8 +63,7 @@ class CachedDecoder:
         source_ids: The sentences, without special symbols.
         max_length: The most target positions of any sentence.
         shortlist: Leaves each sentence the words that may translate it; the others have no probability.
-        also_allowed: For each sentence, tokens that are allowed beside the shortlist because a user wants them. Empty:
-            none for any sentence.
+        also_allowed: For each sentence, tokens that are allowed beside the shortlist; empty: none for any sentence.
     """
 
     model: Transformer
@@ -156,12 +155,10 @@ def contrast(
     """Log-probabilities of what the expert finds plausible; the less probable the amateur finds it, the higher.
 
     They are log p - weight · log p(amateur) over the tokens that have at least `plausibility` of the most probable
-    one's probability, normalized again, so that they stay a distribution.
+    one's probability, normalized again. A weight of 0 only removes implausible tokens.
 
     Args:
         expert: Log-probabilities; -inf stays so.
-        weight: The share of the amateur's log-probabilities that is subtracted; 0 only removes implausible tokens.
-        plausibility: The share of the most probable token's probability that a token must have.
 
     Source: Li et al. 2023, https://arxiv.org/abs/2210.15097, sections 3.2 and 3.3.
     """

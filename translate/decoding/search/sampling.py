@@ -35,9 +35,6 @@ class TokenSampler:
     Args:
         lines: The number of each sentence's line, by which its samples are told apart.
         temperature: 1 is the model's own distribution; less favours the probable tokens.
-        top_k: 0: all tokens.
-        top_p: 1: all tokens.
-        epsilon: 0: all tokens.
 
     Source: top-k: Fan et al. 2018, https://arxiv.org/abs/1805.04833; top-p (nucleus): Holtzman et al. 2020,
     https://arxiv.org/abs/1904.09751, section 3.1; epsilon: Hewitt et al. 2022, https://arxiv.org/abs/2210.15191.
@@ -46,7 +43,7 @@ class TokenSampler:
     seed: int
     lines: Int[Tensor, " num_lines"]
     temperature: float = 1.0
-    top_k: int = 0
+    top_k: int = 0  # 0: all tokens
     top_p: float = 1.0
     epsilon: float = 0.0
 
@@ -137,10 +134,7 @@ def uniform_numbers(
 
 
 def splitmix64(seeds: NDArray[Any], numbers: NDArray[Any]) -> NDArray[Any]:
-    """The outputs at these numbers, counted from 0, of the SplitMix64 generators with these seeds.
-
-    All are unsigned integers of 64 bits. The constants are the golden ratio times 2^64, made odd, and the two factors
-    of the mixing function.
+    """The outputs at these numbers, counted from 0, of the SplitMix64 generators with these seeds; all are uint64.
 
     Source: Steele et al. 2014, https://doi.org/10.1145/2660193.2660195.
     """
