@@ -7,32 +7,25 @@ import os
 from translate.errors import InputError
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # from glibc's malloc.h
-_GIB = 2**30
 
 # How many compiled kernels are cached: by oneDNN for all threads, and by ideep, PyTorch's way to oneDNN, for each.
 _KERNEL_CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 64, "LRU_CACHE_CAPACITY": 16}
 
 
 def configure_memory() -> None:
-    """Prepare for training: freed memory is kept for the next step, and few compiled kernels are cached.
+    """Prepare for training: cache few compiled kernels, and keep freed memory in one arena for all threads.
+
+    Linux hands out memory page by page and clears each page. When every step asks anew, that takes as long as a
+    twentieth of the matrix products, and as a fifth on a virtual machine. Only glibc can be told to keep it.
 
     Raises:
         InputError: See `limit_kernel_caches`.
     """
     limit_kernel_caches()
-    keep_freed_memory()
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory in one arena for all threads; with another C library nothing happens.
-
-    Linux hands out memory page by page and clears each page. When every step asks anew, that takes as long as a
-    twentieth of the matrix products, and as a fifth on a virtual machine.
-    """
     with contextlib.suppress(AttributeError, OSError, TypeError):
         library = ctypes.CDLL(None)
         library.mallopt(_M_ARENA_MAX, 1)
-        library.mallopt(_M_MMAP_THRESHOLD, _GIB)
+        library.mallopt(_M_MMAP_THRESHOLD, 2**30)
         library.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 

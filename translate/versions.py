@@ -8,10 +8,5 @@ from translate import __version__
 
 def package_versions() -> dict[str, str]:
     """Name and version of this toolkit, Python, and the packages whose numbers it prints; nothing heavy is imported."""
-    versions = {"translate": __version__, "python": platform.python_version()}
-    for package in ("torch", "sentencepiece", "sacrebleu"):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "not installed"
-    return versions
+    packages = {package: metadata.version(package) for package in ("torch", "sentencepiece", "sacrebleu")}
+    return {"translate": __version__, "python": platform.python_version(), **packages}

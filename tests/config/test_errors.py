@@ -31,10 +31,13 @@ KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
         ("data.train.0.kind=[a]", f'data.train.0.kind = ["a"]: should be one of {KINDS} {HERE}'),
         ("data.train.0.kind=tsv", f"data.train.0.path is missing, and has no default {HERE}"),
         ("data.train=[{source: a}]", f"data.train.0.kind is missing, and has no default {HERE}"),
-        ("data.train=[a]", f'data.train.0 = "a": should be a corpus, such as {CORPUS_FORM} {HERE}'),
+        ("data.train=[a]", f'data.train.0 = "a": should be a mapping, such as {CORPUS_FORM} for a corpus {HERE}'),
         ("data.train=a", f'data.train = "a": should be a list of corpora, such as [{CORPUS_FORM}] {HERE}'),
-        ("data.test=[a]", f'data.test = ["a"]: should be a mapping of names to corpora {HERE}'),
-        ("data.test.other=null", f"data.test.other = null: should be a corpus, such as {CORPUS_FORM} {HERE}"),
+        ("data.test=[a]", f'data.test = ["a"]: should be a mapping, such as {CORPUS_FORM} for a corpus {HERE}'),
+        (
+            "data.test.other=null",
+            f"data.test.other = null: should be a mapping, such as {CORPUS_FORM} for a corpus {HERE}",
+        ),
         (
             "data.test={a b: {kind: tsv, path: x}}",
             f"data.test.a b = \"a b\": should match pattern '^[\\w-]+$' {HERE}",

@@ -79,7 +79,7 @@ def test_a_directory_made_for_the_lock_alone_goes_with_it(tmp_path: Path) -> Non
 def test_a_place_where_there_can_be_no_lock(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(RunError, match=rf"^{tmp_path}/file: cannot be written: File exists$"),
+        pytest.raises(RunError, match=rf"^{tmp_path}/file/lock: cannot be written: File exists$"),
         lock_run(tmp_path / "file"),
     ):
         pass

@@ -21,7 +21,7 @@ _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words tha
     "float_type": "should be a number",
     "model_type": "should be a section of keys and values, or be left out",
     "tuple_type": "should be a list of corpora, such as [{kind: text, source: a.de, target: a.en}]",
-    "dict_type": "should be a corpus, such as {kind: text, source: a.de, target: a.en}",
+    "dict_type": "should be a mapping, such as {kind: text, source: a.de, target: a.en} for a corpus",
 }
 
 
@@ -51,8 +51,6 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
                 message = f"{key}.{message}"
             # Such a problem is between keys that the message names, and perhaps only one of them was given.
             return f"{message}{_where(_KEY_IN_TEXT.findall(message), document, exactly=True)}"
-        case "dict_type" if location == ("data", "test"):
-            return f"{key} = {_shown(problem['input'])}: should be a mapping of names to corpora{where}"
         case "string_pattern_mismatch" if location == ("name",):
             rule = "has letters, digits, '_', '-' and '.', and does not begin with '-' or '.'"
             return f"name = {_shown(problem['input'])}: a run's name {rule}{where}"

@@ -193,13 +193,10 @@ def _split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str],
     if stored.keys() <= _OLD_METADATA_KEYS:
         return {key: text for key, text in stored.items() if key != "sha256"}, None
     try:
-        metadata = json.loads(stored.pop(_METADATA_KEY))
-        digest = metadata.pop("sha256")
-        if stored or not isinstance(digest, str):
-            raise ValueError("unknown entries")
+        metadata = json.loads(stored[_METADATA_KEY])
+        return metadata, str(metadata.pop("sha256"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamageError(path, f"its metadata cannot be read: {error}") from error
-    return metadata, digest
 
 
 def _link(source: Path, target: Path) -> None:

@@ -56,8 +56,7 @@ class Description(NamedTuple):
     run_format: int
     writer: str  # version of this toolkit
     created: str  # date and time in ISO 8601, or empty
-    has_checksum: bool
-    tokenizer_checksums: dict[str, str]  # by file name; empty for a run of format 1
+    checksums: dict[str, str]  # of the run's text files, by path in the run; empty for a run of format 1
 
 
 class NewerFormatError(InputError):
@@ -136,7 +135,9 @@ def open_run(path: Path) -> RunDirectory:
     check_holds_run(path)
     run = RunDirectory(path)
     check_links(run)
-    check_tokenizers(run, read_description(run).tokenizer_checksums)
+    checksums = read_description(run).checksums
+    check_file(run.description, checksums.get(run.description.name))
+    check_tokenizers(run, checksums)
     return run
 
 
@@ -164,12 +165,12 @@ def check_links(run: RunDirectory) -> None:
 
 
 def read_description(run: RunDirectory) -> Description:
-    """What `run.json` says, if this version can read the run.
+    """What `run.json` says, if this version can read the run, and the recorded checksums.
 
     Raises:
         NewerFormatError: The run is of a newer format.
         InputError: The file cannot be read.
-        RunError: Its content is not what was written.
+        RunError: The checksums are damaged.
     """
     path = run.description
     try:
@@ -180,28 +181,26 @@ def read_description(run: RunDirectory) -> Description:
                 f"{run.path} was written by translate {writer} in format {run_format};"
                 f" this is {__version__}, which reads up to {FORMAT}"
             )
-        # Format 2 records them here.
-        tokenizers = {name: digest.removeprefix("sha256:") for name, digest in values.get("tokenizer", {}).items()}
+        tokenizers = values.get("tokenizer", {}).items()  # format 2 records their checksums here
+        checksums = {f"{run.tokenizer.name}/{name}": digest.removeprefix("sha256:") for name, digest in tokenizers}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is damaged: {error}") from error
-    checksums = read_checksums(run.path)
-    beginning = f"{run.tokenizer.name}/"
-    tokenizers |= {name.removeprefix(beginning): each for name, each in checksums.items() if name.startswith(beginning)}
-    return Description(run_format, writer, created, check_file(path, checksums.get(path.name)), tokenizers)
+    return Description(run_format, writer, created, checksums | read_checksums(run.path))
 
 
 def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:
-    """Check that the tokenizers are those with which the run was made, whose checksums these are.
+    """Check that the tokenizers are those with which the run was made, by the run's checksums.
 
     Raises:
         InputError: A file is missing.
         RunError: A file is damaged or another model's.
     """
     for name, expected in checksums.items():
-        path = run.tokenizer / name
-        if not path.is_file():
-            raise InputError(f"{path}: is missing; copy the run again, whole")
-        check_file(path, expected)
+        path = run.path / name
+        if path.parent == run.tokenizer:
+            if not path.is_file():
+                raise InputError(f"{path}: is missing; copy the run again, whole")
+            check_file(path, expected)
 
 
 def list_names(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from translate.runs.directory import RunDirectory
 
 @contextlib.contextmanager
 def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
-    """Hold a lock file, which is created if need be; it names the process that holds it.
+    """Hold a lock file, which is created with its folder if need be; it names the process that holds it.
 
     Args:
         busy: Completes the error "DIRECTORY: process N on MACHINE …" if another process holds the lock.
@@ -28,6 +28,7 @@ def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
         raise RunError(f"{file}: is a link, and its target would be overwritten; remove it")
     lock = FileLock(file)
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
         file.write_text(f"process {os.getpid()} on {platform.node() or 'this machine'}\n", encoding="utf-8")
     except Timeout:
@@ -54,10 +55,6 @@ def lock_run(path: Path) -> Iterator[None]:
     """
     file = RunDirectory(path).lock
     is_new = not path.exists()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise write_error(path, error) from error
     busy = "is training in this run directory: wait for it, stop it, or choose another directory with --run"
     with hold_lock(file, busy=busy):
         try:

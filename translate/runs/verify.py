@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from translate.atomic import is_temporary
 from translate.config.load import read_resolved_config
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
@@ -107,16 +106,15 @@ def verify_run(path: Path) -> Verification:
             check_inside(part, path)
     if result.files:
         return result  # Nothing is read through a link out of the run.
-    tokenizer_checksums: dict[str, str] = {}
-    with result.check(run.description):
-        result.run_format, result.writer, result.created, has_checksum, tokenizer_checksums = read_description(run)
-        result.add_sound(run.description, has_checksum)
     checksums: dict[str, str] = {}
+    with result.check(run.description):
+        result.run_format, result.writer, result.created, checksums = read_description(run)
+        result.add_sound(run.description, check_file(run.description, checksums.get(run.description.name)))
     with result.check(run.checksums):
-        checksums = read_checksums(path)
-        if unknown := [name for name in checksums if not name.startswith(("tokenizer/", "config.yaml", "run.json"))]:
+        names = read_checksums(path)
+        if unknown := [name for name in names if not name.startswith(("tokenizer/", "config.yaml", "run.json"))]:
             raise RunError(f"it names files that no run has: {list_names(unknown)}")
-        is_whole = any(name.startswith("tokenizer/") for name in checksums)  # The last lines are the tokenizers'.
+        is_whole = any(name.startswith("tokenizer/") for name in names)  # The last lines are the tokenizers'.
         if (result.run_format or 0) > 2 and not is_whole:
             raise RunError("the run was half copied")
     with result.check(run.config):
@@ -124,9 +122,9 @@ def verify_run(path: Path) -> Verification:
         result.add_sound(run.config, check_file(run.config, checksums.get(run.config.name)))
     result.known.update(run.tokenizer_files())
     with result.check(run.tokenizer):
-        check_tokenizers(run, tokenizer_checksums)
+        check_tokenizers(run, checksums)
         for file in run.tokenizer_files():
-            result.add_sound(file, file.name in tokenizer_checksums)
+            result.add_sound(file, f"tokenizer/{file.name}" in checksums)
     progress = _check_checkpoints(result)
     if os.path.lexists(run.metrics):
         with result.check(run.metrics):
@@ -198,7 +196,6 @@ def _add_unknown(result: Verification, folders: list[Path]) -> None:
     """Report what does not belong to a run."""
     paths = [path for folder in folders for path in sorted(folder.glob("*")) if path not in result.known]
     for path in paths[:_MAX_UNKNOWN]:
-        killed = "of a process that was killed or is writing now"
-        result.add(path, "unknown", killed if is_temporary(path) else "does not belong to a run, and is not used")
+        result.add(path, "unknown", "does not belong to a run, and is not used")
     if num_more := len(paths[_MAX_UNKNOWN:]):
         result.files.append(FileReport("…", "unknown", f"and {num_more} more that do not belong to a run"))
