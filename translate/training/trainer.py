@@ -15,7 +15,7 @@ from torch.profiler import record_function
 from translate.config.schema import Config
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
-from translate.data.prefetch import Prefetcher, StepBatches
+from translate.data.prefetch import StepBatches, prefetch_steps
 from translate.data.streaming import Batches, StreamedBatches
 from translate.data.token_store import Cancelled
 from translate.data.tokenizer import Tokenizers
@@ -141,7 +141,7 @@ class Trainer:
         if self._owes_validation():  # the run was stopped before the validation was done
             self._validate()
             self._stop_if_asked()
-        groups = Prefetcher(
+        prefetched = prefetch_steps(
             self.batches.epoch,
             epoch=progress.epoch,
             first=progress.step_in_epoch,
@@ -149,7 +149,7 @@ class Trainer:
             max_steps=0 if self._is_over() else settings.max_steps - progress.step,
             max_epochs=settings.max_epochs,
         )
-        with groups:
+        with prefetched as groups:
             steps = self.throughput.timed(self._steps(groups))
             if self.profiles:
                 steps = profile_steps(
