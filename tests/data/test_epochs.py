@@ -55,7 +55,7 @@ def test_an_epoch_sees_each_pair_once_within_the_limit(letters: Tokenizers) -> N
     batches = make([corpus(LENGTHS)], letters)
     epoch = batches.epoch(0)
     assert seen(epoch) == list(range(24))
-    assert batches.num_pairs == 24
+    assert [report.num_kept for report in batches.filter_reports] == [24]
     for batch in epoch:
         assert batch.source_ids.numel() <= 29 and batch.target_input_ids.numel() <= 29
         for row, index in enumerate(batch.indices):

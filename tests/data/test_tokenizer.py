@@ -207,5 +207,5 @@ def test_models_that_do_not_serve(tmp_path: Path, german: list[str]) -> None:
     for damaged in (b"garbage", whole[: len(whole) // 2]):
         with pytest.raises(InputError, match=rf"^x\.model: is not a SentencePiece model \({len(damaged)} bytes\)$"):
             Tokenizer(damaged, name="x.model")
-    with pytest.raises(InputError, match=r"^x\.model: is empty, so it is not a SentencePiece model$"):
+    with pytest.raises(InputError, match=r"^x\.model: is not a SentencePiece model \(0 bytes\)$"):
         Tokenizer(b"", name="x.model")

@@ -40,14 +40,7 @@ class Batch(NamedTuple):
 
 
 def collate(pairs: Sequence[EncodedPair], indices: Sequence[int]) -> Batch:
-    """Make one batch of pairs.
-
-    Args:
-        indices: The numbers of the pairs in `Batch.indices`.
-
-    Returns:
-        A batch on the CPU, as long as its longest sides with their special symbols.
-    """
+    """Make one batch of pairs on the CPU, as long as its longest sides with their special symbols."""
     return Batch(
         source_ids=collate_sources([pair.source for pair in pairs]),
         target_input_ids=_padded([[BOS_ID, *pair.target] for pair in pairs]),

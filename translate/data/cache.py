@@ -45,16 +45,15 @@ class TemporaryFile:
 
     The file has no name on Linux and macOS, and on Windows the system deletes it when it is closed. It is mapped by its
     open handle, never by a path.
+
+    Args:
+        content: What the file holds, for error messages.
+
+    Raises:
+        RunError: The file cannot be created.
     """
 
     def __init__(self, content: str) -> None:
-        """
-        Args:
-            content: What the file holds, for error messages.
-
-        Raises:
-            RunError: The file cannot be created.
-        """
         self._folder = cache_folder()
         self._content = content
         try:
@@ -96,11 +95,7 @@ def text_digest(lines: Sequence[str]) -> bytes:
 
 
 def entry_name(kind: str, *parts: str | bytes) -> str:
-    """The name of an entry: a checksum of all that decides its content, including the versions of the libraries.
-
-    Args:
-        kind: What the entry holds, such as `ids`; it becomes the end of the name.
-    """
+    """The name of an entry of a kind, such as `ids`: a checksum of all that decides its content, versions included."""
     return f"{fingerprint(kind, _FORMAT, __version__, sentencepiece.__version__, *parts)[:40]}.{kind}"
 
 
@@ -145,14 +140,7 @@ class DataCache:
         return None
 
     def make(self, name: str, write: Callable[[BinaryIO], object]) -> CachedFile | None:
-        """Add an entry, which other processes see once it is complete.
-
-        Args:
-            write: Writes the content.
-
-        Returns:
-            The entry; None if it cannot be written.
-        """
+        """Add an entry, which other processes see once it is complete; None if it cannot be written."""
         self.num_made += 1
         path = self.folder / name
         try:

@@ -166,14 +166,9 @@ class _Lines(Sequence[str]):
 
 
 class MappedText(_Lines):
-    """Lines in a memory-mapped file of UTF-8."""
+    """Lines in a memory-mapped file of UTF-8; `borders` says where each line begins, and where the last one ends."""
 
     def __init__(self, text: TemporaryFile, borders: TemporaryFile) -> None:
-        """
-        Args:
-            text: The bytes of all lines, one line after the other.
-            borders: Where each line begins, and where the last one ends.
-        """
         self._text = MappedArray(text, dtype=np.dtype(np.uint8))
         self._borders = MappedArray(borders, dtype=np.dtype(np.int64))
 
@@ -213,10 +208,6 @@ def join_texts(corpora: Iterable[ParallelCorpus]) -> tuple[JoinedText, JoinedTex
 
 def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str], Sequence[str]]:
     """All sources and all targets, in memory while they are few, else in temporary files.
-
-    Args:
-        chunks: Read as they are needed.
-        name: What errors call the corpus.
 
     Raises:
         RunError: A file cannot be written.

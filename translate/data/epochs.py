@@ -151,14 +151,9 @@ class TrainingBatches:
             self._kept.append(kept + first)
             self.filter_reports.append(report)
             first = these.stop
-        if not (self.num_pairs or may_be_empty):
+        if not (may_be_empty or any(map(len, self._kept))):
             lines = "; ".join(line.strip() for report in self.filter_reports for line in report.lines())
             raise InputError(f"data.train: no sentence pair is left to train on: {lines}")
-
-    @property
-    def num_pairs(self) -> int:
-        """The pairs that passed the filter, each counted once whatever its corpus's weight."""
-        return sum(report.num_kept for report in self.filter_reports)
 
     @property
     def longest(self) -> int:

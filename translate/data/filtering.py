@@ -62,10 +62,8 @@ def filter_pairs(
     """Apply the limits of the config to one corpus.
 
     Args:
-        source_lengths: The subwords of each source, without special symbols.
-        target_lengths: The subwords of each target, without special symbols.
+        source_lengths: The subwords of each source, without special symbols; `target_lengths` those of each target.
         batch_tokens: The most tokens that a side of a pair may have with its special symbol.
-        name: What the report calls the corpus.
 
     Returns:
         The positions of the pairs to keep, ascending, and the counts of the others.

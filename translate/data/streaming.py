@@ -45,10 +45,6 @@ class CorpusStream:
     """One corpus, read segment by segment. The last segment of a pass is shorter, and the next begins a new pass."""
 
     def __init__(self, corpus: TableCorpus | HubCorpus, *, key: str, segment_pairs: int) -> None:
-        """
-        Args:
-            key: Where the corpus stands in the config; errors begin with it.
-        """
         self.name = table_name(corpus)
         self._corpus = corpus
         self._key = key
@@ -80,8 +76,7 @@ class CorpusStream:
             The segment, and where it begins.
 
         Raises:
-            InputError: The segment cannot be read, has other text than when it was read before, or the stream has no
-                pair at all.
+            InputError: The segment cannot be read, or is not what it was when its position was noted.
             RunError: The segment is large, and its text cannot be written to a temporary file.
         """
         noted_sha256 = self.position.sha256
@@ -163,16 +158,12 @@ class TrainingStreams:
 
     The streams share a segment in proportion to their weights, and each begins anew when it ends. So the weight of a
     corpus that is not streamed means what it always means: how often each pair is seen in an epoch.
+
+    Raises:
+        InputError: A corpus cannot be used; the message begins with its key.
     """
 
     def __init__(self, data: DataConfig) -> None:
-        """
-        Args:
-            data: At least one training corpus must be streamed.
-
-        Raises:
-            InputError: A corpus cannot be used; the message begins with its key.
-        """
         weights = [corpus.weight for corpus in data.train if _is_streamed(corpus)]
         shares = iter(_shares(weights, data.stream_segment_pairs))
         self._corpora: list[ParallelCorpus | CorpusStream] = [
@@ -257,29 +248,16 @@ class StreamedBatches:
         """The filter's reports on the first segment, once that is prepared."""
 
     def continue_from(self, number: int, position: dict[str, Any] | None) -> None:
-        """Begin with segment `number`.
-
-        Args:
-            position: What `position` gave for the segment, as read from JSON.
-        """
+        """Begin with segment `number`, for which `position` gave this position, as read from JSON."""
         if position is not None:
             self._streams.positions[number] = [StreamPosition(**place) for place in position["places"]]
         elif number > 0:
             logger.warning(f"The checkpoint does not say where segment {number + 1} begins: reading those before it")
 
     def position(self, number: int) -> dict[str, Any] | None:
-        """Where segment `number` begins, for JSON.
-
-        Args:
-            number: One of the last segments that `epoch` gave; or, before any, the segment to begin with.
-        """
+        """Where a segment begins, for JSON: one of the last of `epoch` or, before any, the one to begin with."""
         positions = self._streams.positions.get(number)
         return None if positions is None else {"segment": number, "places": [each._asdict() for each in positions]}
-
-    @property
-    def num_pairs(self) -> int:
-        """The pairs of the first segment that passed the filter."""
-        return sum(report.num_kept for report in self.filter_reports)
 
     @property
     def longest(self) -> int:

@@ -82,16 +82,17 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(stream_lines(path), start=1):
         if not line.strip():
             continue  # as `datasets` does
+        place = f"{path}, line {number}"
         try:
             row = json.loads(line)
         except ValueError as error:
-            place, reason = f"{path}, line {number}", str(error)
+            reason = str(error)
             if isinstance(error, json.JSONDecodeError):
                 place, reason = f"{place}, character {error.colno}", error.msg
             raise InputError(f"{place}: is not JSON ({reason}); each line must be one object") from error
         except RecursionError as error:
-            raise InputError(f"{path}, line {number}: is nested too deeply") from error
-        yield _json_pair(row, corpus, place=f"{path}, line {number}")
+            raise InputError(f"{place}: is nested too deeply") from error
+        yield _json_pair(row, corpus, place=place)
 
 
 def _is_json_array(path: Path) -> bool:
@@ -127,7 +128,7 @@ def _json_cell(row: dict[str, Any], column: str, *, place: str) -> str:
 def _csv_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     """The pairs of a file with a header, in which every row has as many cells as the header."""
     path = corpus.path
-    previous_limit = csv.field_size_limit(sys.maxsize)
+    csv.field_size_limit(sys.maxsize)
     try:
         # A quoted cell may contain newlines, and the parser needs them.
         rows = csv.reader((f"{line}\n" for line in stream_lines(path)), strict=True)
@@ -146,8 +147,6 @@ def _csv_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
                 yield row[source], row[target]
     except csv.Error as error:
         raise InputError(f"{path}, line {rows.line_num}: is not CSV ({error})") from error
-    finally:
-        csv.field_size_limit(previous_limit)
 
 
 def _check_columns(columns: list[str], corpus: TableCorpus | HubCorpus) -> None:

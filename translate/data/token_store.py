@@ -24,9 +24,7 @@ MAX_BYTES_IN_MEMORY = 64 * 2**20
 # anew gives all pages back.
 _MAX_BYTES_READ = 64 * 2**20
 _READ_BYTES = 2**16
-# Lines that a thread encodes at once: while the lists of Python integers are made of them, no other thread of Python
-# runs.
-_THREAD_LINES = 1_000
+_THREAD_LINES = 1_000  # encoded at once: while Python makes a list of their ids, no other thread runs
 _EXCHANGED_LINES = 10_000  # that each process encodes before all exchange their ids
 _LENGTH_TYPE = np.dtype("<i4")
 
@@ -282,9 +280,6 @@ def encode_together(
     """The ids of each line: each process encodes a part, and all processes get all ids.
 
     All processes must encode the same texts at the same time.
-
-    Args:
-        content: What the ids are, for the error about a full disk.
 
     Raises:
         RunError: There are many ids, and the file for them cannot be written in some process.

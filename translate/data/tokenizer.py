@@ -53,8 +53,6 @@ class Tokenizer:
         self.model_bytes = model_bytes
         self._name = name
         self._processor = sentencepiece.SentencePieceProcessor()
-        if not model_bytes:
-            raise InputError(f"{name}: is empty, so it is not a SentencePiece model")
         try:
             self._processor.LoadFromSerializedProto(model_bytes)
         except (RuntimeError, ValueError) as error:

@@ -222,7 +222,7 @@ def _facts(
     batches: Batches, tokenizers: Tokenizers, num_target_tokens: int, num_batches: int, num_parameters: int
 ) -> DataFacts:
     num_pairs, vocab_size = sum(report.num_pairs for report in batches.filter_reports), tokenizers.target.vocab_size
-    num_left_out = num_pairs - batches.num_pairs
+    num_left_out = num_pairs - sum(report.num_kept for report in batches.filter_reports)
     return DataFacts(num_pairs, num_left_out, num_target_tokens, num_batches, num_parameters, vocab_size)
 
 
