@@ -44,5 +44,4 @@ def list_presets() -> None:
     """
     from translate.config.load import preset_names
 
-    for name in preset_names():
-        typer.echo(name)
+    typer.echo("\n".join(preset_names()))

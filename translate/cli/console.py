@@ -43,7 +43,7 @@ class ReportingGroup(TyperGroup):
         except KeyboardInterrupt:
             fail("interrupted", 130)
         except OSError as error:
-            if error.filename is None:  # standard output failed, and would fail again when Python closes it
+            if error.filename is None:  # standard output has failed, and would again when Python closes it
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has all that it wanted
                 raise typer.Exit(141) from None
