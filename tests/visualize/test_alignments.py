@@ -88,7 +88,7 @@ def test_the_picture(make_translator: MakeTranslator) -> None:
     links, matrix, empty, end_symbols, layers = picture.panels
     assert isinstance(links, Links) and isinstance(matrix, Matrix)
     assert (links.title, list(links.source), list(links.target)) == ("Line 2", ["Hund"], ["A", "dog"])
-    assert [(link.source, link.target) for link in links.links] == [(0, 0), (0, 1)]
+    assert [(source, target) for source, target, _ in links.links] == [(0, 0), (0, 1)]
     assert (list(matrix.rows), list(matrix.columns)) == (["A", "dog", "</s>"], ["Hund", "</s>"])
     assert torch.tensor(matrix.values).sum(dim=1).tolist() == pytest.approx([1.0, 1.0, 1.0])
     assert isinstance(empty, Links) and isinstance(end_symbols, Matrix)

@@ -10,7 +10,7 @@ import pytest
 from translate.errors import InputError
 from translate.visualize.figure import draw_figure
 from translate.visualize.page import PictureFile, save_picture
-from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Table, WordLink
+from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Table
 
 TOKENS = ["▁Straße", "größer", "$x$", "</s>"]
 WEIGHTS = [[0.25, 0.75, None, None]] * 4
@@ -24,7 +24,7 @@ PICTURE = Picture(
         Matrix("visible", TOKENS, TOKENS, [[1.0, 0.0, 0.0, 0.0]] * 4, "query", "key", "visible"),
         Curves("curves", "step", "loss", [Series("a", [1, 2, 3], [4.0, None, 1.0]), Series("b", [1], [2.0])], True),
         Points("map", "x", "y", [Point("Größe", 0, 0, "a"), Point("$", 1, 1, "b", anchor="below")]),
-        Links("links", ["Der", "Hund"], ["The", "dog"], [WordLink(0, 0, 1.0), WordLink(1, 1, 0.2)]),
+        Links("links", ["Der", "Hund"], ["The", "dog"], [(0, 0, 1.0), (1, 1, 0.2)]),
         Table("table", ["Wort", "$"], [["Straße", "groß, $1"]]),
     ],
     columns=3,

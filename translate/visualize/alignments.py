@@ -11,9 +11,8 @@ from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.decoding import Translator
 from translate.decoding.output.words import AlignmentLink, align_words, alignment_error_rate
-from translate.decoding.score import force_decode
 from translate.errors import InputError
-from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, WordLink
+from translate.visualize.panels import Links, Matrix, Panel, Picture, Table
 from translate.visualize.sentences import MERGED, check_positions, merge_words, tokens_of
 
 
@@ -46,7 +45,7 @@ def layer_error_rates(translator: Translator, sources: Sequence[str], targets: S
     expected = _lexical_links(pairs, lexicon)
     error_rates = []
     for layer in range(len(translator.model.decoder.layers)):
-        forced = force_decode(translator.model, pairs, max_tokens=translator.config.batch_tokens, attention_layer=layer)
+        forced = translator.with_options(alignment_layer=layer).force(pairs)
         found = [set(align_words(each.attention)) for each in forced]
         error_rates.append(alignment_error_rate(found, expected=expected))
     return error_rates
@@ -67,7 +66,7 @@ def align_pairs(
     layers = list(range(num_layers)) if layer == "mean" else [layer]
     attention = [torch.zeros(len(pair.target) + 1, len(pair.source) + 1) for pair in pairs]
     for each in layers:
-        forced = force_decode(translator.model, pairs, max_tokens=translator.config.batch_tokens, attention_layer=each)
+        forced = translator.with_options(alignment_layer=each).force(pairs)
         for total, one in zip(attention, forced, strict=True):
             total += one.attention / len(layers)
     return [_align(translator, pair, weights) for pair, weights in zip(pairs, attention, strict=True)]
@@ -79,7 +78,7 @@ def alignments_picture(
     """Lines between the words of each pair, and the weights behind them."""
     panels: list[Panel] = []
     for number, pair in enumerate(pairs, start=first_line):
-        links = [WordLink(link.source, link.target, weight) for link, weight in pair.links.items()]
+        links = [(link.source, link.target, weight) for link, weight in pair.links.items()]
         panels.append(Links(f"Line {number}", pair.source, pair.target, links))
         panels.append(
             Matrix(f"Line {number}: weights", [*pair.target, "</s>"], [*pair.source, "</s>"], pair.weights.tolist(),
@@ -131,8 +130,8 @@ def _lexical_links(pairs: Sequence[EncodedPair], lexicon: Lexicon) -> list[set[A
     for pair in pairs:
         links = set()
         for place, target in enumerate(pair.target):
-            chances = [probability.get((source, target), 0.0) for source in pair.source]
-            if max(chances, default=0.0) > probability.get((NULL_ID, target), 0.0):
-                links.add(AlignmentLink(chances.index(max(chances)), place))
+            chances = [probability.get((source, target), 0.0) for source in (NULL_ID, *pair.source)]
+            if best := chances.index(max(chances)):
+                links.add(AlignmentLink(best - 1, place))
         all_links.append(links)
     return all_links

@@ -22,18 +22,21 @@ from translate.visualize.sentences import MERGED, SentencePair, merge_words, rea
 AttentionKind = Literal["encoder", "decoder", "cross"]
 
 
-# The name of a kind, the labels of its rows and columns, and which tokens of the pair look and are looked at.
-_KINDS: dict[AttentionKind, tuple[str, str, str, str, str]] = {
-    "encoder": ("encoder self-attention", "source token that looks", "source token looked at", "source", "source"),
-    "decoder": (
-        "decoder self-attention",
-        "target token read, which looks",
-        "target token looked at",
-        "target_input",
-        "target_input",
-    ),  # fmt: skip
-    "cross": ("cross-attention", "target token predicted", "source token looked at", "target_output", "source"),
-}
+# Of each kind its name, which tokens of the pair look and are looked at, and the labels of rows and columns.
+_KINDS: dict[AttentionKind, dict[str, str]] = {
+    "encoder": {
+        "name": "encoder self-attention", "queries": "source", "keys": "source",
+        "rowAxis": "source token that looks", "columnAxis": "source token looked at",
+    },
+    "decoder": {
+        "name": "decoder self-attention", "queries": "target_input", "keys": "target_input",
+        "rowAxis": "target token read, which looks", "columnAxis": "target token looked at",
+    },
+    "cross": {
+        "name": "cross-attention", "queries": "target_output", "keys": "source",
+        "rowAxis": "target token predicted", "columnAxis": "source token looked at",
+    },
+}  # fmt: skip
 _POSITIONS = {
     "sinusoidal": "Positions (sinusoidal) were added to the embeddings: they are inside the vectors.",
     "learned": "Positions (learned) were added to the embeddings: they are inside the vectors.",
@@ -106,23 +109,15 @@ def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttent
             hooks.enter_context(attention.register_forward_pre_hook(keep, with_kwargs=True))
             hooks.enter_context(attention.weights_dropout.register_forward_hook(keep))
         model(batch.source_ids, batch.target_input_ids)
-        layers = []
-        for kind, layer, attention in attentions:
-            inputs, keywords = calls[attention]
-            _, weights = calls[attention.weights_dropout]
-            layers.append(_layer_attention(kind, layer, attention, inputs, keywords, weights))
-    return layers
+        return [_layer_attention(kind, layer, attention, calls) for kind, layer, attention in attentions]
 
 
 def _layer_attention(
-    kind: AttentionKind,
-    layer: int,
-    attention: MultiHeadAttention,
-    inputs: tuple[Tensor, ...],
-    keywords: dict[str, Any],
-    weights: Tensor,
+    kind: AttentionKind, layer: int, attention: MultiHeadAttention, calls: dict[nn.Module, tuple[Any, ...]]
 ) -> LayerAttention:
-    """One attention from the arguments that it was called with and the weights that it computed."""
+    """One attention from the arguments that it was called with and the weights that its dropout passed on."""
+    inputs, keywords = calls[attention]
+    _, weights = calls[attention.weights_dropout]
 
     def project(rotary: RotaryAngles | None) -> tuple[Tensor, Tensor, Tensor]:
         """The queries and keys of each head, (heads, position, head_dim), and the scores that they give."""
@@ -158,8 +153,7 @@ def look_at_attention(
 
     Args:
         target: The translation to force; None: decode one.
-        name: The run's name.
-        step: The step at which its weights were saved.
+        step: The step at which the run's weights were saved.
 
     Raises:
         InputError: The model has no such layer or head, or a text is empty, or longer than the positions of the model.
@@ -195,16 +189,12 @@ def attention_page(attention: Attention) -> str:
     num_layers = sum(each.kind == choice.kind for each in attention.layers)
     fields = {"weights": "weights", "query": "query", "key": "key", "position": "position_scores"}
     kinds = []
-    for kind, (name, row_axis, column_axis, queries, keys) in _KINDS.items():
+    for kind, description in _KINDS.items():
         layers = [each for each in attention.layers if each.kind == kind]
         kinds.append(
             {
                 "kind": kind,
-                "name": name,
-                "queries": queries,
-                "keys": keys,
-                "rowAxis": row_axis,
-                "columnAxis": column_axis,
+                **description,
                 "visible": ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()],
                 "layers": [
                     {shown: _base64(getattr(each, field)) for shown, field in fields.items()} for each in layers
@@ -263,19 +253,20 @@ def attention_picture(attention: Attention) -> Picture:
     )
     if choice.unit == "words":
         paragraphs.append(MERGED)
-    return Picture(f"{attention.title}: {_KINDS[choice.kind][0]}", paragraphs, panels, columns=len(heads))
+    return Picture(f"{attention.title}: {_KINDS[choice.kind]['name']}", paragraphs, panels, columns=len(heads))
 
 
 def _matrix(each: LayerAttention, head: int, pair: SentencePair, *, unit: str) -> Matrix:
-    _, row_axis, column_axis, query_name, key_name = _KINDS[each.kind]
-    queries, keys = getattr(pair, query_name), getattr(pair, key_name)
+    kind = _KINDS[each.kind]
+    queries, keys = getattr(pair, kind["queries"]), getattr(pair, kind["keys"])
+    axes = kind["rowAxis"], kind["columnAxis"]
     weights, visible = each.weights[head].double(), each.visible
     rows, columns = queries.pieces, keys.pieces
     if unit == "words":
         weights = merge_words(weights, query_words=queries.words, key_words=keys.words)
         visible = merge_words(visible.double(), query_words=queries.words, key_words=keys.words) > 0
         rows, columns = [word.text for word in queries.words], [word.text for word in keys.words]
-        row_axis, column_axis = row_axis.replace("token", "word"), column_axis.replace("token", "word")
+        axes = axes[0].replace("token", "word"), axes[1].replace("token", "word")
     masked = weights.numpy().astype(object)
     masked[~visible.numpy()] = None
-    return Matrix(f"layer {each.layer}, head {head}", rows, columns, masked.tolist(), row_axis, column_axis, "weight")
+    return Matrix(f"layer {each.layer}, head {head}", rows, columns, masked.tolist(), *axes, "weight")

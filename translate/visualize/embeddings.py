@@ -31,7 +31,6 @@ def embeddings_picture(
         targets: Target text whose most frequent words are on the map.
         num_words: How many words of each side are on the map.
         num_neighbours: How many neighbours of each word are listed.
-        name: The run's name.
 
     Raises:
         InputError: A word is empty, or the texts have too few words.

@@ -140,6 +140,12 @@ def _draw_panel(panel: Panel, axes: "Axes", *, width: float, height: float) -> N
             _draw_links(panel, axes, num_letters=width / _LETTER)
         case Table():
             _draw_table(panel, axes, width=width, height=height)
+    if isinstance(panel, Curves | Points):
+        axes.grid()
+        axes.set_xlabel(panel.x_axis)
+        axes.set_ylabel(panel.y_axis)
+        if len(axes.get_legend_handles_labels()[1]) > 1:
+            axes.legend()
 
 
 def _draw_matrix(panel: Matrix, axes: "Axes", *, width: float, height: float) -> None:
@@ -188,7 +194,6 @@ def _draw_curves(panel: Curves, axes: "Axes") -> None:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("")
-    _draw_axes(panel, axes, num_names=len(panel.series))
 
 
 def _draw_points(panel: Points, axes: "Axes") -> None:
@@ -203,15 +208,6 @@ def _draw_points(panel: Points, axes: "Axes") -> None:
             style: dict[str, Any] = {"fontsize": 7.5, "color": colour, "ha": horizontal, "va": vertical}
             axes.annotate(point.label, (point.x, point.y), offset, textcoords="offset points", **style)
     axes.margins(0.08)
-    _draw_axes(panel, axes, num_names=len(groups))
-
-
-def _draw_axes(panel: Curves | Points, axes: "Axes", *, num_names: int) -> None:
-    axes.grid()
-    axes.set_xlabel(panel.x_axis)
-    axes.set_ylabel(panel.y_axis)
-    if num_names > 1:
-        axes.legend()
 
 
 def _draw_links(panel: Links, axes: "Axes", *, num_letters: float) -> None:
@@ -222,9 +218,9 @@ def _draw_links(panel: Links, axes: "Axes", *, num_letters: float) -> None:
         middles.append([end - len(word) / 2 for word, end in zip(words, ends, strict=True)])
         for word, middle in zip(words, middles[-1], strict=True):
             axes.text(middle, height, word, ha="center", va=anchor, fontsize=10, family="DejaVu Sans Mono")
-    for link in panel.links:
-        above, below = middles[0][link.source], middles[1][link.target]
-        axes.plot([above, below], [0.86, 0.14], color=_SERIES[0], linewidth=0.8 + 2 * link.weight, alpha=0.85)
+    for source, target, weight in panel.links:
+        xs = [middles[0][source], middles[1][target]]
+        axes.plot(xs, [0.86, 0.14], color=_SERIES[0], linewidth=0.8 + 2 * weight, alpha=0.85)
     axes.set_xlim(0, num_letters)
     axes.set_ylim(-0.1, 1.1)
     axes.set_axis_off()

@@ -305,22 +305,22 @@ function drawLinks(panel) {
   };
   const [above, below] = [spread(panel.source), spread(panel.target)];
   const width = Math.ceil(Math.max(...[...above, ...below].map((each) => each.end), 60));
-  const text = panel.links.map((link) =>
-    `${panel.source[link.source]} – ${panel.target[link.target]} (${link.weight.toFixed(2)})`).join(", ");
+  const text = panel.links.map(([source, target, weight]) =>
+    `${panel.source[source]} – ${panel.target[target]} (${weight.toFixed(2)})`).join(", ");
   const svg = makeSvg("svg", { class: "chart", width, height: 132, viewBox: `0 0 ${width} 132`, role: "img", "aria-label": `Links: ${text}` });
   svg.style.fontSize = "16px";
-  for (const link of panel.links) {
+  for (const [source, target, weight] of panel.links) {
     const line = makeSvg("line", {
-      x1: above[link.source].middle, x2: below[link.target].middle, y1: 30, y2: 102, stroke: style("--accent"),
-      "stroke-width": 1 + 2.5 * link.weight, "stroke-opacity": 0.45 + 0.55 * link.weight,
+      x1: above[source].middle, x2: below[target].middle, y1: 30, y2: 102, stroke: style("--accent"),
+      "stroke-width": 1 + 2.5 * weight, "stroke-opacity": 0.45 + 0.55 * weight,
     });
-    line.append(makeSvg("title", {}, `${panel.source[link.source]} – ${panel.target[link.target]}: ${link.weight.toFixed(4)}`));
+    line.append(makeSvg("title", {}, `${panel.source[source]} – ${panel.target[target]}: ${weight.toFixed(4)}`));
     svg.append(line);
   }
   above.forEach((each) => svg.append(makeSvg("text", { x: each.middle, y: 22, "text-anchor": "middle" }, each.word)));
   below.forEach((each) => svg.append(makeSvg("text", { x: each.middle, y: 120, "text-anchor": "middle" }, each.word)));
   const table = () => plainTable(panel.title, ["Source word", "Target word", "Weight"],
-    panel.links.map((link) => [panel.source[link.source], panel.target[link.target], link.weight.toFixed(4)]));
+    panel.links.map(([source, target, weight]) => [panel.source[source], panel.target[target], weight.toFixed(4)]));
   return [scrollable(svg, panel.title), makeDetails("The links as a table", table)];
 }
 

@@ -60,21 +60,13 @@ class Points(NamedTuple):
     note: str = ""
 
 
-class WordLink(NamedTuple):
-    """A word above and a word below that belong together."""
-
-    source: int
-    target: int
-    weight: float  # 0 to 1
-
-
 class Links(NamedTuple):
     """Two sentences, one above the other, and lines between their words."""
 
     title: str
     source: Sequence[str]
     target: Sequence[str]
-    links: Sequence[WordLink]
+    links: Sequence[tuple[int, int, float]]  # a source word, a target word, and the weight of their link, 0 to 1
     note: str = ""
 
 

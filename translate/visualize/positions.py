@@ -14,7 +14,6 @@ from translate.model.positions import (
     RotaryPositions,
     SinusoidalPositions,
     build_positions,
-    rotate,
 )
 from translate.visualize.panels import Curves, Matrix, Panel, Picture, Series
 
@@ -27,43 +26,40 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
     Args:
         model: A trained model; None: positions as they are before training.
         length: How many positions to show; of a learned table no more than it has.
-        name: The name of the run or config.
     """
     if model is None:
         encoder, decoder = build_positions(config, directions="both"), build_positions(config, directions="past")
     else:
         encoder, decoder = model.encoder.embedder.positions, model.decoder.embedder.positions
-    is_trained = model is not None
+    at_first = ""  # what is learnt, before training
     match config.positions:
         case "sinusoidal":
-            paragraphs = [
+            about = (
                 "Sinusoidal positions: row p is added to the embedding at position p. The same for every model of this"
                 " width, and in encoder and decoder. Vaswani et al. 2017, section 3.5."
-            ]
+            )
             panels = [*_table_panels("Positions", encoder, length), _wave_lengths(config.d_model, "d_model")]
         case "learned":
-            paragraphs = [
-                "Learned positions: row p is added to the embedding at position p."
-                + ("" if is_trained else " As initialised: a config is not trained; name a run to see what was learnt.")
-            ]
+            about, at_first = "Learned positions: row p is added to the embedding at position p.", "As initialised"
             panels = _table_panels("Encoder positions", encoder, length)
             panels += _table_panels("Decoder positions", decoder, length)
         case "rotary":
-            head_dim = config.d_model // config.num_heads
-            paragraphs = [
+            about = (
                 "Rotary positions: each pair of neighbouring dimensions of queries and keys is turned by an angle that"
                 " grows with the position, so that their product depends on the distance. The same for every model of"
                 " this head dimension, in every layer and head. Su et al. 2021."
-            ]
-            panels = _rotary_panels(encoder, length=length, head_dim=head_dim)
+            )
+            panels = _rotary_panels(encoder, length)
         case "relative":
-            paragraphs = [
+            about = (
                 "Relative positions: a number for each head and distance bucket is added to the scores of"
                 " self-attention, in all layers of a stack. Raffel et al. 2020, section 2.1."
-                + ("" if is_trained else " All 0: a config is not trained; name a run to see what was learnt.")
-            ]
+            )
+            at_first = "All 0"
             panels = _relative_panels("Encoder", encoder) + _relative_panels("Decoder", decoder)
-    return Picture(f"Positions of {name}: {config.positions}", paragraphs, panels, columns=2)
+    if model is None and at_first:
+        about += f" {at_first}: a config is not trained; name a run to see what was learnt."
+    return Picture(f"Positions of {name}: {config.positions}", [about], panels, columns=2)
 
 
 def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
@@ -89,22 +85,18 @@ def _wave_lengths(dimensions: int, name: Literal["d_model", "the head dimension"
     return Curves("Wave lengths", "pair of dimensions", "positions until it repeats", series, is_log=True, note=note)
 
 
-def _rotary_panels(positions: Positions, *, length: int, head_dim: int) -> list[Panel]:
+def _rotary_panels(positions: Positions, length: int) -> list[Panel]:
     assert isinstance(positions, RotaryPositions)
-    with torch.inference_mode():
-        positions.reserve(length)
-        angles = positions.rotary(torch.arange(length, device=positions.table.device))
-        # A vector with 1 in the first of each pair's dimensions, turned as every query and key is.
-        ones = torch.zeros(1, 1, length, head_dim)
-        ones[..., 0::2] = 1.0
-        turned = rotate(ones, angles)[0, 0]
-        products = (turned @ turned.T / (head_dim // 2)).cpu()
-    numbers, pairs = _numbers(length), _numbers(head_dim // 2)
+    positions.reserve(length)
+    cosine, sine = positions.table[:, :length].cpu()
+    num_pairs = cosine.shape[1]
+    products = (cosine @ cosine.T + sine @ sine.T) / num_pairs  # of a vector with 1 in the first dimension of each pair
+    numbers, pairs = _numbers(length), _numbers(num_pairs)
     by_distance = {"mean over all pairs": products[0]}
-    by_distance |= {f"pair {pair}": angles.cosine[0, :, pair] for pair in sorted({0, head_dim // 8, head_dim // 4})}
+    by_distance |= {f"pair {pair}": cosine[:, pair] for pair in sorted({0, num_pairs // 4, num_pairs // 2})}
     return [
-        Matrix("Cosine of the angle", numbers, pairs, angles.cosine[0].tolist(), "position", "pair", "signed"),
-        Matrix("Sine of the angle", numbers, pairs, angles.sine[0].tolist(), "position", "pair", "signed"),
+        Matrix("Cosine of the angle", numbers, pairs, cosine.tolist(), "position", "pair", "signed"),
+        Matrix("Sine of the angle", numbers, pairs, sine.tolist(), "position", "pair", "signed"),
         Matrix(
             "Dot products of one vector at two positions", numbers, numbers, products.tolist(), "position", "position",
             "signed", note="In proportion to the product at the same position; of a vector with all pairs alike.",
@@ -113,7 +105,7 @@ def _rotary_panels(positions: Positions, *, length: int, head_dim: int) -> list[
             "Dot product by distance", "distance in positions", "share of the product at distance 0",
             [Series(name, list(range(length)), values.tolist()) for name, values in by_distance.items()],
         ),
-        _wave_lengths(head_dim, "the head dimension"),
+        _wave_lengths(2 * num_pairs, "the head dimension"),
     ]  # fmt: skip
 
 
