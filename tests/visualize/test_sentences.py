@@ -39,7 +39,7 @@ def test_a_decoded_translation_is_the_translators(make_translator: MakeTranslato
         ("", None, "^the sentence is empty: '' has no words to look at$"),
         ("  \t", None, r"^the sentence is empty: '  \\t' has no words"),
         ("Hund", " ", "^the target is empty: ' ' has no words to look at$"),
-        ("Stra\udcdfe", None, r"^the sentence is not Unicode: 'Stra\\udcdfe', character 5; set the terminal to UTF-8$"),
+        ("Stra\udcdfe", None, r"^the sentence is not Unicode: 'Stra\\udcdfe'; set the terminal to UTF-8$"),
         (
             "Hund " * 50,
             None,

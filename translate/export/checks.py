@@ -63,20 +63,18 @@ def probe(model: Transformer, *, max_positions: int | None) -> Probes:
         max_positions: The most tokens on either side, with the special symbol; None: no limit.
     """
     generator = random.Random(17)
-    longest = None if max_positions is None else max_positions - 1
-    vocab_sizes = model.encoder.embedder.tokens.num_embeddings, model.output.out_features
+
+    def draw(length: int, vocab_size: int) -> list[int]:
+        ids = [generator.randrange(EOS_ID + 1, vocab_size) for _ in range(length)]
+        return ids if max_positions is None else ids[: max_positions - 1]
+
+    source_size, target_size = model.encoder.embedder.tokens.num_embeddings, model.output.out_features
     lengths = list(_LENGTHS)
     if model.config.positions == "relative":
         # Long enough for every distance bucket, as far as a model of a usual size allows.
         farthest = min(model.config.relative_max_distance + 11, 1000)
         lengths.append((farthest, farthest + 2))
-    pairs = []
-    for pair in lengths:
-        source, target = (
-            [generator.randrange(EOS_ID + 1, size) if size > EOS_ID + 1 else EOS_ID for _ in range(length)]
-            for length, size in zip(pair, vocab_sizes, strict=True)
-        )
-        pairs.append(EncodedPair(source[:longest], target[:longest]))
+    pairs = [EncodedPair(draw(source, source_size), draw(target, target_size)) for source, target in lengths]
     batch = collate(pairs, range(len(pairs)))
     with torch.inference_mode():
         logits = model(batch.source_ids.to(model.device), batch.target_input_ids.to(model.device))

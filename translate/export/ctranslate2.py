@@ -79,7 +79,31 @@ def write_ctranslate2(model: Transformer, tokenizers: Tokenizers, directory: Pat
         RunError: The written model gives other log-probabilities.
         OSError: The folder cannot be written to.
     """
-    spec = build_spec(model, tokenizers)
+    specs = import_extra("ctranslate2").specs
+    config = model.config
+    activation = specs.common_spec.Activation
+    activations = {"relu": activation.RELU, "gelu": activation.GELU, "swiglu": activation.SWISH}
+    options: dict[str, Any] = {
+        "pre_norm": config.norm == "pre",
+        "activation": activations[config.activation],
+        "ffn_glu": config.activation == "swiglu",
+        "relative_attention_bias": config.positions == "relative",
+        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0: all dimensions of a head
+        "rotary_interleave": True,  # neighbouring dimensions form the pairs
+    }
+    encoder = specs.transformer_spec.TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **options)
+    decoder = specs.transformer_spec.TransformerDecoderSpec(config.num_decoder_layers, config.num_heads, **options)
+    spec = specs.TransformerSpec(encoder, decoder)
+    _fill_stack(encoder, model.encoder, embeddings=encoder.embeddings[0])
+    _fill_stack(decoder, model.decoder, embeddings=decoder.embeddings)
+    decoder.projection.weight = _array(model.output.weight)
+    spec.register_source_vocabulary(tokenizers.source.pieces(range(tokenizers.source.vocab_size)))
+    spec.register_target_vocabulary(tokenizers.target.pieces(range(tokenizers.target.vocab_size)))
+    symbols = tokenizers.target.pieces([UNK_ID, BOS_ID, EOS_ID])
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = symbols
+    spec.config.decoder_start_token = spec.config.bos_token
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.validate()
     spec.optimize(quantization="float32")
     spec.save(str(directory))
@@ -103,40 +127,6 @@ def check_ctranslate2(directory: Path, model: Transformer, tokenizers: Tokenizer
     ours = log_probabilities(probes.logits).gather(2, probes.batch.target_output_ids[:, :, None])[:, :, 0]
     theirs = [torch.tensor(result.log_probs) for result in scored]
     check_agreement(probes.pairs, ours, theirs, what="log-probabilities")
-
-
-def build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
-    """Describe the model as a `TransformerSpec` of CTranslate2.
-
-    Raises:
-        InputError: The package is not installed.
-    """
-    specs = import_extra("ctranslate2").specs
-    config = model.config
-    activation = specs.common_spec.Activation
-    activations = {"relu": activation.RELU, "gelu": activation.GELU, "swiglu": activation.SWISH}
-    options: dict[str, Any] = {
-        "pre_norm": config.norm == "pre",
-        "activation": activations[config.activation],
-        "ffn_glu": config.activation == "swiglu",
-        "relative_attention_bias": config.positions == "relative",
-        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0: all dimensions of a head
-        "rotary_interleave": True,  # neighbouring dimensions form the pairs
-    }
-    encoder = specs.transformer_spec.TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **options)
-    decoder = specs.transformer_spec.TransformerDecoderSpec(config.num_decoder_layers, config.num_heads, **options)
-    spec = specs.TransformerSpec(encoder, decoder)
-    _fill_stack(encoder, model.encoder, embeddings=encoder.embeddings[0])
-    _fill_stack(decoder, model.decoder, embeddings=decoder.embeddings)
-    decoder.projection.weight = _array(model.output.weight)
-    spec.register_source_vocabulary(tokenizers.source.pieces(range(tokenizers.source.vocab_size)))
-    spec.register_target_vocabulary(tokenizers.target.pieces(range(tokenizers.target.vocab_size)))
-    unk, bos, eos = tokenizers.target.pieces([UNK_ID, BOS_ID, EOS_ID])
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, bos, eos
-    spec.config.decoder_start_token = bos
-    spec.config.add_source_eos = True
-    spec.config.layer_norm_epsilon = config.norm_epsilon
-    return spec
 
 
 def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None:

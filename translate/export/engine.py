@@ -22,7 +22,7 @@ from translate.decoding.request import SearchInput
 from translate.decoding.score import ForcedDecoding
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 from translate.export.checks import import_extra, only_ours
 from translate.export.ctranslate2 import convert_run, max_positions
 from translate.model.device import num_cores
@@ -51,7 +51,7 @@ class CTranslate2Translator(Translator):
         run = open_run(run_path)
         run_config = read_resolved_config(run.config)
         config = config or run_config.decoding_settings()
-        check_search_is_supported(config)
+        _check_search(config)
         tokenizers = load_tokenizers(run.tokenizer)
         with torch.device("meta"):  # the weights are in the converted model
             model = build_model(run_config, tokenizers)
@@ -82,7 +82,7 @@ class CTranslate2Translator(Translator):
     def with_options(self, **options: object) -> "CTranslate2Translator":
         """The same translator with some of its settings changed; see `Translator.with_options`."""
         changed = super().with_options(**options)
-        check_search_is_supported(changed.config)
+        _check_search(changed.config)
         translator = copy.copy(self)
         translator.config, translator.source_limit = changed.config, changed.source_limit
         return translator
@@ -100,7 +100,6 @@ class CTranslate2Translator(Translator):
 
         Raises:
             InputError: An input has constraints, or is longer than the exported table of positions.
-            RunError: The model's weights are not finite.
         """
         if any(each.prefix_ids or each.phrase_ids for each in inputs):
             raise InputError("the engine ctranslate2 has no prefixes, phrases or terminology; use the engine translate")
@@ -132,8 +131,6 @@ class CTranslate2Translator(Translator):
         groups = [list(group) for _, group in itertools.groupby(again, key=lambda index: limits[index])]
         for batch, results in self._run(groups, inputs, limits, never=self._never):
             found |= {index: self._ranked(result) for index, result in zip(batch, results, strict=True)}
-        if not all(found.values()):
-            raise RunError("the model gives no probability to any word: its weights are not finite")
         return found
 
     def _run(
@@ -179,11 +176,7 @@ class CTranslate2Translator(Translator):
         return made._replace(token_log_probs=(), alternatives=others)
 
 
-def check_search_is_supported(config: DecodingConfig) -> None:
-    """Check that CTranslate2 has all settings of a search.
-
-    Raises:
-        InputError: It lacks some; the error names them.
-    """
+def _check_search(config: DecodingConfig) -> None:
+    """Raise an InputError that names the settings of a search that CTranslate2 lacks."""
     if lacking := only_ours(config):
         raise InputError(f"the engine ctranslate2 cannot search as {', '.join(lacking)} asks; use the engine translate")

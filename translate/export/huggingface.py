@@ -61,7 +61,7 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
     marian.generation_config = generation_config(transformers, config.decoding)
     transformers.utils.logging.disable_progress_bar()
     marian.save_pretrained(directory)
-    write_tokenizer(tokenizers, config, directory)
+    _write_tokenizer(tokenizers, config, directory)
     check_huggingface(directory, model, tokenizers)
 
 
@@ -193,12 +193,8 @@ def _norm_weights(name: str, norm: nn.LayerNorm, order: Tensor) -> dict[str, Ten
     return {f"{name}.weight": norm.weight[order], f"{name}.bias": norm.bias[order]}
 
 
-def write_tokenizer(tokenizers: Tokenizers, config: Config, directory: Path) -> None:
-    """Write the run's SentencePiece models as the files of a `MarianTokenizer`: the same subwords with the same ids.
-
-    Raises:
-        OSError: The folder cannot be written to.
-    """
+def _write_tokenizer(tokenizers: Tokenizers, config: Config, directory: Path) -> None:
+    """Write the run's SentencePiece models as the files of a `MarianTokenizer`: the same subwords with the same ids."""
     unk, bos, eos, pad = tokenizers.source.pieces([UNK_ID, BOS_ID, EOS_ID, PAD_ID])
     is_separate = tokenizers.vocabulary == "separate"
     files: dict[str, dict[str, Any]] = {

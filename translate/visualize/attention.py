@@ -15,7 +15,7 @@ from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.positions import RotaryAngles
-from translate.visualize.page import fill_template
+from translate.visualize.page import fill_template, to_json_types
 from translate.visualize.panels import Matrix, Panel, Picture
 from translate.visualize.sentences import MERGED, SentencePair, merge_words, read_sentence
 
@@ -186,7 +186,8 @@ def look_at_attention(
 def attention_page(attention: Attention) -> str:
     """The page with all heads of all layers, their queries and keys."""
     pair, choice = attention.pair, attention.choice
-    num_layers = sum(each.kind == choice.kind for each in attention.layers)
+    last = max(each.layer for each in attention.layers if each.kind == choice.kind)
+    start = choice._replace(layer=last if choice.layer is None else choice.layer, head=choice.head or 0)
     fields = {"weights": "weights", "query": "query", "key": "key", "position": "position_scores"}
     kinds = []
     for kind, description in _KINDS.items():
@@ -210,18 +211,9 @@ def attention_page(attention: Attention) -> str:
         "positions": _POSITIONS[attention.positions],
         "addsToScores": attention.positions == "relative",
         "numHeads": len(attention.layers[0].weights),
-        "tokens": {
-            name: {"pieces": tokens.pieces, "words": [word._asdict() for word in tokens.words]}
-            for name in ("source", "target_input", "target_output")
-            for tokens in [getattr(pair, name)]
-        },
+        "tokens": {name: to_json_types(getattr(pair, name)) for name in ("source", "target_input", "target_output")},
         "kinds": kinds,
-        "start": {
-            "kind": choice.kind,
-            "layer": num_layers - 1 if choice.layer is None else choice.layer,
-            "head": choice.head or 0,
-            "unit": choice.unit,
-        },
+        "start": start._asdict(),
     }
     return fill_template(title=attention.title, data=data, scripts=["drawing.js", "attention.js"])
 

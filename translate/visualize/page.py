@@ -69,9 +69,18 @@ def picture_page(picture: Picture) -> str:
         "title": picture.title,
         "paragraphs": list(picture.paragraphs),
         "columns": picture.columns,
-        "panels": [{**_to_json_types(each), "kind": type(each).__name__.lower()} for each in picture.panels],
+        "panels": [{**to_json_types(each), "kind": type(each).__name__.lower()} for each in picture.panels],
     }
     return fill_template(title=picture.title, data=data, scripts=["drawing.js", "panels.js"])
+
+
+def to_json_types(value: Any) -> Any:
+    """A panel in JSON's types: named tuples as objects, numbers with as many digits as a picture can show."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: to_json_types(each) for name, each in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [to_json_types(each) for each in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def fill_template(*, title: str, data: dict[str, Any], scripts: list[str]) -> str:
@@ -93,12 +102,3 @@ def fill_template(*, title: str, data: dict[str, Any], scripts: list[str]) -> st
 
 def _read(name: str) -> str:
     return files("translate.visualize").joinpath(name).read_text(encoding="utf-8")
-
-
-def _to_json_types(value: Any) -> Any:
-    """A panel in JSON's types: named tuples as objects, numbers with as many digits as a picture can show."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _to_json_types(each) for name, each in value._asdict().items()}
-    if isinstance(value, list | tuple):
-        return [_to_json_types(each) for each in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -74,10 +74,8 @@ def merge_words(
 def _encode(tokenizer: Tokenizer, text: str, *, what: str, translator: Translator) -> list[int]:
     try:
         text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"{what} is not Unicode: {text!r}, character {error.start + 1}; set the terminal to UTF-8"
-        ) from None
+    except UnicodeEncodeError:
+        raise InputError(f"{what} is not Unicode: {text!r}; set the terminal to UTF-8") from None
     ids = tokenizer.encode(text)
     if not ids:
         raise InputError(f"{what} is empty: {text!r} has no words to look at")
