@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,6 @@ import torch
 
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus
-from translate.data.filtering import FilterReport
 from translate.data.streaming import Batches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS
@@ -146,7 +146,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
         findings.append(Finding("error", "training_fails", str(error), "do as it says, and check again"))
     num_parameters = (measured or build_model(config, tokenizers)).num_parameters
     facts = _facts(batches, tokenizers, epoch.padding.num_target_tokens, len(epoch), num_parameters)
-    plan = _plan(config, facts, epoch.padding.share, measured)
+    plan = _plan(config, facts.num_steps(config), epoch.padding.share, measured)
     findings += [*settings_findings(config), *data_findings(config, facts), *_time_findings(config, plan)]
     found = config.name, tuple(by_severity(findings)), tuple(reports), tuple(leaks)
     return Report(*found, lengths, tuple(vocabularies), plan, measured)
@@ -157,8 +157,7 @@ def log_findings(
 ) -> list[Finding]:
     """Log what should make a user think before waiting for a training; notes are only counted.
 
-    It costs next to nothing: settings, repetitions, leaks, broken text. The corpora are read once more, a few
-    microseconds a line; only some hundred pairs are encoded.
+    The corpora are read once more, a few microseconds a line; only some hundred pairs are encoded.
 
     Returns:
         The findings, errors first.
@@ -182,9 +181,7 @@ def _inspect(
     training: list[Survey], held_out: list[Survey], batches: Batches, tokenizers: Tokenizers
 ) -> tuple[list[CorpusReport], Lengths, list[VocabularyReport]]:
     """A report on each corpus; and of training, the lengths in tokens and the use of each vocabulary."""
-    surveys, num_threads = [*training, *held_out], torch.get_num_threads()
-    filters: list[FilterReport | None] = [*batches.filter_reports, *([None] * len(held_out))]
-    samples = [take_sample(survey.corpus, max_pairs=MAX_INSPECTED_PAIRS) for survey in surveys]
+    samples = [take_sample(survey.corpus, max_pairs=MAX_INSPECTED_PAIRS) for survey in (*training, *held_out)]
     # The largest training corpus shows for all which language is which.
     largest = samples[int(np.argmax([len(survey.corpus.sources) for survey in training]))]
     languages = learn_languages(largest.sources, largest.targets)
@@ -192,9 +189,9 @@ def _inspect(
     reports: list[CorpusReport] = []
     source_ids: list[list[int]] = []  # of training
     target_ids: list[list[int]] = []
-    for survey, sample, filtered in zip(surveys, samples, filters, strict=True):
-        sources = tokenizers.source.encode_lines(sample.sources, num_threads=num_threads)
-        targets = tokenizers.target.encode_lines(sample.targets, num_threads=num_threads)
+    for survey, sample, filtered in zip_longest([*training, *held_out], samples, batches.filter_reports):
+        sources = tokenizers.source.encode_lines(sample.sources, num_threads=torch.get_num_threads())
+        targets = tokenizers.target.encode_lines(sample.targets, num_threads=torch.get_num_threads())
         suspects = cheap_suspects(survey) + thorough_suspects(
             survey, sample, sources, targets, vocab_size=vocab_size, languages=languages, is_own=sample is largest
         )
@@ -242,9 +239,8 @@ def _estimate_epoch(
     return math.ceil(num_target_tokens), math.ceil(num_computed / config.training.num_batch_tokens)
 
 
-def _plan(config: Config, facts: DataFacts, padding_share: float, measured: DryRun | None) -> TrainingPlan:
+def _plan(config: Config, steps_per_epoch: int, padding_share: float, measured: DryRun | None) -> TrainingPlan:
     training = config.training
-    steps_per_epoch = facts.num_steps(config)
     num_steps = min(training.max_steps, (training.max_epochs or math.inf) * steps_per_epoch)
     num_epochs = num_steps / steps_per_epoch
     num_validations = 0 if config.data.validation is None else math.ceil(num_steps / training.validate_every)
@@ -257,8 +253,7 @@ def _plan(config: Config, facts: DataFacts, padding_share: float, measured: DryR
 
 
 def _time_findings(config: Config, plan: TrainingPlan) -> Iterator[Finding]:
-    training, seconds = config.training, plan.seconds or 0.0
-    between_saves = seconds / plan.num_steps * min(training.save_every, training.validate_every)
-    if between_saves > _LONG_SAVE_SECONDS:
-        message = f"a checkpoint is written every {between_saves / 3600:.1f} hours: so much is lost if the process dies"
+    between_saves = min(config.training.save_every, config.training.validate_every) / plan.num_steps
+    if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
+        message = f"a checkpoint is written every {seconds / 3600:.1f} hours: so much is lost if the process dies"
         yield Finding("note", "checkpoints_far_apart", message, "lower training.save_every")

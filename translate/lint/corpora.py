@@ -8,7 +8,7 @@ sentences of ten million share a hash is one in 300,000.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from operator import eq
 from typing import NamedTuple
 
@@ -38,9 +38,7 @@ _PATTERNS = {
     "line_end": re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"),
     "control": re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]"),  # and halves of surrogate pairs
     "private_use": re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]"),
-    "invisible": re.compile(
-        "[\u200b\u2060\ufeff\u00ad]"
-    ),  # zero-width space, word joiner, byte order mark, soft hyphen
+    "invisible": re.compile("[\u200b\u2060\ufeff\u00ad]"),  # zero-width space and joiner, byte order mark, soft hyphen
     "mojibake": re.compile(f"[ÃÂ][{_MISREAD}]|â[€‚„][{_MISREAD}]|{_CYRILLIC_MISREAD}"),
     "markup": re.compile(rf"&(?:amp|quot|lt|gt|nbsp|apos|#\d+|#x[0-9a-fA-F]+);|</?(?:{_TAGS})\b[^<>]*>"),
     "replacement": re.compile("\ufffd"),
@@ -85,31 +83,24 @@ def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
 
 def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
     """At most so many pairs: all, or runs of 500 neighbours, the first at the beginning and the last at the end."""
-    starts, run = np.zeros(1, dtype=np.int64), len(corpus.sources)
-    if run > max_pairs:
-        run = min(_RUN_PAIRS, max_pairs)
-        starts = np.linspace(0, len(corpus.sources) - run, max_pairs // run).astype(np.int64)
-    sides = (
-        [line for start in starts.tolist() for line in side[start : start + run]]
-        for side in (corpus.sources, corpus.targets)
-    )
-    return Sample((starts[:, None] + np.arange(run)).ravel(), *sides)
+    starts, size = np.zeros(1, dtype=np.int64), len(corpus.sources)
+    if size > max_pairs:
+        size = min(_RUN_PAIRS, max_pairs)
+        starts = np.linspace(0, len(corpus.sources) - size, max_pairs // size).astype(np.int64)
+    runs = [slice(start, start + size) for start in starts.tolist()]
+    sources, targets = ([line for run in runs for line in side[run]] for side in (corpus.sources, corpus.targets))
+    return Sample((starts[:, None] + np.arange(size)).ravel(), sources, targets)
 
 
 def cheap_suspects(survey: Survey, *, with_shifts: bool = False) -> list[Suspects]:
-    """What one reading of a corpus shows, without understanding a word.
-
-    Args:
-        with_shifts: Look for long shifts too, by the lengths of the lines alone.
-    """
+    """What one reading of a corpus shows, without understanding a word; long shifts only if they are asked for."""
     sides = survey.corpus.sources, survey.corpus.targets
     lengths = [count_items(side) for side in sides]
     found = find_repetitions(survey.source_hashes, survey.target_hashes)
     found["unlikely_length"] = np.setdiff1d(misalignment.find_unlikely_lengths(*lengths), found["empty"])
     found |= find_odd_characters(*sides)
     shifts = misalignment.find_shifted_blocks(*lengths) if with_shifts else []
-    numbers = np.arange(len(sides[0]))
-    return [*_suspects(found, survey, num_inspected=len(numbers)), *_shifts(shifts, survey, numbers)]
+    return _suspects(survey, np.arange(len(sides[0])), found, shifts)
 
 
 def thorough_suspects(
@@ -127,7 +118,7 @@ def thorough_suspects(
     is_copy = np.fromiter(map(eq, sources, targets), np.bool_)  # a copy is reported as such
     found = {kind: numbers[lines[~is_copy[lines]]] for kind, lines in wrong.items()}
     shifts = misalignment.find_shifted_lines(*ids, numbers=numbers, vocab_size=vocab_size)
-    return [*_suspects(found, survey, num_inspected=len(numbers)), *_shifts(shifts, survey, numbers)]
+    return _suspects(survey, numbers, found, shifts)
 
 
 def find_repetitions(sources: Ints, targets: Ints) -> dict[str, Ints]:
@@ -192,26 +183,28 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
     return leaks
 
 
-def _suspects(found: dict[str, Ints], survey: Survey, *, num_inspected: int) -> Iterator[Suspects]:
+def _suspects(
+    survey: Survey, inspected: Ints, found: dict[str, Ints], shifts: Sequence[ShiftedLines]
+) -> list[Suspects]:
+    """Single lines by their kind, and shifts, of the lines of a corpus that were inspected."""
+    suspects = []
     for kind in KINDS:
         if len(lines := found.get(kind, ())):
-            examples = tuple(_locate(survey, line, line) for line in map(int, lines[:_NUM_EXAMPLES]))
-            yield Suspects(kind, len(lines), num_inspected, examples)
-
-
-def _shifts(runs: Sequence[ShiftedLines], survey: Survey, numbers: Ints) -> Iterator[Suspects]:
+            examples = [_locate(survey, int(line), int(line)) for line in lines[:_NUM_EXAMPLES]]
+            suspects.append(Suspects(kind, len(lines), len(inspected), tuple(examples)))
     for kind in ("shifted", "unrelated"):
-        these = [run for run in runs if (run.offset is None) == (kind == "unrelated")]
-        inside = sum(int(((numbers >= run.first) & (numbers <= run.last)).sum()) for run in these)
+        runs = [run for run in shifts if (run.offset is None) == (kind == "unrelated")]
         examples = []
-        for first, last, offset in these[:_NUM_EXAMPLES]:
+        for first, last, offset in runs[:_NUM_EXAMPLES]:
             remark = ""
             if offset is not None:
-                lines = f"{abs(offset)} {survey.unit}{'s' * (abs(offset) > 1)}"
-                remark = f"the target stands {lines} {'later' if offset > 0 else 'earlier'}"
+                distance = f"{abs(offset)} {survey.unit}{'s' * (abs(offset) > 1)}"
+                remark = f"the target stands {distance} {'later' if offset > 0 else 'earlier'}"
             examples.append(_locate(survey, first, last, remark))
-        if these:
-            yield Suspects(kind, inside, len(numbers), tuple(examples))
+        if runs:
+            num_lines = sum(int(((inspected >= run.first) & (inspected <= run.last)).sum()) for run in runs)
+            suspects.append(Suspects(kind, num_lines, len(inspected), tuple(examples)))
+    return suspects
 
 
 def _locate(survey: Survey, first: int, last: int, remark: str = "") -> Location:

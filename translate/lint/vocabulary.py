@@ -94,21 +94,20 @@ def examine_spelling(
 def spelling_findings(key: str, spelling: Sequence[SideSpelling], *, unit: Unit) -> Iterator[Finding]:
     """Characters without an entry: lost ones are a warning from one token of a thousand on, bytes from one of fifty."""
     for side in spelling:
-        num_odd = side.num_unknown_tokens + side.num_byte_tokens
-        if not num_odd:
+        if not side.num_lines:
             continue
-        share = num_odd / side.num_tokens
+        name, threshold, what = "characters_in_bytes", 0.02, "are bytes"
+        hint = "nothing is lost, but a byte tells a model little; text for the tokenizer should have them"
         if side.num_unknown_tokens:
             name, threshold, what = "unknown_characters", 0.001, "stand for characters that the vocabulary cannot spell"
             hint = "set tokenizer.byte_fallback=true or tokenizer.character_coverage=1"
-        else:
-            name, threshold, what = "characters_in_bytes", 0.02, "are bytes"
-            hint = "nothing is lost, but a byte tells a model little; text for the tokenizer should have them"
+        num_odd = side.num_unknown_tokens + side.num_byte_tokens
+        share = num_odd / side.num_tokens
         codes = ((character, f"U+{ord(character):04X}") for character in side.characters)
         shown = " ".join(f"{character} ({code})" if character.isprintable() else code for character, code in codes)
+        lines = f"{side.num_lines:,} {unit}{'s' * (side.num_lines > 1)}, the first {side.first_line:,}"
         message = (
-            f"{key}: {num_odd:,} of {side.num_tokens:,} {side.side} tokens ({share:.2%}), in {side.num_lines:,}"
-            f" {unit}{'s' * (side.num_lines > 1)}, the first {side.first_line:,}, {what}: {shown}"
+            f"{key}: {num_odd:,} of {side.num_tokens:,} {side.side} tokens ({share:.2%}), in {lines}, {what}: {shown}"
         )
         yield Finding("warning" if share >= threshold else "note", name, message, hint)
 
@@ -130,10 +129,9 @@ def examine_vocabulary(name: str, tokenizer: Tokenizer, sides: Sequence[TokenIds
 def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config) -> Iterator[Finding]:
     """Vocabularies of other text, or too large for it: entries that hardly occur are not learnt.
 
-    A few entries that never occur are usual: BPE keeps the halves of what it merges.
-
-    Gowda and May 2020 (https://aclanthology.org/2020.findings-emnlp.352) want 100 occurrences of 95 % of the entries;
-    corpora of Multi30k's size do well with less, so a finding here is ten times as bad.
+    A few entries that never occur are usual: BPE keeps the halves of what it merges. Gowda and May 2020
+    (https://aclanthology.org/2020.findings-emnlp.352) want 100 occurrences of 95 % of the entries; corpora of
+    Multi30k's size do well with less, so a finding here is ten times as bad.
     """
     for vocabulary in vocabularies:
         num_entries = vocabulary.num_entries
@@ -156,11 +154,10 @@ def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> I
     over = (targets > maximum_lengths(sources, decoding, max_positions=None)).nonzero().flatten().tolist()
     if not over:
         return
-    first = f"{survey.unit} {over[0] + 1:,}"
+    factor = f"decoding.max_length_factor = {decoding.max_length_factor:g}"
     message = (
-        f"{survey.key}: {len(over):,} of {len(targets):,} references, the first on {first}, have more tokens than"
-        f" decoding.max_length_factor = {decoding.max_length_factor:g} and decoding.max_length_constant ="
-        f" {decoding.max_length_constant} allow"
+        f"{survey.key}: {len(over):,} of {len(targets):,} references, the first on {survey.unit} {over[0] + 1:,}, have"
+        f" more tokens than {factor} and decoding.max_length_constant = {decoding.max_length_constant} allow"
     )
     hint = "raise decoding.max_length_constant, or look whether these are translations"
     yield Finding("warning" if len(over) >= 0.01 * len(targets) else "note", "decoding_too_short", message, hint)
