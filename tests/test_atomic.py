@@ -7,6 +7,7 @@ import resource
 import subprocess
 from pathlib import Path
 from typing import NoReturn
+from uuid import UUID
 
 import pytest
 
@@ -109,8 +110,9 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, monkeypatch: pytest.M
     write_text(path, "text")
     assert victim.read_text() == "precious" and path.read_text() == "text" and not path.is_symlink()
     # Also if the temporary name is taken at the last moment.
-    monkeypatch.setattr(atomic, "temporary_beside", lambda path: path.with_name("taken"))
-    (tmp_path / "taken").symlink_to(victim)
+    monkeypatch.setattr(atomic.uuid, "uuid4", lambda: UUID(int=0))
+    (tmp_path / f".translate-{os.getpid()}-{'0' * 32}.tmp").symlink_to(victim)
+    monkeypatch.setattr(atomic, "remove_leftovers", lambda folder: None)
     with pytest.raises(RunError, match=rf"^{path}: cannot be written: File exists"):
         write_text(path, "new")
     assert victim.read_text() == "precious" and path.read_text() == "text"

@@ -40,23 +40,20 @@ def atomic_write(path: Path, *, fsync: bool = True) -> Iterator[BinaryIO]:
     Raises:
         RunError: The disk is full, the directory is missing, or it is read-only.
     """
-    temporary = temporary_beside(path)
-    try:
-        remove_leftovers(path.parent)
-        # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
-        with temporary.open("x+b") as file:
-            yield file
-        _copy_owner_and_mode(path, temporary)
-        if fsync:
-            sync(temporary)
-        os.replace(temporary, path)
-        if fsync:
-            sync(path.parent)
-    except OSError as error:
-        raise write_error(path, error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()  # It exists only if something failed.
+    with temporary_beside(path) as temporary:
+        try:
+            remove_leftovers(path.parent)
+            # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
+            with temporary.open("x+b") as file:
+                yield file
+            _copy_owner_and_mode(path, temporary)
+            if fsync:
+                sync(temporary)
+            os.replace(temporary, path)
+            if fsync:
+                sync(path.parent)
+        except OSError as error:
+            raise write_error(path, error) from error
 
 
 @contextlib.contextmanager
@@ -93,24 +90,22 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         FileExistsError: Something was put into `folder` meanwhile.
         RunError: The folder cannot be written.
     """
-    temporary = temporary_beside(folder)
-    try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        mode = temporary.stat().st_mode & 0o666  # as that of any new file; some libraries make theirs private
-        for file in temporary.iterdir():
-            file.chmod(mode)
-            sync(file)
-        if folder.is_dir():
-            folder.rmdir()  # fails if it is not empty
-        temporary.rename(folder)
-        sync(folder.parent)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise FileExistsError(error.errno, "another program has written this folder", str(folder)) from error
-        raise write_error(folder, error) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with temporary_beside(folder) as temporary:
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            mode = temporary.stat().st_mode & 0o666  # as that of any new file; some libraries make theirs private
+            for file in temporary.iterdir():
+                file.chmod(mode)
+                sync(file)
+            if folder.is_dir():
+                folder.rmdir()  # fails if it is not empty
+            temporary.rename(folder)
+            sync(folder.parent)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                raise FileExistsError(error.errno, "another program has written this folder", str(folder)) from error
+            raise write_error(folder, error) from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -134,11 +129,18 @@ def is_temporary(path: Path) -> bool:
     return path.suffix == ".tmp" or path.name.startswith(".tmp")
 
 
-def temporary_beside(path: Path) -> Path:
-    """A name in the same folder that no other file has."""
-    name = f".translate-{os.getpid()}-{uuid.uuid4().hex}.tmp"
-    _own_names.add(name)
-    return path.with_name(name)
+@contextlib.contextmanager
+def temporary_beside(path: Path) -> Iterator[Path]:
+    """Give the block a name in the same folder that no other file has; what has it in the end is removed."""
+    temporary = path.with_name(f".translate-{os.getpid()}-{uuid.uuid4().hex}.tmp")
+    _own_names.add(temporary.name)
+    try:
+        yield temporary
+    finally:
+        _own_names.discard(temporary.name)
+        with contextlib.suppress(OSError):  # it exists only if something failed
+            temporary.unlink()
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def remove_leftovers(folder: Path) -> None:

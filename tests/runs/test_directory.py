@@ -14,7 +14,15 @@ from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.errors import InputError, RunError
 from translate.runs.checksums import check_file, read_checksums, write_checksums
-from translate.runs.directory import FORMAT, RunDirectory, create_run, open_run, write_config
+from translate.runs.directory import (
+    FORMAT,
+    RunDirectory,
+    check_holds_no_run,
+    containing_run,
+    create_run,
+    open_run,
+    write_config,
+)
 from translate.runs.loading import load_run
 
 
@@ -88,6 +96,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, config: Config, token
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "joint.model").write_text("precious")
     (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").touch()
     (tmp_path / "run" / "tokenizer").symlink_to(tmp_path / "outside")
     with pytest.raises(RunError, match=rf"^{tmp_path}/run/tokenizer: is a link out of {tmp_path}/run, to "):
         create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
@@ -101,6 +110,7 @@ def test_an_empty_or_half_made_directory_is_taken(
     (tmp_path / "run" / "tokenizer").mkdir(parents=True)
     (tmp_path / "run" / "tokenizer" / "source.model").write_text("half of")
     (tmp_path / "run" / "config.yaml").write_text("half of")
+    (tmp_path / "run" / "lock").write_text("process 5 on a machine\n")
     run = create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
     assert read_resolved_config(open_run(run.path).config) == config
     assert [path.name for path in run.tokenizer.iterdir()] == ["joint.model"]
@@ -269,3 +279,31 @@ def test_a_relative_link_out_of_the_run(run: RunDirectory) -> None:
 def test_a_link_inside_the_run_is_fine(run: RunDirectory) -> None:
     run.checkpoint("last").symlink_to("best.safetensors")
     assert load_run(run.path, checkpoint="last").step == 7
+
+
+def test_a_new_run_may_not_take_a_folder_of_the_user(tmp_path: Path) -> None:
+    """What lies there would be overwritten, as the config that the training reads."""
+    check_holds_no_run(tmp_path / "new")
+    check_holds_no_run(tmp_path)
+    for name in ("config.yaml", "metrics.jsonl", "lock", "notes.txt"):
+        (tmp_path / name).write_text("mine\n")
+        with pytest.raises(InputError, match=f"is neither empty nor a run: it has {name}; choose another directory"):
+            check_holds_no_run(tmp_path)
+        (tmp_path / name).unlink()
+    (tmp_path / "lock").write_text("process 5 on a machine\n")
+    (tmp_path / "config.yaml").write_text("name: x\n")
+    check_holds_no_run(tmp_path)  # as a process leaves it that was killed while it made a run
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(InputError, match=r"it has notes\.txt;"):
+        check_holds_no_run(tmp_path)
+
+
+def test_the_run_that_a_file_is_part_of(tmp_path: Path) -> None:
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "run" / "run.json").touch()
+    (tmp_path / "link").symlink_to("run/config.yaml")
+    run = (tmp_path / "run").resolve()
+    for name in ("run/run.json", "run/config.yaml", "run/checkpoints/best.safetensors", "run/evaluation/x/y", "link"):
+        assert containing_run(tmp_path / name) == run
+    for name in ("run/out.en", "run/sub/config.yaml", "config.yaml", "run"):
+        assert containing_run(tmp_path / name) is None

@@ -20,6 +20,7 @@ from translate.errors import InputError, RunError
 from translate.lint.check import log_findings
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory, create_run
+from translate.runs.lock import lock_run
 from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal, train
 
@@ -166,7 +167,7 @@ def test_killed_anywhere_while_the_run_is_made(
     for num_operations in itertools.count():
         run = tmp_path / f"killed after {num_operations}"
         try:
-            with killed_after(num_operations, monkeypatch):
+            with lock_run(run), killed_after(num_operations, monkeypatch):
                 create_run(run, config=config, tokenizers=tokenizers, command=["test"])
             break
         except Killed:

@@ -20,7 +20,7 @@ def train(
     config: ConfigArgument,
     overrides: Overrides = None,
     run: Annotated[
-        Path | None,
+        str | None,
         # torchrun would read --run as short for an option of its own.
         Option("--run", "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/NAME."),
     ] = None,
@@ -49,7 +49,9 @@ def train(
             with join_world() as world:
                 world.run_on_all_ranks(lambda: load_config(config, overrides or [], require_files=True))
         raise
-    directory = run or Path("runs") / loaded.name
+    if run == "":
+        raise InputError("--run '': name a directory")
+    directory = Path("runs") / loaded.name if run is None else Path(run)
     command = [*_launcher(), *sys.argv[1:]]
     continue_command = shlex.join([*command, *([] if resume else ["--resume"])])
     from translate.lint.check import log_findings

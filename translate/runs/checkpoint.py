@@ -201,11 +201,10 @@ def _split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str],
 
 def _link(source: Path, target: Path) -> None:
     """Give a file a second name, in place of the file that has that name."""
-    temporary = temporary_beside(target)
-    try:
-        os.link(source, temporary)
-    except OSError:  # A file system without links; for a moment the file has only its new name.
-        os.replace(source, target)
-    else:
-        os.replace(temporary, target)
-        temporary.unlink(missing_ok=True)  # Renaming between two names of one file does nothing.
+    with temporary_beside(target) as temporary:
+        try:
+            os.link(source, temporary)
+        except OSError:  # A file system without links; for a moment the file has only its new name.
+            os.replace(source, target)
+        else:
+            os.replace(temporary, target)  # which does nothing if both are names of one file

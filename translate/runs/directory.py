@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from translate import __version__
-from translate.atomic import sync, write_error, write_text
+from translate.atomic import is_temporary, sync, write_error, write_text
 from translate.config.schema import Config
 from translate.config.show import resolved_yaml
 from translate.data.tokenizer import Tokenizers
@@ -96,10 +96,12 @@ def create_run(path: Path, *, config: Config, tokenizers: Tokenizers, command: S
 
 
 def check_holds_no_run(path: Path) -> None:
-    """Check that a new run may be written to a path.
+    """Check that a new run may be written to a path: a new folder, an empty one, or a run that was never finished.
+
+    A process that was killed while it made a run has left its lock file there, and names of a run alone.
 
     Raises:
-        InputError: There is a run or a file.
+        InputError: There is a run, a file, or a folder with files of the user.
     """
     if RunDirectory(path).description.exists():
         raise InputError(
@@ -107,6 +109,26 @@ def check_holds_no_run(path: Path) -> None:
         )
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file, not a directory for a run")
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    run = RunDirectory(path)
+    foreign = {name for name in names - {each.name for each in vars(run).values()} if not is_temporary(path / name)}
+    if not foreign and names and not (run.lock.is_file() and run.lock.read_bytes()[:8] in (b"", b"process ")):
+        foreign = names
+    if foreign:
+        raise InputError(
+            f"{path} is neither empty nor a run: it has {list_names(sorted(foreign))}; choose another directory with"
+            " --run"
+        )
+
+
+def containing_run(path: Path) -> Path | None:
+    """The run directory of which a path is a part, by its place and name; None: it belongs to no run."""
+    real = Path(os.path.realpath(path))
+    for folder in real.parents:
+        run = RunDirectory(folder)
+        if run.description.is_file() and folder / real.relative_to(folder).parts[0] in vars(run).values():
+            return folder
+    return None
 
 
 def write_config(run: RunDirectory, config: Config) -> None:

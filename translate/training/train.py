@@ -123,8 +123,8 @@ def train(
 
 def _claim(config: Config, directory: Path, *, resume: bool, held: contextlib.ExitStack) -> tuple[TrainingConfig, bool]:
     """Lock the run; returns its settings, and whether it is continued."""
-    if not directory.is_dir():
-        check_holds_no_run(directory)
+    if not holds_run(directory):
+        check_holds_no_run(directory)  # before the lock file is written there
     held.enter_context(lock_run(directory))  # that another process trains there is reported first
     is_continued = holds_run(directory) and resume
     if not is_continued:
