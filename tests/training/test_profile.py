@@ -27,7 +27,7 @@ _STEPS = 10
 
 def profiled(work: Callable[[], object], folder: Path) -> str:
     """The text of a profile of ten times that work."""
-    for _ in profile_steps(iter(range(10 + _STEPS)), folder, device=CPU, after_step=0, leave_out=lambda seconds: None):
+    for _ in profile_steps(iter(range(10 + _STEPS)), folder, device=CPU, after_step=0):
         work()
     return (folder / "time.txt").read_text(encoding="utf-8")
 

@@ -2,8 +2,7 @@
 
 import logging
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -24,15 +23,12 @@ _WARMUP_STEPS, _STEPS = 10, 10
 _DISCARDED_STEPS = 2  # the last of the warm-up: a profiler's first steps are slowed down by its own preparations
 
 
-def profile_steps(
-    steps: Iterator[T], directory: Path, *, device: torch.device, after_step: int, leave_out: Callable[[float], None]
-) -> Iterator[T]:
+def profile_steps(steps: Iterator[T], directory: Path, *, device: torch.device, after_step: int) -> Iterator[T]:
     """The same steps, some of them recorded while they are done; only their time changes.
 
     Args:
         directory: Receives `trace.json.gz`, for Perfetto or chrome://tracing, and `time.txt`, in place of older ones.
         after_step: The number of the last step before these.
-        leave_out: Receives the seconds that it took to write the profile.
     """
     first = after_step + _WARMUP_STEPS + 1
     logger.info("Profiling steps %d to %d after a warm-up of %d steps", first, first + _STEPS - 1, _WARMUP_STEPS)
@@ -49,7 +45,6 @@ def profile_steps(
     if last < first:
         logger.info("No profile: the training ended before step %d", first)
         return
-    began = time.perf_counter()
     trace, table = directory / "trace.json.gz", directory / "time.txt"
     sort_by = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     try:
@@ -60,5 +55,4 @@ def profile_steps(
     except OSError as error:  # does not stop the training
         logger.warning("The profile cannot be written: %s", error)
     del profiler  # and with it all that it has recorded
-    leave_out(time.perf_counter() - began)
     yield from steps

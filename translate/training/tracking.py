@@ -166,7 +166,7 @@ def _cut(path: Path, progress: Progress) -> bytes:
 
 
 class Throughput:
-    """Measures how fast a training goes; the time of validations, and what else is left out, does not count.
+    """Measures how fast a training goes; the time of validations does not count.
 
     Args:
         progress: Where the training stands; it is read whenever a number is asked for.
@@ -196,13 +196,9 @@ class Throughput:
                 return
             yield step
 
-    def leave_out(self, seconds: float) -> None:
-        """Leave out a time that was no part of the training's speed."""
-        self._left_out += seconds
-
     def end_validation(self, seconds: float) -> None:
         """Leave out the time of a validation, and expect the next ones to take as long."""
-        self.leave_out(seconds)
+        self._left_out += seconds
         self._validation_seconds = seconds
 
     def speed(self) -> tuple[float, float]:

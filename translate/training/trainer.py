@@ -152,13 +152,8 @@ class Trainer:
         with prefetched as groups:
             steps = self.throughput.timed(self._steps(groups))
             if self.profiles:
-                steps = profile_steps(
-                    steps,
-                    self.run.path / "profile",
-                    device=self.train_step.precision.device,
-                    after_step=progress.step,
-                    leave_out=self.throughput.leave_out,
-                )
+                device, directory = self.train_step.precision.device, self.run.path / "profile"
+                steps = profile_steps(steps, directory, device=device, after_step=progress.step)
             for batches in steps:
                 self._train_step(batches)
                 if progress.step % settings.log_every == 0:
