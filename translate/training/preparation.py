@@ -48,9 +48,8 @@ def prepare_data(
             return load_tokenizers(run.tokenizer)
         started = time.perf_counter()
         tokenizers = make_tokenizers(config, corpora, cache=cache)
-        how = (
-            "loaded" if config.tokenizer.source_model is not None else "trained" if cache.num_made else "found in cache"
-        )
+        is_given = config.tokenizer.source_model is not None
+        how = "loaded" if is_given else "trained" if cache.num_made else "found in cache"
         if corpora.streams is not None:
             how += " for the first segment of the streamed corpora"
         sizes = " and ".join(str(each.vocab_size) for each in dict.fromkeys(tokenizers[:2]))

@@ -114,12 +114,10 @@ def choose_training_device(name: str, environment: DistributedEnvironment) -> to
         InputError: There is no such device for this process.
     """
     device = choose_device(name, key="training.device")
-    if environment.world_size == 1:
+    if environment.world_size == 1 or device.type == "cpu":
         return device
-    if device.type == "mps":
-        raise InputError("training.device: only one process can train on Apple's GPU; use training.device=cpu")
     if device.type != "cuda":
-        return device
+        raise InputError("training.device: only one process can train on Apple's GPU; use training.device=cpu")
     if ":" in name:
         raise InputError(
             f"training.device = {name}: each of {environment.world_size} processes takes a GPU of its own; use"

@@ -14,7 +14,7 @@ from torch import Tensor
 import translate
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config, TrainingConfig
-from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.distributed.process_group import World
 from translate.distributed.state import (
     full_state_dict,
     load_model_state_dict,
@@ -22,7 +22,6 @@ from translate.distributed.state import (
     optimizer_state_dict,
 )
 from translate.errors import InputError, RunError
-from translate.model import Transformer
 from translate.model.device import choose_precision
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
@@ -38,6 +37,7 @@ from translate.runs.directory import RunDirectory, check_holds_run, open_run
 from translate.runs.loading import check_same_tensors, get_parameters
 from translate.training.optimizer import AveragedWeights, expected_state
 from translate.training.progress import Progress
+from translate.training.step import TrainStep
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ _LOCATIONS = (
 )
 
 
-def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world: World = SINGLE_PROCESS) -> None:
+def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world: World) -> None:
     """Save the weights that are the best so far; rank 0 writes them.
 
     Raises:
@@ -68,21 +68,15 @@ def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world
 
 
 def save_last(
-    run: RunDirectory,
-    model: Transformer,
-    optimizer: torch.optim.Optimizer,
-    average: AveragedWeights | None,
-    progress: Progress,
-    *,
-    world: World = SINGLE_PROCESS,
+    run: RunDirectory, train_step: TrainStep, average: AveragedWeights | None, progress: Progress, *, world: World
 ) -> None:
     """Save everything that `restore_last` needs; rank 0 writes it.
 
     Raises:
         RunError: The checkpoint cannot be written; those that were there are intact.
     """
-    tensors = add_prefix(get_parameters(model), WEIGHTS_PREFIX)
-    tensors |= add_prefix(optimizer_state_dict(model, optimizer), OPTIMIZER_PREFIX)
+    tensors = add_prefix(get_parameters(train_step.model), WEIGHTS_PREFIX)
+    tensors |= add_prefix(optimizer_state_dict(train_step.model, train_step.optimizer), OPTIMIZER_PREFIX)
     tensors |= add_prefix(average.tensors if average is not None else {}, AVERAGE_PREFIX)
     tensors = full_state_dict(tensors, world)
     if world.is_main_process:
@@ -90,12 +84,7 @@ def save_last(
 
 
 def restore_last(
-    run: RunDirectory,
-    model: Transformer,
-    optimizer: torch.optim.Optimizer,
-    average: AveragedWeights | None,
-    *,
-    world: World = SINGLE_PROCESS,
+    run: RunDirectory, train_step: TrainStep, average: AveragedWeights | None, *, world: World
 ) -> Progress | None:
     """Restore what `save_last` saved, perhaps in more or fewer processes. What is damaged is logged.
 
@@ -105,7 +94,7 @@ def restore_last(
     Raises:
         RunError: All checkpoints are damaged, or the newest intact one is of another model or optimizer.
     """
-    saved: dict[str, Tensor] = {}
+    model, saved = train_step.model, dict[str, Tensor]()
 
     def read() -> Progress | None:
         found = read_newest_intact(run)
@@ -132,7 +121,7 @@ def restore_last(
     if average is not None:
         load_model_state_dict(model, with_prefix(saved, AVERAGE_PREFIX), world)
         average.copy_from(model)
-    load_optimizer_state_dict(model, optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
+    load_optimizer_state_dict(model, train_step.optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
     load_model_state_dict(model, with_prefix(saved, WEIGHTS_PREFIX), world)
     return progress
 

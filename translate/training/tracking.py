@@ -54,13 +54,12 @@ class Tracker:
         stream: TextIO | None = None,
     ) -> None:
         self._path = run.metrics
-        self._file, self._digest = None, hashlib.sha256()
+        self._file = None
         if not is_silent:
             with self._explain_errors():
-                kept = _cut(self._path, progress)
+                _cut(self._path, progress)
                 # Without a buffer, so that a failed write is known at once, and not again when the file is closed.
-                self._file = self._path.open("ab", buffering=0)
-            self._digest.update(kept)
+                self._file = self._path.open("a+b", buffering=0)
         self._bar = tqdm(
             total=settings.max_steps,
             initial=progress.step,
@@ -111,7 +110,6 @@ class Tracker:
                 written = 0
                 while written < len(line):
                     written += self._file.write(line[written:])
-            self._digest.update(line)
         if self._writer is not None:
             for name, value in record.items():
                 if isinstance(value, int | float) and name != "step":
@@ -128,7 +126,9 @@ class Tracker:
             return 0, ""
         with self._explain_errors():
             os.fsync(self._file.fileno())
-        return self._file.tell(), self._digest.hexdigest()
+            self._file.seek(0)
+            content = self._file.read()
+        return len(content), hashlib.sha256(content).hexdigest()
 
     def close(self) -> None:
         """Finish the files."""
@@ -146,8 +146,8 @@ class Tracker:
             raise write_error(self._path, error) from error
 
 
-def _cut(path: Path, progress: Progress) -> bytes:
-    """Cut `metrics.jsonl` to the records that a training has at this point; returns what is kept."""
+def _cut(path: Path, progress: Progress) -> None:
+    """Cut `metrics.jsonl` to the records that a training has at this point."""
     content = path.read_bytes() if path.exists() else b""
     kept = content[: progress.metrics_bytes]
     if hashlib.sha256(kept).hexdigest() != progress.metrics_sha256:
@@ -162,7 +162,6 @@ def _cut(path: Path, progress: Progress) -> bytes:
     if kept != content:
         with atomic_write(path) as file:
             file.write(kept)
-    return kept
 
 
 class Throughput:

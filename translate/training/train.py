@@ -94,7 +94,7 @@ def train(
             )
             world.check_same_on_all_ranks({"data.train (its checksum)": progress.data_fingerprint})
             if is_continued:
-                saved, new = restore_last(run, model, train_step.optimizer, average, world=world), progress
+                saved, new = restore_last(run, train_step, average, world=world), progress
                 progress = world.run_on_all_ranks(lambda: _continue_from(run, saved, new=new))
                 world.run_on_rank_0(lambda: write_config(run, config))
                 if isinstance(batches, StreamedBatches):

@@ -42,13 +42,8 @@ class StoppedBySignal(KeyboardInterrupt):
 
     def __init__(self, number: signal.Signals, *, step: int) -> None:
         super().__init__(f"stopped by {number.name} after step {step}")
-        self.number = number
         self.step = step
-
-    @property
-    def exit_code(self) -> int:
-        """128 plus the signal's number, as in shells: 130 or 143."""
-        return 128 + self.number
+        self.exit_code = 128 + number  # as in shells: 130 or 143
 
 
 class StopRequests:
@@ -344,5 +339,5 @@ class Trainer:
         if isinstance(self.batches, StreamedBatches):
             self.progress.stream = self.batches.position(self.progress.epoch)
         self.progress.metrics_bytes, self.progress.metrics_sha256 = self.tracker.sync()
-        save_last(self.run, self.model, self.train_step.optimizer, self.average, self.progress, world=self.world)
+        save_last(self.run, self.train_step, self.average, self.progress, world=self.world)
         self._saved_step = self.progress.step
