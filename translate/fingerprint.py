@@ -22,14 +22,10 @@ def fingerprint(*parts: object) -> str:
 
 
 def _digest(part: object) -> bytes:
-    match part:
-        case Path():
-            with part.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").digest()
-        case bytes():
-            content = part
-        case str():
-            content = part.encode("utf-8", "surrogatepass")
-        case _:
-            content = json.dumps(part, sort_keys=True).encode()
+    if isinstance(part, Path):
+        with part.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    if isinstance(part, str):
+        part = part.encode("utf-8", "surrogatepass")
+    content = part if isinstance(part, bytes) else json.dumps(part, sort_keys=True).encode()
     return hashlib.sha256(content).digest()

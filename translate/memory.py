@@ -4,8 +4,6 @@ import contextlib
 import ctypes
 import os
 
-from translate.errors import InputError
-
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # from glibc's malloc.h
 
 # How many compiled kernels are cached: by oneDNN for all threads, and by ideep, PyTorch's way to oneDNN, for each.
@@ -17,9 +15,6 @@ def configure_memory() -> None:
 
     Linux hands out memory page by page and clears each page. When every step asks anew, that takes as long as a
     twentieth of the matrix products, and as a fifth on a virtual machine. Only glibc can be told to keep it.
-
-    Raises:
-        InputError: See `limit_kernel_caches`.
     """
     limit_kernel_caches()
     with contextlib.suppress(AttributeError, OSError, TypeError):
@@ -40,15 +35,6 @@ def limit_kernel_caches() -> None:
 
     oneDNN compiles half a megabyte for each shape of a product and caches 1024 of them, twice. With batches of many
     shapes that is half of a training's memory, and hardly faster. Sizes that the user's environment sets are kept.
-
-    Raises:
-        InputError: The environment's LRU_CACHE_CAPACITY is not a positive number; ideep would crash without a message.
     """
     for name, size in _KERNEL_CACHE_SIZES.items():
         os.environ.setdefault(name, str(size))
-    capacity = os.environ["LRU_CACHE_CAPACITY"]
-    if not (capacity.isascii() and capacity.isdecimal() and int(capacity) > 0):
-        raise InputError(
-            f"the environment has LRU_CACHE_CAPACITY={capacity}, with which PyTorch crashes: unset it, or set it to at"
-            " least 1"
-        )

@@ -40,8 +40,9 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
             return "the config is nested too deeply"
         case "extra_forbidden":
             return f"unknown key {key}{where}{_suggestion(key, location)}"
-        case "missing" | "union_tag_not_found" as kind:
-            return f"{key}{'' if kind == 'missing' else '.kind'} is missing, and has no default{where}"
+        case "missing" | "union_tag_not_found":
+            missing = key if problem["type"] == "missing" else f"{key}.kind"
+            return f"{missing} is missing, and has no default{where}"
         case "union_tag_invalid":
             kind, expected = problem["input"]["kind"], problem["ctx"]["expected_tags"]
             return f"{key}.kind = {_shown(kind)}: should be one of {expected}{_where([f'{key}.kind'], document)}"

@@ -81,12 +81,10 @@ def read_yaml(path: Path) -> Document:
     except OSError as error:
         raise InputError(f"{place}: cannot be read: {error.strerror}") from error
     value, origins = parse_yaml(text, path=path)
-    if value is None:
-        value = {}
-    if not isinstance(value, dict):
+    if not isinstance(value, dict | None):
         what = "a list" if isinstance(value, list) else "one value"
         raise InputError(f"{place}: a config is a mapping of keys to values, not {what}")
-    return Document(value, origins)
+    return Document(value or {}, origins)
 
 
 def parse_yaml(text: str, *, path: Path | None, key: str = "") -> tuple[Any, dict[str, Origin]]:

@@ -89,11 +89,8 @@ def set_parameters(model: torch.nn.Module, tensors: Mapping[str, Tensor], *, nam
     Raises:
         RunError: Tensors are missing, unexpected, or of another shape or type; the message lists them.
     """
-    parameters = dict(model.named_parameters())
-    check_same_tensors(parameters, tensors, name=name)
-    with torch.no_grad():
-        for key, parameter in parameters.items():
-            parameter.copy_(tensors[key])
+    check_same_tensors(get_parameters(model), tensors, name=name)
+    model.load_state_dict(dict(tensors), strict=False)  # A tied parameter has several names there.
 
 
 def check_same_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Tensor], *, name: str) -> None:

@@ -160,7 +160,7 @@ def _check_checkpoints(result: Verification) -> dict[str, Any]:
             step = read_step(path, metadata)
             try:
                 found = dict(json.loads(metadata["progress"]))
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise RunError(f"cannot be resumed from; its progress is missing or unreadable: {error}") from error
             progress = progress or found
             result.add_sound(path, has_digest, f"step {step}, resumable")
