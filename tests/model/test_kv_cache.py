@@ -110,7 +110,7 @@ def test_cached_is_uncached(positions: str, norm: str, beam_size: int) -> None:
         walk.step()
     assert walk.num_compared == 33
     assert walk.cache.lengths.tolist() == [11, 11, 11]
-    assert (walk.cache.batch, walk.cache.beam_size) == (3, beam_size)
+    assert (len(walk.cache.lengths), walk.cache.beam_size) == (3, beam_size)
     for layer in walk.cache.layers:
         # One row for each sentence: neither the source nor the past is repeated for the beam.
         assert layer.memory.key.shape == layer.memory.value.shape == (3, 3, 7, 10)

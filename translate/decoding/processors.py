@@ -62,8 +62,6 @@ class ForbiddenPhrases:
     is stopped; a beam has others by then, greedy search must continue the word. Other phrases are complete at once, and
     so is any phrase in the last position of a sentence.
 
-    Other subwords for the same text are another sequence: to forbid them, list them too.
-
     Args:
         phrases: The ids of each phrase; none is empty.
         words: The tables of the target vocabulary, on the model's device.
@@ -92,8 +90,6 @@ class ForbiddenPhrases:
 @dataclasses.dataclass(frozen=True)
 class NoRepeatedNgrams:
     """Lets no n tokens in a row occur twice in a hypothesis.
-
-    The end symbol is never forbidden, because an open hypothesis does not have it.
 
     Source: Paulus et al. 2017, https://arxiv.org/abs/1705.04304, section 2.5, for trigrams.
     """

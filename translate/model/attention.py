@@ -66,9 +66,6 @@ class MultiHeadAttention(nn.Module):
     One matrix holds the three input projections, so that self-attention needs a single product. The module
     `weights_dropout` is called with the attention weights: a forward hook on it sees exactly what the model used.
 
-    Args:
-        dropout: Probability of dropping an attention weight.
-
     Raises:
         ValueError: `num_heads` does not divide `d_model`.
 

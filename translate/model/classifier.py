@@ -15,9 +15,7 @@ class SequenceClassifier(nn.Module):
 
     Args:
         encoder: New, or a trained translation model's (`load_run(...).model.encoder`).
-        num_labels: Number of classes.
         pooling: mean: the average over the tokens that are not padding; first: the first token's vector.
-        dropout: Probability, before the linear layer.
 
     Source: first token: Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 3.2.
     """

@@ -16,10 +16,7 @@ _OUT_OF_MEMORY_MESSAGES = ("allocate memory", "not enough memory", "out of memor
 
 
 def choose_device(name: str, *, key: str = "device") -> torch.device:
-    """The device that a config names; `auto` is the first CUDA device, else Apple's GPU, else the CPU.
-
-    Args:
-        key: The config key that the error message names.
+    """The device that a config names under `key`; `auto` is the first CUDA device, else Apple's GPU, else the CPU.
 
     Raises:
         InputError: This machine has no such device.
@@ -70,10 +67,6 @@ def explain_out_of_memory(doing: str, *, hint: str) -> Iterator[None]:
 
     Where these contexts are nested, the outermost one writes the message: it knows best what its user can change.
 
-    Args:
-        doing: What was computed, with its sizes: "a batch of 3 pairs …".
-        hint: Which settings to lower.
-
     Raises:
         OutOfMemory: The memory of the device is not enough.
     """
@@ -81,15 +74,9 @@ def explain_out_of_memory(doing: str, *, hint: str) -> Iterator[None]:
         yield
     except (OutOfMemory, RuntimeError, MemoryError) as error:
         refusal = error.__cause__ if isinstance(error, OutOfMemory) else error
-        if refusal is None or not is_out_of_memory(refusal):
+        is_named = isinstance(refusal, MemoryError | torch.OutOfMemoryError)
+        if not (is_named or any(text in str(refusal).lower() for text in _OUT_OF_MEMORY_MESSAGES)):
             raise
         # The first two sentences say how much was requested; the rest is advice on tuning the allocator.
         reason = ". ".join(str(refusal).split("\n")[0].split(". ")[:2]).rstrip(".")
         raise OutOfMemory(f"out of memory on {doing}{f' ({reason})' if reason else ''}. {hint}") from refusal
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception means that memory was refused, on whatever device."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _OUT_OF_MEMORY_MESSAGES)

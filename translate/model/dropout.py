@@ -51,12 +51,10 @@ class Dropout(nn.Module):
 
 @contextlib.contextmanager
 def dropout_seeded(*seed: int, device: torch.device) -> Iterator[None]:
-    """Within the context, the dropout masks of this thread depend on the seed alone.
+    """Within the context, the dropout masks of this thread depend on the seed alone: numbers of at least 0.
 
-    Args:
-        seed: Numbers of at least 0.
-        device: The model's device. Torch's own generators, from which GPUs and compiled layers draw, are seeded too;
-            that of the CPU only by the main thread, because all threads share it.
+    Torch's own generators, from which GPUs and compiled layers draw, are seeded too; that of the CPU only by the main
+    thread, because all threads share it.
     """
     sequence = np.random.SeedSequence(seed)
     if device.type != "cpu" or threading.current_thread() is threading.main_thread():

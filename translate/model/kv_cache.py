@@ -2,11 +2,10 @@
 
 A sentence's hypotheses share one row of cache slots. Each step writes one slot for each hypothesis, and a mask says
 which slots a hypothesis sees: those of its ancestors. When the search reorders or drops hypotheses, only the mask is
-reordered; keys and values stay where they are. When all slots are full, those that some hypothesis still sees move to
-the front, and the others are forgotten.
+reordered. When all slots are full, those that some hypothesis still sees move to the front; the others are forgotten.
 
-The cache is passed and returned, never stored in a module. But its tensors are written in place, so an old cache must
-not be used again once a step, `reorder` or `insert` has returned a new one.
+Since tensors are written in place, an old cache must not be used again once a step, `reorder` or `insert` has returned
+a new one.
 """
 
 import math
@@ -47,11 +46,6 @@ class DecoderCache(NamedTuple):
     source_length: int  # of the longest sentence that is there now
     max_length: int  # target positions that were reserved
     num_slots: int  # slots written so far
-
-    @property
-    def batch(self) -> int:
-        """Number of rows, one for each sentence."""
-        return len(self.lengths)
 
     @property
     def beam_size(self) -> int:
@@ -95,10 +89,11 @@ class DecoderCache(NamedTuple):
     def insert(self, rows: Int[Tensor, " new_batch"], new: "DecoderCache") -> "DecoderCache":
         """Put newly started sentences into these rows, which others have left, or which follow the last one."""
         cache = self
-        num_added = int(rows.max()) + 1 - self.batch
+        batch = len(self.lengths)
+        num_added = int(rows.max()) + 1 - batch
         if num_added > 0:  # the added rows are overwritten below
-            all_rows = torch.arange(self.batch + num_added, device=rows.device)
-            cache = cache.select_rows(all_rows.clamp(max=self.batch - 1))
+            all_rows = torch.arange(batch + num_added, device=rows.device)
+            cache = cache.select_rows(all_rows.clamp(max=batch - 1))
         source = new.memory_bias.shape[3]
         missing = source - cache.memory_bias.shape[3]
         if missing > 0:

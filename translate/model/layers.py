@@ -132,8 +132,6 @@ class DecoderLayer(nn.Module):
     ) -> Float[Tensor, "batch beam d_model"]:
         """One more target position of each hypothesis; its keys and values are written into the cache.
 
-        All hypotheses of a sentence query the same keys, with a mask for what each may see: a beam copies nothing.
-
         Args:
             past_bias: 0 for the cache slots that a hypothesis sees, -inf for the others; plus the positions' bias.
         """

@@ -62,17 +62,12 @@ def sinusoidal_table(num_positions: int, d_model: int) -> Float[Tensor, "positio
     """
     if d_model % 2:
         raise ValueError(f"d_model = {d_model} must be even for sinusoidal positions")
-    angles = _angles(num_positions, d_model)
+    wave = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model  # in fp64, so that far positions are exact too
+    angles = torch.arange(num_positions, dtype=torch.float64)[:, None] * torch.pow(10000.0, -wave)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()
 
 
-def _angles(num_positions: int, dimensions: int) -> Float[Tensor, "position half"]:
-    """In fp64, so that far positions are exact too."""
-    wave = torch.arange(0, dimensions, 2, dtype=torch.float64) / dimensions
-    return torch.arange(num_positions, dtype=torch.float64)[:, None] * torch.pow(10000.0, -wave)
-
-
-class SinusoidalPositions(Positions):
+class _TableOfSines(Positions):
     """The paper's table; it grows when a sequence is longer than any before."""
 
     def __init__(self, *, d_model: int) -> None:
@@ -84,6 +79,10 @@ class SinusoidalPositions(Positions):
         if length > len(self.table):
             with torch.inference_mode(False):  # a table that grows during validation must serve training too
                 self.table = sinusoidal_table(2 * length, self.table.shape[1]).to(self.table)
+
+
+class SinusoidalPositions(_TableOfSines):
+    """The paper's way: a row of its table is added to each embedding."""
 
     def embed(
         self, embedded: Float[Tensor, "batch token d_model"], positions: Int[Tensor, "*#batch #token"]
@@ -114,31 +113,20 @@ class LearnedPositions(Positions):
         return embedded + F.embedding(positions, self.table)
 
 
-class RotaryPositions(Positions):
+class RotaryPositions(_TableOfSines):
     """Queries and keys are turned by an angle that grows with their position, so that products see the distance.
 
     Source: Su et al. 2021, https://arxiv.org/abs/2104.09864, equation 34; neighbouring dimensions form the pairs.
     """
 
     def __init__(self, *, head_dim: int) -> None:
-        super().__init__()
         if head_dim % 2:
             raise ValueError(f"d_model / num_heads = {head_dim} must be even for rotary positions")
-        self.register_buffer("table", _rotary_table(256, head_dim), persistent=False)
-        self.table: Tensor
-
-    def reserve(self, length: int) -> None:
-        if length > self.table.shape[1]:
-            with torch.inference_mode(False):  # a table that grows during validation must serve training too
-                self.table = _rotary_table(2 * length, 2 * self.table.shape[2]).to(self.table)
+        super().__init__(d_model=head_dim)
 
     def rotary(self, positions: Int[Tensor, "*batch position"]) -> RotaryAngles:
-        return RotaryAngles(*self.table[:, positions].unsqueeze(-3))
-
-
-def _rotary_table(num_positions: int, head_dim: int) -> Float[Tensor, "2 position half"]:
-    angles = _angles(num_positions, head_dim)
-    return torch.stack((angles.cos(), angles.sin())).float()
+        sines_and_cosines = self.table[positions].unsqueeze(-3)
+        return RotaryAngles(cosine=sines_and_cosines[..., 1::2], sine=sines_and_cosines[..., 0::2])
 
 
 def rotate(
@@ -187,9 +175,7 @@ def distance_buckets(
 ) -> Int[Tensor, "*batch query key"]:
     """The bucket of each distance (key position minus query position): exact when near, logarithmic when far.
 
-    Args:
-        directions: With both, half of the buckets are for the future; with past, the future shares the bucket of
-            distance 0.
+    With both directions, half of the buckets are for the future; otherwise the future shares the bucket of distance 0.
     """
     bucket = torch.zeros_like(distance)
     if directions == "both":

@@ -1,7 +1,7 @@
 """The encoder-decoder Transformer, as in the paper's figure 1: ids in, logits out."""
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from translate.config.schema import ModelConfig
+from translate.model.attention import MultiHeadAttention
 from translate.model.dropout import Dropout
-from translate.model.initialization import initialize
 from translate.model.kv_cache import DecoderCache, LayerCache
 from translate.model.layers import DecoderLayer, EncoderLayer
 from translate.model.masks import memory_visible, source_visible, target_visible
@@ -160,7 +160,6 @@ class Transformer(nn.Module):
     """The whole model. The softmax over its logits is the probability of the next target token.
 
     Args:
-        source_vocab_size: Rows of the source embedding; the same as `target_vocab_size` if all embeddings are tied.
         pad_id: Positions with this id are padding, on either side.
 
     Raises:
@@ -212,6 +211,33 @@ class Transformer(nn.Module):
     def device(self) -> torch.device:
         """The device of the weights."""
         return self.decoder.embedder.tokens.weight.device
+
+
+def initialize(module: nn.Module, method: Literal["paper", "xavier"]) -> None:
+    """Draw the weights of linear layers and embeddings from torch's global generator; biases become 0.
+
+    paper: Like the code of the paper's authors, Xavier's uniform distribution for each projection (query, key and value
+    apart), and embeddings from N(0, 1 / d_model), so that scaled by sqrt(d_model) they have variance 1.
+    xavier: Xavier's uniform distribution for every matrix as it is stored, also for fused projections and embeddings.
+
+    Source: Glorot and Bengio 2010; Vaswani et al. 2018, https://arxiv.org/abs/1803.07416 (tensor2tensor).
+    """
+    for child in module.modules():
+        if isinstance(child, nn.Linear):
+            nn.init.xavier_uniform_(child.weight)
+            if child.bias is not None:
+                nn.init.zeros_(child.bias)
+        elif isinstance(child, nn.Embedding):
+            if method == "paper":
+                nn.init.normal_(child.weight, std=child.embedding_dim**-0.5)
+            else:
+                nn.init.xavier_uniform_(child.weight)
+    if method == "paper":
+        with torch.no_grad():
+            for child in module.modules():
+                if isinstance(child, MultiHeadAttention):
+                    for projection in child.input_projection.weight.chunk(3):
+                        nn.init.xavier_uniform_(projection)
 
 
 def log_probabilities(logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:

@@ -22,11 +22,6 @@ class PackedSequences(NamedTuple):
     is_flash: bool  # attention runs flash kernels; otherwise it pads for itself
 
     @property
-    def num_sequences(self) -> int:
-        """Number of sequences in the row."""
-        return len(self.cu_seqlens) - 1
-
-    @property
     def positions(self) -> Int[Tensor, " token"]:
         """The position of each token in its own sequence."""
         return self.slots % self.max_seqlen
@@ -37,10 +32,10 @@ class PackedSequences(NamedTuple):
 
     def pad(self, row: Float[Tensor, "1 heads token head_dim"]) -> Float[Tensor, "sequence heads max_seqlen head_dim"]:
         """Give each sequence a row of its own, with zeros after its end."""
-        _, num_heads, _, head_dim = row.shape
-        empty = row.new_zeros(self.num_sequences * self.max_seqlen, num_heads, head_dim)
+        num_slots = (len(self.cu_seqlens) - 1) * self.max_seqlen
+        empty = row.new_zeros(num_slots, row.shape[1], row.shape[3])
         padded = empty.index_copy(0, self.slots, row[0].transpose(0, 1))
-        return padded.unflatten(0, (self.num_sequences, self.max_seqlen)).transpose(1, 2)
+        return padded.unflatten(0, (-1, self.max_seqlen)).transpose(1, 2)
 
     def unpad(
         self, padded: Float[Tensor, "sequence heads max_seqlen head_dim"]
@@ -82,7 +77,7 @@ def flash_attention(
 ) -> Float[Tensor, "1 heads query head_dim"]:
     """Scaled dot-product attention within each sequence, in bf16 or fp16 on CUDA.
 
-    Source: Dao 2023, https://arxiv.org/abs/2307.08691; variable lengths as in its program.
+    Source: Dao 2023, https://arxiv.org/abs/2307.08691.
     """
     from torch.nn.attention.varlen import varlen_attn  # importing it takes seconds, and older versions lack it
 

@@ -2,11 +2,8 @@
 
 A sentence has `beam` slots. At each step its open slots take the best continuations: `select_best`, or a selection
 that samples, diversifies or keeps to constraints. `update_state` then extends the hypotheses. One that ends with the
-end symbol becomes a finished hypothesis, which never changes and keeps its slot; the others go on. So a beam of 1 stops
-where greedy search stops, and the search ends when every slot holds a finished hypothesis, or when no open one can
-still win.
-
-Shapes: batch sentences, beam slots each; each sentence has its own length, so that new ones can join at any step.
+end symbol becomes a finished hypothesis, which never changes and keeps its slot; the others go on. The search ends when
+every slot holds a finished hypothesis, or when no open one can still win.
 """
 
 import math

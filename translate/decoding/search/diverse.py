@@ -19,8 +19,7 @@ class DiverseGroups:
     model's probabilities, and the first group is an ordinary beam search.
 
     Args:
-        strength: The penalty of a token, in nats, for each time that an earlier group selected it; 0: all groups find
-            the same.
+        strength: The penalty of a token, in nats, for each time that an earlier group selected it.
 
     Source: Vijayakumar et al. 2018, https://arxiv.org/abs/1610.02424, algorithm 1, with their Hamming diversity.
     """

@@ -3,7 +3,6 @@
 Several models can search as one: an ensemble by its mean, or an expert by what an amateur does not know.
 """
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -93,7 +92,7 @@ class CachedDecoder:
         allowed = self.shortlist.allowed(source_ids)
         for row, sentence in enumerate(sentences if self.also_allowed else ()):
             allowed[row, torch.tensor(self.also_allowed[sentence], dtype=torch.long, device=source_ids.device)] = True
-        all_rows = allowed.new_zeros(decoders[0].batch, allowed.shape[1])
+        all_rows = allowed.new_zeros(len(decoders[0].lengths), allowed.shape[1])
         if cache is not None and cache.columns is not None:
             all_rows[: len(cache.columns.allowed)] = cache.columns.allowed
         all_rows[rows] = allowed
@@ -104,10 +103,12 @@ class CachedDecoder:
         columns = cache.columns
         decoders, log_probs, attention = [], [], None
         for index, (model, decoder_cache) in enumerate(zip(self.models, cache.decoders, strict=True)):
-            with self._recording(index) as recorded:
-                hidden, decoder_cache = model.decoder.step(last_ids, decoder_cache)
-            if recorded:
+            if index == 0 and self.config.coverage_penalty:
+                with record_attention(model, layer=self.config.alignment_layer) as recorded:
+                    hidden, decoder_cache = model.decoder.step(last_ids, decoder_cache)
                 attention = recorded[0].float().mean(dim=1)
+            else:
+                hidden, decoder_cache = model.decoder.step(last_ids, decoder_cache)
             decoders.append(decoder_cache)
             if columns is None:
                 found = log_probabilities(model.output(hidden))
@@ -126,12 +127,6 @@ class CachedDecoder:
         """See `NextTokenModel.select_rows`."""
         columns = None if cache.columns is None else self._build_columns(cache.columns.allowed[rows])
         return SearchCache(tuple(each.select_rows(rows) for each in cache.decoders), columns)
-
-    def _recording(self, index: int) -> contextlib.AbstractContextManager[list[Tensor]]:
-        """A context that records the attention of the first model if there is a coverage penalty, and of no other."""
-        if index or not self.config.coverage_penalty:
-            return contextlib.nullcontext([])
-        return record_attention(self.models[index], layer=self.config.alignment_layer)
 
     def _combine(self, log_probs: Sequence[Float[Tensor, "*batch vocab"]]) -> Float[Tensor, "*batch vocab"]:
         """The mean of an ensemble's probabilities, contrasted with the amateur's, which come last if there is one."""

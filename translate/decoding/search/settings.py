@@ -56,19 +56,18 @@ def build_search_settings(
         processors.append(NoRepeatedNgrams(config.no_repeat_ngram))
     if config.repetition_penalty > 1.0:
         processors.append(RepetitionPenalty(config.repetition_penalty))
-    if config.search == "beam":
-        beam_size = config.beam_size
-    else:  # one slot for each sample
-        beam_size = config.n_best if config.mbr == "none" else config.mbr_candidates
+    is_sampled = config.search == "sample"
+    num_samples = config.n_best if config.mbr == "none" else config.mbr_candidates
+    beam_size = num_samples if is_sampled else config.beam_size
     return SearchSettings(
         beam_size=beam_size,
         scoring=build_scoring(config),
         start_id=BOS_ID,
         end_id=EOS_ID,
         vocab_size=len(words.begins_word),
-        num_best=beam_size if config.search == "sample" or config.mbr != "none" else config.n_best,
-        num_groups=config.diversity_groups if config.search == "beam" else 1,
-        num_open=beam_size if config.search == "sample" else 1,
+        num_best=beam_size if is_sampled or config.mbr != "none" else config.n_best,
+        num_groups=1 if is_sampled else config.diversity_groups,
+        num_open=beam_size if is_sampled else 1,
         select_candidates=_build_selection(config, inputs, words, device=device),
         processors=tuple(processors),
         has_coverage=config.coverage_penalty > 0,
