@@ -64,10 +64,8 @@ def read_resolved_config(path: Path) -> Config:
     if not missing:
         missing = [f"model.{name}" for name in ModelConfig.model_fields if name not in config.model.model_fields_set]
     if missing:
-        raise InputError(
-            f"{path}: is incomplete: it lacks {', '.join(missing)}; a run's config has every value, so copy it again"
-            " from where it came"
-        )
+        hint = "a run's config has every value, so copy it again from where it came"
+        raise InputError(f"{path}: is incomplete: it lacks {', '.join(missing)}; {hint}")
     return config
 
 

@@ -75,9 +75,8 @@ def read_yaml(path: Path) -> Document:
     except UnicodeDecodeError as error:
         before, wrong = error.object[: error.start], error.object[error.start]
         line, byte = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-        raise InputError(
-            f"{place}:{line}: byte {byte} of the line (0x{wrong:02x}) is not UTF-8; convert the file"
-        ) from error
+        problem = f"byte {byte} of the line (0x{wrong:02x}) is not UTF-8; convert the file"
+        raise InputError(f"{place}:{line}: {problem}") from error
     except OSError as error:
         raise InputError(f"{place}: cannot be read: {error.strerror}") from error
     value, origins = parse_yaml(text, path=path)

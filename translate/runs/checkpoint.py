@@ -154,10 +154,8 @@ def read_newest_intact(run: RunDirectory) -> tuple[Path, TensorFile, list[str]] 
                 _link(path, last)
         return path, file, damaged
     if damaged:
-        raise RunError(
-            f"{run.path} has no intact checkpoint to continue from: {'; '.join(damaged)}. Copy the run again from where"
-            " it came, or train it again"
-        )
+        hint = "Copy the run again from where it came, or train it again"
+        raise RunError(f"{run.path} has no intact checkpoint to continue from: {'; '.join(damaged)}. {hint}")
     return None
 
 

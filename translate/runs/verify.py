@@ -131,9 +131,8 @@ def verify_run(path: Path) -> Verification:
             content = run.metrics.read_bytes()
             num_bytes, expected = progress.get("metrics_bytes"), progress.get("metrics_sha256")
             if expected is not None and fingerprint(content[:num_bytes]) != expected:
-                raise DamageError(
-                    run.metrics, f"its first {num_bytes} bytes are not those that the last checkpoint saw"
-                )
+                reason = f"its first {num_bytes} bytes are not those that the last checkpoint saw"
+                raise DamageError(run.metrics, reason)
             num_records = content.count(b"\n")
             result.add_sound(run.metrics, expected is not None, f"{num_records} records")
     if os.path.lexists(run.shortlist):
