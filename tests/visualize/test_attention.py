@@ -57,9 +57,9 @@ def test_the_page_has_all_heads_bit_by_bit(attention: Attention) -> None:
             for name in ("weights", "query", "key"):
                 assert np.array_equal(floats(layer[name]), getattr(captured, name).numpy().ravel())
             if kind["kind"] == "cross":
-                assert layer["position"] is None
+                assert layer["position_scores"] is None
             else:
-                assert np.array_equal(floats(layer["position"]), captured.position_scores.numpy().ravel())
+                assert np.array_equal(floats(layer["position_scores"]), captured.position_scores.numpy().ravel())
             rows = ["".join("1" if cell else "0" for cell in row) for row in captured.visible]
             assert kind["visible"] == rows
     assert layers == {}

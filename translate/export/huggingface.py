@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 TABLE_POSITIONS = 1024
 """Rows of Marian's table of positions: the most tokens of a source or translation, with the special symbol."""
+_SYMBOLS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID, "decoder_start_token_id": BOS_ID}
 
 
 def check_marian_can_express(config: ModelConfig) -> None:
@@ -116,10 +117,7 @@ def marian_config(transformers: ModuleType, model: Transformer) -> Any:
         scale_embedding=config.scale_embeddings,
         share_encoder_decoder_embeddings=config.tie_embeddings == "all",
         tie_word_embeddings=config.tie_embeddings != "none",
-        pad_token_id=PAD_ID,
-        bos_token_id=BOS_ID,
-        eos_token_id=EOS_ID,
-        decoder_start_token_id=BOS_ID,
+        **_SYMBOLS,
         forced_eos_token_id=None,
     )
 
@@ -137,10 +135,7 @@ def generation_config(transformers: ModuleType, config: DecodingConfig) -> Any:
             f"generation_config.json cannot express {', '.join(lost)}: beam search in transformers ranks differently"
         )
     return transformers.GenerationConfig(
-        pad_token_id=PAD_ID,
-        bos_token_id=BOS_ID,
-        eos_token_id=EOS_ID,
-        decoder_start_token_id=BOS_ID,
+        **_SYMBOLS,
         suppress_tokens=[PAD_ID, BOS_ID],
         num_beams=config.beam_size,
         length_penalty=0.0 if config.length_penalty_kind == "none" else config.length_penalty,

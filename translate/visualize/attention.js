@@ -19,7 +19,7 @@ function decodeKind(kind) {
   const numKeys = kind.visible[0].length;
   const layers = kind.layers.map((layer) => ({
     weights: floats(layer.weights), query: floats(layer.query), key: floats(layer.key),
-    position: layer.position === null ? null : floats(layer.position),
+    position: layer.position_scores === null ? null : floats(layer.position_scores),
   }));
   return { ...kind, layers, numQueries, numKeys, headDim: layers[0].query.length / data.numHeads / numQueries };
 }

@@ -188,7 +188,7 @@ def attention_page(attention: Attention) -> str:
     pair, choice = attention.pair, attention.choice
     last = max(each.layer for each in attention.layers if each.kind == choice.kind)
     start = choice._replace(layer=last if choice.layer is None else choice.layer, head=choice.head or 0)
-    fields = {"weights": "weights", "query": "query", "key": "key", "position": "position_scores"}
+    arrays = ("weights", "query", "key", "position_scores")
     kinds = []
     for kind, description in _KINDS.items():
         layers = [each for each in attention.layers if each.kind == kind]
@@ -197,9 +197,7 @@ def attention_page(attention: Attention) -> str:
                 "kind": kind,
                 **description,
                 "visible": ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()],
-                "layers": [
-                    {shown: _base64(getattr(each, field)) for shown, field in fields.items()} for each in layers
-                ],
+                "layers": [{name: _base64(getattr(each, name)) for name in arrays} for each in layers],
             }
         )
     data = {

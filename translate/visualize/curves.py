@@ -99,11 +99,7 @@ def _series(records: dict[str, list[Record]], key: str, kinds: Sequence[str], *,
             names.append({"train": "training"}.get(kind, kind))
         shown = [record for record in of_run if record["kind"] == kind and key in record]
         if shown:
-            xs, ys = [float(record[x_key]) for record in shown], [_number(record[key]) for record in shown]
+            xs = [float(record[x_key]) for record in shown]
+            ys = [float(record[key]) if math.isfinite(record[key]) else None for record in shown]
             series.append(Series(", ".join(names), xs, ys))
     return series
-
-
-def _number(value: object) -> float | None:
-    """A finite number, or None, which is a gap in the curve."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -68,7 +68,7 @@ def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
         length = min(length, len(positions.table))
     positions.reserve(length)
     table = positions.table[:length].detach().cpu()
-    numbers, dimensions = _numbers(length), _numbers(table.shape[1])
+    numbers, dimensions = list(map(str, range(length))), list(map(str, range(table.shape[1])))
     products = (table @ table.T).tolist()
     return [
         Matrix(name, numbers, dimensions, table.tolist(), "position", "dimension", "signed"),
@@ -91,7 +91,7 @@ def _rotary_panels(positions: Positions, length: int) -> list[Panel]:
     cosine, sine = positions.table[:, :length].cpu()
     num_pairs = cosine.shape[1]
     products = (cosine @ cosine.T + sine @ sine.T) / num_pairs  # of a vector with 1 in the first dimension of each pair
-    numbers, pairs = _numbers(length), _numbers(num_pairs)
+    numbers, pairs = list(map(str, range(length))), list(map(str, range(num_pairs)))
     by_distance = {"mean over all pairs": products[0]}
     by_distance |= {f"pair {pair}": cosine[:, pair] for pair in sorted({0, num_pairs // 4, num_pairs // 2})}
     return [
@@ -116,7 +116,7 @@ def _relative_panels(stack: str, positions: Positions) -> list[Panel]:
     distances = torch.arange(-_SHOWN_DISTANCE, _SHOWN_DISTANCE + 1 if sees_future else 1, device=positions.table.device)
     with torch.inference_mode():
         values = positions.bias(torch.zeros_like(distances[:1]), distances)[:, 0].cpu()  # (heads, distance)
-    table, buckets = positions.table.T.tolist(), _numbers(num_buckets)
+    table, buckets = positions.table.T.tolist(), list(map(str, range(num_buckets)))
     heads = [f"head {head}" for head in range(num_heads)]
     curves = [Series(head, distances.tolist(), values[number].tolist()) for number, head in enumerate(heads)]
     axes, note = ("key position minus query position", "added to the score"), "The future is masked."
@@ -124,7 +124,3 @@ def _relative_panels(stack: str, positions: Positions) -> list[Panel]:
         Matrix(f"{stack}: bias by bucket", heads, buckets, table, "head", "bucket", "signed"),
         Curves(f"{stack}: bias by distance", *axes, curves, note="" if sees_future else note),
     ]
-
-
-def _numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
