@@ -35,7 +35,7 @@ def atomic_write(path: Path, *, fsync: bool = True) -> Iterator[BinaryIO]:
     Args:
         path: The file to write. Its directory must exist.
         fsync: Wait until the bytes are on the disk before the file gets its name, so that a power cut cannot leave a
-            file that is named and empty. False suits a cache that checks what it reads.
+            file that is named and empty. False suits what can be made again.
 
     Raises:
         RunError: The disk is full, the directory is missing, or it is read-only.

@@ -13,8 +13,11 @@ A, B, X, Y = 4, 5, 6, 7
 TINY = [EncodedPair([A], [X]), EncodedPair([A, B], [X, Y])]
 
 
-def learn(pairs: list[EncodedPair], **changes: int) -> Lexicon:
-    return learn_lexicon(pairs, **{"source_vocab_size": 31, "target_vocab_size": 37, **changes})
+def learn(pairs: list[EncodedPair], *, num_iterations: int = 5, **constants: int) -> Lexicon:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in constants.items():
+            patch.setattr(lexicon_module, f"_{name.upper()}", value)
+        return learn_lexicon(pairs, source_vocab_size=31, target_vocab_size=37, num_iterations=num_iterations)
 
 
 def as_dict(lexicon: Lexicon) -> dict[tuple[int, int], float]:
@@ -113,11 +116,10 @@ def test_blocks_change_nothing(block_cells: int) -> None:
     assert parts.probabilities == pytest.approx(whole.probabilities, rel=1e-9)
 
 
-def test_a_corpus_too_large_to_keep_its_cells_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_too_large_to_keep_its_cells_gives_the_same() -> None:
     pairs = draw_pairs(101)
     kept = learn(pairs, block_cells=97)
-    monkeypatch.setattr(lexicon_module, "_MAX_KEPT_CELLS", 1000)
-    assert as_dict(learn(pairs, block_cells=97)) == as_dict(kept)
+    assert as_dict(learn(pairs, block_cells=97, max_kept_cells=1000)) == as_dict(kept)
 
 
 def test_is_deterministic() -> None:

@@ -20,6 +20,12 @@ NULL_ID = PAD_ID
 
 # Up to so many cells, the entry of each (4 bytes) is kept between iterations; in a larger corpus it is looked up again.
 _MAX_KEPT_CELLS = 100_000_000
+# Of more entries, those with the smallest Dice coefficients are left out, as if they never met; those of the empty word
+# stay. Each entry needs about 100 bytes while it is counted.
+_MAX_ENTRIES = 10_000_000
+# Processed at once, give or take a pair. The number changes only the rounding, unless entries are left out: one that is
+# rare up to some block may be left out before it is seen again.
+_BLOCK_CELLS = 1_000_000
 
 
 class Lexicon(NamedTuple):
@@ -48,26 +54,16 @@ token its first cell; and for each target token the number of its cells.
 
 
 def learn_lexicon(
-    pairs: Sequence[EncodedPair],
-    *,
-    source_vocab_size: int,
-    target_vocab_size: int,
-    num_iterations: int = 5,
-    max_entries: int = 10_000_000,
-    block_cells: int = 1_000_000,
+    pairs: Sequence[EncodedPair], *, source_vocab_size: int, target_vocab_size: int, num_iterations: int = 5
 ) -> Lexicon:
     """The translation probabilities that explain the pairs best, if each target token comes from one source token.
 
     EM starts from uniform probabilities, and the result is a pure function of the arguments. Time is linear in the
-    cells; the last two arguments and `_MAX_KEPT_CELLS` bound the memory beyond the tokens themselves.
+    cells, and constants bound the memory beyond the tokens themselves.
 
     Args:
         pairs: Token ids without special symbols; either side may be empty.
         num_iterations: Iterations of EM; the likelihood has one maximum, and little of use changes after five.
-        max_entries: Of more entries, those with the smallest Dice coefficients are left out, as if they never met; the
-            entries of the empty word stay. Each entry needs about 100 bytes while it is counted.
-        block_cells: Cells processed at once, give or take a pair. It changes only the rounding, unless entries are left
-            out: an entry that is rare up to some block may be left out before it is seen again.
 
     Source: Brown et al. 1993, https://aclanthology.org/J93-2003, section 4.1 (model 1).
     """
@@ -79,8 +75,8 @@ def learn_lexicon(
     )
     assert corpus.source_ids.max(initial=0) < source_vocab_size and corpus.target_ids.max(initial=0) < target_vocab_size
 
-    keys = _find_entries(corpus, target_vocab_size, max_entries=max_entries, block_cells=block_cells)
-    blocks = partial(_find_blocks, corpus, keys, target_vocab_size, block_cells=block_cells)
+    keys = _find_entries(corpus, target_vocab_size)
+    blocks = partial(_find_blocks, corpus, keys, target_vocab_size)
     num_cells = int((corpus.source_lengths * corpus.target_lengths).sum())
     kept_blocks = list(blocks()) if num_cells <= _MAX_KEPT_CELLS else None
     source_ids = keys // target_vocab_size
@@ -103,11 +99,9 @@ def _expected_counts(blocks: Iterable[_Block], probabilities: NDArray[np.float64
     return counts[:-1]
 
 
-def _find_blocks(
-    corpus: _Corpus, keys: NDArray[np.int64], target_vocab_size: int, *, block_cells: int
-) -> Iterator[_Block]:
+def _find_blocks(corpus: _Corpus, keys: NDArray[np.int64], target_vocab_size: int) -> Iterator[_Block]:
     """The cells of a corpus, looked up in the table of entries."""
-    for cells, widths in _cell_keys(corpus, target_vocab_size, block_cells=block_cells):
+    for cells, widths in _cell_keys(corpus, target_vocab_size):
         entries = np.searchsorted(keys, cells)
         if len(keys):
             found = keys[np.minimum(entries, len(keys) - 1)] == cells
@@ -115,7 +109,7 @@ def _find_blocks(
         yield entries.astype(np.int32), np.cumsum(widths) - widths, widths
 
 
-def _find_entries(corpus: _Corpus, target_vocab_size: int, *, max_entries: int, block_cells: int) -> NDArray[np.int64]:
+def _find_entries(corpus: _Corpus, target_vocab_size: int) -> NDArray[np.int64]:
     """The keys of the entries, sorted: source id · target_vocab_size + target id."""
     source_counts = np.bincount(corpus.source_ids)
     target_counts = np.bincount(corpus.target_ids)
@@ -129,31 +123,29 @@ def _find_entries(corpus: _Corpus, target_vocab_size: int, *, max_entries: int, 
         keys, inverse = np.unique(every, return_inverse=True)
         counts = np.bincount(inverse, weights, minlength=len(keys)).astype(np.int64)
         waiting.clear()
-        if len(keys) > max_entries:
+        if len(keys) > _MAX_ENTRIES:
             sources, targets = keys // target_vocab_size, keys % target_vocab_size
             dice = counts / (source_counts[sources] + target_counts[targets])
             dice[sources == NULL_ID] = np.inf
-            num_kept = max(max_entries, int((sources == NULL_ID).sum()))
+            num_kept = max(_MAX_ENTRIES, int((sources == NULL_ID).sum()))
             kept = np.sort(np.argsort(-dice, kind="stable")[:num_kept])
             keys, counts = keys[kept], counts[kept]
 
-    for cells, _ in _cell_keys(corpus, target_vocab_size, block_cells=block_cells):
+    for cells, _ in _cell_keys(corpus, target_vocab_size):
         waiting.append(np.unique(cells, return_counts=True))
-        if sum(len(new) for new, _ in waiting) > max_entries:
+        if sum(len(new) for new, _ in waiting) > _MAX_ENTRIES:
             merge()
     merge()
     return keys
 
 
-def _cell_keys(
-    corpus: _Corpus, target_vocab_size: int, *, block_cells: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _cell_keys(corpus: _Corpus, target_vocab_size: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """The keys of the cells, target token by target token, and for each of these its number of cells.
 
-    They come in blocks of pairs with about `block_cells` cells each.
+    They come in blocks of pairs with about `_BLOCK_CELLS` cells each.
     """
     source_starts = np.cumsum(corpus.source_lengths) - corpus.source_lengths
-    numbers = np.cumsum(corpus.source_lengths * corpus.target_lengths) // block_cells
+    numbers = np.cumsum(corpus.source_lengths * corpus.target_lengths) // _BLOCK_CELLS
     borders = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
     end = 0
     for start, stop in pairwise(borders):
