@@ -141,12 +141,9 @@ class TrainingBatches:
         first = 0
         for corpus in corpora:
             these = slice(first, first + len(corpus.sources))
+            lengths = self._sources.lengths[these], self._targets.lengths[these]
             kept, report = filter_pairs(
-                self._sources.lengths[these],
-                self._targets.lengths[these],
-                limits=settings.limits,
-                batch_tokens=settings.batch_tokens,
-                name=corpus.name,
+                *lengths, limits=settings.limits, batch_tokens=settings.batch_tokens, name=corpus.name
             )
             self._kept.append(kept + first)
             self.filter_reports.append(report)

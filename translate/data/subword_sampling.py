@@ -45,13 +45,9 @@ _Edge = tuple[int, list[int], float]
 
 
 class SubwordSampler:
-    """Samples segmentations from a BPE or unigram vocabulary."""
+    """Samples segmentations from the BPE or unigram vocabulary of a serialised SentencePiece model."""
 
     def __init__(self, model_bytes: bytes) -> None:
-        """
-        Args:
-            model_bytes: A serialised SentencePiece model.
-        """
         self._processor = processor = sentencepiece.SentencePieceProcessor()
         processor.LoadFromSerializedProto(model_bytes)
         self.vocab_size = int(processor.get_piece_size())
