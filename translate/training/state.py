@@ -21,7 +21,7 @@ from translate.distributed.state import (
     load_optimizer_state_dict,
     optimizer_state_dict,
 )
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 from translate.model.device import choose_precision
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
@@ -29,7 +29,6 @@ from translate.runs.checkpoint import (
     WEIGHTS_PREFIX,
     add_prefix,
     read_newest_intact,
-    read_tensors,
     with_prefix,
     write_checkpoint,
 )
@@ -77,7 +76,7 @@ def save_last(
     """
     tensors = add_prefix(get_parameters(train_step.model), WEIGHTS_PREFIX)
     tensors |= add_prefix(optimizer_state_dict(train_step.model, train_step.optimizer), OPTIMIZER_PREFIX)
-    tensors |= add_prefix(average.tensors if average is not None else {}, AVERAGE_PREFIX)
+    tensors |= {} if average is None else add_prefix(average.tensors, AVERAGE_PREFIX)
     tensors = full_state_dict(tensors, world)
     if world.is_main_process:
         write_checkpoint(run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
@@ -112,7 +111,6 @@ def restore_last(
             logger.warning(sentence)
         if damaged:
             logger.warning("so the run continues from %s, of step %d", path.name, progress.step)
-        _check_best(run, progress)
         return progress
 
     progress = world.run_on_rank_0(read)
@@ -124,19 +122,6 @@ def restore_last(
     load_optimizer_state_dict(model, train_step.optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
     load_model_state_dict(model, with_prefix(saved, WEIGHTS_PREFIX), world)
     return progress
-
-
-def _check_best(run: RunDirectory, progress: Progress) -> None:
-    """Forget the best validation if its checkpoint is lost, so that the next validation's weights are kept."""
-    if progress.best_step is None:
-        return
-    try:
-        read_tensors(run.checkpoint("best"), prefixes=())
-    except RunError as error:
-        lost, progress.best_step, progress.best_score = progress.best_step, None, None
-        logger.warning(
-            f"{error}. The best weights so far, of step {lost}, are lost: those of the next validation take their place"
-        )
 
 
 def holds_run(directory: Path) -> bool:

@@ -280,7 +280,7 @@ class Trainer:
             self._save()
             return
         try:
-            with computing_with(weights, self.model, average, self.config, self.tokenizers) as model:
+            with computing_with(self.model, average, self.config, self.tokenizers) as model:
                 every_position = model.decoder.final_norm  # with a cache or without
                 with self.stop.abandoning(every_position):
                     result = validate(model, self.tokenizers, self.validation, self.config, world=self.world)

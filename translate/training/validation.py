@@ -2,11 +2,10 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
 
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus
@@ -19,7 +18,7 @@ from translate.evaluation.evaluate import Evaluation, evaluate
 from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
-from translate.runs.loading import build_model, set_parameters
+from translate.runs.loading import build_model, get_parameters, set_parameters
 from translate.training.optimizer import AveragedWeights
 
 T = TypeVar("T")
@@ -49,13 +48,13 @@ def validate(
     settings = config.decoding_settings()
     sources, targets = (lines[world.rank :: world.size] for lines in (corpus.sources, corpus.targets))
 
+    def gather(translations: Iterable[Translation]) -> list[Translation]:
+        return _gather_lines(lambda: list(translations), world)
+
     def score() -> list[tuple[float, int]]:
         """The log-probability and the number of target tokens of each line."""
         scores = translator.score(sources, [tokenizers.target.encode(line) for line in targets])
         return [(score.log_prob, len(score.token_log_probs)) for score in scores]
-
-    def gather(translations: Iterable[Translation]) -> list[Translation]:
-        return _gather_lines(lambda: list(translations), world)
 
     release_free_memory()  # which the training steps have kept
     model.eval()
@@ -80,16 +79,13 @@ def validate(
 
 @contextlib.contextmanager
 def computing_with(
-    weights: Mapping[str, Tensor],
-    model: Transformer,
-    average: AveragedWeights | None,
-    config: Config,
-    tokenizers: Tokenizers,
+    model: Transformer, average: AveragedWeights | None, config: Config, tokenizers: Tokenizers
 ) -> Iterator[Transformer]:
-    """A context with a model that has the weights to validate, those of `model` or of the average.
+    """A context with a model that has the average for its weights, or else those of the given model.
 
     If they are sharded, another model is built, which is complete on this process.
     """
+    weights = get_parameters(model) if average is None else average.tensors
     if any(map(is_sharded, weights.values())):
         complete = build_model(config, tokenizers, device=model.device)
         set_parameters(complete, {name: full_tensor(weight) for name, weight in weights.items()}, name="the model")
