@@ -49,9 +49,7 @@ class ThreadParallel(Generic[MicroBatch]):
         self._shares = share_evenly([parameter.numel() for parameter in self._parameters], num_shares=num_workers)
         self._pool: ThreadPoolExecutor | None = None
         if num_workers > 1:
-            self._pool = ThreadPoolExecutor(
-                num_workers, "micro-batch", initializer=torch.set_num_threads, initargs=(num_threads,)
-            )
+            self._pool = ThreadPoolExecutor(num_workers, "micro-batch", torch.set_num_threads, (num_threads,))
 
     def run(
         self, forward_backward: ForwardBackward[MicroBatch], micro_batches: Sequence[MicroBatch]

@@ -76,9 +76,8 @@ class World:
     """
 
     def __init__(self, environment: DistributedEnvironment, control: dist.ProcessGroup | None) -> None:
+        self.environment, self._control = environment, control
         self.rank, self.size = environment.rank, environment.world_size
-        self.environment = environment
-        self._control = control
 
     @property
     def is_main_process(self) -> bool:
@@ -145,8 +144,7 @@ class World:
         """Like `run_on_all_ranks`, but local rank 0 goes first, and the others find what it has left in a cache."""
         goes_first = self.environment.local_rank == 0
         first = self.run_on_all_ranks(work if goes_first else lambda: None)
-        second = self.run_on_all_ranks(work if not goes_first else lambda: None)
-        return cast(T, first if goes_first else second)
+        return cast(T, self.run_on_all_ranks(lambda: first if goes_first else work()))
 
     def exit(self, code: int) -> NoReturn:
         """End this process silently, after the process that reports the error has ended.

@@ -134,13 +134,13 @@ def make_batches(
     return batches
 
 
-def check_validation_lengths(config: Config, validation: ParallelCorpus, tokenizers: Tokenizers) -> None:
+def check_validation_lengths(config: Config, validation: ParallelCorpus | None, tokenizers: Tokenizers) -> None:
     """Check that learned positions suffice for the validation corpus.
 
     Raises:
         InputError: A target is too long.
     """
-    if config.model.positions != "learned":
+    if validation is None or config.model.positions != "learned":
         return
     for number, target in enumerate(validation.targets, start=1):
         length = len(tokenizers.target.encode(target)) + 1

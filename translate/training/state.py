@@ -189,8 +189,7 @@ def _flatten(value: object, prefix: str = "") -> dict[str, object]:
     """A nested mapping with dotted keys."""
     if not isinstance(value, dict):
         return {prefix: value}
-    return {
-        key: leaf
-        for name, item in value.items()
-        for key, leaf in _flatten(item, f"{prefix}.{name}" if prefix else name).items()
-    }
+    flat: dict[str, object] = {}
+    for name, item in value.items():
+        flat |= _flatten(item, f"{prefix}.{name}" if prefix else name)
+    return flat

@@ -53,8 +53,7 @@ class TrainStep:
     description: str = ""  # where and how this computes, for the log
 
     def __post_init__(self) -> None:
-        self.loss_scale = LossScale()
-        """The scale of an fp16 loss; it is a part of the training's state."""
+        self.loss_scale = LossScale()  # of fp16; a part of the training's state
         self._parameters = list(self.model.parameters())
         self._unchecked: Callable[[], None] | None = None
 

@@ -173,8 +173,7 @@ class Throughput:
 
     def __init__(self, settings: TrainingConfig, progress: Progress) -> None:
         self._settings, self._progress = settings, progress
-        self.steps_per_epoch: int | None = None
-        """The steps of the current epoch, as soon as it is planned."""
+        self.steps_per_epoch: int | None = None  # of the current epoch, as soon as it is planned
         self._left_out = 0.0  # seconds
         self._validation_seconds = 0.0  # of the last one
         self.begin_window()

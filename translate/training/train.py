@@ -30,8 +30,6 @@ from translate.training.trainer import StoppedBySignal, Trainer
 
 logger = logging.getLogger(__name__)
 
-Inspect = Callable[[Config, Corpora, Batches, Tokenizers, int], object]
-
 
 def train(
     config: Config,
@@ -40,7 +38,7 @@ def train(
     resume: bool,
     command: list[str],
     profile: bool = False,
-    inspect: Inspect | None = None,
+    inspect: Callable[[Config, Corpora, Batches, Tokenizers, int], object] | None = None,
 ) -> Progress:
     """Train as the config says, into a run directory.
 
@@ -78,8 +76,7 @@ def train(
                 logger.info(message)
 
             def begin() -> None:
-                if corpora.validation is not None:
-                    check_validation_lengths(config, corpora.validation, tokenizers)
+                check_validation_lengths(config, corpora.validation, tokenizers)
                 if not is_continued:
                     create_run(run.path, config=config, tokenizers=tokenizers, command=command)
 

@@ -52,8 +52,7 @@ class StopRequests:
     From then on SIGINT has the operating system's own meaning: the process ends at once.
     """
 
-    def __init__(self) -> None:
-        self.received: signal.Signals | None = None
+    received: signal.Signals | None = None
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -74,8 +73,7 @@ class StopRequests:
     def abandoning(self, module: nn.Module) -> Iterator[None]:
         """A context in which a noted signal ends all work that calls the module, in each thread that does so.
 
-        The work ends between two computations. An exception raised by a signal's handler itself could strike where a
-        thread pool or a lock is half changed.
+        An exception raised by a signal's handler itself could strike where a thread pool or a lock is half changed.
 
         Raises:
             Cancelled: A signal was noted.
