@@ -1,7 +1,6 @@
 """Blocks that are translated once, by whichever rank and start, and joined as if one process had translated all."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,8 @@ def make_decoder(toy: Any, folder: Path, **settings: Any) -> ShardedDecoder:
     )
     translator = Translator(toy.model, toy.tokenizers, config)
     dependencies = collect_dependencies(translator, {}, checkpoint="best")
-    return ShardedDecoder(translator, folder, dependencies, output_format="jsonl", has_alignments=True)
+    output = folder.with_suffix("")
+    return ShardedDecoder(translator, dependencies, "jsonl", output=output, alignments=output.with_suffix(".links"))
 
 
 def requests_of(sources: list[str]) -> list[Request]:
@@ -44,7 +44,12 @@ def decode(decoder: ShardedDecoder, sources: list[str]) -> tuple[int, list[Outpu
     """A whole job by one process that leaves its parts: the lines that it found finished, and all parts."""
     with decoder.hold_folder():
         fingerprints, lines_kept = decoder.translate_blocks(requests_of(sources))
-        return lines_kept, list(decoder.read_parts(fingerprints))
+        return lines_kept, parts_of(decoder, fingerprints)
+
+
+def parts_of(decoder: ShardedDecoder, fingerprints: list[str]) -> list[OutputPart]:
+    parts = [read_part(decoder.part_file(number), each) for number, each in enumerate(fingerprints)]
+    return [part for part in parts if part is not None]
 
 
 def states(folder: Path) -> dict[str, tuple[int, int]]:
@@ -58,25 +63,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_parts_are_joined_and_removed(toy: Any, folder: Path) -> None:
-    lines: list[str] = []
     decoder = make_decoder(toy, folder)
-
-    def write(parts: Iterator[OutputPart]) -> ConditionCounts:
-        counts = ConditionCounts()
-        for part in parts:
-            lines.extend(part.output)
-            counts.update(part.counts)
-        return counts
-
-    counts, lines_kept = decoder.decode(
-        SINGLE_PROCESS, requests_of(toy.sources), write=write, advance=lambda lines: None
-    )
-    assert (counts["lines"], len(lines), lines_kept, folder.exists()) == (37, 37, 0, False)
+    counts, lines_kept = decoder.decode(SINGLE_PROCESS, requests_of(toy.sources), advance=lambda lines: None)
+    num_lines = [len(path.read_text().splitlines()) for path in (decoder.output, folder.with_suffix(".links"))]
+    assert (counts["lines"], num_lines, lines_kept, folder.exists()) == (37, [37, 37], 0, False)
 
 
 def test_ranks_translate_every_nth_block(toy: Any, folder: Path) -> None:
     """The lines are those of one process, to the last digit of their numbers, and so are the counts."""
-    _, expected = decode(make_decoder(toy, folder.with_name("alone")), toy.sources)
+    _, expected = decode(make_decoder(toy, folder.with_name("alone.parts")), toy.sources)
     assert [part.counts["lines"] for part in expected] == [7, 7, 7, 7, 7, 2]
     assert all(len(part.output) == len(part.alignments) == part.counts["lines"] for part in expected)
 
@@ -95,7 +90,7 @@ def test_ranks_translate_every_nth_block(toy: Any, folder: Path) -> None:
     assert results == [results[0]] * 3
     fingerprints, lines_kept = results[0]
     assert (len(fingerprints), num_passed, lines_kept) == (NUM_BLOCKS, 3 * 37, 0)
-    assert list(make_decoder(toy, folder).read_parts(fingerprints)) == expected
+    assert parts_of(make_decoder(toy, folder), fingerprints) == expected
 
     made = states(folder)
     lines_kept, parts = decode(make_decoder(toy, folder), toy.sources)  # a later start by one process
@@ -181,9 +176,10 @@ def test_parts_that_are_not_all_there_are_not_joined(toy: Any, folder: Path) -> 
         decoder.check_folder()
         fingerprints, _ = decoder.translate_blocks(requests_of(toy.sources), rank=0, world_size=2)
         with pytest.raises(RunError, match="0000001.part: is missing, damaged or changed since it was written"):
-            list(decoder.read_parts(fingerprints))
+            decoder.join_parts(fingerprints)
         with pytest.raises(RunError, match="0000000.part: is missing, damaged or changed"):
-            list(decoder.read_parts(["another"]))
+            decoder.join_parts(["another"])
+        assert not decoder.output.exists()
 
 
 def test_one_command_at_a_time(toy: Any, folder: Path) -> None:

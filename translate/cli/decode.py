@@ -30,7 +30,7 @@ from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.decoding import Request, Translation, Translator
-    from translate.decoding.sharded import OutputPart, ShardedDecoder
+    from translate.decoding.sharded import ShardedDecoder
     from translate.distributed.process_group import World
 
 logger = logging.getLogger(__name__)
@@ -176,13 +176,10 @@ def _decode_at_once(command: DecodeCommand, *, is_interactive: bool) -> None:
         translations = with_bar(translator.translate_stream(requests), total=source.total)
     started = time.perf_counter()
     counts = ConditionCounts()
-    with (
-        contextlib.nullcontext()
-        if command.alignments is None
-        else open_line_output(command.alignments) as write_alignment
-    ):
+    with contextlib.ExitStack() as stack:
+        write = stack.enter_context(open_line_output(command.alignments)) if command.alignments else None
         lines = format_translations(
-            counts.watch(translations), translator, output_format=command.output_format, write_alignment=write_alignment
+            counts.watch(translations), translator, output_format=command.output_format, write_alignment=write
         )
         write_lines(lines, command.output)
     seconds = time.perf_counter() - started
@@ -193,21 +190,7 @@ def _decode_in_parts(command: DecodeCommand) -> None:
     """Translate a file in parts, together with the other processes if there are any, and join the parts."""
     from tqdm import tqdm
 
-    from translate.decoding import ConditionCounts
     from translate.distributed.process_group import join_world
-
-    def write(parts: Iterator["OutputPart"]) -> ConditionCounts:
-        assert command.output is not None
-        counts = ConditionCounts()
-        links = command.alignments or Path(os.devnull)
-        with open_line_output(links) as write_alignment, open_line_output(command.output) as write_line:
-            for part in parts:
-                counts.update(part.counts)
-                for line in part.output:
-                    write_line(line)
-                for alignment in part.alignments:
-                    write_alignment(alignment)
-        return counts
 
     with join_world() as world:
         try:
@@ -216,7 +199,7 @@ def _decode_in_parts(command: DecodeCommand) -> None:
             started = time.perf_counter()
             is_hidden = not (world.is_main_process and is_terminal(sys.stderr))
             with tqdm(total=source.total, unit="line", dynamic_ncols=True, disable=is_hidden) as bar:
-                counts, lines_kept = decoder.decode(world, requests, write=write, advance=bar.update)
+                counts, lines_kept = decoder.decode(world, requests, advance=bar.update)
         except KeyboardInterrupt:
             if not world.is_main_process:
                 raise typer.Exit(130) from None
@@ -263,9 +246,9 @@ def _prepare_parts(
         source, requests, translator = command.open()
         for_all_lines = {name: [file] for name, file in files.items() if name not in by_line}
         dependencies = collect_dependencies(translator, {**runs, **for_all_lines}, checkpoint=command.checkpoint)
-    folder = command.output.with_name(f"{command.output.name}.parts")
-    has_alignments = command.alignments is not None
-    decoder = ShardedDecoder(translator, folder, dependencies, command.output_format, has_alignments)
+    decoder = ShardedDecoder(
+        translator, dependencies, command.output_format, output=command.output, alignments=command.alignments
+    )
     return decoder, by_line, source, requests
 
 

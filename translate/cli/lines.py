@@ -141,13 +141,9 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
 
 
 @contextlib.contextmanager
-def open_line_output(path: Path) -> Iterator[Callable[[str], None]]:
+def open_line_output(path: Path) -> Iterator[Callable[[str], object]]:
     """Open a file for lines, in the manner of `open_output`."""
     from translate.atomic import open_output
 
     with open_output(path) as file:
-
-        def write(line: str) -> None:
-            file.write(f"{line}\n".encode())
-
-        yield write
+        yield lambda line: file.write(f"{line}\n".encode())

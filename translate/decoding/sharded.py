@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from translate.atomic import atomic_write, write_error
+from translate.atomic import atomic_write, open_output, write_error
 from translate.decoding.output.formats import OutputFormat, format_translations
 from translate.decoding.request import ConditionCounts, Request
 from translate.decoding.translator import Translator, read_buffers
@@ -41,27 +41,26 @@ class OutputPart(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ShardedDecoder:
-    """Translates an input in blocks, and keeps their parts in a folder until they are joined."""
+    """Translates an input in blocks, and keeps their parts in a folder beside the output until they are joined."""
 
     translator: Translator
-    folder: Path
     dependencies: dict[str, str]  # all that translations depend on, except requests; from `collect_dependencies`
     output_format: OutputFormat
-    has_alignments: bool  # whether word alignments are wanted too
+    output: Path
+    alignments: Path | None  # where the word alignments go; None: none are wanted
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the parts."""
+        return self.output.with_name(f"{self.output.name}.parts")
 
     def decode(
-        self,
-        world: World,
-        requests: Iterable[Request],
-        *,
-        write: Callable[[Iterator[OutputPart]], ConditionCounts],
-        advance: Callable[[int], object],
+        self, world: World, requests: Iterable[Request], *, advance: Callable[[int], object]
     ) -> tuple[ConditionCounts, int]:
         """Translate an input together with the other ranks.
 
         Args:
             requests: The whole input, on each rank.
-            write: Writes all parts in order and adds up their counts; called on rank 0.
             advance: Called with the number of lines of each block that this rank has passed.
 
         Returns:
@@ -77,8 +76,7 @@ class ShardedDecoder:
             fingerprints, lines_kept = world.run_on_all_ranks(
                 lambda: self.translate_blocks(requests, rank=world.rank, world_size=world.size, advance=advance)
             )
-            counts = world.run_on_rank_0(lambda: write(self.read_parts(fingerprints)))
-            world.run_on_rank_0(self.remove_folder)
+            counts = world.run_on_rank_0(lambda: self.join_parts(fingerprints))
             return counts, sum(world.all_gather(lines_kept))
 
     @contextlib.contextmanager
@@ -119,7 +117,7 @@ class ShardedDecoder:
         Returns:
             The fingerprints of all blocks, and the number of lines in this rank's parts that were finished before.
         """
-        dependencies = [self.dependencies, self.output_format, self.has_alignments]
+        dependencies = [self.dependencies, self.output_format, self.alignments is not None]
         fingerprints: list[str] = []
         first_line = lines_kept = 0
         max_items = self.translator.config.look_ahead_lines
@@ -135,7 +133,7 @@ class ShardedDecoder:
                         counts.watch(self.translator.translate_stream(block, first_number=first_line)),
                         self.translator,
                         output_format=self.output_format,
-                        write_alignment=alignments.append if self.has_alignments else None,
+                        write_alignment=alignments.append if self.alignments else None,
                         first_number=first_line,
                     )
                     write_part(self.part_file(number), fingerprints[-1], OutputPart(counts, list(output), alignments))
@@ -143,16 +141,23 @@ class ShardedDecoder:
             advance(len(block))
         return fingerprints, lines_kept
 
-    def read_parts(self, fingerprints: Sequence[str]) -> Iterator[OutputPart]:
-        """Yield the parts of all blocks in order, given the fingerprint of each."""
-        for number, block_fingerprint in enumerate(fingerprints):
-            part = read_part(self.part_file(number), block_fingerprint)
-            if part is None:
-                raise RunError(
-                    f"{self.part_file(number)}: is missing, damaged or changed since it was written; run the same"
-                    " command again to translate it again. All processes must write to a disk that their machines share"
-                )
-            yield part
+    def join_parts(self, fingerprints: Sequence[str]) -> ConditionCounts:
+        """Write the output out of the parts of all blocks, given the fingerprint of each, and remove the parts."""
+        counts = ConditionCounts()
+        with open_output(self.alignments or Path(os.devnull)) as links, open_output(self.output) as lines:
+            for number, block_fingerprint in enumerate(fingerprints):
+                part = read_part(self.part_file(number), block_fingerprint)
+                if part is None:
+                    raise RunError(
+                        f"{self.part_file(number)}: is missing, damaged or changed since it was written; run the same"
+                        " command again to translate it again. All processes must write to a disk that their machines"
+                        " share"
+                    )
+                counts.update(part.counts)
+                lines.writelines(f"{line}\n".encode() for line in part.output)
+                links.writelines(f"{alignment}\n".encode() for alignment in part.alignments)
+        self.remove_folder()
+        return counts
 
     def remove_folder(self) -> None:
         """Remove the parts and the folder, unless it has files of others."""
