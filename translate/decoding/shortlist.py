@@ -4,6 +4,7 @@ A sentence's list depends on that sentence alone, so its translation does not de
 A run's list is learnt from the run's training corpora, and kept in its directory.
 """
 
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -104,28 +105,20 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
     run = open_run(run_path)
     config = read_resolved_config(run.config)
     tokenizers = load_tokenizers(run.tokenizer)
-    pairs: list[EncodedPair] = []
     corpora = (
         TrainingStreams(config.data).first
         if config.data.is_streamed
         else [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(config.data.train)]
     )
-    sides = tokenizers.source, tokenizers.target
+    max_lengths = config.data.max_source_tokens, config.data.max_target_tokens
+    pairs: list[EncodedPair] = []
     for texts in corpora:
-        sources, targets = (
-            tokenizer.encode_lines(lines, num_threads=torch.get_num_threads())
-            for tokenizer, lines in zip(sides, (texts.sources, texts.targets), strict=True)
-        )
-        limits = config.data.max_source_tokens, config.data.max_target_tokens
-        pairs += [
-            EncodedPair(source, target)
-            for source, target in zip(sources, targets, strict=True)
-            if len(source) <= limits[0] and len(target) <= limits[1]
-        ]
-    source_counts, target_counts = (
-        np.bincount(np.fromiter(chain.from_iterable(lines), dtype=np.int64), minlength=tokenizer.vocab_size)
-        for tokenizer, lines in zip(sides, zip(*pairs, strict=True) if pairs else ((), ()), strict=True)
-    )
+        sources = tokenizers.source.encode_lines(texts.sources, num_threads=torch.get_num_threads())
+        targets = tokenizers.target.encode_lines(texts.targets, num_threads=torch.get_num_threads())
+        encoded = [EncodedPair(*pair) for pair in zip(sources, targets, strict=True)]
+        pairs += [pair for pair in encoded if len(pair.source) <= max_lengths[0] and len(pair.target) <= max_lengths[1]]
+    source_counts = _count_ids((pair.source for pair in pairs), tokenizers.source.vocab_size)
+    target_counts = _count_ids((pair.target for pair in pairs), tokenizers.target.vocab_size)
     shortlist = select_shortlist(
         learn_lexicon(pairs, source_vocab_size=len(source_counts), target_vocab_size=len(target_counts)),
         source_counts=source_counts,
@@ -136,6 +129,10 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
     )
     write_tensors(run.shortlist, shortlist._asdict(), {})
     return len(pairs)
+
+
+def _count_ids(lines: Iterable[list[int]], vocab_size: int) -> NDArray[np.int64]:
+    return np.bincount(np.fromiter(chain.from_iterable(lines), dtype=np.int64), minlength=vocab_size)
 
 
 def read_shortlist(run: LoadedRun) -> Shortlist:
@@ -149,14 +146,11 @@ def read_shortlist(run: LoadedRun) -> Shortlist:
     if not file.is_file():
         raise InputError(f"{run.directory} has no {file.name}: make it with translate shortlist {run.directory}")
     tensors = read_tensors(file).tensors
-    if tensors.keys() != set(Shortlist._fields):
-        raise RunError(f"{file}: is not a shortlist: it has the tensors {sorted(tensors)}")
-    shortlist = Shortlist(**tensors)
-    sizes = len(shortlist.translations), len(shortlist.always)
+    sizes = tuple(len(tensors.get(name, ())) for name in ("translations", "always"))
     expected = run.tokenizers.source.vocab_size, run.tokenizers.target.vocab_size
     if sizes != expected:
         raise RunError(
             f"{file}: is a shortlist for vocabularies of {sizes[0]} and {sizes[1]} subwords, but the tokenizers have"
             f" {expected[0]} and {expected[1]}"
         )
-    return shortlist
+    return Shortlist(tensors["always"], tensors["translations"])

@@ -14,13 +14,14 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+import torch
+
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import Tokenizer
 from translate.decoding.request import SearchInput, Translation
 from translate.errors import InputError
 
-CountTokens = Callable[[Sequence[str]], list[int]]
-"""Gives the number of tokens of each text."""
+CountTokens = Callable[[Sequence[str]], list[int]]  # the number of tokens of each text
 
 _CLOSING = r"""["'»«”“’‘›‹)\]}」』）]*"""
 _SENTENCE_ENDS = re.compile(rf"(?<=[.!?…؟۔։።]){_CLOSING}\s+|(?<=[。！？｡।॥])(?![。！？｡।॥]){_CLOSING}\s*")
@@ -56,13 +57,7 @@ def truncate_ids(
 
 
 def fit_sources(
-    sources: Sequence[str],
-    tokenizer: Tokenizer,
-    limit: int | None,
-    config: DecodingConfig,
-    *,
-    first_number: int,
-    num_threads: int,
+    sources: Sequence[str], tokenizer: Tokenizer, limit: int | None, config: DecodingConfig, *, first_number: int
 ) -> list[list[SearchInput]]:
     """The search inputs of each source: the whole line, or the pieces of one that is too long.
 
@@ -74,10 +69,10 @@ def fit_sources(
     """
 
     def encode(texts: Sequence[str]) -> list[list[int]]:
-        return tokenizer.encode_lines([text.strip() for text in texts], num_threads=num_threads)
+        return tokenizer.encode_lines([text.strip() for text in texts], num_threads=torch.get_num_threads())
 
     inputs = []
-    encoded = tokenizer.encode_lines(sources, num_threads=num_threads)
+    encoded = tokenizer.encode_lines(sources, num_threads=torch.get_num_threads())
     for line, (source, ids) in enumerate(zip(sources, encoded, strict=True), start=first_number):
         pieces = [(source, ids)]
         if limit is not None and len(ids) > limit and config.long == "split":

@@ -118,18 +118,15 @@ class Translator:
         """Yield the translation of each line, in order, reading no further ahead than `look_ahead_lines`.
 
         Args:
-            first_number: The number of the first line in the whole input, from 0; it seeds sampling, and errors name
-                lines by it.
+            first_number: The number of the first line in the whole input, from 0; it seeds sampling and names lines.
 
         Raises:
-            InputError: A source is longer than the limit and decoding.long = error, or constraints contradict each
-                other.
+            InputError: A source is too long and decoding.long = error, or constraints contradict each other.
         """
         requests = (Request(line) if isinstance(line, str) else line for line in lines)
-        number = first_number
         for buffer in read_buffers(requests, max_items=self.config.look_ahead_lines):
-            yield from self._translate_buffer(buffer, first_number=number)
-            number += len(buffer)
+            yield from self._translate_buffer(buffer, first_number=first_number)
+            first_number += len(buffer)
 
     def score(self, sources: Sequence[str], targets: Sequence[Sequence[int]], *, first_number: int = 0) -> list[Score]:
         """The log-probability of given translations, by the full forward pass (forced decoding).
@@ -139,7 +136,7 @@ class Translator:
 
         Args:
             targets: Subwords of each translation, without the end symbol.
-            first_number: The number of the first line in the whole input, from 0; errors name lines by it.
+            first_number: The number of the first line in the whole input, from 0, for errors.
 
         Raises:
             InputError: A side is longer than its limit, and decoding.long = error.
@@ -157,12 +154,9 @@ class Translator:
         for source, target, pair, forced in zip(encoded, targets, pairs, self.force(pairs), strict=True):
             total = sum(forced.token_log_probs)
             score = float(scoring.score(torch.tensor(total), torch.tensor(len(forced.token_log_probs))))
-            is_cut = {
-                "source_truncated": len(pair.source) < len(source),
-                "target_truncated": len(pair.target) < len(target),
-            }
-            flags = frozenset(flag for flag, is_set in is_cut.items() if is_set)
-            scores.append(Score(total, score, forced.token_log_probs, pair.target, flags))
+            flags = {"source_truncated"} if len(pair.source) < len(source) else set()
+            flags |= {"target_truncated"} if len(pair.target) < len(target) else set()
+            scores.append(Score(total, score, forced.token_log_probs, pair.target, frozenset(flags)))
         return scores
 
     def force(self, pairs: Sequence[EncodedPair]) -> list[ForcedDecoding]:
@@ -184,14 +178,9 @@ class Translator:
     def _translate_buffer(self, requests: list[Request], *, first_number: int) -> Iterator[Translation]:
         """Yield the translations of the lines in a buffer, which are searched together."""
         target = self.tokenizers.target
-        inputs_by_line = fit_sources(
-            [request.source for request in requests],
-            self.tokenizers.source,
-            self.source_limit,
-            self.config,
-            first_number=first_number,
-            num_threads=torch.get_num_threads(),
-        )
+        sources = [request.source for request in requests]
+        tokenizer = self.tokenizers.source
+        inputs_by_line = fit_sources(sources, tokenizer, self.source_limit, self.config, first_number=first_number)
         inputs = []
         for request, pieces in zip(requests, inputs_by_line, strict=True):
             for each in pieces:
@@ -243,14 +232,13 @@ class Translator:
             # Every n-th sentence: each worker has equal work, and always the same sentences.
             return self._search_sentences(inputs, order[worker::num_workers], stop)
 
-        num_threads = torch.get_num_threads()
         found: dict[int, list[Hypothesis]] = {}
+        num_threads = torch.get_num_threads()
         try:
             with ThreadPoolExecutor(num_workers) as executor:
-                shares = [executor.submit(search_share, worker) for worker in range(num_workers)]
                 try:
-                    for share in shares:
-                        found |= share.result()
+                    for share in executor.map(search_share, range(num_workers)):
+                        found |= share
                 finally:
                     stop.set()  # before the executor waits for the other workers
         finally:
