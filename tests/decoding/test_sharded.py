@@ -43,7 +43,9 @@ def requests_of(sources: list[str]) -> list[Request]:
 def decode(decoder: ShardedDecoder, sources: list[str]) -> tuple[int, list[OutputPart]]:
     """A whole job by one process that leaves its parts: the lines that it found finished, and all parts."""
     with decoder.hold_folder():
-        fingerprints, lines_kept = decoder.translate_blocks(requests_of(sources))
+        fingerprints, lines_kept = decoder.translate_blocks(
+            requests_of(sources), rank=0, world_size=1, advance=lambda lines: None
+        )
         return lines_kept, parts_of(decoder, fingerprints)
 
 
@@ -174,7 +176,9 @@ def test_parts_that_are_not_all_there_are_not_joined(toy: Any, folder: Path) -> 
         decoder.check_folder()
     with decoder.hold_folder():
         decoder.check_folder()
-        fingerprints, _ = decoder.translate_blocks(requests_of(toy.sources), rank=0, world_size=2)
+        fingerprints, _ = decoder.translate_blocks(
+            requests_of(toy.sources), rank=0, world_size=2, advance=lambda lines: None
+        )
         with pytest.raises(RunError, match="0000001.part: is missing, damaged or changed since it was written"):
             decoder.join_parts(fingerprints)
         with pytest.raises(RunError, match="0000000.part: is missing, damaged or changed"):
@@ -190,7 +194,7 @@ def test_one_command_at_a_time(toy: Any, folder: Path) -> None:
             pass
     assert not folder.exists()  # nothing was finished
     folder.write_text("")
-    with pytest.raises(InputError, match="finished parts go into a folder of this name, but it is a file"):
+    with pytest.raises(RunError, match="out.parts: cannot be written: File exists"):
         decode(first, [])
 
 

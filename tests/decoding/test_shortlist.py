@@ -254,8 +254,6 @@ def test_a_file_that_is_no_shortlist_of_this_run(toy: Toy, run: Path) -> None:
     loaded = load_run(run, checkpoint="best")
     shortlist = read_shortlist(loaded)
     assert shortlist.translations.dtype == torch.int32
-    moved = shortlist.to("meta")
-    assert {moved.always.device.type, moved.translations.device.type} == {"meta"}
     write_tensors(run / "shortlist.safetensors", {**shortlist._asdict(), "always": shortlist.always[:-2]}, {})
     size = toy.tokenizers.source.vocab_size
     with pytest.raises(RunError, match=rf"is a shortlist for vocabularies of {size} and {size - 2} subwords, but the"):

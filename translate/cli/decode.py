@@ -146,7 +146,7 @@ def decode(
         unsupported = {
             "--format jsonl": output_format != "text",
             "--alignments": alignments,
-            **{f"--{name}": path for name, path in constraints.items()},
+            **{f"--{name}": True for name in constraints},
             "--ensemble": ensemble,
             "--contrast": contrast,
             "--resume, or torchrun,": in_parts,

@@ -113,12 +113,7 @@ def read_requests(lines: TextLines, files: dict[str, Path]) -> Iterator["Request
 
 
 def check_not_overwriting(outputs: dict[str, Path | None], inputs: Iterable[Path | None]) -> None:
-    """Raise an InputError if a file would be both read and written.
-
-    Args:
-        outputs: Files to write, by the options that name them.
-        inputs: Files that the command reads.
-    """
+    """Raise an InputError if a file would be both read and written; outputs go by the options that name them."""
     read = [path for path in inputs if path is not None and path.is_file()]
     for option, output in outputs.items():
         if output is not None and output.is_file() and any(output.samefile(path) for path in read):

@@ -18,11 +18,7 @@ _POSITIONS = 512  # positions whose logits are in memory at once
 
 @contextlib.contextmanager
 def record_attention(model: Transformer, *, layer: int) -> Iterator[list[Float[Tensor, "batch heads query source"]]]:
-    """Record the cross-attention weights of a decoder layer: each call in this thread appends them to the list.
-
-    Args:
-        layer: The index of the layer; negative ones count from the end.
-    """
+    """Record the cross-attention weights of a decoder layer: each call in this thread appends them to the list."""
     decoder_layer = model.decoder.layers[layer]
     assert isinstance(decoder_layer, DecoderLayer)
     thread = threading.get_ident()

@@ -21,7 +21,7 @@ from translate.decoding.output.formats import OutputFormat, format_translations
 from translate.decoding.request import ConditionCounts, Request
 from translate.decoding.translator import Translator, read_buffers
 from translate.distributed.process_group import DistributedEnvironment, World
-from translate.errors import InputError, RunError
+from translate.errors import RunError
 from translate.fingerprint import fingerprint
 from translate.model.device import threads_per_process
 from translate.runs.directory import Checkpoint, RunDirectory
@@ -84,8 +84,6 @@ class ShardedDecoder:
         """Create the folder, keep other commands out of it, and remove it in the end if it has no part."""
         try:
             self.folder.mkdir(exist_ok=True)
-        except FileExistsError:
-            raise InputError(f"{self.folder}: finished parts go into a folder of this name, but it is a file") from None
         except OSError as error:
             raise write_error(self.folder, error) from error
         busy = "is at work there: wait for it, stop it, or choose another --output"
@@ -105,12 +103,7 @@ class ShardedDecoder:
             )
 
     def translate_blocks(
-        self,
-        requests: Iterable[Request],
-        *,
-        rank: int = 0,
-        world_size: int = 1,
-        advance: Callable[[int], object] = lambda lines: None,
+        self, requests: Iterable[Request], *, rank: int, world_size: int, advance: Callable[[int], object]
     ) -> tuple[list[str], int]:
         """Translate those blocks of a rank that have no finished part.
 

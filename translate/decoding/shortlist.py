@@ -34,17 +34,9 @@ class Shortlist(NamedTuple):
     translations: Int[Tensor, "source_vocab choices"]  # int32; filled up with EOS, which is always allowed
 
     def allowed(self, source_ids: Int[Tensor, "batch source"]) -> Bool[Tensor, "batch vocab"]:
-        """The target ids that the translation of each sentence may have.
-
-        Args:
-            source_ids: Token ids of the sentences; EOS and padding add nothing to the list.
-        """
+        """The target ids that the translation of each sentence may have; EOS and padding add none."""
         chosen = self.translations[source_ids].flatten(1).long()  # (batch, source * choices)
         return self.always.repeat(len(source_ids), 1).scatter_(1, chosen, True)
-
-    def to(self, device: torch.device | str) -> "Shortlist":
-        """The same shortlist on another device."""
-        return Shortlist(self.always.to(device), self.translations.to(device))
 
 
 def select_shortlist(
@@ -59,8 +51,8 @@ def select_shortlist(
     """Select the most frequent target ids, and the likeliest for each source id.
 
     Args:
-        source_counts: The number of times that each id of the source vocabulary occurs in the corpus.
-        target_counts: The same for the target vocabulary.
+        source_counts: The number of times that each source id occurs in the corpus.
+        target_counts: The same for target ids.
         vocabulary: With a joint vocabulary a source token also allows itself, so that names and numbers can be copied,
             if it occurs in a target of the corpus or in no source.
         num_frequent: Target ids that are always allowed; at most those that occur. A batch pays for them once, not for

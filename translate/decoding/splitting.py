@@ -37,10 +37,7 @@ _MAX_MARKS = 32  # combining marks that stay with the letter before them
 def truncate_ids(
     ids: list[int], limit: int | None, config: DecodingConfig, *, side: Literal["source", "target"], line: int
 ) -> list[int]:
-    """The first tokens of a text, as many as the limit allows.
-
-    Args:
-        line: The number of the line in the whole input, from 0, for the error.
+    """The first tokens of a text, as many as the limit allows; `line` is its number in the whole input, from 0.
 
     Raises:
         InputError: There are more tokens, and decoding.long = error.
@@ -59,10 +56,7 @@ def truncate_ids(
 def fit_sources(
     sources: Sequence[str], tokenizer: Tokenizer, limit: int | None, config: DecodingConfig, *, first_number: int
 ) -> list[list[SearchInput]]:
-    """The search inputs of each source: the whole line, or the pieces of one that is too long.
-
-    Args:
-        first_number: The number of the first source in the whole input, from 0.
+    """The search inputs of each source, numbered from `first_number`: the line, or the pieces of one that is too long.
 
     Raises:
         InputError: A source is too long, and decoding.long = error.
@@ -71,18 +65,17 @@ def fit_sources(
     def encode(texts: Sequence[str]) -> list[list[int]]:
         return tokenizer.encode_lines([text.strip() for text in texts], num_threads=torch.get_num_threads())
 
-    inputs = []
+    inputs: list[list[SearchInput]] = []
     encoded = tokenizer.encode_lines(sources, num_threads=torch.get_num_threads())
     for line, (source, ids) in enumerate(zip(sources, encoded, strict=True), start=first_number):
         pieces = [(source, ids)]
         if limit is not None and len(ids) > limit and config.long == "split":
             texts = split_text(source, max_tokens=limit, count_tokens=lambda texts: list(map(len, encode(texts))))
             pieces = list(zip(texts, encode(texts), strict=True))
-        line_inputs = []
+        inputs.append([])
         for number, (text, text_ids) in enumerate(pieces):
             kept = truncate_ids(text_ids, limit, config, side="source", line=line)
-            line_inputs.append(SearchInput(line, number, text, kept, source_truncated=len(kept) < len(text_ids)))
-        inputs.append(line_inputs)
+            inputs[-1].append(SearchInput(line, number, text, kept, source_truncated=len(kept) < len(text_ids)))
     return inputs
 
 

@@ -72,7 +72,7 @@ class Translator:
         self.tokenizers = tokenizers
         self.config = config
         self.combination = combination
-        self.shortlist = None if shortlist is None else shortlist.to(model.device)
+        self.shortlist = shortlist and Shortlist(*(ids.to(model.device) for ids in shortlist))
         self.forbidden = forbidden
         self.words = build_word_tables(tokenizers.target)
         models = [model, *combination.models]
@@ -325,8 +325,6 @@ class Translator:
 
     def _unmet(self, ids: list[int], phrases: Sequence[str], required: Sequence[list[int]]) -> tuple[str, ...]:
         """The phrases that a translation lacks."""
-        if not phrases:
-            return ()
         unmet = unsatisfied_phrases(ids, required, begins_word=self.words.begins_word)
         return tuple(phrases[number] for number in unmet)
 

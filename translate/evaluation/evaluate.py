@@ -56,11 +56,6 @@ def evaluate(
 def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: int, settings: dict[str, object]) -> None:
     """Write `hypotheses.txt` and `report.json` into a directory, which is created if need be.
 
-    Args:
-        name: The name of the test set.
-        step: The step of the checkpoint.
-        settings: The settings of the search.
-
     Raises:
         RunError: The files cannot be written, or the directory is a link that leaves the run.
     """
@@ -98,7 +93,7 @@ def choose_test_sets(
     if source is not None and reference is not None:
         corpus = TextCorpus(source=source, target=reference)
         return {source.name: read_corpus(corpus, key="--source and --reference")}
-    corpora = {name: (f"data.test.{name}", corpus) for name, corpus in config.data.test.items()}
+    corpora = {each: (f"data.test.{each}", corpus) for each, corpus in config.data.test.items()}
     if name is None and not corpora:
         raise InputError("the run's config names no data.test: give --source and --reference, or --set validation")
     if name is not None:

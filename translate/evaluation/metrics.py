@@ -67,8 +67,7 @@ def score_translations(
     metrics = []
     for name, scorer in scorers.items():
         _give_plain_floats(scorer)
-        # sacreBLEU takes 1 for "no resampling".
-        result = scorer.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples or 1)
+        result = scorer.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples or 1)  # 1: none
         interval = None
         if samples > 1:
             mean, half = float(result._mean), float(result._ci)  # NumPy's floats are not JSON's

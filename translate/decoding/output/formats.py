@@ -4,9 +4,11 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Literal
 
 from translate.data.batching import EncodedPair
+from translate.data.tokenizer import Tokenizers
 from translate.decoding.output.words import AlignmentLink, align_words, format_pharaoh, group_words, word_confidences
 from translate.decoding.request import Translation
 from translate.decoding.score import ForcedDecoding
@@ -27,8 +29,7 @@ def format_translations(
 
     Args:
         translator: The translator that made the translations.
-        write_alignment: Called with each translation's alignment before its lines are yielded; None: alignments are
-            not computed unless records need them.
+        write_alignment: Called with each alignment before its translation is yielded; None: only records have them.
         first_number: The number of the first translation in the whole input, from 0.
     """
     if output_format == "jsonl" or write_alignment is not None:
@@ -65,9 +66,7 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
     def summary(each: Translation) -> dict[str, Any]:
         return {"translation": each.text, "log_prob": each.log_prob, "score": each.score}
 
-    words = [
-        word for part in translation.parts for word in word_confidences(target.pieces(part.ids), part.token_log_probs)
-    ]
+    words = [word_confidences(target.pieces(part.ids), part.token_log_probs) for part in translation.parts]
     return {
         "line": number,
         "source": translation.source,
@@ -77,7 +76,7 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
         "log_prob": translation.log_prob,
         "score": translation.score,
         "token_log_probs": list(translation.token_log_probs),
-        "words": [word._asdict() for word in words],
+        "words": [word._asdict() for word in chain.from_iterable(words)],
         "alignment": translation.alignment,
         "flags": sorted(translation.flags),
         "unmet": list(translation.unmet),
@@ -95,27 +94,18 @@ def align_translations(translator: Translator, translations: Iterable[Translatio
         parts = [part for translation in buffer for part in translation.parts]
         forced = iter(translator.force([EncodedPair(list(part.source_ids), list(part.ids)) for part in parts]))
         for translation in buffer:
-            yield translation._replace(alignment=_align(translator, translation.parts, forced))
+            yield translation._replace(alignment=_align(translator.tokenizers, translation.parts, forced))
 
 
-def _align(translator: Translator, parts: Sequence[Translation], forced: Iterator[ForcedDecoding]) -> str:
-    """The alignment of a line, with its words counted on from part to part.
-
-    Args:
-        forced: The forced decoding of the parts, and then of other lines.
-    """
+def _align(tokenizers: Tokenizers, parts: Sequence[Translation], forced: Iterator[ForcedDecoding]) -> str:
+    """The alignment of a line, with its words counted on from part to part; `forced` begins with its parts."""
     links: list[AlignmentLink] = []
     source_offset = target_offset = 0
     is_inside_word = False
     for part in parts:
         attention = next(forced).attention
-        source_words, target_words = (
-            [word.positions for word in group_words(tokenizer.pieces(ids))]
-            for tokenizer, ids in (
-                (translator.tokenizers.source, part.source_ids),
-                (translator.tokenizers.target, part.ids),
-            )
-        )
+        source_words = [word.positions for word in group_words(tokenizers.source.pieces(part.source_ids))]
+        target_words = [word.positions for word in group_words(tokenizers.target.pieces(part.ids))]
         if is_inside_word and source_words and not part.source[:1].isspace():
             source_offset -= 1  # the part before ends within this part's first word
         if source_words and target_words:

@@ -1,7 +1,4 @@
-"""Words from subwords: the tokens that spell each word, the model's confidence in it, and word alignments.
-
-An alignment links source and target words by cross-attention.
-"""
+"""Words from subwords: the tokens that spell each word, the model's confidence in it, and alignments by attention."""
 
 import math
 import re
@@ -15,8 +12,7 @@ from torch import Tensor
 
 from translate.data.tokenizer import BYTE_PIECE
 
-SPACE = "▁"
-"""The sign that SentencePiece writes for the space before a word."""
+SPACE = "▁"  # SentencePiece writes it for the space before a word
 
 
 class Word(NamedTuple):
@@ -65,8 +61,7 @@ def group_words(pieces: Sequence[str]) -> list[Word]:
 def word_confidences(pieces: Sequence[str], token_log_probs: Sequence[float]) -> list[WordConfidence]:
     """Compute the probability of each word from those of its tokens.
 
-    The product is the probability of the word spelt with exactly these tokens, and falls with each token. The geometric
-    mean does not, so it is the one to rank words by or to compare with a threshold.
+    The product falls with each token. The geometric mean does not, so it is the one to rank words by.
 
     Args:
         pieces: See `group_words`.
@@ -109,17 +104,14 @@ def align_words(
     word that attends only to the end symbol has no link. Of equal weights the first counts.
 
     Args:
-        weights: The cross-attention of one sentence without padding, averaged over heads and layers as the caller
-            likes. Row t is the attention that predicts target token t; the last row and column are those of the end
-            symbols.
+        weights: The cross-attention of one sentence without padding. Row t is the attention that predicts target token
+            t; the last row and column are those of the end symbols.
         source_words: The positions of each word's subwords, from `group_words`; None: each subword is a word.
         target_words: The same for the target.
 
     Returns:
         The links in the order of the target.
     """
-    if not bool((weights.isfinite() & (weights >= 0)).all()):
-        raise ValueError("attention weights must be finite and not negative")
     kept = weights[:-1, :-1].double()
     totals = kept.sum(dim=1, keepdim=True)
     shares = torch.where(totals > 0, kept / totals, 0.0)
