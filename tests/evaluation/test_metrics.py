@@ -141,13 +141,6 @@ def test_no_interval_unless_wanted() -> None:
     assert all(metric.interval is None and "bs:" not in metric.signature for metric in metrics)
 
 
-def test_a_metric_as_text() -> None:
-    metric = by_name(damaged(REFERENCES), REFERENCES, bootstrap_samples=20)["BLEU"]
-    assert metric.interval is not None
-    assert str(metric).startswith(f"BLEU {metric.score:.2f} [{metric.interval.low:.2f}, {metric.interval.high:.2f}]  ")
-    assert str(metric).endswith(metric.signature)
-
-
 @pytest.mark.parametrize("num_hypotheses, num_references", [(2, 3), (5, 0), (0, 1)])
 def test_unequal_numbers(num_hypotheses: int, num_references: int) -> None:
     message = f"^{num_hypotheses} translations but {num_references} references: they must pair line by line$"

@@ -194,8 +194,8 @@ def _decode_in_parts(command: DecodeCommand) -> None:
 
     with join_world() as world:
         try:
-            decoder, inputs, source, requests = world.run_on_all_ranks(lambda: _prepare_parts(command, world))
-            world.check_same_on_all_ranks({**decoder.dependencies, **inputs})
+            decoder, facts, source, requests = world.run_on_all_ranks(lambda: _prepare_parts(command, world))
+            world.check_same_on_all_ranks(facts)
             started = time.perf_counter()
             is_hidden = not (world.is_main_process and is_terminal(sys.stderr))
             with tqdm(total=source.total, unit="line", dynamic_ncols=True, disable=is_hidden) as bar:
@@ -214,11 +214,7 @@ def _decode_in_parts(command: DecodeCommand) -> None:
 def _prepare_parts(
     command: DecodeCommand, world: "World"
 ) -> tuple["ShardedDecoder", dict[str, str], TextLines, Iterator["Request"]]:
-    """Check the files, load the translator, and collect what all parts depend on.
-
-    Returns:
-        The decoder; the fingerprints of the files of which each part depends on some lines; the input; its requests.
-    """
+    """Check the files, load the translator, and collect what must be the same on all ranks."""
     from translate.data.text import require_file, require_unchanged
     from translate.decoding.sharded import ShardedDecoder, collect_dependencies, share_machine
     from translate.fingerprint import fingerprint
@@ -249,7 +245,7 @@ def _prepare_parts(
     decoder = ShardedDecoder(
         translator, dependencies, command.output_format, output=command.output, alignments=command.alignments
     )
-    return decoder, by_line, source, requests
+    return decoder, {**dependencies, **by_line}, source, requests
 
 
 @takes_decoding_options

@@ -85,10 +85,7 @@ def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_requests(lines: TextLines, files: dict[str, Path]) -> Iterator["Request"]:
-    """Read the lines and their constraints side by side, as they are asked for; the terminology is read at once.
-
-    Args:
-        files: Constraint files by the name of their option.
+    """Read the lines and the constraint files, by option, side by side; only the terminology is read at once.
 
     Raises:
         InputError: A file cannot be used, or its number of lines is wrong: at once where the numbers are known.

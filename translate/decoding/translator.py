@@ -212,9 +212,6 @@ class Translator:
         """The hypotheses of each input by its index, the best score first; an input without any word has none.
 
         Searches with `decoding.workers` threads; of several, each runs torch with one thread.
-
-        Raises:
-            RunError: The model's weights are not finite.
         """
         order = [index for index, each in enumerate(inputs) if each.source_ids and not each.source.isspace()]
         # Neighbours of similar length need little padding, and the batch that needs the most memory comes first.

@@ -27,10 +27,6 @@ class Metric(NamedTuple):
     interval: Interval | None
     signature: str  # sacreBLEU's signature: what anyone needs to compute the same number
 
-    def __str__(self) -> str:
-        spread = f" [{self.interval.low:.2f}, {self.interval.high:.2f}]" if self.interval else ""
-        return f"{self.name} {self.score:.2f}{spread}  {self.signature}"
-
 
 def score_translations(
     hypotheses: Sequence[str],

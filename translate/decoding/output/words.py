@@ -97,7 +97,7 @@ def align_words(
     source_words: Sequence[Sequence[int]] | None = None,
     target_words: Sequence[Sequence[int]] | None = None,
 ) -> dict[AlignmentLink, float]:
-    """Link each target word to the source word that it attends to most; the values are the weights.
+    """Link each target word, in order, to the source word that it attends to most; the values are the weights.
 
     A source word's weight is the sum over its subwords, and a target word's attention the mean over its subwords. The
     end symbols have no links, and each target subword's weights are shares of what is not on the end symbol. A target
@@ -108,9 +108,6 @@ def align_words(
             t; the last row and column are those of the end symbols.
         source_words: The positions of each word's subwords, from `group_words`; None: each subword is a word.
         target_words: The same for the target.
-
-    Returns:
-        The links in the order of the target.
     """
     kept = weights[:-1, :-1].double()
     totals = kept.sum(dim=1, keepdim=True)
