@@ -155,12 +155,9 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
 def log_findings(
     config: Config, corpora: preparation.Corpora, batches: Batches, tokenizers: Tokenizers, num_parameters: int
 ) -> list[Finding]:
-    """Log what should make a user think before waiting for a training; notes are only counted.
+    """Log what should make a user think before waiting for a training, and return all findings, errors first.
 
     The corpora are read once more, a few microseconds a line; only some hundred pairs are encoded.
-
-    Returns:
-        The findings, errors first.
     """
     facts = _facts(batches, tokenizers, *_estimate_epoch(config, corpora.train, batches, tokenizers), num_parameters)
     findings = [*settings_findings(config), *data_findings(config, facts)]

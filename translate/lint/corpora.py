@@ -122,11 +122,7 @@ def thorough_suspects(
 
 
 def find_repetitions(sources: Ints, targets: Ints) -> dict[str, Ints]:
-    """Positions of pairs by what they repeat.
-
-    Args:
-        sources: Hashes of the sources.
-        targets: Hashes of the targets.
+    """Positions of pairs by what they repeat, seen in the hashes of both sides.
 
     Returns:
         empty: A side is empty or all spaces.
@@ -183,9 +179,7 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
     return leaks
 
 
-def _suspects(
-    survey: Survey, inspected: Ints, found: dict[str, Ints], shifts: Sequence[ShiftedLines]
-) -> list[Suspects]:
+def _suspects(survey: Survey, inspected: Ints, found: dict[str, Ints], shifts: list[ShiftedLines]) -> list[Suspects]:
     """Single lines by their kind, and shifts, of the lines of a corpus that were inspected."""
     suspects = []
     for kind in KINDS:

@@ -57,7 +57,6 @@ def dry_run(
     """Make real training steps on real batches, the longest first; the weights are thrown away.
 
     Args:
-        epoch: The batches to try.
         validation: Some of its lines are translated, for the time of a validation.
         max_seconds: The time for measuring the speed; a step is never broken off.
 

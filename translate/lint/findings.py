@@ -72,15 +72,15 @@ _FOREIGN = "look at them, and remove them"
 _NEIGHBOUR = "belong to a neighbour: a line is missing or doubled on one side"
 _DAMAGED = "the text was damaged before it got here; get it again, or remove the lines"
 _RESTORE = "read the original in its own encoding (iconv), or restore it: line.encode('cp1252').decode('utf-8')"
+_AMBIGUOUS = "usual in small numbers, and in paraphrases"
+_LINE_END = "replace them by spaces: editors count lines differently from translate"
 _CONVERT = "turn entities into characters and remove tags, unless translations should have them"
 KINDS: dict[str, Kind] = {
     "empty": Kind("have an empty side", "training leaves them out; remove them from held-out text"),
     "equal": Kind("are copies, the source its own translation", "remove those that have one; 1 % hurts", 0.01, 0.5),
     "unlikely_length": Kind("have sides whose lengths do not fit", "align or remove them"),
     "repeated": Kind("occurred before, source and target", "remove repetitions, unless they are meant", 0.10),
-    "ambiguous": Kind(
-        "have a source that occurred before with another target", "usual in small numbers, and in paraphrases", 0.25
-    ),
+    "ambiguous": Kind("have a source that occurred before with another target", _AMBIGUOUS, 0.25),
     "source_like_target": Kind("have a source that looks like the target language", _SWAPPED, 0.005, 0.5),
     "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
     "source_like_neither": Kind("have a source perhaps in a third language", _FOREIGN),
@@ -88,9 +88,7 @@ KINDS: dict[str, Kind] = {
     "shifted": Kind(_NEIGHBOUR, "find the line, and align the files again", 0.0, 0.1),
     "unrelated": Kind("do not translate each other", "check that the two sides belong together", 0.0, 0.1),
     "control": Kind("have control characters", "remove them; tabs may stay"),
-    "line_end": Kind(
-        "have line ends inside a line", "replace them by spaces: editors count lines differently from translate"
-    ),
+    "line_end": Kind("have line ends inside a line", _LINE_END),
     "private_use": Kind("have private-use characters", "find out what wrote them; they mean nothing by themselves"),
     "invisible": Kind("have invisible characters", "remove them: a word with and without one counts as two words"),
     "replacement": Kind("have the replacement character U+FFFD", _DAMAGED),

@@ -44,16 +44,13 @@ def learn_languages(sources: Sequence[str], targets: Sequence[str]) -> Languages
 def find_wrong_languages(
     sources: Sequence[str], targets: Sequence[str], languages: Languages, *, is_own: bool
 ) -> dict[str, NDArray[np.int64]]:
-    """Positions of lines in the wrong language, by naive Bayes between the two sides, on trigrams of characters.
+    """Positions of lines that look like the other side or like neither, by naive Bayes on trigrams of characters.
 
-    Where both sides are in one language (as in paraphrasing) nothing is found.
+    Copies may be among them. Where both sides are in one language (as in paraphrasing) nothing is found.
 
     Args:
         languages: The languages that the sides should be in.
         is_own: Whether the languages were learnt from these very lines; then each line is left out of its counts.
-
-    Returns:
-        The lines that look like the other side, and those that look like neither; copies may be among them.
     """
     source_like_other, *source_fits = _compare(sources, *languages, is_own=is_own)
     target_like_other, *target_fits = _compare(targets, *languages[::-1], is_own=is_own)

@@ -7,7 +7,7 @@ the cheapest path through the offsets.
 """
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +37,6 @@ _CHANGE_NATS = 60.0
 _FEW_PAIRS = 500  # from so few pairs no dictionary can be learnt
 _MAX_TOKENS = 200  # of a line; a pair's cells in the dictionary grow with the product of its lengths
 
-
 Ints = NDArray[np.int64]
 TokenIds = Sequence[Sequence[int]]
 
@@ -61,13 +60,10 @@ def flatten(ids: TokenIds) -> Ints:
 
 
 def find_unlikely_lengths(source_lengths: Ints, target_lengths: Ints) -> Ints:
-    """Pairs whose lengths in characters fit each other far worse than is usual in the corpus.
+    """Positions of pairs whose lengths in characters fit each other far worse than is usual; no side of them is empty.
 
     A translation is c times as long as its source, and its squared deviation from that grows with the length. Both
     the factor and the usual deviation are the corpus's own: medians, which a few bad pairs do not move.
-
-    Returns:
-        The positions of the pairs; pairs with an empty side are not among them.
 
     Source: Gale and Church 1993, https://aclanthology.org/J93-1004.
     """
@@ -222,6 +218,6 @@ def _runs(offsets: Ints, numbers: Ints) -> list[ShiftedLines]:
     borders = [0, *(np.flatnonzero(np.diff(offsets)) + 1).tolist(), len(offsets)]
     return [
         ShiftedLines(int(numbers[start]), int(numbers[stop - 1]), int(offsets[start]))
-        for start, stop in zip(borders, borders[1:], strict=False)
+        for start, stop in pairwise(borders)
         if stop > start and offsets[start] != 0
     ]

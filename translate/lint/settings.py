@@ -51,7 +51,6 @@ def _optimization(config: Config) -> Iterator[Finding]:
         message = f"{warmup} is not less than {steps}: the learning rate never reaches its peak and never falls"
         hint = f"set training.warmup_steps to about {max(1, training.max_steps // 10)}, or train longer"
         yield Finding("warning", "warmup_longer_than_training", message, hint)
-
     peak, usual = training.learning_rate, 1.0 / math.sqrt(model.d_model * _PAPER_WARMUP)
     given, hint = f"training.learning_rate = {peak:g} is", f"try training.learning_rate={usual:.0e}"
     if training.schedule == "noam":
@@ -62,7 +61,6 @@ def _optimization(config: Config) -> Iterator[Finding]:
         what = "high" if peak > usual else "low"
         message = f"{given} {what} for model.d_model = {model.d_model}: the paper's schedule peaks at {usual:.1e}"
         yield Finding("warning", f"learning_rate_{what}", message, hint)
-
     depth = max(model.num_encoder_layers, model.num_decoder_layers)
     layers = f"model.norm = 'post' with {depth} layers"
     if model.norm == "post" and depth >= 16:

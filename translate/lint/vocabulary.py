@@ -77,7 +77,6 @@ def examine_spelling(
     """Count the tokens that stand for characters without an entry, and name the characters.
 
     Args:
-        ids: The tokens of each line.
         numbers: The position of each line in the corpus.
     """
     is_byte, tokens = _byte_ids(tokenizer), flatten(ids)
@@ -116,7 +115,6 @@ def examine_vocabulary(name: str, tokenizer: Tokenizer, sides: Sequence[TokenIds
     """How much of a vocabulary the training text uses.
 
     Args:
-        name: joint, source or target.
         sides: Token ids of all text that the vocabulary is for: of both languages, if it is joint.
         share: The part of the training corpora that these are, 0 to 1; what is rare is estimated for the whole.
     """
