@@ -212,7 +212,7 @@ def test_processes_share_the_work_and_get_all_ids(
 
     def work(rank: Rank) -> list[list[int]]:
         counting = Counting(tokenizer.model_bytes)
-        return listed(encode_together(LINES[:num_lines], counting, processes=rank, num_threads=2, content="ids"))
+        return listed(encode_together(LINES[:num_lines], counting, processes=rank, num_threads=2))
 
     for ids in on_all_ranks(size, work):
         assert ids == [tokenizer.encode(line) for line in LINES[:num_lines]]

@@ -293,7 +293,7 @@ class StreamedBatches:
             corpora = run_together(self._processes, read if number else lambda: self._streams.first)
             encode = partial(encode_together, processes=self._processes, num_threads=self._settings.num_threads)
             encoded = [
-                encode(texts, tokenizer, content="the token ids of a segment", check=check)
+                encode(texts, tokenizer, check=check)
                 for texts, tokenizer in zip(join_texts(corpora), self._tokenizers[:2], strict=True)
             ]
             make_batches = partial(TrainingBatches, corpora, self._tokenizers, self._settings, encoded=encoded)

@@ -155,7 +155,7 @@ def read_tokens(file: CachedFile, *, num_lines: int, vocab_size: int) -> TokenSt
     """Read what `write_tokens` wrote; a large file remains mapped."""
     file.file.seek(file.num_bytes - num_lines * _LENGTH_TYPE.itemsize)
     lengths = np.fromfile(file.file, dtype=_LENGTH_TYPE, count=num_lines)
-    ids = MappedArray(file, dtype=id_type(vocab_size))  # and behind all ids the lengths, which nobody reads as ids
+    ids = MappedArray(file, dtype=id_type(vocab_size))  # the lengths stand behind the ids of all lines
     return TokenStore(lengths, ids if file.num_bytes > MAX_BYTES_IN_MEMORY else ids.read(0, ids.size).copy())
 
 
@@ -274,10 +274,9 @@ def encode_together(
     *,
     processes: ProcessGroup,
     num_threads: int,
-    content: str,
     check: Check = lambda: None,
 ) -> TokenStore:
-    """The ids of each line: each process encodes a part, and all processes get all ids.
+    """The ids of each line of a segment: each process encodes a part, and all processes get all ids.
 
     All processes must encode the same texts at the same time.
 
@@ -285,7 +284,7 @@ def encode_together(
         RunError: There are many ids, and the file for them cannot be written in some process.
         Cancelled: `check` raised it in some process.
     """
-    writer = TokenWriter(content)
+    writer = TokenWriter("the token ids of a segment")
     for first in range(0, len(texts), _EXCHANGED_LINES * processes.size):
         start = first + processes.rank * _EXCHANGED_LINES
         own = encode_chunks(texts[start : start + _EXCHANGED_LINES], tokenizer, num_threads=num_threads, check=check)
