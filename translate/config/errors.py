@@ -83,7 +83,7 @@ def _dotted_key(location: tuple[int | str, ...]) -> str:
 
 
 def _suggestion(key: str, location: tuple[int | str, ...]) -> str:
-    """Suggest the valid keys whose last part is most similar, in any section or less so in this one."""
+    """Suggest the keys with the most similar last part: a near one in any section, or a less near one in this."""
     parent, _, last = key.rpartition(".")
     if len(location) > 2:  # in a corpus, whose kind comes before the key
         kinds = typing.get_args(typing.get_args(Corpus)[0])

@@ -134,9 +134,10 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
     """The value of a key with another one over it, and the origins likewise."""
     if isinstance(below, list) and isinstance(above, dict):  # whose keys are indices
         items = {str(index): item for index, item in enumerate(below)}
-        for name in above.keys() - items.keys():
-            where = new_origins[join_key(key, name)].position
-            raise InputError(f"{where}: {key}.{name}: {name!r} is no index of a list of {len(below)}, counted from 0")
+        if wrong := [name for name in above if name not in items]:
+            dotted = join_key(key, wrong[0])
+            problem = f"{wrong[0]!r} is no index of a list of {len(below)}, counted from 0"
+            raise InputError(f"{new_origins[dotted].position}: {dotted}: {problem}")
         return list(_merge(items, above, key, origins, new_origins).values())
     if isinstance(below, dict) and isinstance(above, dict):
         kind = above.get("kind")
