@@ -76,7 +76,7 @@ class CTranslate2Translator(Translator):
         except (ValueError, RuntimeError) as error:
             raise InputError(
                 f"device = {config.device} and precision = {config.precision}: CTranslate2 cannot load the model:"
-                f" {error}; use others, or the engine translate"
+                f" {error}; choose others, or the engine translate"
             ) from error
 
     def with_options(self, **options: object) -> "CTranslate2Translator":
