@@ -43,8 +43,7 @@ class ThreadParallel(Generic[MicroBatch]):
     """
 
     def __init__(self, forward: nn.Module, *, num_workers: int, num_threads: int) -> None:
-        self.forward = forward
-        self.num_workers, self.num_threads = num_workers, num_threads
+        self.forward, self.num_workers = forward, num_workers
         self._parameters = list(forward.parameters())
         self._shares = share_evenly([parameter.numel() for parameter in self._parameters], num_shares=num_workers)
         self._pool: ThreadPoolExecutor | None = None
