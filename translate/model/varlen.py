@@ -81,16 +81,10 @@ def flash_attention(
     """
     from torch.nn.attention.varlen import varlen_attn  # importing it takes seconds, and older versions lack it
 
-    output = varlen_attn(
-        query[0].transpose(0, 1),
-        key[0].transpose(0, 1),
-        value[0].transpose(0, 1),
-        mask.query.cu_seqlens,
-        mask.key.cu_seqlens,
-        mask.query.max_seqlen,
-        mask.key.max_seqlen,
-        window_size=(-1, 0) if mask.is_causal else (-1, -1),
-    )
+    query, key, value = (each[0].transpose(0, 1) for each in (query, key, value))  # (token, heads, head_dim)
+    q, k = mask.query, mask.key
+    window = (-1, 0) if mask.is_causal else (-1, -1)
+    output = varlen_attn(query, key, value, q.cu_seqlens, k.cu_seqlens, q.max_seqlen, k.max_seqlen, window_size=window)
     assert isinstance(output, Tensor)
     return output.transpose(0, 1)[None]
 

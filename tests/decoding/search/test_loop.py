@@ -17,8 +17,7 @@ from torch import Tensor
 
 from translate.decoding.processors import MinimumLength, RepetitionPenalty
 from translate.decoding.search import loop
-from translate.decoding.search.beam import Hypothesis
-from translate.decoding.search.diverse import DiverseGroups
+from translate.decoding.search.beam import DiverseGroups, Hypothesis
 from translate.decoding.search.loop import BeamSearch, NextTokens, SearchSettings
 from translate.decoding.search.sampling import TokenSampler
 from translate.decoding.search.scoring import Scoring

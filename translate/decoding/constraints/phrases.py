@@ -165,9 +165,9 @@ def find_progress(
         num_before = num_before + (size + is_found)[:, :, None] * is_after
         is_inside |= (position > start[:, :, None]) & ~is_after
 
-    is_begun = agrees & ~is_complete & is_missing[:, :, :, None] & ~is_inside[:, :, None]
-    is_begun &= position < lengths[:, None, None, None]
     num_tokens = lengths[:, None] - position  # from a position to the end
+    is_possible = ~is_inside & (num_tokens > 0)[:, None]
+    is_begun = agrees & ~is_complete & is_missing[:, :, :, None] & is_possible[:, :, None]
     with_begun = (num_before + num_tokens[:, None]) * is_begun.any(dim=2)
     is_unsettled = (reached > 0) & (reached == lengths[:, None])
     return PhraseProgress(

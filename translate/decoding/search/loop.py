@@ -69,13 +69,10 @@ class NextTokenModel(Protocol[Cache]):
 LogitsProcessor = Callable[[NextTokenScores, BeamState], NextTokenScores]
 """Lowers the scores of some next tokens, down to -inf for a forbidden one, and returns the processed scores.
 
-The scores that it gets are the model's log-probabilities, unless an earlier processor lowered them. Tokens may be
-forbidden in place; any other change is made in a copy, because the search also reports the model's own
-log-probabilities. A processor never raises a score, since `Scoring.upper_bound` relies on that.
-
-It sees all open hypotheses of a batch at once. What lies in `state.ids` behind a hypothesis's length is left over from
-earlier steps and must not be read; a slot without a hypothesis may get any scores. A hypothesis whose tokens are all
-forbidden cannot go on.
+It never raises a score, since `Scoring.upper_bound` relies on that. Tokens may be forbidden in place; any other change
+is made in a copy, because the search also reports the model's own log-probabilities. What lies in `state.ids` behind a
+hypothesis's length is left over from earlier steps and must not be read; a slot without a hypothesis may get any
+scores. A hypothesis whose tokens are all forbidden cannot go on.
 """
 
 
@@ -88,7 +85,7 @@ class SearchSettings(NamedTuple):
     end_id: int
     vocab_size: int
     num_best: int = 1  # how many of a sentence's hypotheses are guaranteed to be the beam's best
-    num_groups: int = 1  # the beam is divided among them; see `diverse.py`
+    num_groups: int = 1  # the beam is divided among them; see `DiverseGroups`
     num_open: int = 1  # slots of each group that hold a hypothesis at first
     select_candidates: SelectCandidates = select_best
     processors: tuple[LogitsProcessor, ...] = ()

@@ -63,11 +63,7 @@ class TokenSampler:
         return Candidates(state.cumulative_scores + scores.gather(2, tokens[:, :, None])[:, :, 0], slots, tokens)
 
     def probabilities(self, scores: NextTokenScores) -> Float[Tensor, "batch beam vocab"]:
-        """Compute the distribution to sample from. It is all zeros for a hypothesis that may not go on.
-
-        Args:
-            scores: Log-probabilities, up to a constant for each hypothesis.
-        """
+        """The distribution to sample from; it is all zeros for a hypothesis that may not go on."""
         # The most probable token gets 0, the others less; a row of -inf alone stays so.
         highest = scores.amax(dim=2, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
         logits = (scores - highest).div_(max(self.temperature, _MIN_TEMPERATURE))

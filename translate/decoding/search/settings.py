@@ -6,17 +6,10 @@ import torch
 
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID
+from translate.decoding import processors
 from translate.decoding.constraints.phrases import RequiredPhrases, WordTables
-from translate.decoding.processors import (
-    ForbiddenPhrases,
-    ForcedPrefix,
-    MinimumLength,
-    NoRepeatedNgrams,
-    RepetitionPenalty,
-)
 from translate.decoding.request import SearchInput
-from translate.decoding.search.beam import SelectCandidates, select_best
-from translate.decoding.search.diverse import DiverseGroups
+from translate.decoding.search.beam import DiverseGroups, SelectCandidates, select_best
 from translate.decoding.search.loop import LogitsProcessor, SearchSettings
 from translate.decoding.search.sampling import TokenSampler
 from translate.decoding.search.scoring import build_scoring
@@ -43,19 +36,19 @@ def build_search_settings(
         if any(phrase in forbidden for phrase in each.phrase_ids):
             raise InputError(f"line {each.line + 1}: a phrase is both required and forbidden")
     words = WordTables(*(table.to(device) for table in words))
-    processors: list[LogitsProcessor] = []
+    applied: list[LogitsProcessor] = []
     source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs], device=device)
     min_lengths = (source_lengths * config.min_length_factor).long() + config.min_length_constant
     if min_lengths.any():
-        processors.append(MinimumLength(min_lengths, end_id=EOS_ID))
+        applied.append(processors.MinimumLength(min_lengths, end_id=EOS_ID))
     if any(each.prefix_ids for each in inputs):
-        processors.append(ForcedPrefix([each.prefix_ids for each in inputs], device=device))
+        applied.append(processors.ForcedPrefix([each.prefix_ids for each in inputs], device=device))
     if forbidden:
-        processors.append(ForbiddenPhrases(forbidden, words))
+        applied.append(processors.ForbiddenPhrases(forbidden, words))
     if config.no_repeat_ngram:
-        processors.append(NoRepeatedNgrams(config.no_repeat_ngram))
+        applied.append(processors.NoRepeatedNgrams(config.no_repeat_ngram))
     if config.repetition_penalty > 1.0:
-        processors.append(RepetitionPenalty(config.repetition_penalty))
+        applied.append(processors.RepetitionPenalty(config.repetition_penalty))
     is_sampled = config.search == "sample"
     num_samples = config.n_best if config.mbr == "none" else config.mbr_candidates
     beam_size = num_samples if is_sampled else config.beam_size
@@ -69,7 +62,7 @@ def build_search_settings(
         num_groups=1 if is_sampled else config.diversity_groups,
         num_open=beam_size if is_sampled else 1,
         select_candidates=_build_selection(config, inputs, words, device=device),
-        processors=tuple(processors),
+        processors=tuple(applied),
         has_coverage=config.coverage_penalty > 0,
     )
 
