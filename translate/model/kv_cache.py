@@ -29,9 +29,8 @@ class LayerCache(NamedTuple):
 
     def extend_past(self, new: KeyValue, *, end: int) -> KeyValue:
         """Write the newest slots, one for each hypothesis, and return all slots up to `end`, where the newest end."""
-        begin = end - new.key.shape[2]
-        self.past.key[:, :, begin:end] = new.key
-        self.past.value[:, :, begin:end] = new.value
+        for past, newest in zip(self.past, new, strict=True):
+            past[:, :, end - newest.shape[2] : end] = newest
         return self.past.map(lambda slots: slots[:, :, :end])
 
 
@@ -140,7 +139,6 @@ def _pack(slots: Tensor, order: Int[Tensor, "batch slots"], num_free: int) -> Te
     rows = torch.arange(batch * heads, device=order.device).view(batch, heads, 1) * num_slots + order[:, None, :]
     # Slots that were never written are masked, but must be finite.
     packed = slots.new_zeros((batch, heads, order.shape[1] + num_free, head_dim))
-    packed[:, :, : order.shape[1]] = (
-        slots.view(-1, head_dim).index_select(0, rows.flatten()).view(*rows.shape, head_dim)
-    )
+    in_order = slots.view(-1, head_dim).index_select(0, rows.flatten())
+    packed[:, :, : order.shape[1]] = in_order.view(*rows.shape, head_dim)
     return packed

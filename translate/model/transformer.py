@@ -171,16 +171,14 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig, *, source_vocab_size: int, target_vocab_size: int, pad_id: int) -> None:
         super().__init__()
+        is_all_tied = config.tie_embeddings == "all"
+        if is_all_tied and source_vocab_size != target_vocab_size:
+            raise ValueError(
+                "model.tie_embeddings = 'all' needs one vocabulary for both languages, but the source has"
+                f" {source_vocab_size} and the target {target_vocab_size} entries"
+            )
         target_tokens = nn.Embedding(target_vocab_size, config.d_model)
-        if config.tie_embeddings == "all":
-            if source_vocab_size != target_vocab_size:
-                raise ValueError(
-                    "model.tie_embeddings = 'all' needs one vocabulary for both languages, but the source has"
-                    f" {source_vocab_size} and the target {target_vocab_size} entries"
-                )
-            source_tokens = target_tokens
-        else:
-            source_tokens = nn.Embedding(source_vocab_size, config.d_model)
+        source_tokens = target_tokens if is_all_tied else nn.Embedding(source_vocab_size, config.d_model)
         self.encoder = Encoder(config, tokens=source_tokens, pad_id=pad_id)
         self.decoder = Decoder(config, tokens=target_tokens, pad_id=pad_id)
         self.output = Projection(config.d_model, target_vocab_size, bias=False)
@@ -233,11 +231,10 @@ def initialize(module: nn.Module, method: Literal["paper", "xavier"]) -> None:
             else:
                 nn.init.xavier_uniform_(child.weight)
     if method == "paper":
-        with torch.no_grad():
-            for child in module.modules():
-                if isinstance(child, MultiHeadAttention):
-                    for projection in child.input_projection.weight.chunk(3):
-                        nn.init.xavier_uniform_(projection)
+        for child in module.modules():
+            if isinstance(child, MultiHeadAttention):
+                for projection in child.input_projection.weight.detach().chunk(3):
+                    nn.init.xavier_uniform_(projection)
 
 
 def log_probabilities(logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:

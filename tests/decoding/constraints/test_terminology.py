@@ -74,9 +74,8 @@ def write(folder: Path, content: bytes) -> Path:
 def test_a_file_is_read(tmp_path: Path) -> None:
     content = "\ufeff# Tiere\r\nHund\tdog\r\n\n \nder  Hund \t the  dog\nFuß\tfoot # of a man\nHund\tdog\n"
     terms = read_terminology(write(tmp_path, content.encode()))
-    assert len(terms) == 3
     assert terms.matches("Hund, der Hund, Fuß") == ["dog", "the dog", "foot # of a man"]
-    assert len(read_terminology(write(tmp_path, b""))) == 0
+    assert read_terminology(write(tmp_path, b"")).matches("Hund") == []
 
 
 @pytest.mark.parametrize(

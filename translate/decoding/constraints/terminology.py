@@ -34,9 +34,6 @@ class Terminology:
         self._at_beginning = {_uncapitalize(source): target for source, target in self._targets.items()}
         self._lengths = sorted({len(source) for source in self._targets}, reverse=True)
 
-    def __len__(self) -> int:
-        return len(self._targets)
-
     def matches(self, source_line: str) -> list[str]:
         """The translations of the terms in a line, in the line's order; each as often as its term occurs."""
         line = _normalize(source_line)

@@ -26,9 +26,6 @@ def expected_utilities(candidates: Sequence[str], *, utility: Utility) -> list[f
     The candidate with the greatest expected utility has minimum Bayes risk. All candidates weigh the same, so a
     translation that was sampled twice weighs twice. A candidate is compared with itself too, as in the papers.
 
-    Args:
-        candidates: Samples, or an n-best list, of one sentence.
-
     Source: Kumar and Byrne 2004, https://aclanthology.org/N04-1022; Eikema and Aziz 2020,
         https://arxiv.org/abs/2005.10283.
     """

@@ -150,10 +150,7 @@ def contrast(
     """Log-probabilities of what the expert finds plausible; the less probable the amateur finds it, the higher.
 
     They are log p - weight · log p(amateur) over the tokens that have at least `plausibility` of the most probable
-    one's probability, normalized again. A weight of 0 only removes implausible tokens.
-
-    Args:
-        expert: Log-probabilities; -inf stays so.
+    one's probability, normalized again. What is -inf for the expert stays so.
 
     Source: Li et al. 2023, https://arxiv.org/abs/2210.15097, sections 3.2 and 3.3.
     """

@@ -24,10 +24,7 @@ def build_search_settings(
     words: WordTables,
     device: torch.device,
 ) -> SearchSettings:
-    """The settings of a search through all `inputs`.
-
-    Args:
-        forbidden: Phrases that no translation contains.
+    """The settings of a search through all `inputs`, for translations without any of the `forbidden` phrases.
 
     Raises:
         InputError: Settings or constraints that exclude each other.
