@@ -199,10 +199,9 @@ def test_one_command_at_a_time(toy: Any, folder: Path) -> None:
 
 
 def test_files_of_others_stay(toy: Any, folder: Path) -> None:
-    decoder = make_decoder(toy, folder)
-    decode(decoder, toy.sources[:2])
+    folder.mkdir()
     (folder / "notes.txt").write_text("mine")
-    decoder.remove_folder()
+    make_decoder(toy, folder).decode(SINGLE_PROCESS, requests_of(toy.sources[:2]), advance=lambda lines: None)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 

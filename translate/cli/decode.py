@@ -154,9 +154,9 @@ def decode(
         for name, value in unsupported.items():
             if value:
                 raise InputError(f"{name} is not for --engine ctranslate2; leave one of them out")
-    others = ensemble or []
+    ensemble = ensemble or []
     command = DecodeCommand(
-        run, file, output, alignments, output_format, checkpoint, constraints, others, contrast, engine, options
+        run, file, output, alignments, output_format, checkpoint, constraints, ensemble, contrast, engine, options
     )
     if in_parts:
         _decode_in_parts(command)
@@ -225,7 +225,7 @@ def _prepare_parts(
             "under torchrun and with --resume, decode needs FILE and --output FILE: several processes cannot share"
             " standard input and output, and a later start could not read them again"
         )
-    files = {"FILE": command.file, **{f"--{name}": path for name, path in command.constraints.items()}}
+    files = {"FILE": command.file, **{f"--{name}": file for name, file in command.constraints.items()}}
     for file in files.values():
         require_file(file)
     if command.output.exists() and not command.output.is_file():

@@ -66,14 +66,10 @@ class Translation(NamedTuple):
 
         A line that was split has the flags of all its pieces.
         """
-        known = {
-            "truncated": self.truncated,
-            "source_truncated": self.source_truncated,
-            "unmet": self.unmet,
-            "split": self.pieces,
-        }
+        known = {name for name in ("truncated", "source_truncated", "unmet") if getattr(self, name)}
+        split = {"split"} if self.pieces else set()
         signs = (flag_translation(part.source, part.source_ids, part.text, part.ids) for part in self.parts)
-        return frozenset(name for name, is_set in known.items() if is_set).union(*signs)
+        return frozenset(known | split).union(*signs)
 
 
 class Score(NamedTuple):

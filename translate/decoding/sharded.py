@@ -92,7 +92,9 @@ class ShardedDecoder:
                 yield
             finally:
                 if not any(self.folder.glob("*.part")):
-                    self.remove_folder()
+                    with contextlib.suppress(OSError):  # it has files of others
+                        (self.folder / "lock").unlink(missing_ok=True)
+                        self.folder.rmdir()
 
     def check_folder(self) -> None:
         """Check that this process sees the folder that rank 0 has created."""
@@ -149,16 +151,10 @@ class ShardedDecoder:
                 counts.update(part.counts)
                 lines.writelines(f"{line}\n".encode() for line in part.output)
                 links.writelines(f"{alignment}\n".encode() for alignment in part.alignments)
-        self.remove_folder()
-        return counts
-
-    def remove_folder(self) -> None:
-        """Remove the parts and the folder, unless it has files of others."""
         with contextlib.suppress(OSError):
-            for part in list(self.folder.glob("*.part")):
-                part.unlink()
-            (self.folder / "lock").unlink(missing_ok=True)
-            self.folder.rmdir()
+            for part_file in list(self.folder.glob("*.part")):
+                part_file.unlink()
+        return counts
 
     def part_file(self, number: int) -> Path:
         """Return the path of a block's part."""

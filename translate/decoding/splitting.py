@@ -174,16 +174,14 @@ def _cut(text: str, max_tokens: int, count_tokens: CountTokens) -> list[str]:
     pieces = []
     start = 0
     while start < len(text):
-        rest = len(text) - start
         fitting = 1
-        while fitting < rest and fits(min(2 * fitting, rest)):  # counting a far too long text would take long
-            fitting = min(2 * fitting, rest)
-        longer = range(fitting + 1, min(2 * fitting, rest))  # the end of this range does not fit
+        while start + fitting < len(text) and fits(2 * fitting):  # counting a far too long text would take long
+            fitting *= 2
+        longer = range(fitting + 1, 2 * fitting)  # the end of this range does not fit, or is beyond the text
         end = start + fitting + bisect.bisect(longer, False, key=lambda length: not fits(length))
-        for place in range(end, max(start, end - _MAX_MARKS), -1):
-            if place == len(text) or not _belongs_together(text[place - 1], text[place]):
-                end = place
-                break
+        places = range(end, max(start, end - _MAX_MARKS), -1)
+        if end < len(text):
+            end = next((place for place in places if not _belongs_together(text[place - 1], text[place])), end)
         pieces.append(text[start:end])
         start = end
     return pieces

@@ -147,9 +147,8 @@ def describe_scores(
         source_truncated and target_truncated.
     """
     target = translator.tokenizers.target
-    for buffer in read_buffers(
-        pairs, max_items=translator.config.look_ahead_lines, count_characters=lambda pair: len(pair[0]) + len(pair[1])
-    ):
+    max_items = translator.config.look_ahead_lines
+    for buffer in read_buffers(pairs, max_items=max_items, count_characters=lambda pair: len(pair[0]) + len(pair[1])):
         ids = [target.encode(translation) for _, translation in buffer]
         scores = translator.score([source for source, _ in buffer], ids, first_number=total.lines)
         for (source, translation), score in zip(buffer, scores, strict=True):
