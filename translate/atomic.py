@@ -67,7 +67,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
         RunError: The file cannot be written.
     """
     if not _is_written_in_place(path):
-        with atomic_write(Path(os.path.realpath(path))) as file:
+        with atomic_write(Path(os.path.realpath(path)) if path.is_symlink() else path) as file:
             yield file
         return
     try:

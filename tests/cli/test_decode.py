@@ -197,7 +197,7 @@ def test_alignments_of_empty_lines_and_no_two_outputs_in_one_file(
     same = tmp_path / "same"
     result = translate("decode", run, "-o", same, "--alignments", tmp_path / "." / "same", stdin=TEXT)
     assert result.exit_code == 2 and not same.exists()
-    assert result.stderr == f"translate: --output and --alignments are both {same}: name two files\n"
+    assert result.stderr == f"translate: --alignments {same}: --output is that file too; name another\n"
     result = translate("decode", run, "--alignments", tmp_path / "gone" / "links", stdin=TEXT)
     assert result.exit_code == 1 and result.stdout == ""
     assert result.stderr.startswith(f"translate: {tmp_path / 'gone' / 'links'}: cannot be written: ")

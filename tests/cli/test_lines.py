@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.cli.lines import check_not_overwriting, open_line_output, open_lines, paired_lines, write_lines
+from translate.cli.lines import check_outputs, open_line_output, open_lines, paired_lines, write_lines
 from translate.errors import InputError, RunError
 
 
@@ -50,6 +50,34 @@ def test_a_link_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
 def test_a_file_is_not_both_read_and_written(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     (tmp_path / "link").symlink_to("a")
-    check_not_overwriting({"--output": tmp_path / "new", "--alignments": None}, [tmp_path / "a", None])
-    with pytest.raises(InputError, match="--output .*link: this command reads that file"):
-        check_not_overwriting({"--output": tmp_path / "link"}, [tmp_path / "a"])
+    os.link(tmp_path / "a", tmp_path / "other name")
+    check_outputs({"--output": tmp_path / "new", "--alignments": None}, [tmp_path / "a", None])
+    for name in ("a", "link", "other name", f"../{tmp_path.name}/a"):
+        with pytest.raises(InputError, match=f"--output .*{name}: this command reads that file"):
+            check_outputs({"--output": tmp_path / name}, [tmp_path / "a"])
+
+
+def test_two_outputs_are_two_files(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("new")
+    for beside in ("new", "link"):
+        with pytest.raises(InputError, match=f"--pharaoh .*{beside}: --output is that file too; name another"):
+            check_outputs({"--output": tmp_path / "new", "--pharaoh": tmp_path / beside}, [])
+    check_outputs({"--output": Path("/dev/null"), "--alignments": Path("/dev/null")}, [])  # which may be both
+
+
+def test_no_output_is_a_file_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "run.json").touch()
+    for name in ("metrics.jsonl", "checkpoints/best.safetensors", "evaluation/x/hypotheses.txt"):
+        with pytest.raises(
+            InputError, match=f"--output .*{name}: that is a file of the run {tmp_path.resolve()}; name"
+        ):
+            check_outputs({"--output": tmp_path / name}, [])
+    check_outputs({"--output": tmp_path / "news.en"}, [])
+
+
+def test_standard_input_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_text("text\n")
+    with (tmp_path / "a").open() as opened:
+        monkeypatch.setattr("sys.stdin", opened)
+        with pytest.raises(InputError, match="--output .*a: this command reads that file"):
+            check_outputs({"--output": tmp_path / "a"}, [None])

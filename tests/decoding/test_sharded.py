@@ -224,3 +224,12 @@ def test_an_equal_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         share_machine(DistributedEnvironment(rank=3, world_size=8, local_rank=0, local_world_size=4))
         share_machine(DistributedEnvironment())
     assert chosen == [3]
+
+
+@pytest.mark.parametrize("name", ["mine.part", "0000000.part", "lock", "notes.txt"])
+def test_a_folder_with_files_of_others_is_not_taken(toy: Any, folder: Path, name: str) -> None:
+    folder.mkdir()
+    (folder / name).write_text("mine")
+    with pytest.raises(InputError, match=f"out.parts/{name}: is no finished part, and parts go into this folder"):
+        decode(make_decoder(toy, folder), toy.sources)
+    assert [path.read_text() for path in folder.iterdir()] == ["mine"]

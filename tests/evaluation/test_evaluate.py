@@ -12,7 +12,7 @@ from translate.config.schema import Config, EvaluationConfig
 from translate.data.tokenizer import PAD_ID, prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.errors import InputError, RunError
-from translate.evaluation.evaluate import Evaluation, choose_test_sets, evaluate, write_report
+from translate.evaluation.evaluate import Evaluation, choose_test_sets, evaluate, report_folder, write_report
 from translate.evaluation.metrics import Interval, Metric, score_translations
 from translate.model import Transformer
 from translate.runs.checksums import check_folder
@@ -185,3 +185,14 @@ def test_a_report_is_not_written_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=rf"^{tmp_path}/evaluation/news: is a link out of {tmp_path}/evaluation, to "):
         write_report(tmp_path / "evaluation" / "news", Evaluation([], ()), name="news", step=7, settings={})
     assert list((tmp_path / "victim").iterdir()) == []
+
+
+def test_files_of_one_name_have_reports_of_their_own(tmp_path: Path) -> None:
+    first, second, reports = tmp_path / "a" / "x.de", tmp_path / "b" / "x.de", tmp_path / "evaluation"
+    names = ["first"]
+    assert report_folder(reports, "x.de", source=first, set_names=names) == reports / "x.de"
+    write_report(reports / "x.de", Evaluation([], ()), name="x.de", source=first, step=1, settings={})
+    assert report_folder(reports, "x.de", source=first, set_names=names) == reports / "x.de"
+    assert report_folder(reports, "x.de", source=second, set_names=names) == reports / "x.de-2"
+    assert report_folder(reports, "first", source=tmp_path / "first", set_names=names) == reports / "first-2"
+    assert report_folder(reports, "first", source=None, set_names=names) == reports / "first"

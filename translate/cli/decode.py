@@ -16,8 +16,9 @@ from typer import Argument, Option
 
 from translate.cli.console import fail, is_terminal, prompted, with_bar
 from translate.cli.lines import (
+    STANDARD_OUTPUT,
     TextLines,
-    check_not_overwriting,
+    check_outputs,
     open_line_output,
     open_lines,
     paired_lines,
@@ -54,10 +55,8 @@ class DecodeCommand:
 
     def open(self) -> tuple[TextLines, Iterator["Request"], "Translator"]:
         """Check the files, open the input and its constraints, and load the translator."""
-        outputs = {"--output": self.output, "--alignments": self.alignments}
-        if self.output and self.alignments and self.output.resolve() == self.alignments.resolve():
-            raise InputError(f"--output and --alignments are both {self.output}: name two files")
-        check_not_overwriting(outputs, [self.file, *self.constraints.values()])
+        outputs = {"--output": self.output or STANDARD_OUTPUT, "--alignments": self.alignments}
+        check_outputs(outputs, [self.file, *self.constraints.values()])
         source = open_lines(self.file)
         requests = read_requests(source, self.constraints)  # a wrong file is reported before the model is loaded
         return source, requests, self._load()
@@ -272,7 +271,7 @@ def score(
     from translate.decoding.loading import load_translator
     from translate.decoding.output.formats import CorpusScore, describe_scores
 
-    check_not_overwriting({"--output": output}, [source, target])
+    check_outputs({"--output": output or STANDARD_OUTPUT}, [source, target])
     pairs = paired_lines(source, target)
     translator = load_translator(run, checkpoint=checkpoint, options=options).translator
     total = CorpusScore()

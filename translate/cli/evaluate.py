@@ -54,7 +54,7 @@ def evaluate(
     from translate.config.load import read_resolved_config
     from translate.decoding import count_conditions
     from translate.decoding.loading import load_translator
-    from translate.evaluation.evaluate import choose_test_sets, evaluate, spread_samples, write_report
+    from translate.evaluation.evaluate import choose_test_sets, evaluate, report_folder, spread_samples, write_report
     from translate.runs.directory import open_run
 
     directory = open_run(run)
@@ -65,7 +65,8 @@ def evaluate(
         watch = functools.partial(with_bar, total=len(pairs.sources))
         evaluation = evaluate(translator, pairs.sources, pairs.targets, config.evaluation, watch=watch)
         settings = translator.config.model_dump(mode="json")
-        write_report(directory.evaluation / name, evaluation, name=name, step=loaded.step, settings=settings)
+        folder = report_folder(directory.evaluation, name, source=source, set_names=[*config.data.test, "validation"])
+        write_report(folder, evaluation, name=name, source=source, step=loaded.step, settings=settings)
         how = f"beam {translator.config.beam_size}" if translator.config.search == "beam" else "sampled"
         counts = count_conditions(evaluation.translations)
         typer.echo(f"{name}, {checkpoint} checkpoint (step {loaded.step}), {how}: {counts}")

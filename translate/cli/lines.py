@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,6 +16,9 @@ from translate.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from translate.decoding import Request
+
+
+STANDARD_OUTPUT = Path("/dev/stdout")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,12 +114,39 @@ def read_requests(lines: TextLines, files: dict[str, Path]) -> Iterator["Request
     return requests()
 
 
-def check_not_overwriting(outputs: dict[str, Path | None], inputs: Iterable[Path | None]) -> None:
-    """Raise an InputError if a file would be both read and written; outputs go by the options that name them."""
-    read = [path for path in inputs if path is not None and path.is_file()]
+def check_outputs(outputs: dict[str, Path | None], inputs: Iterable[Path | None]) -> None:
+    """Check all files that a command writes against all that it reads, by what they are and not by their names.
+
+    Args:
+        outputs: Files to write, by the options that name them; None: there is none.
+        inputs: Files that the command reads; None or `-`: standard input.
+
+    Raises:
+        InputError: An output is an input, another output, or a file of a run.
+    """
+    from translate.runs.directory import containing_run
+
+    reason = "this command reads that file, and it would be lost"
+    taken = {_identity(path): reason for path in inputs}
     for option, output in outputs.items():
-        if output is not None and output.is_file() and any(output.samefile(path) for path in read):
-            raise InputError(f"{option} {output}: this command reads that file, and it would be lost; name another")
+        if output is None:
+            continue
+        if run := containing_run(output):
+            raise InputError(f"{option} {output}: that is a file of the run {run}; name another")
+        identity = _identity(output)
+        if identity is not None and identity in taken:
+            raise InputError(f"{option} {output}: {taken[identity]}; name another")
+        taken[identity] = f"{option} is that file too"
+
+
+def _identity(path: Path | None) -> object:
+    """What tells a file apart from others, whatever its name; None for a device, a pipe or a terminal."""
+    try:
+        is_input = path is None or str(path) == "-"
+        state = os.fstat(sys.stdin.fileno()) if is_input else os.stat(path)  # type: ignore[arg-type]
+    except (OSError, ValueError, AttributeError):  # there is none yet, or standard input is closed
+        return None if path is None else os.path.realpath(path)
+    return (state.st_dev, state.st_ino) if stat.S_ISREG(state.st_mode) else None
 
 
 def write_lines(lines: Iterable[str], output: Path | None) -> None:

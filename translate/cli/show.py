@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from translate.cli.lines import write_lines
+from translate.cli.lines import check_outputs, write_lines
 from translate.cli.options import CheckpointOption, RunArgument, add_options
 from translate.errors import InputError
 
@@ -41,7 +41,9 @@ def picture_command(name: str) -> Callable[[Callable[..., None]], Callable[..., 
     def choose_file(dpi: int, output: Path | None = None, output_format: Any = None) -> "PictureFile":
         from translate.visualize.page import choose_picture_file
 
-        return choose_picture_file(output, output_format, dots_per_inch=dpi, name=name)
+        file = choose_picture_file(output, output_format, dots_per_inch=dpi, name=name)
+        check_outputs({"--output": file.path}, [])
+        return file
 
     return lambda command: show_app.command(name)(add_options(command, options, name="file", gather=choose_file))
 
@@ -174,6 +176,7 @@ def show_embeddings(
     from translate.decoding.loading import load_translator
     from translate.visualize.embeddings import embeddings_picture
 
+    check_outputs({"--output": file.path}, [path for path in (source, reference) if path is not None])
     loaded = load_translator(run, checkpoint=checkpoint)
     pairs = _read_pairs(loaded, source, reference)
     picture = embeddings_picture(
@@ -226,6 +229,7 @@ def show_alignments(
     from translate.visualize.page import save_picture
 
     links_file = pharaoh or file.path.with_suffix(".align")
+    check_outputs({"--output": file.path, "--pharaoh": links_file}, [source, reference])
     loaded = load_translator(run, checkpoint=checkpoint)
     pairs = _read_pairs(loaded, source, reference)
     if first > len(pairs.sources):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from translate.cli.lines import check_not_overwriting, open_lines, write_lines
+from translate.cli.lines import check_outputs, open_lines, write_lines
 from translate.cli.options import InputFile
 from translate.errors import InputError
 
@@ -56,7 +56,7 @@ def train_tokenizer(
         "tokenizer.normalization": normalization,
     }
     config = override_config(Config(), options).tokenizer
-    check_not_overwriting({"--output": output}, corpora)
+    check_outputs({"--output": output}, corpora)
     if not output.resolve().parent.is_dir():
         raise InputError(f"{output}: cannot be written: there is no such folder")
     lines = [line for path in corpora for line in read_lines(path)]

@@ -10,21 +10,22 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from translate.atomic import atomic_write, open_output, write_error
+from translate.atomic import atomic_write, is_temporary, open_output, write_error
 from translate.decoding.output.formats import OutputFormat, format_translations
 from translate.decoding.request import ConditionCounts, Request
 from translate.decoding.translator import Translator, read_buffers
 from translate.distributed.process_group import DistributedEnvironment, World
-from translate.errors import RunError
+from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
 from translate.model.device import threads_per_process
-from translate.runs.directory import Checkpoint, RunDirectory
+from translate.runs.directory import Checkpoint, RunDirectory, is_lock_file
 from translate.runs.lock import hold_lock
 from translate.versions import package_versions
 
@@ -84,6 +85,9 @@ class ShardedDecoder:
         """Create the folder, keep other commands out of it, and remove it in the end if it has no part."""
         try:
             self.folder.mkdir(exist_ok=True)
+            for entry in self.folder.iterdir():
+                if not (is_part(entry) or is_temporary(entry) or (entry.name == "lock" and is_lock_file(entry))):
+                    raise InputError(f"{entry}: is no finished part, and parts go into this folder; move it elsewhere")
         except OSError as error:
             raise write_error(self.folder, error) from error
         busy = "is at work there: wait for it, stop it, or choose another --output"
@@ -166,6 +170,14 @@ def write_part(file: Path, block_fingerprint: str, part: OutputPart) -> None:
     content = json.dumps(part)
     with atomic_write(file) as opened:
         opened.write(f"{fingerprint(block_fingerprint, content)}\n{content}".encode())
+
+
+def is_part(file: Path) -> bool:
+    """Whether a file looks like a part of some decoding: it has such a name, and begins with a checksum or is empty."""
+    if not (file.suffix == ".part" and file.is_file() and not file.is_symlink()):
+        return False
+    with file.open("rb") as opened:
+        return re.fullmatch(rb"([0-9a-f]{64}\n)?", opened.read(65)) is not None
 
 
 def read_part(file: Path, block_fingerprint: str) -> OutputPart | None:

@@ -1,7 +1,9 @@
 """Translates and scores test sets: the same code for validation during training and for `translate eval`."""
 
+import itertools
 import json
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -53,8 +55,44 @@ def evaluate(
     return Evaluation(translations, metrics)
 
 
-def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: int, settings: dict[str, object]) -> None:
+def report_folder(evaluation: Path, name: str, *, source: Path | None, set_names: Collection[str]) -> Path:
+    """The folder for the report on a test set, which no other test set and no other file of the same name has.
+
+    Args:
+        evaluation: The run's folder of reports.
+        source: The file that was translated; None: a test set of the config, whose folder has its name.
+        set_names: The names of the config's test sets.
+    """
+    folder, numbers = evaluation / name, itertools.count(2)
+    while source is not None and (folder.name in set_names or _source_of(folder) not in ("", os.path.realpath(source))):
+        folder = evaluation / f"{name}-{next(numbers)}"
+    return folder
+
+
+def _source_of(folder: Path) -> str:
+    """The file that the report in a folder is on, if it says so."""
+    try:
+        return str(json.loads((folder / "report.json").read_bytes()).get("source", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def write_report(
+    directory: Path,
+    evaluation: Evaluation,
+    *,
+    name: str,
+    step: int,
+    settings: dict[str, object],
+    source: Path | None = None,
+) -> None:
     """Write `hypotheses.txt` and `report.json` into a directory, which is created if need be.
+
+    Args:
+        name: The name of the test set.
+        step: The step of the checkpoint.
+        settings: The settings of the search.
+        source: The file that was translated; None: a test set of the config.
 
     Raises:
         RunError: The files cannot be written, or the directory is a link that leaves the run.
@@ -70,6 +108,7 @@ def write_report(directory: Path, evaluation: Evaluation, *, name: str, step: in
     counts = count_conditions(evaluation.translations)
     report = {
         "name": name,
+        **({} if source is None else {"source": os.path.realpath(source)}),
         "step": step,
         "hypotheses": f"sha256:{fingerprint(hypotheses)}",
         **{f"num_{condition}": counts[condition] for condition in _CONDITIONS.split()},

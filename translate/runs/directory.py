@@ -112,13 +112,18 @@ def check_holds_no_run(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     run = RunDirectory(path)
     foreign = {name for name in names - {each.name for each in vars(run).values()} if not is_temporary(path / name)}
-    if not foreign and names and not (run.lock.is_file() and run.lock.read_bytes()[:8] in (b"", b"process ")):
-        foreign = names
+    if names and not (run.lock.exists() and is_lock_file(run.lock)):
+        foreign = foreign or names
     if foreign:
         raise InputError(
             f"{path} is neither empty nor a run: it has {list_names(sorted(foreign))}; choose another directory with"
             " --run"
         )
+
+
+def is_lock_file(file: Path) -> bool:
+    """Whether a lock may be held in a file: it is that of an earlier process, empty, or not there yet."""
+    return not file.exists() or (file.is_file() and file.read_bytes()[:8] in (b"", b"process "))
 
 
 def containing_run(path: Path) -> Path | None:

@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from translate.atomic import write_error
 from translate.errors import InputError, RunError
-from translate.runs.directory import RunDirectory
+from translate.runs.directory import RunDirectory, is_lock_file
 
 
 @contextlib.contextmanager
@@ -22,10 +22,10 @@ def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
 
     Raises:
         InputError: Another process holds the lock.
-        RunError: The file cannot be created or written, or it is a link.
+        RunError: The file cannot be created or written, is a link, or is another program's.
     """
-    if file.is_symlink():
-        raise RunError(f"{file}: is a link, and its target would be overwritten; remove it")
+    if file.is_symlink() or not is_lock_file(file):
+        raise RunError(f"{file}: is a link or another program's file, and it would be overwritten; remove it")
     lock = FileLock(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
