@@ -132,7 +132,7 @@ def _length_lines(report: "Report") -> Iterator[str]:
     scale = _BAR_COLUMNS / max(*lengths.source_histogram, *lengths.target_histogram)
     yield _row("tokens", f"{'':<9}{'source':<{_BAR_COLUMNS + 12}}target")
     for label, *counts in bins[used[0] : used[-1] + 1]:
-        bars = ("█" * round(count * scale) or "▏" * min(count, 1) for count in counts)
+        bars = ("█" * round(count * scale) or "▏" * (count > 0) for count in counts)
         columns = (f"{bar:<{_BAR_COLUMNS}} {count:<10,}" for bar, count in zip(bars, counts, strict=True))
         yield _row("", f"{label:>7}  {' '.join(columns)}".rstrip())
     source = f"mean {lengths.mean_source:.1f}, longest {lengths.longest_source}"

@@ -38,7 +38,7 @@ _PATTERNS = {
     "line_end": re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"),
     "control": re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]"),  # and halves of surrogate pairs
     "private_use": re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]"),
-    "invisible": re.compile("[\u200b\u2060\ufeff\u00ad]"),  # zero-width space and joiner, byte order mark, soft hyphen
+    "invisible": re.compile("[\u200b\u2060\ufeff\u00ad]"),  # zero-width space, word joiner, BOM, soft hyphen
     "mojibake": re.compile(f"[ÃÂ][{_MISREAD}]|â[€‚„][{_MISREAD}]|{_CYRILLIC_MISREAD}"),
     "markup": re.compile(rf"&(?:amp|quot|lt|gt|nbsp|apos|#\d+|#x[0-9a-fA-F]+);|</?(?:{_TAGS})\b[^<>]*>"),
     "replacement": re.compile("\ufffd"),
@@ -171,10 +171,10 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
         hashes = survey.source_hashes
         pairs = _find_in(training_pairs, _hash_pairs(hashes, survey.target_hashes))
         sources = _find_in(training_sources, hashes)
-        alone = {number: seen for number, seen in sources.items() if number not in pairs and hashes[number] != _EMPTY}
+        alone = {line: seen for line, seen in sources.items() if line not in pairs and hashes[line] != _EMPTY}
         if pairs or alone:
-            seen = [("pair", *each) for each in pairs.items()] + [("source", *each) for each in alone.items()]
-            examples = tuple(locate(survey, *each) for each in seen[:_NUM_EXAMPLES])
+            leaked = [("pair", *each) for each in pairs.items()] + [("source", *each) for each in alone.items()]
+            examples = tuple(locate(survey, *each) for each in leaked[:_NUM_EXAMPLES])
             leaks.append(Leak(survey.key, len(hashes), len(pairs), len(alone), examples))
     return leaks
 

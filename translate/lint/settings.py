@@ -148,10 +148,9 @@ def data_findings(config: Config, facts: DataFacts) -> Iterator[Finding]:
         yield Finding("warning", "no_dropout", message, hint)
     ratio = facts.num_parameters / facts.num_target_tokens
     if ratio > 50:
-        sizes = (
-            f"{facts.num_parameters:,} parameters for {facts.num_target_tokens:,} target tokens, {ratio:.0f} a token"
-        )
-        message = f"{sizes}: a smaller model usually translates better (Wu et al. 2021) and trains faster"
+        sizes = f"{facts.num_parameters:,} parameters for {facts.num_target_tokens:,} target tokens"
+        better = "a smaller model usually translates better (Wu et al. 2021) and trains faster"
+        message = f"{sizes}, {ratio:.0f} a token: {better}"
         hint = "halve model.d_model and the numbers of layers, or find more text"
         yield Finding("warning", "model_large_for_corpus", message, hint)
     epochs = min(epochs, training.max_epochs or math.inf)

@@ -105,9 +105,8 @@ def spelling_findings(key: str, spelling: Sequence[SideSpelling], *, unit: Unit)
         codes = ((character, f"U+{ord(character):04X}") for character in side.characters)
         shown = " ".join(f"{character} ({code})" if character.isprintable() else code for character, code in codes)
         lines = f"{side.num_lines:,} {unit}{'s' * (side.num_lines > 1)}, the first {side.first_line:,}"
-        message = (
-            f"{key}: {num_odd:,} of {side.num_tokens:,} {side.side} tokens ({share:.2%}), in {lines}, {what}: {shown}"
-        )
+        tokens = f"{num_odd:,} of {side.num_tokens:,} {side.side} tokens ({share:.2%})"
+        message = f"{key}: {tokens}, in {lines}, {what}: {shown}"
         yield Finding("warning" if share >= threshold else "note", name, message, hint)
 
 
