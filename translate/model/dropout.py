@@ -51,7 +51,7 @@ class Dropout(nn.Module):
 
 @contextlib.contextmanager
 def dropout_seeded(*seed: int, device: torch.device) -> Iterator[None]:
-    """Within the context, the dropout masks of this thread depend on the seed alone: numbers of at least 0.
+    """Within the context, the dropout masks of this thread depend only on the seed, numbers of at least 0.
 
     Torch's own generators, from which GPUs and compiled layers draw, are seeded too; that of the CPU only by the main
     thread, because all threads share it.

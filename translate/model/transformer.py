@@ -59,7 +59,7 @@ class Embedder(nn.Module):
     def step(
         self, ids: Int[Tensor, "batch beam"], *, query: Int[Tensor, "batch 1"], key: Int[Tensor, "batch key"]
     ) -> Embedded:
-        """Embed one token of each hypothesis; self-attention goes from its position to those of the keys."""
+        """Embed one token of each hypothesis, given the positions of self-attention's queries and keys."""
         return Embedded(self._embed(ids, query), self.positions.rotary(query), self.positions.bias(query, key))
 
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:

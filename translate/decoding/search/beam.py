@@ -101,11 +101,11 @@ def start_beam(
     num_open: int = 1,
     source_length: int = 0,
 ) -> BeamState:
-    """Hypotheses of the start symbol alone, for the fields of `BeamState`.
+    """Hypotheses of the start symbol alone.
 
     Args:
         capacity: The longest maximum length of all.
-        sentences: None: 0, 1, ….
+        sentences: The numbers of the sentences; None: 0, 1, ….
         num_open: Slots that hold a hypothesis at first: one, or all where each goes its own way.
         source_length: Positions of the coverage; 0: none is kept.
     """

@@ -46,7 +46,7 @@ class NextTokenModel(Protocol[Cache]):
     """What the search asks of a model. Every call uses up the cache that it is given and returns the next one."""
 
     def start(self, sentences: Sequence[int], rows: Int[Tensor, " new_batch"], cache: Cache | None) -> Cache:
-        """Encodes sentences and puts them, with no token yet, into rows of the cache; None: of a new one.
+        """Encodes sentences and puts them, with no token yet, into rows of the cache, or of a new one if it is None.
 
         Args:
             rows: Free rows of the cache, or rows behind its last one, by which it grows.

@@ -17,9 +17,7 @@ from torch import Tensor
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores
 
 _MIN_TEMPERATURE = 1e-6  # lower ones are raised to it: quotients stay in single precision, and it is greedy by far
-_FIRST_NUCLEUS = (
-    64  # the most probable tokens to look for a nucleus in, before more are; sorting all takes 15 times as long
-)
+_FIRST_NUCLEUS = 64  # the most probable tokens to look for a nucleus in; sorting them all takes 15 times as long
 _NUCLEUS_GROWTH = 8
 
 
