@@ -10,7 +10,7 @@ import pytest
 _MODEL = """
 import torch
 from torch._dynamo.utils import counters
-from translate.config import ModelConfig
+from translate.config.schema import ModelConfig
 from translate.errors import InputError
 from translate.model import Transformer
 from translate.training.setup import compile_layers

@@ -77,6 +77,20 @@ def test_damage_everywhere_is_refused_with_each_reason(
     assert (run.config.read_bytes(), run.metrics.read_bytes()) == before
 
 
+@pytest.mark.parametrize("damage", [flip_a_bit, Path.unlink])
+def test_a_lost_best_checkpoint_is_replaced_by_the_next(
+    run_training: RunTraining, progress_of: ProgressOf, stateful: Digits, finished: Path, damage: Any
+) -> None:
+    best = RunDirectory(finished).checkpoint("best")
+    lost = progress_of(finished)["best_step"]
+    damage(best)
+    said = run_training(stateful("training.max_steps=16"), finished, resume=True)
+    (remark,) = [line for line in said if str(best) in line]
+    assert f"The best weights so far, of step {lost}, are lost: those of the next validation take their place" in remark
+    assert read_tensors(best).metadata["step"] == "16"
+    assert progress_of(finished)["best_step"] == 16
+
+
 def test_state_that_is_incomplete_is_refused_by_name(
     run_training: RunTraining, stateful: Digits, finished: Path
 ) -> None:

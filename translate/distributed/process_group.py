@@ -29,6 +29,7 @@ STEP_TIMEOUT = datetime.timedelta(minutes=10)
 # The others wait while one trains a tokenizer, loads a model or writes. A process that dies breaks its connections,
 # which ends the wait at once, so this is only an upper limit.
 _PATIENCE = datetime.timedelta(days=1)
+_ANSWER_TIMEOUT = datetime.timedelta(seconds=1)
 # Torch's backends have no exception class for a process that is gone; these words are in their messages.
 _LOST = ("gloo", "nccl", "connection closed by peer", "connection reset", "broken pipe", "tcpstore", "socket")
 
@@ -245,14 +246,16 @@ def _fresh_store(store: Store, environment: DistributedEnvironment, timeout: dat
         return PrefixStore(name, store)
     name, deadline = secrets.token_hex(8), time.monotonic() + timeout.total_seconds()
     others = range(1, environment.world_size)
-    while not store.check([f"translate/{name}/{rank}" for rank in others]):
-        if time.monotonic() > deadline:
-            raise dist.DistStoreError("not all of them have come")
+    while True:
         for rank in others:  # again and again, because a question may be that of a dead process
             question = store.get(f"translate/question/{rank}").decode()
             store.set(f"translate/answer/{question}", name)
-        time.sleep(0.05)
-    return PrefixStore(name, store)
+        try:
+            store.wait([f"translate/{name}/{rank}" for rank in others], _ANSWER_TIMEOUT)
+            return PrefixStore(name, store)
+        except dist.DistStoreError:
+            if time.monotonic() > deadline:
+                raise
 
 
 def _first_sentence(error: Exception) -> str:

@@ -21,7 +21,7 @@ from translate.distributed.state import (
     load_optimizer_state_dict,
     optimizer_state_dict,
 )
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.model.device import choose_precision
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
@@ -29,6 +29,7 @@ from translate.runs.checkpoint import (
     WEIGHTS_PREFIX,
     add_prefix,
     read_newest_intact,
+    read_tensors,
     with_prefix,
     write_checkpoint,
 )
@@ -111,6 +112,7 @@ def restore_last(
             logger.warning(sentence)
         if damaged:
             logger.warning("so the run continues from %s, of step %d", path.name, progress.step)
+        _check_best(run, progress)
         return progress
 
     progress = world.run_on_rank_0(read)
@@ -122,6 +124,19 @@ def restore_last(
     load_optimizer_state_dict(model, train_step.optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
     load_model_state_dict(model, with_prefix(saved, WEIGHTS_PREFIX), world)
     return progress
+
+
+def _check_best(run: RunDirectory, progress: Progress) -> None:
+    """Forget the best validation if its checkpoint is lost, so that the next validation's weights are kept."""
+    if progress.best_step is None:
+        return
+    try:
+        read_tensors(run.checkpoint("best"), prefixes=())
+    except RunError as error:
+        lost, progress.best_step, progress.best_score = progress.best_step, None, None
+        logger.warning(
+            f"{error}. The best weights so far, of step {lost}, are lost: those of the next validation take their place"
+        )
 
 
 def holds_run(directory: Path) -> bool:

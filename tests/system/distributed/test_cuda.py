@@ -10,7 +10,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 # NCCL wants a GPU for each process: with one GPU, a world of one process is compared with none.
 _WORLD_OF_ONE = """
 import os, random, torch, torch.distributed as dist
-from translate.config import ModelConfig, TrainingConfig
+from translate.config.schema import ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.model import Transformer
 from translate.training.setup import build_train_step
