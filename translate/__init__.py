@@ -27,5 +27,6 @@ def load(run: "str | PathLike[str]", *, checkpoint: "Checkpoint" = "best", **opt
     """
     from translate.decoding.loading import load_translator
 
-    others = {name: options.pop(name) for name in ("ensemble", "contrast", "forbidden") if name in options}
-    return load_translator(run, checkpoint=checkpoint, options=options, **others).translator
+    others = {name: options.pop(name, None) for name in ("ensemble", "contrast", "forbidden")}
+    given = {name: value for name, value in others.items() if value is not None}
+    return load_translator(run, checkpoint=checkpoint, options=options, **given).translator

@@ -194,7 +194,7 @@ def test_one_command_at_a_time(toy: Any, folder: Path) -> None:
             pass
     assert not folder.exists()  # nothing was finished
     folder.write_text("")
-    with pytest.raises(RunError, match="out.parts: cannot be written: File exists"):
+    with pytest.raises(InputError, match="finished parts go into a folder of this name, but it is a file"):
         decode(first, [])
 
 

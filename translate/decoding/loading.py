@@ -48,8 +48,8 @@ def load_translator(
         RunError: A run is damaged.
     """
     for name, value in {"ensemble": ensemble, "forbidden": forbidden}.items():
-        if isinstance(value, str):
-            raise InputError(f"{name} = {value!r}: should be a list, such as [{value!r}]")
+        if isinstance(value, str | PathLike):
+            raise InputError(f"{name} = {str(value)!r}: should be a list, such as [{str(value)!r}]")
     loaded = load_run(Path(run), checkpoint=checkpoint)
     values = {f"decoding.{key}": value for key, value in (options or {}).items()}
     config = override_config(loaded.config, values).decoding_settings()

@@ -88,6 +88,8 @@ class ShardedDecoder:
             for entry in self.folder.iterdir():
                 if not (is_part(entry) or is_temporary(entry) or (entry.name == "lock" and is_lock_file(entry))):
                     raise InputError(f"{entry}: is no finished part, and parts go into this folder; move it elsewhere")
+        except FileExistsError:
+            raise InputError(f"{self.folder}: finished parts go into a folder of this name, but it is a file") from None
         except OSError as error:
             raise write_error(self.folder, error) from error
         busy = "is at work there: wait for it, stop it, or choose another --output"
