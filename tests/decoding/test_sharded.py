@@ -199,9 +199,10 @@ def test_one_command_at_a_time(toy: Any, folder: Path) -> None:
 
 
 def test_files_of_others_stay(toy: Any, folder: Path) -> None:
-    folder.mkdir()
-    (folder / "notes.txt").write_text("mine")
-    make_decoder(toy, folder).decode(SINGLE_PROCESS, requests_of(toy.sources[:2]), advance=lambda lines: None)
+    def put_notes(lines: int) -> None:
+        (folder / "notes.txt").write_text("mine")
+
+    make_decoder(toy, folder).decode(SINGLE_PROCESS, requests_of(toy.sources[:2]), advance=put_notes)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
