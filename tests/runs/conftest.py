@@ -13,6 +13,7 @@ from translate.model import Transformer
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint, write_tensors
 from translate.runs.directory import Checkpoint, RunDirectory, create_run
 from translate.runs.loading import build_model, get_parameters
+from translate.runs.progress import Progress
 
 LINES = ["Ein Hund läuft.", "Zwei Hunde schlafen im Gras.", "Die Straße ist grün."]
 COMMAND = ["translate", "train", "größe.yaml"]
@@ -70,7 +71,7 @@ def save() -> Save:
         step: int,
         *,
         prefix: str = WEIGHTS_PREFIX,
-        progress: str = "{}",
+        **progress: object,
     ) -> None:
         weights = get_parameters(model)
         tensors, metadata = add_prefix(weights, prefix), {"step": str(step)}
@@ -78,7 +79,7 @@ def save() -> Save:
             for entry in ("exp_avg", "exp_avg_sq"):
                 tensors |= {f"optimizer.{name}/{entry}": torch.zeros_like(weight) for name, weight in weights.items()}
             tensors |= {f"optimizer.{name}/step": torch.tensor(float(step)) for name in weights}
-            metadata["progress"] = progress
+            metadata["progress"] = Progress("data", step=step, **progress).to_json()  # type: ignore[arg-type]
         write_checkpoint(run, which, tensors, metadata)
 
     return save

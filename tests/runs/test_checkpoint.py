@@ -22,12 +22,14 @@ from translate.runs import checkpoint as checkpoint_module
 from translate.runs.checkpoint import (
     add_prefix,
     read_newest_intact,
+    read_progress,
     read_tensors,
     with_prefix,
     write_checkpoint,
     write_tensors,
 )
 from translate.runs.directory import RunDirectory
+from translate.runs.progress import Progress
 
 
 def names(directory: Path) -> set[str]:
@@ -178,7 +180,8 @@ def checkpoints(tmp_path: Path) -> RunDirectory:
 
 
 def write(run: RunDirectory, step: int) -> None:
-    write_checkpoint(run, "last", {"a": torch.full((50,), float(step))}, {"step": str(step)})
+    metadata = {"step": str(step), "progress": Progress("data", step=step).to_json()}
+    write_checkpoint(run, "last", {"a": torch.full((50,), float(step))}, metadata)
 
 
 def damage(path: Path) -> None:
@@ -194,7 +197,7 @@ def steps(run: RunDirectory) -> dict[str, str]:
 def newest(run: RunDirectory) -> tuple[Path, str, list[str]]:
     found = read_newest_intact(run)
     assert found is not None
-    return found[0], found[1].metadata["step"], found[2]
+    return found.path, str(found.progress.step), found.damaged
 
 
 def test_the_one_before_is_kept(checkpoints: RunDirectory) -> None:
@@ -243,7 +246,7 @@ def test_a_damaged_one_never_takes_the_place_of_an_intact_one(checkpoints: RunDi
     assert steps(run) == {"last": "3", "previous": "1"}
 
 
-@pytest.mark.parametrize("metadata", [{}, {"step": "one"}, {"step": "٧x"}, {"step": "-1"}])
+@pytest.mark.parametrize("metadata", [{}, {"step": "one"}, {"step": "٧"}, {"step": "-1"}, {"step": "9" * 5000}])
 def test_one_without_a_step_is_skipped(checkpoints: RunDirectory, metadata: dict[str, str]) -> None:
     run = checkpoints
     write(run, 1)
@@ -252,6 +255,27 @@ def test_one_without_a_step_is_skipped(checkpoints: RunDirectory, metadata: dict
     path, _, damaged = newest(run)
     assert path == run.previous
     assert damaged == [f"{run.checkpoint('last')}: does not name its step; it is no checkpoint of this toolkit"]
+
+
+def test_metadata_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    save_file({}, tmp_path / "a", {"translate": '{"sha256": "", "step": 7}'})
+    with pytest.raises(RunError, match="its metadata cannot be read: 'step' is no text"):
+        read_tensors(tmp_path / "a")
+
+
+def test_one_with_mistyped_progress_is_skipped(checkpoints: RunDirectory) -> None:
+    write(checkpoints, 1)
+    write(checkpoints, 2)
+    progress = Progress("data", step=2).to_json().replace('"best_step": null', '"best_step": "two"')
+    write_tensors(checkpoints.checkpoint("last"), {}, {"step": "2", "progress": progress})
+    path, _, (sentence,) = newest(checkpoints)
+    assert path == checkpoints.previous and "its progress is missing or unreadable: best_step = 'two': " in sentence
+
+
+def test_progress_of_another_step(checkpoints: RunDirectory) -> None:
+    metadata = {"step": "3", "progress": Progress("data", step=2).to_json()}
+    with pytest.raises(RunError, match=r"^a: .* unreadable: step = 2, but the checkpoint is of step 3$"):
+        read_progress(Path("a"), metadata)
 
 
 def test_only_the_previous_one_is_left(checkpoints: RunDirectory) -> None:

@@ -133,7 +133,7 @@ def test_what_a_run_may_lack(whole_run: RunDirectory) -> None:
 
 
 def test_a_best_checkpoint_that_is_gone(whole_run: RunDirectory, model: Transformer, save: Callable[..., None]) -> None:
-    save(whole_run, model, "last", 9, progress=json.dumps({"best_step": 7}))
+    save(whole_run, model, "last", 9, best_step=7)
     whole_run.checkpoint("best").unlink()
     report = report_on(whole_run.path, "checkpoints/best.safetensors")
     assert report.state == "MISSING"
@@ -144,7 +144,7 @@ def test_a_best_checkpoint_that_is_gone(whole_run: RunDirectory, model: Transfor
 def test_a_best_checkpoint_of_an_older_copy(
     whole_run: RunDirectory, model: Transformer, save: Callable[..., None]
 ) -> None:
-    save(whole_run, model, "last", 9, progress=json.dumps({"best_step": 8}))
+    save(whole_run, model, "last", 9, best_step=8)
     assert report_on(whole_run.path, "checkpoints/best.safetensors") == FileReport(
         "checkpoints/best.safetensors",
         "DAMAGED",
@@ -324,6 +324,10 @@ BIAS = "encoder.layers.0.feed_forward.inner.bias"
             lambda _, metadata: metadata.update(progress="{"),
             "cannot be resumed from; its progress is missing or unreadable: Expecting property name",
         ),
+        (
+            lambda _, metadata: metadata.update(progress='{"data_fingerprint": "a", "metrics_bytes": "all"}'),
+            "its progress is missing or unreadable: metrics_bytes = 'all': Input should be a valid integer",
+        ),
     ],
 )
 def test_a_checkpoint_that_is_not_whole(
@@ -345,7 +349,7 @@ def test_metrics_that_a_checkpoint_vouches_for(
 ) -> None:
     content = whole_run.metrics.read_bytes()
     progress = {"metrics_bytes": len(content), "metrics_sha256": hashlib.sha256(content).hexdigest()}
-    save(whole_run, model, "last", 10, progress=json.dumps(progress))
+    save(whole_run, model, "last", 10, **progress)
     whole_run.metrics.write_bytes(content + grown)
     assert report_on(whole_run.path, "metrics.jsonl") == FileReport(
         "metrics.jsonl", "ok", f"{2 + grown.count(chr(10).encode())} records"

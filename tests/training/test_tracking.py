@@ -18,8 +18,8 @@ import pytest
 from translate.config.schema import Config, TrainingConfig
 from translate.errors import RunError
 from translate.runs.directory import RunDirectory
+from translate.runs.progress import Progress
 from translate.training import StoppedBySignal, tracking
-from translate.training.progress import Progress
 from translate.training.tracking import Throughput, Tracker, describe_seconds
 
 Digits = Callable[..., Config]

@@ -26,6 +26,7 @@ from translate.atomic import atomic_write, temporary_beside, write_error
 from translate.errors import RunError
 from translate.runs.checksums import DamageError, check_file, compare
 from translate.runs.directory import Checkpoint, RunDirectory
+from translate.runs.progress import Progress
 
 WEIGHTS_PREFIX = "model."
 AVERAGE_PREFIX = "average."
@@ -126,14 +127,20 @@ def write_checkpoint(
     write_tensors(path, tensors, metadata, keep_old_as=run.previous if is_newer else None)
 
 
-def read_newest_intact(run: RunDirectory) -> tuple[Path, TensorFile, list[str]] | None:
-    """The newest checkpoint that is not damaged, to continue from.
+class Resumable(NamedTuple):
+    """A checkpoint to continue from."""
+
+    path: Path
+    tensors: dict[str, Tensor]
+    progress: Progress
+    damaged: list[str]  # a sentence for each newer checkpoint, which is damaged
+
+
+def read_newest_intact(run: RunDirectory) -> Resumable | None:
+    """The newest checkpoint that is not damaged, to continue from; None: there is no checkpoint yet.
 
     If the last checkpoint is damaged, the previous one takes its place, so that the next save cannot put the damaged
     one in the place of the intact one.
-
-    Returns:
-        The file, its content, and a sentence for each damaged checkpoint; None if there is no checkpoint yet.
 
     Raises:
         RunError: All are damaged; the message gives the reason for each.
@@ -145,14 +152,14 @@ def read_newest_intact(run: RunDirectory) -> tuple[Path, TensorFile, list[str]] 
             continue
         try:
             file = read_tensors(path)
-            read_step(path, file.metadata)
+            progress = read_progress(path, file.metadata)
         except RunError as error:
             damaged.append(error.fact if isinstance(error, DamageError) else str(error))
             continue
         if damaged:
             with contextlib.suppress(OSError):
                 _link(path, last)
-        return path, file, damaged
+        return Resumable(path, file.tensors, progress, damaged)
     if damaged:
         hint = "Copy the run again from where it came, or train it again"
         raise RunError(f"{run.path} has no intact checkpoint to continue from: {'; '.join(damaged)}. {hint}")
@@ -166,9 +173,25 @@ def read_step(path: Path, metadata: Mapping[str, str]) -> int:
         RunError: The metadata lack it.
     """
     step = metadata.get("step", "")
-    if not (step.isascii() and step.isdecimal()):
+    if not re.fullmatch("[0-9]{1,16}", step):
         raise RunError(f"{path}: does not name its step; it is no checkpoint of this toolkit")
     return int(step)
+
+
+def read_progress(path: Path, metadata: Mapping[str, str]) -> Progress:
+    """Where the training stood when a checkpoint was saved.
+
+    Raises:
+        RunError: The metadata lack it or the step, or have values of other types.
+    """
+    step = read_step(path, metadata)
+    try:
+        progress = Progress.from_json(metadata.get("progress", ""))
+        if progress.step != step:
+            raise RunError(f"step = {progress.step}, but the checkpoint is of step {step}")
+    except RunError as error:
+        raise RunError(f"{path}: cannot be resumed from; its progress is missing or unreadable: {error}") from error
+    return progress
 
 
 def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -192,7 +215,9 @@ def _split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str],
         return {key: text for key, text in stored.items() if key != "sha256"}, None
     try:
         metadata = json.loads(stored[_METADATA_KEY])
-        return metadata, str(metadata.pop("sha256"))
+        if wrong := [key for key, text in metadata.items() if not isinstance(text, str)]:
+            raise TypeError(f"{ascii(wrong[0])} is no text")
+        return metadata, metadata.pop("sha256")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamageError(path, f"its metadata cannot be read: {error}") from error
 

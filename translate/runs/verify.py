@@ -1,19 +1,18 @@
 """Every file of a run directory against its checksum: the report of `translate verify`."""
 
 import contextlib
-import json
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
 from translate.config.load import read_resolved_config
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
-from translate.runs.checkpoint import read_step, read_tensors
+from translate.runs.checkpoint import read_progress, read_step, read_tensors
 from translate.runs.checksums import CHECKSUMS, DamageError, check_file, check_folder, check_inside, read_checksums
 from translate.runs.directory import (
     NewerFormatError,
@@ -23,6 +22,7 @@ from translate.runs.directory import (
     list_names,
     read_description,
 )
+from translate.runs.progress import Progress
 
 State = Literal["ok", "no checksum", "DAMAGED", "MISSING", "unknown"]
 _MAX_UNKNOWN = 100
@@ -129,7 +129,7 @@ def verify_run(path: Path) -> Verification:
     if os.path.lexists(run.metrics):
         with result.check(run.metrics):
             content = run.metrics.read_bytes()
-            num_bytes, expected = progress.get("metrics_bytes"), progress.get("metrics_sha256")
+            num_bytes, expected = (progress.metrics_bytes, progress.metrics_sha256) if progress else (None, None)
             if expected is not None and fingerprint(content[:num_bytes]) != expected:
                 reason = f"its first {num_bytes} bytes are not those that the last checkpoint saw"
                 raise DamageError(run.metrics, reason)
@@ -147,23 +147,19 @@ def verify_run(path: Path) -> Verification:
     return result
 
 
-def _check_checkpoints(result: Verification) -> dict[str, Any]:
-    """Check all checkpoints, and return the progress of the newest intact one."""
+def _check_checkpoints(result: Verification) -> Progress | None:
+    """Check all checkpoints, and return the progress of the newest intact one that can be resumed from."""
     run = result.run
     first, best = len(result.files), run.checkpoint("best")
     resumable = [path for path in (run.checkpoint("last"), run.previous) if os.path.lexists(path)]
-    progress: dict[str, Any] = {}
+    progress: Progress | None = None
     for path in resumable:
         with result.check(path):
             _, metadata, has_digest = read_tensors(path)
-            step = read_step(path, metadata)
-            try:
-                found = dict(json.loads(metadata["progress"]))
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise RunError(f"cannot be resumed from; its progress is missing or unreadable: {error}") from error
+            found = read_progress(path, metadata)
             progress = progress or found
-            result.add_sound(path, has_digest, f"step {step}, resumable")
-    best_step = progress.get("best_step") or 0
+            result.add_sound(path, has_digest, f"step {found.step}, resumable")
+    best_step = (progress.best_step if progress else None) or 0
     if os.path.lexists(best) or best_step or not resumable:
         with result.check(best):
             if not (os.path.lexists(best) or resumable):

@@ -1,6 +1,6 @@
 """Training: from a config to a run directory."""
 
-from translate.training.progress import Progress
+from translate.runs.progress import Progress
 from translate.training.train import train
 from translate.training.trainer import StoppedBySignal
 

@@ -1,25 +1,19 @@
-"""Mixed precision: the types of a training step's products, TF32, kernels that repeat themselves, the fp16 loss scale.
+"""Mixed precision: the types of a training step's products, TF32, kernels that repeat themselves.
 
 All of this holds within a step only: validation computes as `translate eval` does.
 """
 
 import contextlib
-import dataclasses
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor
 
 from translate.config.schema import TrainingConfig
 from translate.model.device import Precision, choose_precision
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-# The values of torch.amp.GradScaler.
-_FIRST_SCALE = 2.0**16
-_STEPS_BEFORE_GROWTH = 2000
 
 
 class MixedPrecision(NamedTuple):
@@ -74,35 +68,3 @@ class MixedPrecision(NamedTuple):
             torch.use_deterministic_algorithms(modes[0], warn_only=modes[1])
             setattr(matmul, tf32[0], before[0])
             checks.fill_uninitialized_memory = before[1]
-
-
-@dataclasses.dataclass
-class LossScale:
-    """A power of two by which the loss is multiplied, so that small gradients do not vanish in fp16.
-
-    It grows and shrinks like that of `torch.amp.GradScaler`. But a step whose gradients overflow is not skipped: it is
-    repeated with half the scale.
-
-    Source: Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2.
-    """
-
-    scale: float = _FIRST_SCALE
-    good_steps: int = 0  # in a row, with this scale
-
-    def unscale_(self, gradients: Iterable[Tensor | None]) -> None:
-        """Divide the gradients of a scaled loss by the scale."""
-        torch._foreach_mul_([gradient for gradient in gradients if gradient is not None], 1.0 / self.scale)
-
-    def shrink(self) -> bool:
-        """Halve the scale after an overflow; returns False if there is no smaller one to try."""
-        self.good_steps = 0
-        if self.scale <= 1.0:
-            return False
-        self.scale /= 2.0
-        return True
-
-    def keep(self) -> None:
-        """Count a step without an overflow; after many in a row the scale is doubled."""
-        self.good_steps += 1
-        if self.good_steps == _STEPS_BEFORE_GROWTH:
-            self.scale, self.good_steps = self.scale * 2.0, 0

@@ -35,8 +35,8 @@ from translate.runs.checkpoint import (
 )
 from translate.runs.directory import RunDirectory, check_holds_run, open_run
 from translate.runs.loading import check_same_tensors, get_parameters
+from translate.runs.progress import Progress
 from translate.training.optimizer import AveragedWeights, expected_state
-from translate.training.progress import Progress
 from translate.training.step import TrainStep
 
 logger = logging.getLogger(__name__)
@@ -100,14 +100,13 @@ def restore_last(
         found = read_newest_intact(run)
         if found is None:
             return None
-        path, file, damaged = found
+        path, tensors, progress, damaged = found
         parameters = get_parameters(model)
         expected = add_prefix(parameters, WEIGHTS_PREFIX) | add_prefix(expected_state(model), OPTIMIZER_PREFIX)
         expected |= {} if average is None else add_prefix(parameters, AVERAGE_PREFIX)
         prefixes = (WEIGHTS_PREFIX, AVERAGE_PREFIX, OPTIMIZER_PREFIX)  # Format 1 also has random states.
-        saved.update({key: tensor for key, tensor in file.tensors.items() if key.startswith(prefixes)})
+        saved.update({key: tensor for key, tensor in tensors.items() if key.startswith(prefixes)})
         check_same_tensors(expected, saved, name=str(path))
-        progress = Progress.from_json(file.metadata.get("progress", ""))
         for sentence in damaged:
             logger.warning(sentence)
         if damaged:

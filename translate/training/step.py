@@ -20,10 +20,10 @@ from translate.errors import RunError
 from translate.model import PackedSequences, Transformer, pack
 from translate.model.device import explain_out_of_memory
 from translate.model.dropout import dropout_seeded
+from translate.runs.progress import LossScale, StepResult
 from translate.training.loss import label_smoothed_loss
-from translate.training.precision import LossScale, MixedPrecision
+from translate.training.precision import MixedPrecision
 from translate.training.profile import FORWARD
-from translate.training.progress import StepResult
 
 BatchLayout = Literal["padded", "packed", "flash"]  # flash: packed, and flash attention needs no padding either
 

@@ -18,8 +18,8 @@ from translate.atomic import atomic_write, write_error
 from translate.config.schema import TrainingConfig
 from translate.errors import InputError
 from translate.runs.directory import RunDirectory
+from translate.runs.progress import Progress
 from translate.training.profile import WAITING_FOR_DATA
-from translate.training.progress import Progress
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from translate.errors import InputError
 from translate.memory import configure_memory
 from translate.runs.directory import RunDirectory, check_holds_no_run, create_run, write_config
 from translate.runs.lock import lock_run
+from translate.runs.progress import Progress
 from translate.training.auto_batch import resolve_batch_tokens, resolve_from_run, resolve_step_tokens
 from translate.training.optimizer import AveragedWeights
 from translate.training.preparation import Corpora, check_validation_lengths, prepare_data
-from translate.training.progress import Progress
 from translate.training.setup import choose_training_device, set_num_threads, setup_training
 from translate.training.state import (
     check_settings,

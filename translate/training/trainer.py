@@ -26,9 +26,9 @@ from translate.evaluation.evaluate import spread_samples
 from translate.model.device import OutOfMemory
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import get_parameters
+from translate.runs.progress import LogWindow, Progress
 from translate.training.optimizer import AveragedWeights, learning_rate
 from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
-from translate.training.progress import LogWindow, Progress
 from translate.training.state import save_best, save_last
 from translate.training.step import TrainStep
 from translate.training.tracking import Throughput, Tracker

@@ -1,11 +1,14 @@
 """Counters of a training: sums that do not depend on when they are read; what older checkpoints have."""
 
+import json
 import math
+from typing import Any
 
 import pytest
 import torch
 
-from translate.training.progress import LogWindow, Progress, StepResult
+from translate.errors import RunError
+from translate.runs.progress import LogWindow, Progress, StepResult
 
 # Numbers of very different sizes, so that a sum in another order or precision is another number.
 NATS = [1.1e6, 3.3e-4, 7.7e5, 1.3e-6, 123.456]
@@ -57,3 +60,61 @@ def test_a_checkpoint_of_an_older_version_is_read() -> None:
     window = '{"steps": 2, "nats": 7.5, "cross_entropy": 7.0, "tokens": 3, "gradient_norm": 0.5}'
     progress = Progress.from_json(f'{{"data_fingerprint": "x", "step": 2, "window": {window}}}')
     assert progress.window == LogWindow(steps=2, loss=7.5, nll=7.0, tokens=3, gradient_norm=0.5)
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("data_fingerprint", 5),
+        ("data_fingerprint", "\ud800"),
+        ("step", "2"),
+        ("step", -1),
+        ("step", True),
+        ("step", 10**400),
+        ("epoch", 1.5),
+        ("best_step", "seven"),
+        ("best_score", "high"),
+        ("metrics_bytes", "all"),
+        ("metrics_sha256", {}),
+        ("window", None),
+        ("window", {"steps": "1"}),
+        ("window", {"steps": 1, "tokens": 0}),
+        ("window", {"loss": "1"}),
+        ("window", {"lost": 1}),
+        ("loss_scale", {"scale": 0.0, "good_steps": 0}),
+        ("loss_scale", {"scale": math.inf, "good_steps": 0}),
+        ("environment", {"torch": 2}),
+        ("stream", []),
+        ("stream", {"segment": 1}),
+        ("stream", {"segment": 1, "places": [{"num_pairs": "3"}]}),
+        ("stream", {"segment": 1, "places": [{"pairs": 3}]}),
+        ("surplus", 1),
+    ],
+)
+def test_values_of_other_types_are_refused(field: str, value: Any) -> None:
+    values = json.loads(Progress("data", step=2).to_json())
+    with pytest.raises(RunError):
+        Progress.from_json(json.dumps({**values, field: value}))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "5", "[" * 10_000, "9" * 5_000, '{"window": []}'])
+def test_texts_that_are_no_progress_are_refused(text: str) -> None:
+    with pytest.raises(RunError):
+        Progress.from_json(text)
+
+
+def test_the_error_names_the_field_and_its_value() -> None:
+    values = json.loads(Progress("data").to_json())
+    for changed, message in (
+        ({"best_step": "se\x1bven"}, "best_step = 'se\\x1bven': Input should be a valid integer"),
+        ({"window": {"loss": "1"}}, "window.loss = '1': Input should be a valid number"),
+    ):
+        with pytest.raises(RunError) as caught:
+            Progress.from_json(json.dumps({**values, **changed}))
+        assert str(caught.value) == message
+
+
+def test_the_place_in_a_stream_is_kept() -> None:
+    place = {"num_passes": 1, "num_pairs": 20, "state": {"offset": 5}, "num_skipped": 3, "sha256": "ab"}
+    progress = Progress("data", stream={"segment": 4, "places": [place]})
+    assert Progress.from_json(progress.to_json()) == progress
