@@ -120,6 +120,23 @@ def with_file(arguments: Callable[[Place, str], list[Any]], content: str | bytes
     return lambda place: Call(arguments(place, place.write("file", content)))
 
 
+def foreign_part(place: Place) -> Call:
+    (place.folder / "out.parts").mkdir()
+    place.write("out.parts/0000000.part", "mine")
+    return decode("Hund\n", "--resume", "--output", "out")(place)
+
+
+def foreign_folder(place: Place) -> Call:
+    (place.folder / "mine").mkdir()
+    place.write("mine/config.yaml", "name: mine")
+    return train(directory="mine")(place)
+
+
+def shown_text(place: Place) -> Call:
+    file = place.write("text.html", GERMAN)
+    return Call(["show", "alignments", place.run, "--source", file, "--reference", file, "--output", file])
+
+
 def score(source: str, target: str, *options: str) -> Callable[[Place], Call]:
     return lambda place: Call(["score", place.run, place.write("a.de", source), place.write("a.en", target), *options])
 
@@ -306,6 +323,8 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "tokenizer-id": lambda place: Call(["tokenizer", "decode", place.run], stdin=b"5 99999\n"[2:]),
     "tokenizer-digits": lambda place: Call(["tokenizer", "decode", place.run], stdin=b"9" * 6000),
     "output-input": decode("Hund\n", "-o", "in.de"),
+    "output-twice": decode("Hund\n", "-o", "out", "--alignments", "out"),
+    "output-run": lambda place: Call(["decode", place.run, "-o", place.run / "checkpoints" / "best.safetensors"]),
     "output-tokenizer-input": with_file(lambda _, file: ["tokenizer", "train", file, "-o", file], GERMAN),
     "output-no-folder": decode("Hund\n", "-o", "gone/out"),
     "output-tokenizer-no-folder": with_file(lambda _, file: ["tokenizer", "train", file, "-o", "gone/m"], GERMAN),
@@ -316,6 +335,7 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "steps-said-twice": train("training.step_tokens=8192", "training.accumulate_batches=3"),
     "batches-auto-sharded": train("training.batch_tokens=auto", "training.parallel=fsdp"),
     "parts-stdin": decode_options("--resume", "--output", "out"),
+    "parts-others": foreign_part,
     "parts-device": decode("Hund\n", "--resume", "--output", "/dev/null"),
     "shortlist-huge": lambda place: Call(["shortlist", place.run, "--translations", "9" * 20]),
     "run-missing": lambda place: Call(["decode", "none"]),
@@ -328,6 +348,8 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "run-other-tokenizer": other_tokenizer,
     "run-cut-checkpoint": cut_checkpoint,
     "run-exists": lambda place: Call(["train", place.corpus / "tiny.yaml", "--run", place.run]),
+    "run-among-files": foreign_folder,
+    "run-unnamed": lambda place: train(directory="")(place),
     "run-over-file": lambda place: train(directory=place.write("file", ""))(place),
     "run-resume-languages": resume("data.source_language=en", "data.target_language=de"),
     "run-resume-corpora": lambda place: resume(
@@ -350,6 +372,7 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "show-positions": few_positions,
     "show-nothing": half_run("metrics.jsonl", "show", "curves"),
     "show-output": show("-o", "no/a.html"),
+    "show-input": shown_text,
     "show-ending": show("-o", "a.gif"),
 }
 REPORTED = {"verify-damaged", "verify-half"}  # the report says it, on standard output
