@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import random
 import signal
 import threading
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal, trainer, validation
 
 Digits = Callable[..., Config]
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 RunTraining = Callable[..., list[str]]
 Happening = Callable[..., contextlib.AbstractContextManager[None]]
 ProgressOf = Callable[..., dict[str, Any]]
@@ -114,7 +116,7 @@ def test_a_stopped_validation_comes_first_when_the_run_goes_on(
     for number, sent, code in (
         (4, signal.SIGTERM, 143),
         (4, signal.SIGINT, 130),
-        (12, signal.SIGINT, 130),
+        (12, signal.SIGHUP, 129),
         (14, signal.SIGTERM, 143),
     ):
         with happening(in_validation=number, what=sent), pytest.raises(StoppedBySignal) as stop:
@@ -159,16 +161,29 @@ def test_handlers_are_only_there_while_it_trains(
     run_training: RunTraining, happening: Happening, digits: Digits, tmp_path: Path
 ) -> None:
     def look() -> None:
-        during.extend(signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM))
+        during.extend(signal.getsignal(number) for number in STOPPING)
 
     during: list[Any] = []
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(number) for number in STOPPING]
     with happening(in_step=1, what=look):
         run_training(digits("training.max_steps=1"), tmp_path / "run")
     assert not set(during) & set(before)
     with happening(in_step=1, what=signal.SIGINT), pytest.raises(StoppedBySignal):
         run_training(digits(), tmp_path / "stopped")
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(number) for number in STOPPING] == before
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored(
+    run_training: RunTraining, happening: Happening, progress_of: ProgressOf, digits: Digits, tmp_path: Path
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with happening(in_step=1, what=signal.SIGHUP):
+            run_training(digits("training.max_steps=2"), tmp_path / "run")
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert progress_of(tmp_path / "run")["step"] == 2
 
 
 def test_trains_in_another_thread(
@@ -273,3 +288,78 @@ def test_another_environment_is_reported(
         " numbers are not bit for bit those of a run that was never stopped"
     )
     assert progress_of(finished)["environment"]["torch"] == torch_version
+
+
+NOT_COMPARED = (
+    "data.validation, or a setting that decides its score, is not that of the best validation so far, of step"
+)
+
+
+@pytest.mark.parametrize(
+    "changed", ["data.validation.weight=1.0", "decoding.batch_tokens=100", "decoding.device=cpu", "training.patience=9"]
+)
+def test_what_decides_no_score_leaves_the_best(
+    run_training: RunTraining, progress_of: ProgressOf, stateful: Digits, finished: Path, changed: str
+) -> None:
+    before = progress_of(finished)
+    said = run_training(stateful(changed, "training.max_steps=15"), finished, resume=True)
+    assert not [line for line in said if NOT_COMPARED in line]
+    assert progress_of(finished)["best_score"] >= before["best_score"]
+
+
+@pytest.mark.parametrize("changed", ["data.validation", "decoding.beam_size=1", "evaluation.bleu_tokenizer=char"])
+def test_scores_of_other_validations_are_not_compared(
+    run_training: RunTraining,
+    happening: Happening,
+    progress_of: ProgressOf,
+    write_reversed_digits: Callable[..., None],
+    stateful: Digits,
+    tmp_path: Path,
+    changed: str,
+) -> None:
+    """The weights of the old best stay until the next validation, which is the best whatever its score."""
+    best, config = RunDirectory(tmp_path / "run").checkpoint("best"), stateful("training.patience=2")
+    run_training(stateful("training.max_steps=4", "training.patience=2"), tmp_path / "run")
+    tensors, metadata, _ = read_tensors(RunDirectory(tmp_path / "run").checkpoint("last"))
+    progress = json.loads(metadata["progress"]) | {"best_score": 1e6, "validations_without_better": 1}
+    metadata["progress"] = json.dumps(progress)
+    write_checkpoint(RunDirectory(tmp_path / "run"), "last", tensors, metadata)
+    if changed == "data.validation":
+        write_reversed_digits(tmp_path, "validation", num_pairs=19, draw=random.Random(3))
+    else:
+        config = stateful("training.patience=2", changed)
+    old = best.read_bytes()
+    with happening(in_step=6, what=signal.SIGINT), pytest.raises(StoppedBySignal):
+        run_training(config, tmp_path / "run", resume=True)
+    progress = progress_of(tmp_path / "run")
+    assert best.read_bytes() == old and (progress["best_step"], progress["best_score"]) == (4, None)
+    assert progress["validations_without_better"] == 0 and not verify_run(tmp_path / "run").unsound
+    run_training(config, tmp_path / "run", resume=True)
+    records = [json.loads(line) for line in RunDirectory(tmp_path / "run").metrics.read_text().splitlines()]
+    scores = {record["step"]: record["BLEU"] for record in records if record["kind"] == "validation"}
+    progress = progress_of(tmp_path / "run")
+    assert progress["best_score"] == max(score for step, score in scores.items() if step > 4)
+    assert progress["best_step"] > 4 and best.read_bytes() != old
+
+
+def test_the_log_says_that_scores_are_not_compared(
+    run_training: RunTraining, stateful: Digits, finished: Path, progress_of: ProgressOf
+) -> None:
+    best_step = progress_of(finished)["best_step"]
+    said = run_training(stateful("decoding.beam_size=1"), finished, resume=True)
+    assert [line for line in said if f"{NOT_COMPARED} {best_step}, so their scores are not compared: " in line]
+
+
+def test_a_checkpoint_that_does_not_know_its_validation_is_continued_as_before(
+    run_training: RunTraining, progress_of: ProgressOf, stateful: Digits, finished: Path
+) -> None:
+    """Those of version 0.3.0."""
+    tensors, metadata, _ = read_tensors(RunDirectory(finished).checkpoint("last"))
+    progress = json.loads(metadata["progress"])
+    known = progress.pop("validation_fingerprint")
+    metadata["progress"] = json.dumps(progress)
+    write_checkpoint(RunDirectory(finished), "last", tensors, metadata)
+    said = run_training(stateful("training.max_steps=15"), finished, resume=True)
+    assert not [line for line in said if NOT_COMPARED in line]
+    assert progress_of(finished)["best_score"] >= progress["best_score"]
+    assert len(known) == 64 and progress_of(finished)["validation_fingerprint"] == known

@@ -310,8 +310,10 @@ _sampler = functools.lru_cache(maxsize=2)(SubwordSampler)  # that of each side, 
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C to the training, and end with it even if it is killed."""
+    """Leave Ctrl-C and the closing of a terminal to the training, and end with it even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
     threading.Thread(target=_end_with_parent, daemon=True).start()

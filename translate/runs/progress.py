@@ -108,6 +108,8 @@ class Progress:
     epoch: NotNegativeInt = 0  # passes over the data done
     step_in_epoch: NotNegativeInt = 0  # optimizer steps done of the current pass
     target_tokens: NotNegativeInt = 0  # seen so far, padding not counted
+    # Of what decides a validation's score besides the weights; None: no validation, or a checkpoint of up to 0.3.0.
+    validation_fingerprint: str | None = None
     validated_step: NotNegativeInt | None = None  # of the last validation
     best_step: NotNegativeInt | None = None
     best_score: float | None = None  # more is better: BLEU, or the loss negated

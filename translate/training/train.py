@@ -27,6 +27,7 @@ from translate.training.state import (
     settings_of_all_processes,
 )
 from translate.training.trainer import StoppedBySignal, Trainer
+from translate.training.validation import validation_fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def train(
         InputError: The config or the data cannot be used, the directory holds a run and `resume` is off, or another
             process trains there.
         RunError: Something failed on the way; checkpoints written so far are intact.
-        StoppedBySignal: SIGINT or SIGTERM came, and the training is saved. A `KeyboardInterrupt`.
+        StoppedBySignal: SIGINT, SIGTERM or SIGHUP came, and the training is saved. A `KeyboardInterrupt`.
         SystemExit: On a rank > 0, when another rank raises one of these errors.
     """
     configure_memory()
@@ -87,9 +88,15 @@ def train(
             streams = None if corpora.streams is None else corpora.streams.identity
             progress = Progress(
                 data_fingerprint(corpora.train, tokenizers, streams=streams),
+                validation_fingerprint=validation_fingerprint(corpora.validation, tokenizers, config),
                 environment=describe_environment(config.training, device, num_processes=world.size),
             )
-            world.check_same_on_all_ranks({"data.train (its checksum)": progress.data_fingerprint})
+            world.check_same_on_all_ranks(
+                {
+                    "data.train (its checksum)": progress.data_fingerprint,
+                    "data.validation (its checksum)": str(progress.validation_fingerprint),
+                }
+            )
             if is_continued:
                 saved, new = restore_last(run, train_step, average, world=world), progress
                 progress = world.run_on_all_ranks(lambda: _continue_from(run, saved, new=new))
@@ -155,6 +162,13 @@ def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) 
             f"continued in another environment: {', '.join(changes)}. The training is as good, but its numbers are not"
             " bit for bit those of a run that was never stopped"
         )
+    if saved.validation_fingerprint not in (None, new.validation_fingerprint) and saved.best_score is not None:
+        logger.warning(
+            "data.validation, or a setting that decides its score, is not that of the best validation so far, of step"
+            f" {saved.best_step}, so their scores are not compared: best.safetensors has those weights until the next"
+            " validation, whose weights replace them, and training.patience counts from there"
+        )
+        saved.best_score, saved.validations_without_better = None, 0
     logger.info(f"going on from step {saved.step}")
-    saved.environment = new.environment
+    saved.environment, saved.validation_fingerprint = new.environment, new.validation_fingerprint
     return saved

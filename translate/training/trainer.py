@@ -36,6 +36,8 @@ from translate.training.validation import Validation, computing_with, validate
 
 logger = logging.getLogger(__name__)
 
+_STOPPING_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # the last when a terminal is closed; Windows has none
+
 
 class StoppedBySignal(KeyboardInterrupt):
     """Raised when a training ends early because of a signal; it is saved and can be continued."""
@@ -43,7 +45,7 @@ class StoppedBySignal(KeyboardInterrupt):
     def __init__(self, number: signal.Signals, *, step: int) -> None:
         super().__init__(f"stopped by {number.name} after step {step}")
         self.step = step
-        self.exit_code = 128 + number  # as in shells: 130 or 143
+        self.exit_code = 128 + number  # as in shells: 130, 143 or 129
 
 
 class StopRequests:
@@ -60,7 +62,7 @@ class StopRequests:
         numbers = []
         if threading.current_thread() is threading.main_thread():
             # A signal that is ignored, as by `nohup`, or that has a handler outside of Python, stays as it is.
-            received = (signal.SIGINT, signal.SIGTERM)
+            received = [getattr(signal, name) for name in _STOPPING_SIGNALS if hasattr(signal, name)]
             numbers = [number for number in received if signal.getsignal(number) not in (None, signal.SIG_IGN)]
         before = {number: signal.signal(number, self._receive) for number in numbers}
         try:
@@ -120,7 +122,7 @@ class Trainer:
 
         Raises:
             InputError: TensorBoard is asked for and not installed.
-            StoppedBySignal: SIGINT or SIGTERM came, and the training is saved.
+            StoppedBySignal: SIGINT, SIGTERM or SIGHUP came, and the training is saved.
             RunError: The loss or a gradient is not finite, memory is out, or a file cannot be written.
         """
         self.tracker = self.world.run_on_all_ranks(

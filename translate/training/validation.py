@@ -8,13 +8,14 @@ from typing import NamedTuple, TypeVar
 import torch
 
 from translate.config.schema import Config
-from translate.data.corpora import ParallelCorpus
+from translate.data.corpora import ParallelCorpus, data_fingerprint
 from translate.data.token_store import run_together
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translation, Translator
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.distributed.state import full_tensor, is_sharded
 from translate.evaluation.evaluate import Evaluation, evaluate
+from translate.fingerprint import fingerprint
 from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
@@ -23,6 +24,10 @@ from translate.training.optimizer import AveragedWeights
 
 T = TypeVar("T")
 
+# Settings of a search that decide the loss, and those that decide no translation; the rest decides BLEU alone.
+_DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
+_DECIDE_NOTHING = {"n_best", "alignment_layer", "batch_tokens", "look_ahead_lines", "workers", "device"}
+
 
 class Validation(NamedTuple):
     """The quality of the model on the validation corpus."""
@@ -30,6 +35,16 @@ class Validation(NamedTuple):
     loss: float  # nats a target token, the end symbol included, without label smoothing
     evaluation: Evaluation
     seconds: float
+
+
+def validation_fingerprint(corpus: ParallelCorpus | None, tokenizers: Tokenizers, config: Config) -> str | None:
+    """A checksum of what decides a validation's score besides the weights; only equal ones have comparable scores."""
+    if corpus is None:
+        return None
+    included = _DECIDE_LOSS if config.training.best_metric == "loss" else None
+    search = config.decoding_settings().model_dump(mode="json", include=included, exclude=_DECIDE_NOTHING)
+    tokenizer = None if included else config.evaluation.bleu_tokenizer
+    return fingerprint([data_fingerprint([corpus], tokenizers), search, tokenizer])
 
 
 def validate(
