@@ -1,9 +1,12 @@
 """Messages go through `logging`: bare on standard error in a command, and as a program likes when it imports us."""
 
 import logging
+import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ import typer
 from tqdm import tqdm
 from typer.testing import CliRunner
 
-from translate.cli.console import ConsoleHandler, ReportingGroup, fail
+from translate.cli.console import ConsoleHandler, Interrupted, ReportingGroup, escaped, fail, run_command_line
 from translate.errors import InputError, RunError
 
 logger = logging.getLogger("translate.somewhere")
@@ -59,12 +62,77 @@ def raises(error: BaseException) -> Any:
         (InputError("no config 'x'"), 2, "translate: no config 'x'\n"),
         (RunError("the disk is full"), 1, "translate: the disk is full\n"),
         (KeyboardInterrupt(), 130, "translate: interrupted\n"),
+        (Interrupted(signal.SIGTERM), 143, "translate: stopped by SIGTERM\n"),
+        (InputError("a\x1b[2J\u202eb\udcff"), 2, "translate: a\\x1b[2J\\u202eb\\udcff\n"),
         (PermissionError(13, "Permission denied", "secret"), 1, "translate: [Errno 13] Permission denied: 'secret'\n"),
     ],
 )
 def test_an_error_is_a_paragraph_and_an_exit_code(error: BaseException, exit_code: int, message: str) -> None:
     result = command(raises(error))
     assert (result.exit_code, result.stderr, result.stdout) == (exit_code, message, "")
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), EOFError("no more"), OSError(5, "Input/output error")])
+def test_an_unforeseen_error_is_seen_by_tests(error: Exception) -> None:
+    with pytest.raises((KeyError, RuntimeError)) as raised:
+        command(raises(error))
+    assert error in (raised.value, raised.value.__cause__)
+
+
+@pytest.fixture
+def unforeseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command line in which a library fails, and returns what is printed."""
+    monkeypatch.setattr("translate.cli.console._open_standard_streams", lambda: None)
+    monkeypatch.setattr("translate.cli.console._end_by_signals", lambda: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["translate", "decode", "my run"])
+
+    def run() -> str:
+        with pytest.raises(SystemExit) as stopped:
+            run_command_line(lambda prog_name: {}["no such \x1b key"])
+        assert stopped.value.code == 70
+        return capsys.readouterr().err
+
+    return run
+
+
+def test_an_unforeseen_error_is_a_paragraph_and_a_file(unforeseen: Any, tmp_path: Path) -> None:
+    said = unforeseen()
+    (saved,) = tmp_path.glob("translate-bug-*.txt")
+    assert said.startswith(
+        "translate: this is a bug: KeyError: 'no such \\x1b key'. Please report it; its traceback is in"
+    )
+    assert f"is in {saved}. Command: translate decode 'my run'. Versions: translate " in said and said.count("\n") == 1
+    report = saved.read_text(encoding="utf-8")
+    assert report.startswith("translate decode 'my run'\ntranslate ") and "Traceback (most recent" in report
+    assert "in run_command_line" in report and saved.stat().st_mode & 0o77 == 0
+
+
+def test_a_traceback_that_cannot_be_saved(unforeseen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    assert "its traceback could not be saved. Command: translate decode" in unforeseen()
+
+
+def test_escaped_text_keeps_letters_of_any_language_and_no_control_character() -> None:
+    kept = "Übergrößen\tزنده\u200cباد 👩\u200d👧 l’été\u202f!\nе\u0301"
+    assert escaped(kept) == kept
+    assert escaped("\0\r\x7f\x9b\u2028\u2067\ud800") == r"\x00\r\x7f\x9b\u2028\u2067\ud800"
+
+
+def test_the_first_ten_lines_of_an_error_are_printed() -> None:
+    result = command(lambda: fail("\n".join(map(str, range(20_000))), 2))
+    assert result.stderr.splitlines() == ["translate: 0", *map(str, range(1, 10)), "… and 19,990 more lines"]
+    assert command(lambda: fail("\n".join("abcdefghij"), 2)).stderr == "translate: " + "\n".join("abcdefghij") + "\n"
+
+
+def test_a_deleted_working_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        result = command(lambda: None)
+    message = "translate: the working directory has been deleted: change to another one\n"
+    assert (result.exit_code, result.stderr) == (1, message)
 
 
 def test_fail_ends_the_command() -> None:

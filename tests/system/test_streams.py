@@ -3,8 +3,10 @@
 import os
 import random
 import select
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,15 @@ SHELL: dict[str, str] = {  # by row of docs/bad-input.md; $T is the command, $RU
     "output-pipe-closed": '{ $T tokenizer encode "$RUN" "$TEXT"; echo $? >&3; } | true; exit $(cat code)',
     "output-full": '$T tokenizer encode "$RUN" "$TEXT" > /dev/full',
     "output-closed": '$T decode "$RUN" "$TEXT" >&-',
+    "messages-full": '$T decode "$RUN" "$TEXT" 2> /dev/full > out; code=$?; test $(wc -l < out) = 5 && exit $code',
+    "messages-closed": '$T decode "$RUN" "$TEXT" 2>&- > out; code=$?; test $(wc -l < out) = 5 && exit $code',
+    "name-bytes": """$T decode "$RUN" "$(printf 'x\\377')\"""",
+    "name-bytes-ascii": """LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 $T decode "$RUN" "$(printf 'x\\377')\"""",
+    "name-escape": """$T decode "$RUN" "$(printf 'x\\033[2J')\"""",
+    "errors-many": "$T config show demo $(for i in $(seq 2000); do echo model.k$i=1; done)",
+    "directory-deleted": 'mkdir gone; cd gone; rmdir ../gone; $T decode "$RUN"',
 }
+SIGNALS = {"signal-terminate": signal.SIGTERM, "signal-hangup": signal.SIGHUP, "signal-interrupt": signal.SIGINT}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +67,7 @@ def translate(*arguments: Any, stdin: bytes = b"") -> str:
 
 @pytest.mark.parametrize("row_id", SHELL)
 def test_streams(folder: Path, bad_input_rows: dict[str, Any], tmp_path: Path, row_id: str) -> None:
-    if row_id == "output-full" and not Path("/dev/full").exists():
+    if "/dev/full" in SHELL[row_id] and not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     row = bad_input_rows[row_id]
     names = {"T": " ".join(COMMAND), "RUN": str(folder / "run"), "TEXT": str(folder / "lines.in")}
@@ -66,6 +76,64 @@ def test_streams(folder: Path, bad_input_rows: dict[str, Any], tmp_path: Path, r
     assert result.returncode == row.exit_code, result.stderr
     assert all(words in result.stderr for words in row.words) and "Traceback" not in result.stderr
     assert row_id != "output-pipe-closed" or result.stderr == ""
+
+
+@pytest.mark.parametrize("command", ["--version", "--help", "config show demo", "decode RUN TEXT", "verify RUN"])
+def test_lost_output_is_never_success(folder: Path, command: str) -> None:
+    words = command.replace("RUN", str(folder / "run")).replace("TEXT", str(folder / "lines.in"))
+    for redirection, code, message in (
+        (">&-", 1, "translate: standard output: it is closed\n"),
+        ("> /dev/full", 1, "translate: standard output: No space left on device\n"),
+        ("0<&- >&- 2>&-", 1, ""),
+        ("2>&-", 0, ""),
+        ("2> /dev/full", 0, ""),
+    ):
+        shell = f"exec {' '.join(COMMAND)} {words} {redirection}"
+        result = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, env=ENVIRONMENT)
+        assert (result.returncode, result.stderr) == (code, message), (redirection, result)
+        assert bool(result.stdout) == (code == 0)
+
+
+@pytest.mark.parametrize("row_id", SIGNALS)
+def test_a_signal_leaves_no_temporary_file(
+    folder: Path, bad_input_rows: dict[str, Any], tmp_path: Path, row_id: str
+) -> None:
+    row, number = bad_input_rows[row_id], SIGNALS[row_id]
+    command = [*COMMAND, "decode", folder / "run", "--output", tmp_path / "out"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as process:
+        assert process.stdin is not None and process.stderr is not None
+        while not list(tmp_path.glob(".translate-*.tmp")):  # as long as standard input is open
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(number)
+        said = process.stderr.read().decode()
+    assert process.returncode == row.exit_code == 128 + number
+    assert said == f"translate: {row.words[0]}\n" and list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_that_nohup_ignores_stays_ignored(folder: Path, tmp_path: Path) -> None:
+    shell = f"trap '' HUP; exec {' '.join(COMMAND)} decode {folder / 'run'} --output {tmp_path / 'out'}"
+    with subprocess.Popen(
+        ["sh", "-c", shell], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+    ) as process:
+        while not list(tmp_path.glob(".translate-*.tmp")):
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGHUP)
+        _, said = process.communicate(b"123\n")
+    assert process.returncode == 0 and said.startswith(b"1 lines, ") and (tmp_path / "out").exists()
+
+
+def test_a_result_is_escaped_on_a_terminal_alone(folder: Path) -> None:
+    pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
+    command, text = [*COMMAND, "tokenizer", "decode", folder / "run"], b"<0x1B> <0x5B> <0x32> <0x4A>\n"
+    result = subprocess.run(command, input=text, capture_output=True, env=ENVIRONMENT)
+    assert (result.stdout, result.stderr) == (b"\x1b[2J\n", b"")
+    ours, theirs = pty.openpty()
+    subprocess.run(command, input=text, stdout=theirs, env=ENVIRONMENT, check=True)
+    os.close(theirs)
+    assert read_until(ours, b"\n") == rb"\x1b[2J" + b"\r\n"
+    os.close(ours)
 
 
 def test_output_is_utf_8_whatever_the_locale(folder: Path) -> None:

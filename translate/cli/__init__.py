@@ -7,7 +7,7 @@ from typer import Option
 
 from translate.cli import check, decode, evaluate, export, train
 from translate.cli.config import config_app
-from translate.cli.console import ReportingGroup
+from translate.cli.console import ReportingGroup, run_command_line
 from translate.cli.options import GroupedCommand
 from translate.cli.show import show_app
 from translate.cli.tokenizer import tokenizer_app
@@ -55,4 +55,4 @@ def translate(
 
 def main() -> None:
     """The `translate` command."""
-    app(prog_name="translate")
+    run_command_line(app)

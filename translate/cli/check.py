@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from translate.cli.console import is_terminal
-from translate.cli.lines import write_lines
+from translate.cli.console import escaped, is_terminal
 from translate.cli.options import ConfigArgument, Overrides, RunArgument
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def check(
         report = check_training(loaded, watch=_show_progress)
     finally:
         _show_progress("")
-    write_lines([json.dumps(report.to_document(), indent=2)] if as_json else _lines(report), None)
+    typer.echo(json.dumps(report.to_document(), indent=2) if as_json else "\n".join(_lines(report)))
     if report.count("error") or (strict and report.count("warning")):
         raise typer.Exit(1)
 
@@ -78,14 +77,14 @@ def verify(
             "format": result.run_format,
             "files": [file._asdict() for file in result.files],
         }
-        typer.echo(json.dumps(values, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(values, indent=2))
     else:
         when = f" on {result.created[:10]}" if result.created else ""
         by = "an unknown version" if result.writer is None else f"translate {result.writer}{when}"
-        typer.echo(f"{run}: written by {by}\n")
+        typer.echo(escaped(f"{run}: written by {by}\n"))
         width = max(len(file.name) for file in result.files)
         for file in result.files:
-            typer.echo(f"  {file.state:<11}  {file.name:<{width}}  {file.detail}".rstrip())
+            typer.echo(escaped(f"  {file.state:<11}  {file.name:<{width}}  {file.detail}".rstrip()))
         typer.echo(f"\n{result.summary}")
     if result.unsound:
         raise typer.Exit(1)
@@ -94,7 +93,7 @@ def verify(
 def _show_progress(text: str) -> None:
     """Print what is being done over the last such text, on a terminal alone."""
     if is_terminal(sys.stderr):
-        typer.echo(f"\r\x1b[K{text}{' …' if text else ''}", err=True, nl=False)
+        typer.echo(f"\r\x1b[K{escaped(text)}{' …' if text else ''}", err=True, nl=False)
 
 
 def _lines(report: "Report") -> Iterator[str]:
@@ -174,7 +173,9 @@ def _finding_lines(report: "Report") -> Iterator[str]:
 
     def wrapped(text: str, *, indent: int) -> str:
         first, others = " " * indent, " " * (indent + 2)
-        return textwrap.TextWrapper(width, first, others, break_on_hyphens=False, replace_whitespace=False).fill(text)
+        return textwrap.TextWrapper(width, first, others, break_on_hyphens=False, replace_whitespace=False).fill(
+            escaped(text)
+        )
 
     for finding in report.findings:
         severity = _painted(f"{finding.severity:<9}", colour=_COLOURS[finding.severity])
@@ -185,7 +186,7 @@ def _finding_lines(report: "Report") -> Iterator[str]:
 
 
 def _row(name: str, text: str) -> str:
-    return f"{_painted(f'{name:<11}')} {text}"
+    return f"{_painted(f'{name:<11}')} {escaped(text)}"
 
 
 def _painted(text: str, *, colour: str | None = None) -> str:

@@ -2,6 +2,7 @@
 
 import typer
 
+from translate.cli.lines import write_lines
 from translate.cli.options import ConfigArgument, Overrides
 
 config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at configs before they run.")
@@ -18,7 +19,7 @@ def show_config(config: ConfigArgument, overrides: Overrides = None) -> None:
     from translate.config.load import load_config
     from translate.config.show import annotated_yaml
 
-    typer.echo(annotated_yaml(load_config(config, overrides or [])), nl=False)
+    write_lines([annotated_yaml(load_config(config, overrides or [])).removesuffix("\n")], None)
 
 
 @config_app.command("schema")

@@ -1,10 +1,16 @@
-"""What a command prints beside its result: messages, progress bars, and failures that end in an exit code."""
+"""What a command prints beside its result: messages, progress bars, and all failures, which end in an exit code."""
 
 import contextlib
+import errno
+import io
 import logging
 import os
+import re
+import shlex
+import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
 from typing import Any, NoReturn, TextIO, TypeVar
 
 import typer
@@ -13,6 +19,15 @@ from typer.core import TyperGroup
 from translate.errors import InputError, RunError
 
 Item = TypeVar("Item")
+
+_MAX_LINES = 10  # of an error
+# Control characters but for tabs and line ends; separators and embeddings that reorder a line; lone surrogates.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escaped(text: str) -> str:
+    """Text that steers no terminal and encodes as UTF-8: control characters are written as \\x1b, \\u202e and so on."""
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class ConsoleHandler(logging.Handler):
@@ -24,7 +39,7 @@ class ConsoleHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         tqdm = sys.modules.get("tqdm")  # whoever has not imported it has no bar
         with tqdm.tqdm.external_write_mode(file=sys.stderr) if tqdm else contextlib.nullcontext():
-            typer.echo(self.format(record), err=True)
+            typer.echo(escaped(self.format(record)), err=True)
 
 
 class ReportingGroup(TyperGroup):
@@ -37,26 +52,120 @@ class ReportingGroup(TyperGroup):
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
+            os.getcwd()  # Without a working directory some libraries end the process.
             return super().invoke(ctx)
         except (InputError, RunError) as error:
             fail(str(error), 2 if isinstance(error, InputError) else 1)
-        except KeyboardInterrupt:
-            fail("interrupted", 130)
-        except OSError as error:
-            if error.filename is None:  # standard output has failed, and would again when Python closes it
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has all that it wanted
-                raise typer.Exit(141) from None
-            fail(str(error), 1)
+        except KeyboardInterrupt as error:
+            fail_interrupted(error)
+        except (OSError, EOFError) as error:
+            if getattr(error, "filename", None) is not None:
+                fail(str(error), 1)
+            if isinstance(error, FileNotFoundError):
+                fail("the working directory has been deleted: change to another one", 1)
+            raise RuntimeError(repr(error)) from error  # which typer does not take for a closed terminal or pipe
         finally:
             logger.removeHandler(handler)
             logger.setLevel(level)
 
 
+class Interrupted(KeyboardInterrupt):
+    """SIGTERM or SIGHUP has come."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.exit_code = 128 + number  # as in shells
+
+
+class _StandardStream(io.FileIO):
+    """Standard output, without which a command ends, or standard error, without which it goes on."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if self.fileno() == 2:
+                return len(data)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python writes when it ends
+            if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has all that it wanted
+                raise SystemExit(141) from None
+            fail(f"standard output: {'it is closed' if error.errno == errno.EBADF else error.strerror}", 1)
+
+
+def run_command_line(app: Callable[..., object]) -> None:
+    """Run a command in a process of its own, and end whatever no command has foreseen in one paragraph too.
+
+    Tests that call `app` itself see an unforeseen exception as it is.
+    """
+    if os.name == "posix":
+        _open_standard_streams()
+        _end_by_signals()
+    try:
+        app(prog_name="translate")
+    except Exception as error:
+        _fail_unforeseen(error)
+
+
+def _open_standard_streams() -> None:
+    """Make standard output and error UTF-8 whatever the locale, and let no file have the number of a closed one."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)  # gets the lowest free number
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = io.BufferedWriter(_StandardStream(number, "w", closefd=False))
+        setattr(sys, name, io.TextIOWrapper(stream, "utf-8", "backslashreplace", line_buffering=True))
+
+
+def _end_by_signals() -> None:
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, so that it removes its temporary files.
+
+    A signal that is ignored, as under `nohup`, stays so. Processes that work together end at once: one that waits for
+    another would not come to its handler.
+    """
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)  # `timeout` sends two: the second must not interrupt the removal
+        raise Interrupted(number)
+
+    for number in numbers if os.environ.get("WORLD_SIZE", "1") == "1" else []:
+        signal.signal(number, interrupt)
+
+
+def _fail_unforeseen(error: Exception) -> NoReturn:
+    """Save the traceback, and print what a report of the bug needs."""
+    import tempfile
+    import traceback
+
+    from translate.versions import package_versions
+
+    name, command = f"{type(error).__name__}: {error}".split("\n")[0], shlex.join(["translate", *sys.argv[1:]])
+    versions, where = "unknown", "could not be saved"
+    with contextlib.suppress(ImportError, OSError):  # a package is missing; the disk is full
+        versions = ", ".join(map(" ".join, package_versions().items()))
+        descriptor, path = tempfile.mkstemp(prefix="translate-bug-", suffix=".txt")
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write("\n".join((command, versions, "", *traceback.format_exception(error))))
+        where = f"is in {path}"
+    bug = f"this is a bug: {name:.300}. Please report it; its traceback {where}"
+    fail(f"{bug}. Command: {command:.300}. Versions: {versions}", 70)
+
+
 def fail(message: str, code: int) -> NoReturn:
-    """Print what went wrong and end the command."""
-    typer.echo(f"translate: {message}", err=True)
-    raise typer.Exit(code)
+    """Print the first lines of what went wrong, and end the command."""
+    lines = f"translate: {message}".split("\n")
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES:] = [f"… and {len(lines) - _MAX_LINES:,} more lines"]
+    typer.echo(escaped("\n".join(lines)), err=True)
+    raise SystemExit(code)
+
+
+def fail_interrupted(error: KeyboardInterrupt, hint: str = "") -> NoReturn:
+    """End a command that Ctrl-C or a signal has interrupted."""
+    fail(f"{str(error) or 'interrupted'}{hint}", getattr(error, "exit_code", 130))
 
 
 def with_bar(items: Iterable[Item], *, total: int | None) -> Iterable[Item]:

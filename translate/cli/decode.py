@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from translate.cli.console import fail, is_terminal, prompted, with_bar
+from translate.cli.console import fail_interrupted, is_terminal, prompted, with_bar
 from translate.cli.lines import (
     STANDARD_OUTPUT,
     TextLines,
@@ -199,10 +199,10 @@ def _decode_in_parts(command: DecodeCommand) -> None:
             is_hidden = not (world.is_main_process and is_terminal(sys.stderr))
             with tqdm(total=source.total, unit="line", dynamic_ncols=True, disable=is_hidden) as bar:
                 counts, lines_kept = decoder.decode(world, requests, advance=bar.update)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             if not world.is_main_process:
                 raise typer.Exit(130) from None
-            fail("interrupted; finished parts are kept, and the same command continues from them", 130)
+            fail_interrupted(error, "; finished parts are kept, and the same command continues from them")
         seconds = time.perf_counter() - started
         rate = (counts["lines"] - lines_kept) / max(seconds, 1e-9)
         by = f" by {world.size} processes" if world.size > 1 else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from translate.cli.console import with_bar
+from translate.cli.console import escaped, with_bar
 from translate.cli.lines import paired_lines
 from translate.cli.options import CheckpointOption, takes_decoding_options
 from translate.errors import InputError
@@ -69,12 +69,12 @@ def evaluate(
         write_report(folder, evaluation, name=name, source=source, step=loaded.step, settings=settings)
         how = f"beam {translator.config.beam_size}" if translator.config.search == "beam" else "sampled"
         counts = count_conditions(evaluation.translations)
-        typer.echo(f"{name}, {checkpoint} checkpoint (step {loaded.step}), {how}: {counts}")
+        typer.echo(f"{escaped(name)}, {checkpoint} checkpoint (step {loaded.step}), {how}: {counts}")
         _print_metrics(evaluation.metrics)
         for index in spread_samples(len(pairs.sources), samples):
             translation = evaluation.translations[index]
-            typer.echo(f"\n  source:      {translation.source}\n  reference:   {pairs.targets[index]}")
-            typer.echo(f"  translation: {translation.text}")
+            sample = f"  source:      {translation.source}\n  reference:   {pairs.targets[index]}"
+            typer.echo(escaped(f"\n{sample}\n  translation: {translation.text}"))
 
 
 def _score_files(hypotheses: Path, reference: Path) -> None:

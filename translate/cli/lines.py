@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from translate.cli.console import escaped, is_terminal
 from translate.cli.options import add_options
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.decoding import Request
@@ -42,14 +43,23 @@ def open_lines(file: Path | None) -> TextLines:
     Raises:
         InputError: The file cannot be used.
     """
-    from translate.data.text import iterate_lines, stream_lines
+    from translate.data.text import stream_lines
 
     if file is None or str(file) == "-":
         if sys.stdin is None:
             raise InputError("standard input is closed: name a file")
-        return TextLines(iterate_lines(sys.stdin.buffer, "standard input"), None, "standard input")
+        return TextLines(_standard_input(), None, "standard input")
     total = None if file.is_fifo() else sum(1 for _ in stream_lines(file))
     return TextLines(stream_lines(file, may_be_pipe=True), total, str(file))
+
+
+def _standard_input() -> Iterator[str]:
+    from translate.data.text import iterate_lines
+
+    try:
+        yield from iterate_lines(sys.stdin.buffer, "standard input")
+    except OSError as error:
+        raise InputError(f"standard input: cannot be read: {error.strerror}") from error
 
 
 def paired_lines(first: Path, second: Path) -> Iterator[tuple[str, str]]:
@@ -156,10 +166,9 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
             for line in lines:
                 write(line)
         return
-    if sys.stdout is None:
-        raise RunError("standard output is closed: nowhere to write to")
     sys.stdout.flush()
-    for line in lines:
+    shown = map(escaped, lines) if is_terminal(sys.stdout) else lines
+    for line in shown:
         sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
         sys.stdout.buffer.flush()
 

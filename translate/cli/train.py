@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Option
 
-from translate.cli.console import fail
+from translate.cli.console import fail_interrupted
 from translate.cli.options import ConfigArgument, Overrides
 from translate.errors import InputError
 
@@ -61,9 +61,9 @@ def train(
     try:
         progress = train_run(loaded, directory, resume=resume, command=command, profile=profile, inspect=log_findings)
     except StoppedBySignal as stop:
-        fail(f"{stop}, and saved. Continue with: {continue_command}", stop.exit_code)
-    except KeyboardInterrupt:
-        fail(f"interrupted. Begin again or continue with: {continue_command}", 130)
+        fail_interrupted(stop, f", and saved. Continue with: {continue_command}")
+    except KeyboardInterrupt as error:
+        fail_interrupted(error, f". Begin again or continue with: {continue_command}")
     best = "" if progress.best_step is None else f"; the best checkpoint is of step {progress.best_step}"
     logger.info(f"Training ended after {progress.step} steps{best}. Next: translate eval {directory}")
 
