@@ -2,10 +2,12 @@
 
 import hashlib
 import itertools
+import json
 from pathlib import Path
 
 import pytest
 
+from translate.atomic import write_text
 from translate.fingerprint import fingerprint
 
 
@@ -13,6 +15,13 @@ def test_a_single_text_or_file_has_the_digest_that_sha256sum_prints(tmp_path: Pa
     (tmp_path / "file").write_bytes(b"gr\xc3\xbc\xc3\x9fe\n")
     expected = hashlib.sha256(b"gr\xc3\xbc\xc3\x9fe\n").hexdigest()
     assert fingerprint(tmp_path / "file") == fingerprint("grüße\n") == fingerprint("grüße\n".encode()) == expected
+
+
+def test_a_text_with_a_name_that_is_not_utf8_has_the_digest_of_its_file(tmp_path: Path) -> None:
+    text = json.dumps({"path": "r\udcff/ü"}, ensure_ascii=False)
+    write_text(tmp_path / "file", text)
+    assert fingerprint(tmp_path / "file") == fingerprint(text)
+    assert json.loads((tmp_path / "file").read_bytes()) == {"path": "r\udcff/ü"}
 
 
 def test_where_one_part_ends_matters() -> None:

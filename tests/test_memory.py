@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+from translate.errors import InputError
 from translate.memory import limit_kernel_caches
 
 _PRODUCTS_OF_MANY_SHAPES = """
@@ -53,3 +54,10 @@ def test_the_users_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) ->
     limit_kernel_caches()
     assert os.environ["LRU_CACHE_CAPACITY"] == "7"
     assert int(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) < 1024
+
+
+@pytest.mark.parametrize("capacity", ["0", "", "many", "-1", "1.5"])
+def test_a_capacity_of_which_pytorch_dies_is_refused(monkeypatch: pytest.MonkeyPatch, capacity: str) -> None:
+    monkeypatch.setattr(os, "environ", {"LRU_CACHE_CAPACITY": capacity})
+    with pytest.raises(InputError, match=f"PyTorch crashes with LRU_CACHE_CAPACITY='{capacity}' of the environment"):
+        limit_kernel_caches()

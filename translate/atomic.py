@@ -109,13 +109,13 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file as UTF-8, atomically.
+    """Write a text file as UTF-8, atomically; bytes of a path that are not UTF-8 become escapes, which JSON knows.
 
     Raises:
         RunError: The file cannot be written.
     """
     with atomic_write(path) as file:
-        file.write(text.encode())
+        file.write(text.encode(errors="backslashreplace"))
 
 
 def write_error(path: Path, error: OSError) -> RunError:

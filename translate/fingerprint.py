@@ -11,8 +11,8 @@ def fingerprint(*parts: object) -> str:
     The fingerprint of a single file is therefore the one that `sha256sum` prints.
 
     Args:
-        parts: A `Path` stands for the file's content, `bytes` for themselves, a `str` for its UTF-8; anything else is
-            written as JSON with sorted keys.
+        parts: A `Path` stands for the file's content, `bytes` for themselves, a `str` for the file that `write_text`
+            makes of it; anything else is written as JSON with sorted keys.
 
     Raises:
         OSError: A file cannot be read.
@@ -26,6 +26,6 @@ def _digest(part: object) -> bytes:
         with part.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
     if isinstance(part, str):
-        part = part.encode("utf-8", "surrogatepass")
+        part = part.encode(errors="backslashreplace")
     content = part if isinstance(part, bytes) else json.dumps(part, sort_keys=True).encode()
     return hashlib.sha256(content).digest()

@@ -3,6 +3,9 @@
 import contextlib
 import ctypes
 import os
+import re
+
+from translate.errors import InputError
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # from glibc's malloc.h
 
@@ -35,6 +38,14 @@ def limit_kernel_caches() -> None:
 
     oneDNN compiles half a megabyte for each shape of a product and caches 1024 of them, twice. With batches of many
     shapes that is half of a training's memory, and hardly faster. Sizes that the user's environment sets are kept.
+
+    Raises:
+        InputError: The environment sets a size of ideep that is not a positive number, of which PyTorch would crash.
     """
     for name, size in _KERNEL_CACHE_SIZES.items():
         os.environ.setdefault(name, str(size))
+    capacity = os.environ["LRU_CACHE_CAPACITY"]
+    if not re.fullmatch("0*[1-9][0-9]{0,8}", capacity):
+        raise InputError(
+            f"PyTorch crashes with LRU_CACHE_CAPACITY={capacity!r} of the environment: unset it, or set it to 16"
+        )

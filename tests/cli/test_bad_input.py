@@ -99,6 +99,13 @@ def parquet(*german: str | None, english: str = "x") -> bytes:
     return bytes(file.getvalue())
 
 
+def folder_not_utf8(place: Place) -> Call:
+    Path("d\udcff").mkdir()
+    place.write("d\udcff/x.de", GERMAN)
+    place.write("d\udcff/bad.yaml", "data: {train: [{kind: text, source: x.de, target: /etc/hosts}]}")
+    return Call(["train", "d\udcff/bad.yaml", "--run", "new"])
+
+
 def tsv_corpus(place: Place) -> Call:
     return train(f"data.train=[{{kind: tsv, path: {place.write('a.tsv', 'a' + chr(9) + 'b' + chr(10) + 'c')}}}]")(place)
 
@@ -243,6 +250,8 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "config-not-utf8": config("# YAML\n# ö".encode("latin-1")),
     "config-list": config("- a"),
     "config-bomb": config(BOMB),
+    "config-escape": config('name: "\\UFFFFFFFF"'),
+    "config-surrogate": config('"\\ud800": 1'),
     "config-endless": config("data:\n  test: &a\n    b: *a"),
     "config-deep": config("[" * 5000),
     "config-tag": config("name: !!python/object/apply:os.system ['touch hacked']"),
@@ -254,6 +263,9 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "override-yaml": config("", "model.d_model=[1"),
     "override-bytes": config("", "mod\udcffel.x=1"),
     "override-deep": config("", f"{'a.' * 5000}a=1"),
+    "override-index": config("", f"data.train.{'9' * 5000}.weight=1"),
+    "override-number": config("", f"training.warmup_steps={'9' * 400}"),
+    "override-device": config("", "training.device=cuda:99999999999999999999"),
     "command-unknown": lambda place: Call(["tran", "demo"]),
     "option-unknown": decode_options("--beam-sise", "3"),
     "option-type": decode_options("--beam-size", "many"),
@@ -272,6 +284,8 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "corpus-gzip-cut": corpus_files(CUT_GZIP, name="x.de.gz"),
     "corpus-not-gzip": corpus_files(GERMAN, name="x.de.gz"),
     "corpus-gzip-unnamed": corpus_files(gzip.compress(GERMAN.encode())),
+    "corpus-name": folder_not_utf8,
+    "corpus-name-override": train("data.train.0.source=x\udcff.de"),
     "corpus-pipe": pipe_corpus,
     "corpus-tsv": tsv_corpus,
     "corpus-json-line": json_corpus('{"de": "a", "en": "b"}\n{"de": \n'),

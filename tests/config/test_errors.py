@@ -83,6 +83,29 @@ KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
         ("1=x", f"unknown key 1 {HERE}"),
         (f"data.root={'[' * 240}{']' * 240}", "the config is nested too deeply"),
         ("model", "'model' is no override: write dotted.key=value, such as model.d_model=256"),
+        (
+            f"data.train.{'9' * 5000}.weight=1",
+            f"'data.train.{'9' * 69}' is no override: write dotted.key=value, such as model.d_model=256",
+        ),
+        ('extends="\ud800"', "command line: 'extends=\"\\ud800\"': extends can only stand in a config file"),
+        (
+            "data.train.0.source=x\udcff",
+            "command line: data.train.0.source: not valid YAML: the character '\\udcff', which is not UTF-8: rename the"
+            " file, or give a link to it",
+        ),
+        (
+            f"training.warmup_steps={'9' * 400}",
+            f"training.warmup_steps = {'9' * 79}…: should be less than or equal to 9007199254740992 {HERE}",
+        ),
+        (
+            "training.device=cuda:99999999999999999999",
+            'training.device = "cuda:99999999999999999999": should match pattern'
+            f" '^(auto|cpu|mps|cuda(:[1-9]?[0-9])?)$' {HERE}",
+        ),
+        (
+            "decoding.device=cuda:١",
+            f"decoding.device = \"cuda:١\": should match pattern '^(auto|cpu|mps|cuda(:[1-9]?[0-9])?)$' {HERE}",
+        ),
         ("model..d_model=3", "'model..d_model=3' is no override: write dotted.key=value, such as model.d_model=256"),
     ],
 )

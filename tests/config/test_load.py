@@ -9,6 +9,7 @@ import pytest
 from translate.config.data import HubCorpus, TextCorpus, TsvCorpus
 from translate.config.load import LoadedConfig, load_config
 from translate.config.schema import Config
+from translate.config.show import annotated_yaml
 from translate.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("run_yaml")
@@ -113,7 +114,7 @@ def test_a_cycle_and_a_missing_base(error: Error) -> None:
     )
     Path("d.yaml").write_text("extends: [a.yaml, b.yaml]")
     assert error(name="d.yaml") == 'd.yaml:1:1: extends takes one config\'s path or name, not ["a.yaml", "b.yaml"]'
-    assert error("extends=demo") == "command line: extends=demo: extends can only stand in a config file"
+    assert error("extends=demo") == "command line: 'extends=demo': extends can only stand in a config file"
 
 
 @pytest.mark.parametrize("name", ["none", "", "x" * 5000, "a\0b", "~nobody/none.yaml"])
@@ -161,6 +162,26 @@ def test_missing_files_are_all_reported_with_the_places(tmp_path: Path, error: E
     message = error("data.root=none", name="folder/c.yaml", require_files=True)
     assert message.startswith(f"data.root = none: no such folder (command line); looked for {here}/none\n")
     assert load_config("folder/c.yaml").config.data.train == (TextCorpus(source=Path("a.de"), target=Path("..")),)
+
+
+def test_a_path_that_no_run_could_keep(tmp_path: Path, error: Error) -> None:
+    """Not UTF-8, by the config's own folder; where nothing is kept, it is only shown."""
+    folder = tmp_path / "d\udcff"
+    folder.mkdir()
+    (folder / "a.de").touch()
+    (folder / "c.yaml").write_text("data:\n  train: [{kind: text, source: a.de, target: a.de}]\n")
+    name = str(folder / "c.yaml")
+    assert error(name=name, require_files=True).splitlines() == [
+        f"data.train.0.{side} = '{tmp_path.resolve()}/d\\udcff/a.de': a run cannot keep a path that is not UTF-8;"
+        " rename it, give a link to the file, or set a UTF-8 locale"
+        for side in ("source", "target")
+    ]
+    loaded = load_config(name)
+    assert "c.yaml:2" in annotated_yaml(loaded) and annotated_yaml(loaded).isascii()
+    Path("link.de").symlink_to(folder / "a.de")
+    Path("link.yaml").write_text("data:\n  train: [{kind: text, source: link.de, target: link.de}]\n")
+    loaded = load_config("link.yaml", require_files=True)
+    assert loaded.config.data.train == (TextCorpus(source=tmp_path / "link.de", target=tmp_path / "link.de"),)
 
 
 def test_a_link_keeps_the_name_that_says_its_format(tmp_path: Path) -> None:

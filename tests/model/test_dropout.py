@@ -89,6 +89,11 @@ def test_what_is_not_finite_is_dropped_too() -> None:
     assert 300 < int((result == 0.0).sum()) < 700 and bool(result[result != 0.0].isnan().all())
 
 
+@pytest.mark.parametrize("p", [0.99999, 0.9999999, 1 - 2**-53])
+def test_almost_one_still_divides(p: float) -> None:
+    assert set(dropped(torch.ones(999, 999), p, 1).unique().tolist()) == {0.0, 65536.0}
+
+
 def test_evaluation_and_zero_change_nothing() -> None:
     values = torch.randn(5)
     assert Dropout(0.9).eval()(values) is values

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from translate.config.section import InputPath, PositiveInt, Section
+from translate.config.section import InputPath, NotNegativeInt, PositiveInt, Section
 
 
 class WeightedCorpus(Section):
@@ -44,9 +44,9 @@ class TsvCorpus(WeightedCorpus):
     """One file with tabs between columns."""
     path: InputPath
     """The file."""
-    source_column: Annotated[int, Field(ge=0)] = 0
+    source_column: NotNegativeInt = 0
     """Column of the source sentence, counted from 0."""
-    target_column: Annotated[int, Field(ge=0)] = 1
+    target_column: NotNegativeInt = 1
     """Column of the translation, counted from 0."""
 
 

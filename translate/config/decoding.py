@@ -66,7 +66,7 @@ class DecodingConfig(Section):
     """With --contrast RUN, the weight with which that run's log-probabilities are subtracted (Li et al. 2023)."""
     contrastive_plausibility: Probability = 0.1
     """With --contrast RUN, only tokens with at least this share of the best token's probability are considered."""
-    alignment_layer: int = -1
+    alignment_layer: Annotated[int, Field(ge=-1000, lt=1000)] = -1
     """Decoder layer whose cross-attention, the mean over its heads, gives alignments and coverage; -1 is the last."""
     batch_tokens: PositiveInt = 8192
     """Source tokens that a worker decodes at once, padding counted, times the beam size."""

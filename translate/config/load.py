@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from translate.config.errors import explain
 from translate.config.schema import Config, ModelConfig
 from translate.config.section import Section
-from translate.config.yaml import Document, Origin, join_key, parse_yaml, read_yaml, shown_path
+from translate.config.yaml import Document, Origin, is_unicode, join_key, parse_yaml, read_yaml, shown_path
 from translate.errors import InputError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_DOTTED_KEY = re.compile(r"[\w-]+(\.[\w-]+){0,9}")  # no section is so deep
+_DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is so deep, and no key so long
 
 
 class LoadedConfig(NamedTuple):
@@ -121,7 +121,7 @@ def _apply_override(document: Document, override: str) -> None:
     if not equals or not _DOTTED_KEY.fullmatch(key):
         raise InputError(f"{override[:80]!r} is no override: write dotted.key=value, such as model.d_model=256")
     if key == "extends":
-        raise InputError(f"{Origin()}: {override}: extends can only stand in a config file")
+        raise InputError(f"{Origin()}: {override[:80]!r}: extends can only stand in a config file")
     value, origins = parse_yaml(text, path=None, key=key)
     while key:
         origins.setdefault(key, Origin())
@@ -202,7 +202,11 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
         for candidate in candidates:
             if os.path.exists(candidate) and os.path.isdir(candidate) == (key == "data.root"):
                 # Without `..`, but a link keeps its own name: its target may lack the ending that says the format.
-                return candidate.parent.resolve() / candidate.name
+                found = candidate.parent.resolve() / candidate.name
+                if not is_unicode(str(found)):
+                    hint = "rename it, give a link to the file, or set a UTF-8 locale"
+                    problems.append(f"{key} = {str(found)!r}: a run cannot keep a path that is not UTF-8; {hint}")
+                return found
         looked = ", ".join(dict.fromkeys(os.path.abspath(candidate) for candidate in candidates))
         problem = "no such folder" if key == "data.root" else "no such file"
         if problem == "no such file" and any(os.path.isdir(candidate) for candidate in candidates):

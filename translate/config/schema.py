@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from translate.config.data import DataConfig, TokenizerConfig
 from translate.config.decoding import DecodingConfig
-from translate.config.section import Device, PositiveInt, Probability, Section
+from translate.config.section import Device, NotNegativeInt, PositiveInt, Probability, Section
 
 
 class ModelConfig(Section):
@@ -35,7 +35,7 @@ class ModelConfig(Section):
     """Dropout inside the feed-forward layer, after the activation."""
     norm: Literal["post", "pre"] = "post"
     """Layer normalisation after each residual sum (the paper) or before each sub-layer (Xiong et al. 2020)."""
-    norm_epsilon: Annotated[float, Field(gt=0.0, le=0.1)] = 1e-5
+    norm_epsilon: Annotated[float, Field(ge=1e-30, le=0.1)] = 1e-5
     """Added to the variance in layer normalisation."""
     positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
     """Sinusoids, a learned table, rotary embeddings (Su et al. 2021) or T5's relative bias (Raffel et al. 2020)."""
@@ -96,7 +96,7 @@ class TrainingConfig(Section):
     """Decay rate of the first moment."""
     adam_beta2: Probability = 0.98
     """Decay rate of the second moment."""
-    adam_epsilon: Annotated[float, Field(gt=0.0, le=1.0)] = 1e-9
+    adam_epsilon: Annotated[float, Field(ge=1e-30, le=1.0)] = 1e-9
     """Added to the root of the second moment."""
     weight_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Weight decay of matrices, but not of biases and norms; with adam it is L2 regularisation."""
@@ -106,7 +106,7 @@ class TrainingConfig(Section):
     """Highest learning rate, reached when the warm-up ends. For noam, a factor on d_model^-0.5 * warmup_steps^-0.5."""
     final_learning_rate: Annotated[float, Field(ge=0.0)] = 0.0
     """Learning rate at which linear and cosine end."""
-    warmup_steps: Annotated[int, Field(ge=0)] = 4000
+    warmup_steps: NotNegativeInt = 4000
     """Number of steps in which the learning rate rises linearly from 0."""
     label_smoothing: Probability = 0.1
     """Probability mass moved from the target to the whole vocabulary."""
@@ -140,7 +140,7 @@ class TrainingConfig(Section):
     """Validation metric that chooses the best checkpoint and decides on early stopping."""
     patience: PositiveInt | None = None
     """Stop after this many validations in a row without a better one; null never stops early."""
-    sample_translations: Annotated[int, Field(ge=0)] = 3
+    sample_translations: NotNegativeInt = 3
     """Number of validation sentences printed with their translations at each validation."""
     tensorboard: bool = False
     """Also write TensorBoard events (needs the extra `tensorboard`)."""

@@ -98,15 +98,20 @@ def parse_yaml(text: str, *, path: Path | None, key: str = "") -> tuple[Any, dic
     """
     builder = _Builder(path, key)
     try:
-        node = _Loader(text).get_single_node()
+        loader = _Loader(text)
+        node = loader.get_single_node()
         value = None if node is None else builder.build(node, key)
     except yaml.reader.ReaderError as error:
         line, column = text.count("\n", 0, error.position), error.position - text.rfind("\n", 0, error.position) - 1
         mark = yaml.Mark("", error.position, line, column, None, 0)
-        raise builder.error(mark, f"not valid YAML: the character {chr(int(error.character))!r}") from error
+        character = chr(int(error.character))
+        hint = "" if is_unicode(character) else ", which is not UTF-8: rename the file, or give a link to it"
+        raise builder.error(mark, f"not valid YAML: the character {character!r}{hint}") from error
     except yaml.MarkedYAMLError as error:
         reason = ", ".join(part for part in (error.context, error.problem) if part)
         raise builder.error(error.problem_mark, f"not valid YAML: {reason}") from error
+    except (ValueError, OverflowError) as error:  # of chr()
+        raise builder.error(loader.get_mark(), "not valid YAML: this escape is no character of Unicode") from error
     except RecursionError as error:
         raise builder.error(None, "nested too deeply, or an alias of a value that contains it") from error
     return value, builder.origins
@@ -142,7 +147,7 @@ class _Builder:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key, mark = key_node.value, key_node.start_mark
-            if not isinstance(key_node, yaml.ScalarNode) or not key:
+            if not isinstance(key_node, yaml.ScalarNode) or not key or not key.isprintable():
                 raise self.error(mark, "a key must be a word")
             if "." in key:
                 raise self.error(mark, f"the key {key!r} has a dot; in a mapping, write a section's keys below it")
@@ -198,8 +203,14 @@ def join_key(prefix: str, key: str) -> str:
     return f"{prefix}.{key}" if prefix else key
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written as UTF-8: a path with other bytes, or half a surrogate pair, cannot."""
+    return text == text.encode(errors="replace").decode()
+
+
 def shown_path(path: Path) -> str:
     """Write a path as messages do: relative to the working directory if it is in there, else absolute."""
     absolute = os.path.abspath(path)
     relative = os.path.relpath(absolute)
-    return absolute if relative.split(os.sep)[0] == os.pardir else relative
+    shown = absolute if relative.split(os.sep)[0] == os.pardir else relative
+    return shown.encode(errors="backslashreplace").decode()

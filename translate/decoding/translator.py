@@ -34,6 +34,24 @@ BUFFER_CHARACTERS = 1_000_000  # a buffer of very long lines ends early
 LINES_PER_WORKER = 8  # with fewer lines, one worker with all threads is as fast
 
 
+def check_search(config: DecodingConfig, *, num_layers: int, has_shortlist: bool) -> None:
+    """Check that a model, with its number of decoder layers, can search as the config says.
+
+    Raises:
+        InputError: The config asks for a shortlist where there is none, or for a decoder layer that does not exist.
+    """
+    if config.shortlist and not has_shortlist:
+        raise InputError(
+            "decoding.shortlist: none was loaded; make it with `translate shortlist RUN`, and load the run with"
+            " shortlist=True"
+        )
+    if not -num_layers <= config.alignment_layer < num_layers:
+        raise InputError(
+            f"decoding.alignment_layer = {config.alignment_layer}: the decoder has the layers 0 to"
+            f" {num_layers - 1}; -1 is the last"
+        )
+
+
 class Translator:
     """Translates lines of text with a model and its tokenizers.
 
@@ -57,17 +75,7 @@ class Translator:
         shortlist: Shortlist | None = None,
         forbidden: Sequence[str] = (),
     ) -> None:
-        if config.shortlist and shortlist is None:
-            raise InputError(
-                "decoding.shortlist: none was loaded; make it with `translate shortlist RUN`, and load the run with"
-                " shortlist=True"
-            )
-        num_layers = len(model.decoder.layers)
-        if not -num_layers <= config.alignment_layer < num_layers:
-            raise InputError(
-                f"decoding.alignment_layer = {config.alignment_layer}: the decoder has the layers 0 to"
-                f" {num_layers - 1}; -1 is the last"
-            )
+        check_search(config, num_layers=len(model.decoder.layers), has_shortlist=shortlist is not None)
         self.model = model
         self.tokenizers = tokenizers
         self.config = config

@@ -13,7 +13,7 @@ from translate.config.schema import Config, EvaluationConfig
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.decoding import Translation, Translator, count_conditions
 from translate.errors import InputError
-from translate.evaluation.metrics import Metric, score_translations
+from translate.evaluation.metrics import Metric, check_bleu_tokenizer, score_translations
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
 from translate.versions import package_versions
@@ -48,8 +48,9 @@ def evaluate(
         watch: Wraps the stream of translations, to show progress.
 
     Raises:
-        InputError: The numbers of lines differ, or there are no lines.
+        InputError: The numbers of lines differ, there are no lines, or the tokenizer's package is missing.
     """
+    check_bleu_tokenizer(config)
     translations = list(watch(translator.translate_stream(sources)))
     metrics = score_translations([translation.text for translation in translations], references, config, effort=effort)
     return Evaluation(translations, metrics)

@@ -28,6 +28,23 @@ class Metric(NamedTuple):
     signature: str  # sacreBLEU's signature: what anyone needs to compute the same number
 
 
+def check_bleu_tokenizer(config: EvaluationConfig) -> None:
+    """Check that the package of the tokenizer is installed, before a training or search whose result is to be scored.
+
+    Raises:
+        InputError: It is not.
+    """
+    try:
+        BLEU(tokenize=config.bleu_tokenizer)
+    except (ImportError, RuntimeError) as error:
+        name = config.bleu_tokenizer
+        package = f"sacrebleu[{name.removesuffix('-mecab')}]"
+        raise InputError(
+            f"evaluation.bleu_tokenizer = {name}: its package is not installed; install it with"
+            f" pip install '{package}', or choose another tokenizer, such as 13a"
+        ) from error
+
+
 def score_translations(
     hypotheses: Sequence[str],
     references: Sequence[str],
@@ -42,7 +59,7 @@ def score_translations(
             the same.
 
     Raises:
-        InputError: The numbers of lines differ, or there are no lines.
+        InputError: The numbers of lines differ, there are no lines, or the tokenizer's package is missing.
 
     Source: Post 2018, https://arxiv.org/abs/1804.08771; the interval: Koehn 2004, W04-3250.
     """
@@ -52,6 +69,7 @@ def score_translations(
         )
     if not references:
         raise InputError("there are no lines to score")
+    check_bleu_tokenizer(config)
     samples = config.bootstrap_samples if effort == "full" else 0
     scorers: dict[str, SacreMetric] = {
         "BLEU": BLEU(tokenize=config.bleu_tokenizer),

@@ -5,6 +5,7 @@ and rotary positions are computed alike. Each exported model is checked at the e
 """
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def check_ctranslate2(directory: Path, model: Transformer, tokenizers: Tokenizer
         RunError: A token's log-probability differs by more than the tolerance.
     """
     ctranslate2 = import_extra("ctranslate2")
-    translator = ctranslate2.Translator(str(directory), compute_type="float32", intra_threads=1)
+    translator = ctranslate2.Translator(os.fsencode(directory), compute_type="float32", intra_threads=1)
     probes = probe(model, max_positions=max_positions(model.config))
     scored = translator.score_batch(
         [tokenizers.source.pieces(pair.source) for pair in probes.pairs],

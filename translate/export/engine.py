@@ -7,6 +7,7 @@ penalty is length^alpha. So it searches without a penalty, until the likeliest h
 
 import copy
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ class CTranslate2Translator(Translator):
         name, _, index = config.device.partition(":")
         try:
             self._translator = import_extra("ctranslate2").Translator(
-                str(folder),
+                os.fsencode(folder),
                 device=name,
                 device_index=int(index or 0),
                 compute_type=_COMPUTE_TYPES[config.precision],

@@ -115,7 +115,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     batches = preparation.make_batches(config, corpora, tokenizers)
     config, batches, batch_size = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device)
     if corpora.validation is not None:
-        preparation.check_validation_lengths(config, corpora.validation, tokenizers)
+        preparation.check_validation(config, corpora.validation, tokenizers)
     epoch = batches.epoch(0)
 
     watch("inspecting the text")

@@ -22,8 +22,8 @@ _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of 
 class Dropout(nn.Module):
     """In training, set each element to zero with probability p, and divide the others by 1 - p.
 
-    On a CPU, p is rounded to a multiple of 1/65536. Masks come from the generator of `dropout_seeded`, and outside of
-    it from torch's own, which `torch.manual_seed` seeds.
+    On a CPU, p is rounded to a multiple of 1/65536 that is less than 1. Masks come from the generator of
+    `dropout_seeded`, and outside of it from torch's own, which `torch.manual_seed` seeds.
 
     Raises:
         ValueError: p is outside [0, 1).
@@ -42,7 +42,7 @@ class Dropout(nn.Module):
             return hidden
         if hidden.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(hidden, self.p)
-        dropped: Tensor = _Dropped.apply(hidden, round(self.p * 65536))  # type: ignore[no-untyped-call]
+        dropped: Tensor = _Dropped.apply(hidden, min(round(self.p * 65536), 65535))  # type: ignore[no-untyped-call]
         return dropped
 
     def extra_repr(self) -> str:

@@ -13,8 +13,10 @@ from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.filtering import log_reports
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import Tokenizers, load_tokenizers, prepare_tokenizers
+from translate.decoding.translator import check_search
 from translate.distributed.process_group import SINGLE_PROCESS, World, read_environment
 from translate.errors import InputError
+from translate.evaluation.metrics import check_bleu_tokenizer
 from translate.model.device import threads_per_process
 from translate.runs.directory import RunDirectory
 
@@ -78,9 +80,11 @@ def read_corpora(config: Config) -> Corpora:
     """Read all corpora that will be needed, so that a missing test set is found before the training and not after it.
 
     Raises:
-        InputError: A corpus cannot be used, or there is none to train on; the message begins with its key.
+        InputError: A corpus cannot be used, or there is none to train on, or the translations could not be scored; the
+            message begins with the key.
     """
     data = config.data
+    check_bleu_tokenizer(config.evaluation)
     if not data.train:
         raise InputError("data.train names no corpus: there is nothing to train on")
     streams = TrainingStreams(data) if data.is_streamed else None
@@ -134,13 +138,16 @@ def make_batches(
     return batches
 
 
-def check_validation_lengths(config: Config, validation: ParallelCorpus | None, tokenizers: Tokenizers) -> None:
-    """Check that learned positions suffice for the validation corpus.
+def check_validation(config: Config, validation: ParallelCorpus | None, tokenizers: Tokenizers) -> None:
+    """Check that the model can search as the config says, and that learned positions suffice for the validation corpus.
 
     Raises:
-        InputError: A target is too long.
+        InputError: It cannot, or a target is too long.
     """
-    if validation is None or config.model.positions != "learned":
+    if validation is None:
+        return
+    check_search(config.decoding, num_layers=config.model.num_decoder_layers, has_shortlist=False)
+    if config.model.positions != "learned":
         return
     for number, target in enumerate(validation.targets, start=1):
         length = len(tokenizers.target.encode(target)) + 1

@@ -17,7 +17,7 @@ from translate.runs.lock import lock_run
 from translate.runs.progress import Progress
 from translate.training.auto_batch import resolve_batch_tokens, resolve_from_run, resolve_step_tokens
 from translate.training.optimizer import AveragedWeights
-from translate.training.preparation import Corpora, check_validation_lengths, prepare_data
+from translate.training.preparation import Corpora, check_validation, prepare_data
 from translate.training.setup import choose_training_device, set_num_threads, setup_training
 from translate.training.state import (
     check_settings,
@@ -77,7 +77,7 @@ def train(
                 logger.info(message)
 
             def begin() -> None:
-                check_validation_lengths(config, corpora.validation, tokenizers)
+                check_validation(config, corpora.validation, tokenizers)
                 if not is_continued:
                     create_run(run.path, config=config, tokenizers=tokenizers, command=command)
 

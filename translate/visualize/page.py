@@ -54,9 +54,9 @@ def save_picture(picture: Picture | str, file: PictureFile) -> None:
         RunError: The file cannot be written.
     """
     if isinstance(picture, str):
-        content = picture.encode()
+        content = picture.encode(errors="backslashreplace")
     elif file.format == "html":
-        content = picture_page(picture).encode()
+        content = picture_page(picture).encode(errors="backslashreplace")
     else:
         content = draw_figure(picture, format=file.format, dots_per_inch=file.dots_per_inch)
     with open_output(file.path) as written:
