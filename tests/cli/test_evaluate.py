@@ -1,6 +1,8 @@
 """`translate eval` in its three modes."""
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +49,19 @@ def test_eval_of_two_files(translate: Translate, run: Path, corpus: Path) -> Non
     assert again.exit_code == 0
     scores = [line.split()[:2] for line in result.stdout.splitlines()[1:]]
     assert scores == [line.split()[:2] for line in again.stdout.splitlines()]
+
+
+def test_names_and_samples_steer_no_terminal(translate: Translate, run: Path, tmp_path: Path) -> None:
+    source = tmp_path / os.fsdecode(b"x\xff\x1b[2J")
+    source.write_text("Ein \x1b[31mHund\u202e.\n", encoding="utf-8")
+    for _ in range(2):  # the second report takes the place of the first
+        result = translate("eval", run, "--source", source, "--reference", source, "--samples", "1")
+        assert result.exit_code == 0, result.stderr
+        assert result.stdout.startswith("x\\udcff\\x1b[2J, best checkpoint")
+        assert "  source:      Ein \\x1b[31mHund\\u202e.\n  reference:   Ein \\x1b[31mHund" in result.stdout
+    assert json.loads((run / "evaluation" / source.name / "report.json").read_text())["source"] == str(source)
+    assert "\\x1b" in (verified := translate("verify", run)).stdout and verified.exit_code == 0
+    shutil.rmtree(run / "evaluation" / source.name)
 
 
 def test_eval_of_hypotheses(translate: Translate, tmp_path: Path) -> None:

@@ -108,11 +108,12 @@ def run_command_line(app: Callable[..., object]) -> None:
 
 def _open_standard_streams() -> None:
     """Make standard output and error UTF-8 whatever the locale, and let no file have the number of a closed one."""
+    nowhere = "/dev/full" if os.path.exists("/dev/full") else os.devnull  # full also under the name of /dev/stdout
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDONLY)  # gets the lowest free number
+            os.open(nowhere, os.O_RDONLY)  # gets the lowest free number
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = io.BufferedWriter(_StandardStream(number, "w", closefd=False))
         setattr(sys, name, io.TextIOWrapper(stream, "utf-8", "backslashreplace", line_buffering=True))
@@ -131,6 +132,13 @@ def _end_by_signals() -> None:
             signal.signal(each, signal.SIG_IGN)  # `timeout` sends two: the second must not interrupt the removal
         raise Interrupted(number)
 
+    def end_at_once(ignored: Any) -> None:
+        """End the command where Python would only print the exception, as in a callback of an import."""
+        if isinstance(ignored.exc_value, KeyboardInterrupt):
+            os._exit(getattr(ignored.exc_value, "exit_code", 130))
+        sys.__unraisablehook__(ignored)
+
+    sys.unraisablehook = end_at_once
     for number in numbers if os.environ.get("WORLD_SIZE", "1") == "1" else []:
         signal.signal(number, interrupt)
 

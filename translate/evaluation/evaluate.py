@@ -118,7 +118,7 @@ def write_report(
         "versions": package_versions(),
     }
     scores = directory / "report.json"
-    write_text(scores, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    write_text(scores, json.dumps(report, indent=2) + "\n")  # in ASCII, for a name may be no UTF-8
     write_checksums(directory, {file.name: fingerprint(file) for file in (hypotheses, scores)})
 
 
