@@ -88,7 +88,8 @@ def _wave_lengths(dimensions: int, name: Literal["d_model", "the head dimension"
 def _rotary_panels(positions: Positions, length: int) -> list[Panel]:
     assert isinstance(positions, RotaryPositions)
     positions.reserve(length)
-    cosine, sine = positions.table[:, :length].cpu()
+    table = positions.table[:length].cpu()
+    sine, cosine = table[:, 0::2], table[:, 1::2]
     num_pairs = cosine.shape[1]
     products = (cosine @ cosine.T + sine @ sine.T) / num_pairs  # of a vector with 1 in the first dimension of each pair
     numbers, pairs = list(map(str, range(length))), list(map(str, range(num_pairs)))
