@@ -1,6 +1,7 @@
 """Files appear whole or not at all, whatever happens to the disk or the process meanwhile."""
 
 import errno
+import json
 import os
 import re
 import resource
@@ -12,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from translate import atomic
-from translate.atomic import atomic_folder, atomic_write, is_temporary, open_output, write_text
+from translate.atomic import atomic_folder, atomic_write, is_temporary, open_output, text_bytes, write_text
 from translate.errors import RunError
 
 
@@ -217,3 +218,11 @@ def test_a_folder_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
         write_one(temporary)
         raise OSError(28, "No space left on device")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_are_not_utf_8_are_json_escapes(tmp_path: Path) -> None:
+    text = json.dumps({"größe": os.fsdecode(b"r\xff")}, ensure_ascii=False)
+    write_text(tmp_path / "a.json", text)
+    content = (tmp_path / "a.json").read_bytes()
+    assert content == text_bytes(text) == '{"größe": "r\\udcff"}'.encode()
+    assert os.fsencode(json.loads(content)["größe"]) == b"r\xff"

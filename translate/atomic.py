@@ -115,7 +115,12 @@ def write_text(path: Path, text: str) -> None:
         RunError: The file cannot be written.
     """
     with atomic_write(path) as file:
-        file.write(text.encode(errors="backslashreplace"))
+        file.write(text_bytes(text))
+
+
+def text_bytes(text: str) -> bytes:
+    """What `write_text` writes: UTF-8, and what was not UTF-8 in the name of a file as an escape that JSON has too."""
+    return text.encode(errors="backslashreplace")
 
 
 def write_error(path: Path, error: OSError) -> RunError:

@@ -191,6 +191,31 @@ def damaged_run(place: Place) -> Call:
     return Call(["verify", copy])
 
 
+def odd_format(place: Place) -> Call:
+    copy = place.copy_run()
+    description = copy / "run.json"
+    description.write_text(description.read_text(encoding="utf-8").replace('"format": 3', '"format": Infinity'))
+    return Call(["decode", copy])
+
+
+def linked_profile(place: Place) -> Call:
+    copy = place.copy_run()
+    (place.folder / "elsewhere").mkdir()
+    (copy / "profile").symlink_to(place.folder / "elsewhere")
+    return Call(["train", place.corpus / "tiny.yaml", "--run", copy, "--resume", "--profile"])
+
+
+def mistyped_progress(place: Place) -> Call:
+    from translate.runs.checkpoint import read_tensors, write_tensors
+
+    copy = place.copy_run()
+    for path in (copy / "checkpoints").glob("[lp]*.safetensors"):
+        tensors, metadata, _ = read_tensors(path)
+        metadata["progress"] = metadata["progress"].replace('"metrics_bytes": ', '"metrics_bytes": -')
+        write_tensors(path, tensors, metadata)
+    return Call(["verify", copy])
+
+
 def few_positions(place: Place) -> Call:
     from translate.config.load import read_resolved_config
     from translate.data.tokenizer import load_tokenizers
@@ -361,6 +386,8 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "run-no-checkpoint": half_run("checkpoints"),
     "run-other-tokenizer": other_tokenizer,
     "run-cut-checkpoint": cut_checkpoint,
+    "run-format": odd_format,
+    "run-resume-link": linked_profile,
     "run-exists": lambda place: Call(["train", place.corpus / "tiny.yaml", "--run", place.run]),
     "run-among-files": foreign_folder,
     "run-unnamed": lambda place: train(directory="")(place),
@@ -380,6 +407,7 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "verify-no-description": half_run("run.json", "verify"),
     "verify-damaged": damaged_run,
     "verify-half": half_run("tokenizer", "verify"),
+    "verify-progress": mistyped_progress,
     "show-layer": show("--layer", "1"),
     "show-head": show("--head", "9"),
     "show-empty": show(sentence=""),
@@ -389,7 +417,7 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "show-input": shown_text,
     "show-ending": show("-o", "a.gif"),
 }
-REPORTED = {"verify-damaged", "verify-half"}  # the report says it, on standard output
+REPORTED = {"verify-damaged", "verify-half", "verify-progress"}  # the report says it, on standard output
 
 
 @pytest.mark.parametrize("row_id", CALLS)

@@ -14,6 +14,7 @@ from translate.export.ctranslate2 import check_ctranslate2, convert_run, write_c
 from translate.model import Transformer
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.loading import build_model, get_parameters
+from translate.runs.verify import verify_run
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
@@ -121,18 +122,28 @@ def test_a_damaged_conversion_is_refused_with_the_mend(toy: Toy, tmp_path: Path,
     model = folder / "model.bin"
     content = model.read_bytes()
     model.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(RunError, match=rf"^{model}: damaged: .*; remove this folder, and it is made again$"):
+    with pytest.raises(RunError, match=rf"^{model}: damaged: .*; remove the folder {folder}, and it is made again$"):
         convert_run(run, checkpoint="best")
     model.write_bytes(content)
     assert convert_run(run, checkpoint="best") == folder
 
 
-def test_a_conversion_of_an_older_version_is_used(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+@pytest.mark.parametrize("checksums", [None, "", f"{'0' * 64}  model.bin\n", "keep"])
+def test_a_conversion_whose_checksums_are_not_whole_is_refused(
+    toy: Toy, tmp_path: Path, save_run: SaveRun, checksums: str | None
+) -> None:
+    """CTranslate2 would read damaged files."""
     run = tmp_path / "run"
     save_run(run, toy.config, toy.tokenizers, toy.model)
     folder = convert_run(run, checkpoint="best")
-    (folder / "SHA256SUMS").unlink()
-    assert convert_run(run, checkpoint="best") == folder
+    (folder / "config.json").write_text("{")
+    if checksums is None:
+        (folder / "SHA256SUMS").unlink()
+    elif checksums != "keep":
+        (folder / "SHA256SUMS").write_text(checksums)
+    with pytest.raises(RunError, match=rf"^{folder}/.* damaged: .*; remove the folder {folder}, and it is made again$"):
+        convert_run(run, checkpoint="best")
+    assert [report.state for report in verify_run(run).files if report.name.startswith("export/")] == ["DAMAGED"]
 
 
 def test_a_conversion_that_lies_elsewhere_is_refused(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:

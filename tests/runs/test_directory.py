@@ -21,9 +21,11 @@ from translate.runs.directory import (
     containing_run,
     create_run,
     open_run,
+    read_description,
     write_config,
 )
 from translate.runs.loading import load_run
+from translate.runs.verify import verify_run
 
 
 def test_what_a_new_run_holds(run: RunDirectory, config: Config, command: list[str]) -> None:
@@ -153,7 +155,9 @@ def test_a_half_copied_run(run: RunDirectory) -> None:
     [
         ("{", "Expecting property name"),
         ("", "Expecting value"),
-        ("[]", "list indices"),
+        ("[]", "it does not name its format"),
+        ('{"format": Infinity}', "it does not name its format"),
+        ('{"format": -1e999}', "it does not name its format"),
         ("{}", "format"),
         ("[" * 100_000, "recursion"),
         ('{"format": 1}', "versions"),
@@ -166,6 +170,22 @@ def test_a_damaged_description(run: RunDirectory, text: str, reason: str) -> Non
     with pytest.raises(InputError) as caught:
         open_run(run.path)
     assert str(caught.value).startswith(f"{run.description} is damaged: ") and reason in str(caught.value)
+
+
+def test_what_a_description_says_is_shown_escaped(run: RunDirectory) -> None:
+    values = {"format": 3, "versions": {"translate": "0\x1b[31m\ud800" + "9" * 400}, "created": ["\x07"]}
+    run.description.write_text(json.dumps(values))
+    description = read_description(run)
+    assert description.writer == r"0\x1b[31m\ud800" + "9" * (100 - len(r"0\x1b[31m\ud800"))
+    assert description.created == r"['\x07']"
+
+
+def test_a_path_that_is_not_utf_8(tmp_path: Path, config: Config, tokenizers: Tokenizers) -> None:
+    path = tmp_path / "r\udcff"
+    create_run(path, config=config, tokenizers=tokenizers, command=["translate", "train", "größe", "--run", str(path)])
+    assert "größe" in (path / "run.json").read_text(encoding="utf-8")
+    assert json.loads((path / "run.json").read_bytes())["command"][-1] == str(path)
+    assert [file.state for file in verify_run(path).files if file.state != "ok"] == ["MISSING"], "but for its weights"
 
 
 def test_a_description_that_was_changed(run: RunDirectory) -> None:

@@ -289,6 +289,8 @@ def test_a_thousand_files_that_do_not_belong_fill_no_screen(whole_run: RunDirect
         ("checkpoints", "checkpoints/"),
         ("evaluation", "evaluation"),
         ("export", "export"),
+        ("profile", "profile"),
+        ("tensorboard", "tensorboard"),
         ("lock", "lock"),
         ("SHA256SUMS", "SHA256SUMS"),
     ],
@@ -394,7 +396,11 @@ def test_a_conversion(whole_run: RunDirectory) -> None:
     folder.mkdir(parents=True)
     (folder / "model.bin").write_bytes(b"weights")
     name = f"export/{folder.name}/"
+    assert report_on(whole_run.path, name).state == "DAMAGED"
+    text = whole_run.description.read_text()
+    whole_run.description.write_text(text.replace('"format": 3', '"format": 2'))  # whose conversions had no checksums
     assert report_on(whole_run.path, name) == FileReport(name, "no checksum", "")
+    whole_run.description.write_text(text)
     write_checksums(folder, {"model.bin": fingerprint(folder / "model.bin")})
     assert report_on(whole_run.path, name) == FileReport(name, "ok", "")
     assert len(verify_run(whole_run.path).files) == num_files + 1

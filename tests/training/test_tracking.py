@@ -53,7 +53,8 @@ def test_metrics_are_cut_to_what_the_checkpoint_vouches_for(
 def test_changed_metrics_are_kept_by_step_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "metrics.jsonl"
     lines = [json.dumps({"kind": "train", "step": step}) + "\n" for step in (5, 10, 15)]
-    for text in ("".join(lines), "".join(lines) + '{"kind": "tr'):
+    huge = '{"step": ' + "9" * 5000 + "}\n"
+    for text in ("".join(lines), "".join(lines) + '{"kind": "tr', "".join(lines) + "[" * 10_000 + "\n[]\n" + huge):
         file.write_text(text, encoding="utf-8")
         # Of a checkpoint of version 0.1.0, which has no mark, by step too, and nothing is to be said.
         Tracker(RunDirectory(tmp_path), TrainingConfig(), Progress("data", step=10)).close()

@@ -205,6 +205,20 @@ def test_a_moved_run_goes_on(
     assert not (tmp_path / "here").exists()
 
 
+@pytest.mark.parametrize("name", ["profile", "profile/time.txt", "tensorboard", "metrics.jsonl", "evaluation"])
+def test_a_link_out_of_a_run_is_not_followed(
+    run_training: RunTraining, stateful: Digits, tmp_path: Path, finished: Path, name: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (finished / name).parent.mkdir(exist_ok=True)
+    (finished / name).unlink(missing_ok=True)
+    (finished / name).symlink_to(outside / "file")
+    with pytest.raises(RunError, match=rf"^{finished}/{name}: is a link out of {finished}, to {outside}/file; "):
+        run_training(stateful("training.max_steps=40", "training.tensorboard=true"), finished, resume=True)
+    assert not list(outside.iterdir())
+
+
 def test_a_second_training_in_the_directory_is_refused(
     run_training: RunTraining, happening: Happening, digits: Digits, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Metrics read while a training writes them, and the time that they were reached in, by hand."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,11 @@ def test_runs_are_overlaid_by_their_names(make_run: MakeRun, tmp_path: Path) -> 
         b'{"kind": "train"}\n',
         b"7\n",
         b'{"kind": "tr\xff\xfe"}\n',
+        b"[" * 10_000 + b"\n",
+        b'{"kind": "train", "step": "3"}\n',
+        b'{"kind": "train", "step": Infinity}\n',
+        b'{"kind": "train", "step": ' + b"9" * 400 + b"}\n",
+        b'{"kind": {}, "step": 3}\n',
     ],
 )
 def test_a_torn_line_is_left_out_with_a_warning(
@@ -119,6 +125,15 @@ def test_numbers_that_are_none_are_gaps(make_run: MakeRun, tmp_path: Path) -> No
     run = make_run(tmp_path / "demo", train(1, loss=float("inf")), train(2, loss=float("nan")), train(3), train(4))
     (series,) = chart(curves_picture([run]), "Loss over steps").series
     assert list(series.y) == [None, None, 5 / 3, 1.25]
+
+
+def test_values_that_no_training_writes_are_left_out(make_run: MakeRun, tmp_path: Path) -> None:
+    huge = int("9" * 400)
+    odd = [train(1, loss=huge, target_tokens=huge), train(2, loss="low", target_tokens_per_second="fast"), train(3)]
+    run = make_run(tmp_path / "demo", *odd, {"kind": "validation", "step": 3, "seconds": None, "BLEU": []})
+    (series,) = chart(curves_picture([run]), "Loss over steps").series
+    assert list(series.y) == [None, 5 / 3]
+    assert all(math.isfinite(record["minutes_so_far"]) for record in read_metrics(run))
 
 
 def test_a_speed_of_nothing_takes_no_time(make_run: MakeRun, tmp_path: Path) -> None:

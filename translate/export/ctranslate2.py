@@ -56,7 +56,7 @@ def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
         raise InputError(f"{run_path} has no checkpoint {file.name}")
     model_config = read_resolved_config(run.config).model.model_dump(mode="json")
     content = fingerprint([CONVERSION, TABLE_POSITIONS, model_config], file, *sorted(run.tokenizer.iterdir()))
-    folder = run.path / "export" / f"ctranslate2-{checkpoint}-{content[:16]}"
+    folder = run.export / f"ctranslate2-{checkpoint}-{content[:16]}"
     check_inside(folder, run.path)
     if not (folder / "model.bin").is_file():
         loaded = load_run(run_path, checkpoint=checkpoint)

@@ -28,7 +28,6 @@ _HINTS = {
     "config.yaml": f"copy it again from where it came; if you edited it, remove its line from {CHECKSUMS}, or its first"
     " line if that has a checksum",
     "run.json": f"copy it again from where it came; if you edited it, remove its line from {CHECKSUMS}",
-    "model.bin": "remove this folder, and it is made again",
 }
 
 
@@ -98,20 +97,23 @@ def check_file(path: Path, expected: str | None) -> bool:
     return match is not None
 
 
-def check_folder(folder: Path) -> bool:
-    """Compare a folder's files with its checksums.
-
-    Returns:
-        Whether the folder has checksums.
+def check_folder(folder: Path) -> None:
+    """Compare all files of a folder that can be made again with its checksums.
 
     Raises:
-        RunError: A file is damaged, missing or a link out of the folder.
+        RunError: A file is damaged, missing, without a checksum, or a link out of the folder.
     """
-    checksums = read_checksums(folder)
-    for name, expected in checksums.items():
-        check_inside(folder / name, folder)
-        check_file(folder / name, expected)
-    return bool(checksums)
+    try:
+        checksums = read_checksums(folder)
+        if not checksums:
+            raise DamageError(folder / CHECKSUMS, "it is missing or empty")
+        for name, expected in checksums.items():
+            check_inside(folder / name, folder)
+            check_file(folder / name, expected)
+        if surplus := {file.name for file in folder.iterdir()} - {CHECKSUMS, *checksums}:
+            raise DamageError(folder / CHECKSUMS, f"it has no checksum of {ascii(min(surplus))}")
+    except DamageError as error:
+        raise RunError(f"{error.fact}; remove the folder {folder}, and it is made again") from error
 
 
 def check_inside(path: Path, folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from translate import __version__
-from translate.atomic import is_temporary, sync, write_error, write_text
+from translate.atomic import is_temporary, sync, text_bytes, write_error, write_text
 from translate.config.schema import Config
 from translate.config.show import resolved_yaml
 from translate.data.tokenizer import Tokenizers
@@ -39,7 +39,14 @@ class RunDirectory:
         self.evaluation = path / "evaluation"
         self.export = path / "export"
         self.shortlist = path / "shortlist.safetensors"
+        self.profile = path / "profile"
+        self.tensorboard = path / "tensorboard"
         self.lock = path / "lock"
+
+    def parts(self) -> list[Path]:
+        """Every path of the run's own, whether it exists yet or not, and what lies in its folders."""
+        named = [path for path in vars(self).values() if path != self.path]
+        return list(dict.fromkeys([*named, *(part for folder in named for part in folder.glob("*"))]))
 
     def checkpoint(self, which: Checkpoint) -> Path:
         """The file of a checkpoint, whether it exists yet or not."""
@@ -89,7 +96,7 @@ def create_run(path: Path, *, config: Config, tokenizers: Tokenizers, command: S
     description = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
     files = (run.config, *run.tokenizer_files())
     checksums = {file.relative_to(path).as_posix(): fingerprint(file) for file in files}
-    write_checksums(path, checksums | {run.description.name: fingerprint(description)})
+    write_checksums(path, checksums | {run.description.name: fingerprint(text_bytes(description))})
     # The description comes last: a directory that has one is a whole run.
     write_text(run.description, description)
     return run
@@ -187,7 +194,7 @@ def check_links(run: RunDirectory) -> None:
     Raises:
         RunError: A part leads out of the run.
     """
-    for path in (*vars(run).values(), *run.tokenizer.glob("*"), *run.checkpoints.glob("*")):
+    for path in run.parts():
         check_inside(path, run.path)
 
 
@@ -202,7 +209,10 @@ def read_description(run: RunDirectory) -> Description:
     path = run.description
     try:
         values = json.loads(path.read_bytes())
-        run_format, writer, created = int(values["format"]), values["versions"]["translate"], values.get("created", "")
+        if not isinstance(values, dict) or isinstance(values["format"], float):
+            raise TypeError("it does not name its format")
+        run_format, writer = int(values["format"]), ascii(values["versions"]["translate"]).strip("'")[:100]
+        created = ascii(values.get("created", "")).strip("'")[:100]
         if run_format > FORMAT:
             raise NewerFormatError(
                 f"{run.path} was written by translate {writer} in format {run_format};"

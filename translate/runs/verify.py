@@ -46,7 +46,7 @@ class Verification:
         self.created = ""
         self.run_format: int | None = None
         self.files: list[FileReport] = []
-        self.known = {*vars(run).values(), run.path / "tensorboard", run.path / "profile"}  # need no line
+        self.known = {*vars(run).values()}  # need no line
 
     @property
     def unsound(self) -> list[str]:
@@ -101,7 +101,7 @@ def verify_run(path: Path) -> Verification:
     result = Verification(run)
     evaluations = [folder for folder in sorted(run.evaluation.glob("*")) if folder.is_dir()]
     folders = [run.tokenizer, run.checkpoints, run.evaluation, *evaluations, run.export]
-    for part in (*vars(run).values(), *(part for folder in folders for part in folder.glob("*"))):
+    for part in (*run.parts(), *(part for folder in evaluations for part in folder.glob("*"))):
         with result.check(part):
             check_inside(part, path)
     if result.files:
@@ -142,7 +142,9 @@ def verify_run(path: Path) -> Verification:
         _check_evaluation(folder, result)
     for folder in sorted(run.export.glob("ctranslate2-*")):
         with result.check(folder):
-            result.add_sound(folder, check_folder(folder))
+            if (result.run_format or 0) > 2 or os.path.lexists(folder / CHECKSUMS):  # older versions wrote none
+                check_folder(folder)
+            result.add_sound(folder, os.path.lexists(folder / CHECKSUMS))
     _add_unknown(result, [path, *folders])
     return result
 

@@ -78,7 +78,7 @@ class Tracker:
                 raise InputError(
                     "training.tensorboard = true: pip install 'translate-nmt[tensorboard]' first"
                 ) from error
-            self._writer = SummaryWriter(run.path / "tensorboard", purge_step=progress.step + 1)
+            self._writer = SummaryWriter(run.tensorboard, purge_step=progress.step + 1)
 
     def advance(self, describe: Callable[[], str], *, num_steps: int) -> None:
         """Count one more step on the bar.
@@ -155,7 +155,9 @@ def _cut(path: Path, progress: Progress) -> None:
             logger.warning(f"{path} has changed since its checkpoint; its lines up to step {progress.step} are kept")
         lines = []
         for line in content.splitlines(keepends=True):
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # the half line of a process that was killed
+            with contextlib.suppress(
+                ValueError, KeyError, TypeError, RecursionError
+            ):  # a killed process left half a line
                 if json.loads(line)["step"] <= progress.step:
                     lines.append(line)
         kept = b"".join(lines)

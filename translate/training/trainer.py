@@ -147,7 +147,7 @@ class Trainer:
         with prefetched as groups:
             steps = self.throughput.timed(self._steps(groups))
             if self.profiles:
-                device, directory = self.train_step.precision.device, self.run.path / "profile"
+                device, directory = self.train_step.precision.device, self.run.profile
                 steps = profile_steps(steps, directory, device=device, after_step=progress.step)
             for batches in steps:
                 self._train_step(batches)

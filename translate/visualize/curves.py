@@ -47,7 +47,7 @@ def curves_picture(runs: Sequence[Path]) -> Picture:
             f"{', '.join(map(str, runs))}: nothing is recorded yet; a training records itself every"
             " training.log_every steps"
         )
-    states = [f"{name} up to step {of_run[-1]['step']}" for name, of_run in records.items() if of_run]
+    states = [f"{name} up to step {of_run[-1]['step']:.0f}" for name, of_run in records.items() if of_run]
     states += [f"{name}: nothing yet" for name, of_run in records.items() if not of_run]
     panels = []
     for title, y_axis, key, kinds in _CHARTS:
@@ -76,17 +76,22 @@ def read_metrics(run: Path) -> list[Record]:
     seconds, tokens = 0.0, 0.0
     for number, line in enumerate(file.read_bytes().splitlines() if file.exists() else [], start=1):
         try:
-            record = json.loads(line)
-            kind, _ = record["kind"], record["step"]
-        except (ValueError, KeyError, TypeError):
+            record = json.loads(line, parse_int=float)  # to which numbers of any length are numbers
+            numbers = {key: value for key, value in record.items() if isinstance(value, float)}
+            kind, step = record["kind"], numbers["step"]
+            if not (isinstance(kind, str) and math.isfinite(step)):
+                raise ValueError
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             logger.warning(f"{file}: line {number} is left out: it is no record, or it is still being written")
             continue
+        lasted = 0.0
         if kind == "validation":
-            seconds += record.get("seconds", 0.0)
-        elif speed := record.get("target_tokens_per_second"):
-            seconds += (record["target_tokens"] - tokens) / speed
-            tokens = record["target_tokens"]
-        records.append({**record, "minutes_so_far": seconds / 60})
+            lasted = numbers.get("seconds", 0.0)
+        elif speed := numbers.get("target_tokens_per_second"):
+            before, tokens = tokens, numbers.get("target_tokens", tokens)
+            lasted = (tokens - before) / speed
+        seconds += lasted if math.isfinite(lasted) else 0.0
+        records.append({"kind": kind, **numbers, "minutes_so_far": seconds / 60})
     return records
 
 
