@@ -148,6 +148,11 @@ def temporary_beside(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def has_temporary_files() -> bool:
+    """Whether this process has temporary files now."""
+    return bool(_own_names)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files in a folder whose processes have ended."""
     for leftover in list(folder.iterdir()):

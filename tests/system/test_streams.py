@@ -112,17 +112,26 @@ def test_a_signal_leaves_no_temporary_file(
     assert said == f"translate: {row.words[0]}\n" and list(tmp_path.iterdir()) == []
 
 
-def test_a_signal_in_a_callback_is_not_lost() -> None:
+@pytest.mark.parametrize("is_writing", [True, False])
+def test_a_signal_is_never_lost(tmp_path: Path, is_writing: bool) -> None:
+    """Neither in a callback, whose exceptions Python prints and forgets, nor where a library catches all of them."""
     program = (
-        "import gc, os, signal, weakref; from translate.cli.console import run_command_line\n"
+        "import os, signal, weakref; from pathlib import Path; from translate.atomic import temporary_beside\n"
+        "from translate.cli.console import run_command_line\n"
         "class Module: pass\n"
         "def work(prog_name):\n"
         "    module = Module(); callback = weakref.finalize(module, os.kill, os.getpid(), signal.SIGTERM)\n"
-        "    del module; print('never')\n"
-        "run_command_line(work)\n"
+        f"    with temporary_beside(Path({str(tmp_path)!r}) / 'x'):\n"
+        "        del module\n"
+        "    print('never')\n"
+        "def work_at_once(prog_name):\n"
+        "    try: os.kill(os.getpid(), signal.SIGTERM); print('never')\n"
+        "    except BaseException: print('never')\n"
+        f"run_command_line({'work' if is_writing else 'work_at_once'})\n"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, env=ENVIRONMENT)
-    assert (result.returncode, result.stdout, result.stderr) == (143, b"", b"")
+    message = b"" if is_writing else b"translate: stopped by SIGTERM\n"
+    assert (result.returncode, result.stdout, result.stderr) == (143, b"", message)
 
 
 def test_a_signal_that_nohup_ignores_stays_ignored(folder: Path, tmp_path: Path) -> None:

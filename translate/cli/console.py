@@ -102,6 +102,8 @@ def run_command_line(app: Callable[..., object]) -> None:
         _end_by_signals()
     try:
         app(prog_name="translate")
+    except KeyboardInterrupt as error:  # before the command has begun
+        fail_interrupted(error)
     except Exception as error:
         _fail_unforeseen(error)
 
@@ -120,17 +122,25 @@ def _open_standard_streams() -> None:
 
 
 def _end_by_signals() -> None:
-    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, so that it removes its temporary files.
+    """Let a command remove its temporary files before SIGTERM or SIGHUP ends it.
 
+    Without any it ends at once, since an exception in the middle of an import would be lost or become another one.
     A signal that is ignored, as under `nohup`, stays so. Processes that work together end at once: one that waits for
     another would not come to its handler.
     """
+    from translate.atomic import has_temporary_files
+
     numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         for each in numbers:
             signal.signal(each, signal.SIG_IGN)  # `timeout` sends two: the second must not interrupt the removal
-        raise Interrupted(number)
+        stopped = Interrupted(number)
+        if has_temporary_files():
+            raise stopped
+        with contextlib.suppress(OSError):
+            os.write(2, f"translate: {stopped}\n".encode())
+        os._exit(stopped.exit_code)
 
     def end_at_once(ignored: Any) -> None:
         """End the command where Python would only print the exception, as in a callback of an import."""
