@@ -11,6 +11,9 @@ from translate.config.schema import Config
 from translate.decoding import Translator
 from translate.errors import InputError, RunError
 from translate.export import CTranslate2Translator, engine
+from translate.export.ctranslate2 import convert_run
+from translate.fingerprint import fingerprint
+from translate.runs.checksums import read_checksums, write_checksums
 from translate.runs.loading import build_model
 
 Toy = Any  # conftest.py's: test modules cannot import each other
@@ -158,3 +161,17 @@ def test_weights_that_are_not_finite(toy: Toy, tmp_path: Path, save_run: SaveRun
     with pytest.raises(RunError, match="differ by up to nan"):
         CTranslate2Translator(tmp_path / "run", settings())
     assert list((tmp_path / "run" / "export").iterdir()) == []
+
+
+def test_a_failing_search_names_the_conversion(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+    """One that was edited, with its checksum."""
+    save_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
+    folder = convert_run(tmp_path / "run", checkpoint="best")
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"add_source_bos": false', '"add_source_bos": -1'))
+    write_checksums(folder, {**read_checksums(folder), config.name: fingerprint(config)})
+    with pytest.raises(RunError) as caught:
+        CTranslate2Translator(tmp_path / "run", settings()).translate(toy.sources[:1])
+    message = str(caught.value)
+    assert message.startswith("CTranslate2 cannot translate: ")
+    assert message.endswith(f". Lower decoding.batch_tokens, or remove {folder}, and it is made again")

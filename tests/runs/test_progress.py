@@ -107,11 +107,17 @@ def test_the_error_names_the_field_and_its_value() -> None:
     values = json.loads(Progress("data").to_json())
     for changed, message in (
         ({"best_step": "se\x1bven"}, "best_step = 'se\\x1bven': Input should be a valid integer"),
+        ({"window": None}, "window = None: Input should be an object"),
         ({"window": {"loss": "1"}}, "window.loss = '1': Input should be a valid number"),
     ):
         with pytest.raises(RunError) as caught:
             Progress.from_json(json.dumps({**values, **changed}))
         assert str(caught.value) == message
+
+
+def test_the_error_of_another_document() -> None:
+    with pytest.raises(RunError, match=r"^progress = \[\]: Input should be an object$"):
+        Progress.from_json("[]")
 
 
 def test_the_place_in_a_stream_is_kept() -> None:

@@ -38,7 +38,7 @@ def test_a_signal_saves_and_says_how_to_go_on(trainings: Any, tmp_path: Path, st
     run = tmp_path / "a run"
     trainings.run(tmp_path / "straight", *settings)
     arguments, num_bytes = trainings.arguments(run, *settings), 0
-    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
         process = trainings.start(arguments)
         wait_until(lambda logged=num_bytes: metrics_bytes(run) > logged, trainings)
         os.kill(process, number)

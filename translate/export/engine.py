@@ -23,7 +23,7 @@ from translate.decoding.request import SearchInput
 from translate.decoding.score import ForcedDecoding
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.export.checks import import_extra, only_ours
 from translate.export.ctranslate2 import convert_run, max_positions
 from translate.model.device import num_cores
@@ -62,11 +62,11 @@ class CTranslate2Translator(Translator):
         self._ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
         self._never = [[piece] for piece in target.pieces([PAD_ID, BOS_ID])]
         self._num_workers = config.workers or num_cores()
-        folder = convert_run(run_path, checkpoint=checkpoint)
+        self._folder = convert_run(run_path, checkpoint=checkpoint)
         name, _, index = config.device.partition(":")
         try:
             self._translator = import_extra("ctranslate2").Translator(
-                os.fsencode(folder),
+                os.fsencode(self._folder),
                 device=name,
                 device_index=int(index or 0),
                 compute_type=_COMPUTE_TYPES[config.precision],
@@ -158,7 +158,11 @@ class CTranslate2Translator(Translator):
             for batch in batches
         ]
         for batch, results in zip(batches, waiting, strict=True):
-            yield batch, [result.result() for result in results]
+            try:
+                yield batch, [result.result() for result in results]
+            except RuntimeError as error:
+                hint = f"Lower decoding.batch_tokens, or remove {self._folder}, and it is made again"
+                raise RunError(f"CTranslate2 cannot translate: {error}. {hint}") from error
 
     def _ranked(self, result: Any) -> list[Hypothesis]:
         scoring = build_scoring(self.config)

@@ -134,19 +134,21 @@ class Progress:
             RunError: The text is something else; the message names the field.
         """
         try:
-            values = {_OLD_NAMES.get(name, name): value for name, value in json.loads(text).items()}
-            window = values.get("window", {})
-            values["window"] = {_OLD_NAMES.get(name, name): value for name, value in window.items()}
+            values = json.loads(text, object_hook=_with_new_names)
             progress = TypeAdapter(cls).validate_json(json.dumps(values))
             if progress.stream is not None:
                 places = json.dumps(progress.stream["places"])
                 TypeAdapter(list[StreamPosition], config=_STRICT).validate_json(places)
         except ValidationError as error:
             first = error.errors()[0]
-            field = ".".join(map(str, first["loc"][:2]))
+            field = ".".join(map(str, first["loc"][:2])) or "progress"
             raise RunError(f"{field} = {ascii(first['input'])[:100]}: {first['msg']}") from error
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise RunError(str(error)) from error
         if (progress.window.steps == 0) != (progress.window.tokens == 0):
             raise RunError(f"window.tokens = {progress.window.tokens} of {progress.window.steps} steps")
         return progress
+
+
+def _with_new_names(values: dict[str, Any]) -> dict[str, Any]:
+    return {_OLD_NAMES.get(name, name): value for name, value in values.items()}
