@@ -368,6 +368,43 @@ def test_a_minimum_length_is_kept(toy: Toy, translator: MakeTranslator) -> None:
         assert length < least or len(translation.ids) == length
 
 
+@pytest.mark.parametrize("search, expected", [("beam", "abc"), ("sample", "aab")])
+def test_an_n_best_list_has_distinct_texts_and_samples_repeat(
+    toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch, search: str, expected: str
+) -> None:
+    """Two spellings of `a`, of which the better one stays; with two texts in the beam the list has two."""
+    target = toy.tokenizers.target
+    spellings = {"a": [["<0x61>"], ["▁", "<0x61>"]], "b": [["<0x62>"]], "c": [["<0x63>"]]}
+    ids = [target.parse(pieces) for text in spellings for pieces in spellings[text]]
+    assert [target.decode(each) for each in ids] == list("aabc")
+    found = [Hypothesis(each, [-1.0 - rank], -1.0 - rank, truncated=False) for rank, each in enumerate(ids)]
+    searched = translator(search=search, beam_size=4, n_best=3)
+    for number in (4, 3):
+        monkeypatch.setattr(BeamSearch, "run", lambda self, order, n=number: ((each, found[:n]) for each in order))
+        (first,) = searched.translate(["Hund"])
+        texts = "".join(each.text for each in (first, *first.alternatives))
+        assert texts == (expected if number == 4 or search == "sample" else "ab")
+        assert first.ids == ids[0] and first.score == -1.0
+
+
+def test_a_search_runs_torch_with_one_thread_and_restores_their_number(
+    translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several would wait for each other after each product, for seconds in a line on a busy machine."""
+
+    def tell_threads(search: Any, order: Sequence[int]) -> Iterator[tuple[int, list[Hypothesis]]]:
+        yield (order[0], [Hypothesis([], [], float(torch.get_num_threads()), truncated=False)])
+
+    monkeypatch.setattr(BeamSearch, "run", tell_threads)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert [each.score for each in translator(beam_size=1).translate(["Hund"])] == [1.0]
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+
+
 # Sampling and minimum Bayes risk
 
 

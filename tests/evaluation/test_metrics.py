@@ -12,7 +12,7 @@ import sacrebleu
 from translate.config.schema import EvaluationConfig
 from translate.errors import InputError
 from translate.evaluation.evaluate import spread_samples
-from translate.evaluation.metrics import Metric, score_translations
+from translate.evaluation.metrics import MOST_TER_WORDS, Metric, score_translations
 
 REFERENCES = [
     "The dog runs through the snow.",
@@ -158,6 +158,18 @@ def test_empty_translations_and_references_have_a_score() -> None:
     assert all(metric.score >= 0.0 for metric in metrics.values())
     assert by_name([""], ["the dog"])["BLEU"].score == 0.0
     assert by_name([""], ["the dog"])["TER"].score == 100.0
+
+
+def test_ter_is_left_out_where_it_would_take_minutes(caplog: pytest.LogCaptureFixture) -> None:
+    """A line of 3,000 words takes over 100 seconds."""
+    fitting = by_name(["a", "b " * MOST_TER_WORDS], ["a", "c"])
+    assert list(fitting) == ["BLEU", "BLEU-lc", "chrF", "TER"] and not caplog.records
+    scores = by_name(["a", "b"], ["a", "c " * 3000])
+    assert list(scores) == ["BLEU", "BLEU-lc", "chrF"]
+    assert caplog.messages == [
+        "TER is left out: line 2 has 3000 words, and for lines of more than 500 TER takes minutes; split such lines to"
+        " have it"
+    ]
 
 
 def test_spread_samples_by_hand() -> None:

@@ -43,8 +43,11 @@ def evaluate(
       translate eval --hypotheses output.en --reference news.en
     """
     if hypotheses is not None:
-        if run is not None or source is not None or set_name is not None or reference is None:
-            raise InputError("--hypotheses goes with --reference alone: translate eval --hypotheses F --reference F")
+        if reference is None or run or source or set_name or samples or options or checkpoint != "best":
+            raise InputError(
+                "--hypotheses goes with --reference alone: translate eval --hypotheses F --reference F; nothing is"
+                " translated, so other options would have no effect"
+            )
         _score_files(hypotheses, reference)
         return
     if run is None:

@@ -18,7 +18,8 @@ class DecodingConfig(Section):
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 5
     """Number of hypotheses kept for each sentence; 1 is greedy search."""
     n_best: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Number of translations for each sentence, the best first; with sampling, so many are drawn."""
+    """Number of translations for each sentence, the best first: distinct texts, and fewer if the beam has fewer. With
+    sampling, so many are drawn, and a text that is drawn twice is there twice."""
     length_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6
     """Alpha of the length penalty: 0 turns it off, and larger values favour longer translations."""
     length_penalty_kind: Literal["gnmt", "average", "none"] = "gnmt"
@@ -53,7 +54,8 @@ class DecodingConfig(Section):
     epsilon: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Sampling never draws a token less probable than this (Hewitt et al. 2022)."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Sampling depends on this seed and the line's number only, whatever the batch."""
+    """Sampling draws by this seed and the line's number; the batch matters only as it rounds the probabilities, which
+    changes about one line in a thousand."""
     mbr: Literal["none", "chrf", "bleu"] = "none"
     """Minimum Bayes risk: choose the one of mbr_candidates translations that is most like all others by this metric."""
     mbr_candidates: PositiveInt = 32

@@ -31,7 +31,7 @@ from translate.model.device import explain_out_of_memory
 Item = TypeVar("Item")
 
 BUFFER_CHARACTERS = 1_000_000  # a buffer of very long lines ends early
-LINES_PER_WORKER = 8  # with fewer lines, one worker with all threads is as fast
+LINES_PER_WORKER = 4  # a worker searches so many lines or more together
 
 
 def check_search(config: DecodingConfig, *, num_layers: int, has_shortlist: bool) -> None:
@@ -219,18 +219,17 @@ class Translator:
     def _search(self, inputs: list[SearchInput]) -> dict[int, list[Hypothesis]]:
         """The hypotheses of each input by its index, the best score first; an input without any word has none.
 
-        Searches with `decoding.workers` threads; of several, each runs torch with one thread.
+        On a CPU it searches with `decoding.workers` threads or fewer. Each runs torch with one thread: torch's own
+        would wait for each other after every product, and on a busy machine ten times as long as the product takes.
         """
         order = [index for index, each in enumerate(inputs) if each.source_ids and not each.source.isspace()]
         # Neighbours of similar length need little padding, and the batch that needs the most memory comes first.
         order.sort(key=lambda index: -len(inputs[index].source_ids))
         stop = threading.Event()  # set when a worker has failed
-        num_workers = 1
-        if self.model.device.type == "cpu":
-            wanted = self.config.workers or torch.get_num_threads()
-            num_workers = max(1, min(wanted, len(order) // LINES_PER_WORKER))
-        if num_workers == 1:
+        if self.model.device.type != "cpu":
             return self._search_sentences(inputs, order, stop)
+        wanted = self.config.workers or torch.get_num_threads()
+        num_workers = max(1, min(wanted, len(order) // LINES_PER_WORKER))
 
         def search_share(worker: int) -> dict[int, list[Hypothesis]]:
             torch.set_num_threads(1)
@@ -298,34 +297,40 @@ class Translator:
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
         """The best of a search's hypotheses as a translation, with other good ones as its alternatives.
 
-        With `decoding.mbr` the best is the one of least risk among those that lack the fewest phrases.
+        Of hypotheses that spell one text with other subwords the best stays; samples may repeat a text. With
+        `decoding.mbr` the best is the one of least risk among those that lack the fewest phrases.
         """
         hypotheses = hypotheses or [Hypothesis([], [], 0.0, truncated=False)]
         ranked = [(each, self._unmet(each.ids, given.phrases, given.phrase_ids)) for each in hypotheses]
         # A hypothesis that was cut at its maximum length may lack phrases and have the best score all the same.
         ranked.sort(key=lambda pair: len(pair[1]))
-        if self.config.mbr == "none":
-            ranked = ranked[: self.config.n_best]
-        else:
+        if self.config.mbr != "none":
             ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])]
             texts = [one_line(self.tokenizers.target.decode(hypothesis.ids)) for hypothesis, _ in ranked]
             utilities = expected_utilities(texts, utility=self.config.mbr)
             ranked = [ranked[utilities.index(max(utilities))]]
-        best, *others = (
-            Translation(
-                source=given.source,
-                text=one_line(self.tokenizers.target.decode(hypothesis.ids)),
-                ids=hypothesis.ids,
-                log_prob=hypothesis.log_prob,
-                score=hypothesis.score,
-                truncated=hypothesis.truncated,
-                source_truncated=given.source_truncated,
-                token_log_probs=hypothesis.token_log_probs,
-                source_ids=given.source_ids,
-                unmet=unmet,
+        found: list[Translation] = []
+        for hypothesis, unmet in ranked:
+            text = one_line(self.tokenizers.target.decode(hypothesis.ids))
+            if self.config.search == "beam" and any(text == other.text for other in found):
+                continue
+            found.append(
+                Translation(
+                    source=given.source,
+                    text=text,
+                    ids=hypothesis.ids,
+                    log_prob=hypothesis.log_prob,
+                    score=hypothesis.score,
+                    truncated=hypothesis.truncated,
+                    source_truncated=given.source_truncated,
+                    token_log_probs=hypothesis.token_log_probs,
+                    source_ids=given.source_ids,
+                    unmet=unmet,
+                )
             )
-            for hypothesis, unmet in ranked
-        )
+            if len(found) == self.config.n_best:
+                break
+        best, *others = found
         return best._replace(alternatives=tuple(others)) if others else best
 
     def _unmet(self, ids: list[int], phrases: Sequence[str], required: Sequence[list[int]]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """BLEU, chrF and TER of plain, detokenised text, computed by sacreBLEU and carrying its signatures."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -10,6 +11,12 @@ from sacrebleu.metrics.ter import TER
 
 from translate.config.schema import EvaluationConfig
 from translate.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+MOST_TER_WORDS = (
+    500  # of a line; TER's search for shifts takes about ten seconds there, and four times at twice as many
+)
 
 
 class Interval(NamedTuple):
@@ -56,7 +63,7 @@ def score_translations(
 
     Args:
         effort: "quick" omits the intervals, and TER, which takes seconds for a thousand lines; the other scores are
-            the same.
+            the same. TER is also left out, with a warning, if a line has more than `MOST_TER_WORDS` words.
 
     Raises:
         InputError: The numbers of lines differ, there are no lines, or the tokenizer's package is missing.
@@ -76,7 +83,14 @@ def score_translations(
         "BLEU-lc": BLEU(tokenize=config.bleu_tokenizer, lowercase=True),
         "chrF": CHRF(),
     }
-    if effort == "full":
+    longest = [max(len(line.split()) for line in pair) for pair in zip(hypotheses, references, strict=True)]
+    if effort == "full" and max(longest) > MOST_TER_WORDS:
+        line = longest.index(max(longest))
+        logger.warning(
+            f"TER is left out: line {line + 1} has {longest[line]} words, and for lines of more than {MOST_TER_WORDS}"
+            " TER takes minutes; split such lines to have it"
+        )
+    elif effort == "full":
         scorers["TER"] = TER()
     metrics = []
     for name, scorer in scorers.items():

@@ -66,7 +66,9 @@ def test_a_record_by_hand(toy: Toy, translator: Translator) -> None:
         "flags": ["source_truncated", "unmet"],
         "unmet": ["cat"],
         "pieces": [],
-        "n_best": [{"translation": "dog", "log_prob": -4.0, "score": -3.5}],
+        "n_best": [
+            {"translation": "dog", "tokens": target.pieces(target.encode("dog")), "log_prob": -4.0, "score": -3.5}
+        ],
     }
     json.dumps(record, allow_nan=False)
     assert list(moses_n_best(translation, number=6)) == [

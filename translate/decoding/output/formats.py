@@ -55,16 +55,18 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
     """The JSON record of a translation that `align_translations` gave.
 
     Returns:
-        JSON types: `line` from 1, `source`, `source_tokens`, `translation`, `tokens`, `log_prob` in nats, `score` (the
-        search ranked by it), `token_log_probs` (the end symbol's last, if the search reached it), `words` with their
-        probability and the geometric mean over their tokens, `alignment`, `flags`, `unmet`, `pieces`, and `n_best`
-        without the first. For a source that was split, `pieces` has the translation of each piece; the token
-        log-probabilities then include the end symbol of each piece, and `log_prob` and `score` are sums over pieces.
+        JSON types: `line` from 1, `source`, `source_tokens`, `translation`, `tokens` (those that were scored: other
+        subwords of the same text have another score), `log_prob` in nats, `score` (the search ranked by it),
+        `token_log_probs` (the end symbol's last, if the search reached it), `words` with their probability and the
+        geometric mean over their tokens, `alignment`, `flags`, `unmet`, `pieces`, and `n_best` without the first. For a
+        source that was split, `pieces` has the translation of each piece; the token log-probabilities then include the
+        end symbol of each piece, and `log_prob` and `score` are sums over pieces.
     """
     target = translator.tokenizers.target
 
     def summary(each: Translation) -> dict[str, Any]:
-        return {"translation": each.text, "log_prob": each.log_prob, "score": each.score}
+        tokens = target.pieces(each.ids)
+        return {"translation": each.text, "tokens": tokens, "log_prob": each.log_prob, "score": each.score}
 
     words = [word_confidences(target.pieces(part.ids), part.token_log_probs) for part in translation.parts]
     return {
@@ -142,9 +144,9 @@ def describe_scores(
         total: Receives the sums.
 
     Returns:
-        JSON types: `line` from 1, `source`, `target`, `tokens`, `log_prob` in nats with the end symbol, `score`
-        (log_prob divided by the length penalty), `perplexity` by token, `token_log_probs`, and `flags`:
-        source_truncated and target_truncated.
+        JSON types: `line` from 1, `source`, `target`, `tokens` (those that were scored), `log_prob` in nats with the
+        end symbol, `score` (log_prob divided by the length penalty), `perplexity` by token, `token_log_probs`, and
+        `flags`: source_truncated and target_truncated.
     """
     target = translator.tokenizers.target
     max_items = translator.config.look_ahead_lines

@@ -1,7 +1,8 @@
 """Sampling as a selection of candidates: each slot samples its own next token, independently of the other slots.
 
-A sample is a pure function of the seed, the line's number, the sample's number and the position. There is no generator
-whose state others would share, so a sample does not depend on the batch, its order, or its neighbours.
+A token is a pure function of the probabilities, the seed, the line's number, the sample's number and the position.
+There is no generator whose state others would share. Neighbours in the batch matter only by rounding: in another shape,
+probabilities differ in their last digits, which tips a draw that falls on the border of two tokens.
 """
 
 import dataclasses

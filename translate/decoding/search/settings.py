@@ -49,13 +49,15 @@ def build_search_settings(
     is_sampled = config.search == "sample"
     num_samples = config.n_best if config.mbr == "none" else config.mbr_candidates
     beam_size = num_samples if is_sampled else config.beam_size
+    # Of an n-best list the search keeps all, because several may spell one text.
+    num_best = beam_size if is_sampled or config.mbr != "none" or config.n_best > 1 else 1
     return SearchSettings(
         beam_size=beam_size,
         scoring=build_scoring(config),
         start_id=BOS_ID,
         end_id=EOS_ID,
         vocab_size=len(words.begins_word),
-        num_best=beam_size if is_sampled or config.mbr != "none" else config.n_best,
+        num_best=num_best,
         num_groups=1 if is_sampled else config.diversity_groups,
         num_open=beam_size if is_sampled else 1,
         select_candidates=_build_selection(config, inputs, words, device=device),
