@@ -1,9 +1,12 @@
 """Lines of text: split where `wc -l` splits, and each way in which a file can be bad names the file and the place."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -79,13 +82,41 @@ def test_nul_names_line_and_byte(tmp_path: Path) -> None:
     assert f"{path}, line 1: byte 2 of the line is NUL" in failure(write(path, "eins\n".encode("utf-16-le")))
 
 
-@pytest.mark.parametrize(("encoding", "mark"), [("utf-16-le", "ff fe"), ("utf-16-be", "fe ff"), ("utf-32-le", "ff fe")])
-def test_utf_16_is_told_by_its_mark(tmp_path: Path, encoding: str, mark: str) -> None:
-    path = write(tmp_path / "a.de", "\ufeffeins\n".encode(encoding))
+@pytest.mark.parametrize(
+    ("encoding", "mark"),
+    [("utf-16-le", "ff fe"), ("utf-16-be", "fe ff"), ("utf-32-le", "ff fe 00 00"), ("utf-32-be", "00 00 fe ff")],
+)
+def test_utf_16_and_utf_32_are_told_by_their_marks(tmp_path: Path, encoding: str, mark: str) -> None:
+    path, name = write(tmp_path / "a.de", "\ufeffeins\n".encode(encoding)), encoding[:6]
     assert failure(path) == (
-        f"{path}: begins with {mark}, the byte order mark of UTF-16, so it is not UTF-8;"
-        " convert it, for example with iconv -f utf-16 -t utf-8"
+        f"{path}: begins with {mark}, the byte order mark of {name.upper()}, so it is not UTF-8;"
+        f" convert it, for example with iconv -f {name} -t utf-8"
     )
+
+
+def compressed_files() -> dict[str, bytes]:
+    """By the program that made them."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("a.de", "eins")
+    zstd = bytes.fromhex("28b52ffd0458290000") + b"eins\n" + bytes.fromhex("0f9b8c3e")
+    return {
+        "bzip2": bz2.compress(b"eins"), "xz": lzma.compress(b"eins"), "zip": archive.getvalue(), "zstd": zstd
+    }
+
+
+@pytest.mark.parametrize("program", ["bzip2", "xz", "zip", "zstd"])
+def test_other_compression_is_named(tmp_path: Path, program: str) -> None:
+    data = compressed_files()[program]
+    path = write(tmp_path / "a.de", data)
+    assert failure(path) == f"{path}: is compressed with {program}; decompress it, or compress it with gzip instead"
+    assert failure(write(tmp_path / "a.gz", gzip.compress(data))).endswith("or compress it with gzip instead")
+    with pytest.raises(InputError, match=f"^standard input: is compressed with {program}"):
+        next(iterate_lines(io.BytesIO(data), "standard input"))
+
+
+def test_text_that_begins_like_a_compressed_file_is_text(tmp_path: Path) -> None:
+    assert read_lines(write(tmp_path / "a.de", b"BZh9 PK (\n")) == ["BZh9 PK ("]
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
@@ -114,7 +145,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
         ),
         (
             write(tmp_path / "named.de", whole),
-            "is compressed with gzip; gunzip it, or give the file a name that ends in .gz",
+            "is compressed with gzip; decompress it, or give the file a name that ends in .gz",
         ),
     ]
     for path, message in cases:

@@ -73,7 +73,7 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     path = corpus.path
     if _is_json_array(path):
         try:
-            rows = json.loads("\n".join(stream_lines(path)))
+            rows = json.loads("\n".join(stream_lines(path)), object_pairs_hook=_unique_keys)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: begins as a JSON array, and cannot be read as one ({error})") from error
         for number, row in enumerate(rows, start=1):
@@ -84,7 +84,7 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
             continue  # as `datasets` does
         place = f"{path}, line {number}"
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_unique_keys)
         except ValueError as error:
             reason = str(error)
             if isinstance(error, json.JSONDecodeError):
@@ -93,6 +93,13 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
         except RecursionError as error:
             raise InputError(f"{place}: is nested too deeply") from error
         yield _json_pair(row, corpus, place=place)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, unless it gives a key twice, of which Python would take the last."""
+    if len(row := dict(pairs)) < len(pairs):
+        raise ValueError("an object gives a key twice")
+    return row
 
 
 def _is_json_array(path: Path) -> bool:
@@ -155,6 +162,8 @@ def _check_columns(columns: list[str], corpus: TableCorpus | HubCorpus) -> None:
             raise InputError(
                 f"{table_name(corpus)}: {key} = {column!r} does not exist; the columns are {', '.join(columns)}"
             )
+        if columns.count(column) > 1:
+            raise InputError(f"{table_name(corpus)}: {columns.count(column)} columns are {column!r}; rename all but one")
 
 
 def _not_text(cell: Any, shown: str) -> str:

@@ -4,6 +4,7 @@ Nothing is silently changed or dropped here.
 """
 
 import gzip
+import re
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
@@ -13,8 +14,10 @@ from typing import IO
 
 from translate.errors import InputError
 
-_GZIP_MAGIC = b"\x1f\x8b"
-_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_COMPRESSED = re.compile(
+    rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
+)
+_MARKED = re.compile(rb"(?P<utf_32>\xff\xfe\0\0|\0\0\xfe\xff)|(?P<utf_16>\xff\xfe|\xfe\xff)")
 _FROM_UTF_16 = "convert it, for example with iconv -f utf-16 -t utf-8"
 
 
@@ -32,16 +35,11 @@ def iterate_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
         An iterator that reads only what is asked for, so that a pipe can be translated while it is written.
 
     Raises:
-        InputError: A line is not UTF-8 or has a NUL, or the stream begins like gzip or UTF-16.
+        InputError: A line is not UTF-8 or has a NUL, or the stream begins like compressed data, UTF-16 or UTF-32.
     """
     for number, line in enumerate(stream, start=1):
-        if number == 1 and line.startswith(_GZIP_MAGIC):
-            raise InputError(f"{name}: is compressed with gzip; gunzip it, or give the file a name that ends in .gz")
-        if number == 1 and line.startswith(_UTF_16_MARKS):
-            mark = line[:2].hex(" ")
-            raise InputError(
-                f"{name}: begins with {mark}, the byte order mark of UTF-16, so it is not UTF-8; {_FROM_UTF_16}"
-            )
+        if number == 1:
+            _check_beginning(line, name)
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if b"\0" in line:
             raise InputError(
@@ -56,6 +54,17 @@ def iterate_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
                 " convert the file, for example with iconv -f latin1 -t utf-8"
             ) from error
         yield text.removeprefix("\ufeff") if number == 1 else text
+
+
+def _check_beginning(line: bytes, name: str) -> None:
+    if found := _COMPRESSED.match(line):
+        way = "give the file a name that ends in .gz" if found.lastgroup == "gzip" else "compress it with gzip instead"
+        raise InputError(f"{name}: is compressed with {found.lastgroup}; decompress it, or {way}")
+    if found := _MARKED.match(line):
+        encoding = str(found.lastgroup).replace("_", "-")
+        mark = f"{found[0].hex(' ')}, the byte order mark of {encoding.upper()}"
+        way = _FROM_UTF_16.replace("utf-16", encoding)
+        raise InputError(f"{name}: begins with {mark}, so it is not UTF-8; {way}")
 
 
 def read_lines(path: Path) -> list[str]:
