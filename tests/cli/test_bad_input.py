@@ -3,7 +3,9 @@
 What is handled is in `test_bad_input_handled.py`, and pipes and closed streams are in `test_bad_input_streams.py`.
 """
 
+import bz2
 import gzip
+import lzma
 import os
 import shutil
 from collections.abc import Callable
@@ -108,6 +110,11 @@ def folder_not_utf8(place: Place) -> Call:
 
 def tsv_corpus(place: Place) -> Call:
     return train(f"data.train=[{{kind: tsv, path: {place.write('a.tsv', 'a' + chr(9) + 'b' + chr(10) + 'c')}}}]")(place)
+
+
+def csv_corpus(place: Place) -> Call:
+    path = place.write("a.csv", "de,en,de\na,b,c\n")
+    return train(f"data.train=[{{kind: csv, path: {path}, source_column: de, target_column: en}}]")(place)
 
 
 def pipe_corpus(place: Place) -> Call:
@@ -309,6 +316,11 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "corpus-gzip-cut": corpus_files(CUT_GZIP, name="x.de.gz"),
     "corpus-not-gzip": corpus_files(GERMAN, name="x.de.gz"),
     "corpus-gzip-unnamed": corpus_files(gzip.compress(GERMAN.encode())),
+    "corpus-compressed": corpus_files(lzma.compress(GERMAN.encode())),
+    "corpus-utf32": corpus_files(b"\xff\xfe\0\0" + GERMAN.encode("utf-32-le")),
+    "corpus-csv-twice": csv_corpus,
+    "corpus-json-twice": json_corpus('{"de": "a", "en": "b", "de": "c"}\n'),
+    "corpus-json-null": json_corpus('[null, {"de": "a", "en": "b"}]'),
     "corpus-name": folder_not_utf8,
     "corpus-name-override": train("data.train.0.source=x\udcff.de"),
     "corpus-pipe": pipe_corpus,
@@ -332,6 +344,7 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "stream-array": streamed("jsonl", '[{"de": "a", "en": "b"}]\n'),
     "stream-json-line": streamed("jsonl", '{"de": "a", "en": "b"}\n{"de": \n'),
     "stream-column": streamed("parquet", parquet("a"), column="fr"),
+    "stream-json-twice": streamed("jsonl", '{"de": "a", "en": "b", "de": "c"}\n'),
     "stream-null": streamed("parquet", parquet("a", None)),
     "stream-not-parquet": streamed("parquet", parquet("a")[:-9]),
     "stream-no-row": streamed("parquet", parquet()),
@@ -346,6 +359,7 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "lines-gzip-cut": decode(CUT_GZIP, name="in.gz"),
     "lines-not-gzip": decode("Hund\n", name="in.gz"),
     "lines-gzip-unnamed": decode(gzip.compress(b"Hund\n")),
+    "lines-compressed": decode(bz2.compress(b"Hund\n")),
     "lines-long-error": decode("Hund\n" + "Hund. " * 300, "--long", "error"),
     "constraints-number": lambda place: decode("a\nb\n", "--prefix", place.write("p", "a\n"))(place),
     "constraints-columns": lambda place: decode("a\n", "--terminology", place.write("terms.tsv", "Hund\n"))(place),

@@ -261,7 +261,7 @@ def test_a_continued_stream_is_the_same_with_a_position_and_without(
 
 def test_a_position_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path, tokenizers: Tokenizers) -> None:
     """As if another version of `datasets` counted in another way."""
-    data = data_of(stream(tmp_path / "a", make_pairs(0, 100)))
+    data = data_of(parquet(tmp_path / "a", make_pairs(0, 100)))
     straight = batches_of(data, tokenizers)
     for number in range(3):
         straight.epoch(number)
@@ -272,6 +272,17 @@ def test_a_position_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path, tok
         batches.continue_from(1, {"segment": 1, "places": [{**second["places"][0], "state": state}]})
         with pytest.raises(RunError, match=f"{message}.*; have the data or the version of datasets changed"):
             batches.epoch(1)
+
+
+def test_json_needs_no_position_of_datasets(tmp_path: Path) -> None:
+    """So that a run is continued which noted one of `datasets`' own reader of JSON."""
+    corpus = stream(tmp_path / "a", make_pairs(0, 100))
+    read = CorpusStream(corpus, key="data.train.0", segment_pairs=40)
+    read.read()
+    second, position = read.read()
+    again = CorpusStream(corpus, key="data.train.0", segment_pairs=40)
+    again.seek(position._replace(state={"examples_iterable": {"offset": 3}, "epoch": 0}, num_skipped=7))
+    assert again.read()[0].sources == second.sources
 
 
 def test_what_is_left_out_is_logged_of_each_segment(
@@ -349,7 +360,7 @@ def test_what_breaks_later_ends_the_run_with_the_line(
     for line, message in [
         ('{"de": "x", "en": 7}', f"data.train.0: {path}, line 90: column 'en' is 7, of type int, where text is needed"),
         ('{"de": "x"', f"data.train.0: {path}, line 90, character 11: is not JSON"),
-        ('{"de": "x", "en": null}', f"data.train.0: {path}: row 90 of column 'en' is null where text is needed"),
+        ('{"de": "x", "en": null}', f"data.train.0: {path}, line 90: column 'en' is null where text is needed"),
     ]:
         lines = [json.dumps({"de": de, "en": en}) for de, en in make_pairs(0, 100)]
         lines[89] = line
@@ -359,7 +370,7 @@ def test_what_breaks_later_ends_the_run_with_the_line(
             for number in range(3):
                 later.epoch(number)
         assert message in str(caught.value)
-    assert str(caught.value) == f"segment 3 of the training data: {message}. When that is fixed, continue with --resume"
+    assert str(caught.value) == f"segment 2 of the training data: {message}. When that is fixed, continue with --resume"
 
 
 def test_planning_ends_when_nobody_waits_for_it(tmp_path: Path, tokenizers: Tokenizers) -> None:
@@ -383,3 +394,19 @@ def test_another_batch_size_needs_no_new_reading(tmp_path: Path, tokenizers: Tok
     larger = batches.with_batch_tokens(200)
     (tmp_path / "a").unlink()
     assert len(larger.epoch(0)) < len(batches.epoch(0))
+
+
+def test_cells_of_json_stay_text(tmp_path: Path) -> None:
+    """No type is guessed of what looks like a date or a number; a byte order mark and empty lines are no pairs."""
+    cells = ["2024-01-01", "2024-01-01 12:30:00", "2024-01-01T12:30:00Z", "1", "1e5", "true", "null", "NaN", "ü", "[1]"]
+    for suffix in (".jsonl", ".jsonl.gz"):
+        path = tmp_path / f"a{suffix}"
+        text = (
+            "\ufeff"
+            + "\r\n\n".join(json.dumps({"de": cell, "en": cell}, ensure_ascii=False) for cell in cells)
+            + "\n \n"
+        )
+        path.write_bytes(gzip.compress(text.encode()) if suffix.endswith(".gz") else text.encode())
+        corpus = TableCorpus(kind="json", path=path, source_column="de", target_column="en", streaming=True)
+        segment, _ = CorpusStream(corpus, key="data.train.0", segment_pairs=1000).read()
+        assert list(segment.sources) == list(segment.targets) == cells

@@ -31,6 +31,14 @@ def test_csv_cells_stay_text(tmp_path: Path) -> None:
     assert corpus.targets == ["123", "007", "nan", "", "1e5"]
 
 
+def test_json_cells_stay_text_and_other_columns_may_occur_twice(tmp_path: Path) -> None:
+    cells = ["2024-01-01", "1", "true", "null", "NaN", "", "[1]"]
+    rows = [{"de": cell, "en": cell} for cell in cells]
+    for data in (json.dumps(rows), "\n".join(map(json.dumps, rows))):
+        assert read_corpus(table(tmp_path, "json", data.encode()), key="k").sources == cells
+    assert read_corpus(table(tmp_path, "csv", b"x,de,en,x\n1,a,b,2\n"), key="k").sources == ["a"]
+
+
 def test_json_enters_nested_columns(tmp_path: Path) -> None:
     rows = [{"id": 1, "translation": {"de": "ä\u2028b", "en": "c"}}, {"id": 2, "translation": {"de": "d", "en": "e"}}]
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()
@@ -66,6 +74,17 @@ def parquet(columns: dict[str, list[object]]) -> bytes:
     return buffer.getvalue()
 
 
+def twice() -> bytes:
+    """Parquet with two columns of one name."""
+    import pyarrow
+    import pyarrow.parquet
+
+    buffer = io.BytesIO()
+    column = pyarrow.array(["a"])
+    pyarrow.parquet.write_table(pyarrow.table([column] * 3, names=["de", "en", "de"]), buffer)
+    return buffer.getvalue()
+
+
 @pytest.mark.parametrize(
     ("kind", "data", "message"),
     [
@@ -76,6 +95,22 @@ def parquet(columns: dict[str, list[object]]) -> bytes:
             b"de,en\na,b\na, b, c\n",
             ", line 3: has 3 cells, and the header has 2; a cell with commas must stand in double quotes",
         ),
+        ("csv", b"de,en,de\na,b,c\n", ": source_column = 'de' is the name of several columns; rename them"),
+        ("csv", b"en,de,en\na,b,c\n", ": target_column = 'en' is the name of several columns; rename them"),
+        ("json", b'{"de": "a", "en": "b", "de": "c"}\n', ", line 1: is not JSON (an object gives a key twice); each"),
+        (
+            "json",
+            b'[{"de": "a", "de": "c", "en": "b"}]',
+            ": begins as a JSON array, and cannot be read as one (an object",
+        ),
+        ("json", b'[null, {"de": "a", "en": "b"}]', ", row 1: is JSON but not an object: null"),
+        (
+            "json",
+            b'[{"de": "a", "en": "b"}, {"de": 5, "en": "b"}]',
+            ", row 2: column 'de' is 5, of type int, where text",
+        ),
+        ("json", b'[{"de": "a", "en": null}]', ", row 1: column 'en' is null where text is needed"),
+        ("parquet", twice(), ": source_column = 'de' is the name of several columns; rename them"),
         ("csv", b'de,en\n\n"a\nb",c\na\n', ", line 5: has 1 cell, and the header has 2; a cell with"),
         ("csv", b'de,en\na,b\n"x,c\nd,e\n', ", line 4: is not CSV (unexpected end of data)"),
         ("csv", b'de,en\n"x"y,c\n', ", line 2: is not CSV (',' expected after '\"')"),

@@ -100,9 +100,7 @@ def compressed_files() -> dict[str, bytes]:
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("a.de", "eins")
     zstd = bytes.fromhex("28b52ffd0458290000") + b"eins\n" + bytes.fromhex("0f9b8c3e")
-    return {
-        "bzip2": bz2.compress(b"eins"), "xz": lzma.compress(b"eins"), "zip": archive.getvalue(), "zstd": zstd
-    }
+    return {"bzip2": bz2.compress(b"eins"), "xz": lzma.compress(b"eins"), "zip": archive.getvalue(), "zstd": zstd}
 
 
 @pytest.mark.parametrize("program", ["bzip2", "xz", "zip", "zstd"])

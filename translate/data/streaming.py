@@ -55,6 +55,8 @@ class CorpusStream:
 
     def seek(self, position: StreamPosition) -> None:
         """Read the next segment from a position."""
+        if self._corpus.kind == "json":  # is read from its beginning, whatever state an earlier version has noted
+            position = position._replace(state=None, num_skipped=position.num_pairs)
         self.position = position
         """Where the next segment begins."""
         _close(self._tables)

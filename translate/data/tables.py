@@ -95,6 +95,14 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
         yield _json_pair(row, corpus, place=place)
 
 
+def _json_tables(corpus: TableCorpus) -> Iterator[tuple[int, Any]]:
+    """The pairs as Arrow tables for a stream; of itself, `datasets` would guess types, such as dates."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    for number, chunk in enumerate(chunk_pairs(_json_pairs(corpus))):
+        yield number, pa.table({corpus.source_column: chunk.sources, corpus.target_column: chunk.targets})
+
+
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object, unless it gives a key twice, of which Python would take the last."""
     if len(row := dict(pairs)) < len(pairs):
@@ -163,7 +171,7 @@ def _check_columns(columns: list[str], corpus: TableCorpus | HubCorpus) -> None:
                 f"{table_name(corpus)}: {key} = {column!r} does not exist; the columns are {', '.join(columns)}"
             )
         if columns.count(column) > 1:
-            raise InputError(f"{table_name(corpus)}: {columns.count(column)} columns are {column!r}; rename all but one")
+            raise InputError(f"{table_name(corpus)}: {key} = {column!r} is the name of several columns; rename them")
 
 
 def _not_text(cell: Any, shown: str) -> str:
@@ -181,7 +189,7 @@ def _shortened(text: str) -> str:
 
 def _arrow_tables(corpus: TableCorpus | HubCorpus) -> Iterator[Any]:
     """The rows of a Parquet file or of a data set of the Hub."""
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
     from pyarrow import parquet
 
     if isinstance(corpus, TableCorpus):
@@ -240,15 +248,13 @@ def open_stream(corpus: TableCorpus | HubCorpus) -> Any:
             rows = datasets.load_dataset(
                 corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision, streaming=True
             )
-        else:
-            from datasets.packaged_modules.json.json import JsonConfig
+        elif corpus.kind == "json":
+            from datasets.iterable_dataset import ArrowExamplesIterable
 
-            options = {}
-            if corpus.kind == "json" and hasattr(JsonConfig, "on_mixed_types"):
-                options = {"on_mixed_types": None}  # otherwise one number turns a whole column into JSON
-            rows = datasets.load_dataset(
-                corpus.kind, data_files=glob.escape(str(corpus.path)), split="train", streaming=True, **options
-            )
+            rows = datasets.IterableDataset(ArrowExamplesIterable(_json_tables, {"corpus": corpus}))
+        else:
+            files = glob.escape(str(corpus.path))
+            rows = datasets.load_dataset(corpus.kind, data_files=files, split="train", streaming=True)
         return rows.with_format("arrow")
 
 
@@ -289,8 +295,6 @@ def reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
     except Exception as error:
         name, reason = table_name(corpus), _innermost(error)
         if isinstance(corpus, TableCorpus):
-            if corpus.kind == "json":
-                deque(_json_pairs(corpus), maxlen=0)  # finds and names the line, which `datasets` cannot
             raise InputError(f"{name}: cannot be read as {corpus.kind} ({reason})") from error
         raise InputError(
             f"{name} could not be loaded from the Hugging Face Hub ({reason}); check the network and the names,"
