@@ -1,6 +1,7 @@
 """`translate show`: each picture from a real run, in each format; and a paragraph for what cannot be shown."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -212,3 +213,17 @@ def test_a_run_without_its_validation_set(translate: Translate, learnt: Path, tm
     config.write_text(re.sub(r"new\.(de|en)", r"gone.\1", text), encoding="utf-8")
     result = translate("show", "embeddings", tmp_path / "copy")
     assert result.exit_code == 2 and "gone.de" in result.stderr
+
+
+def test_a_run_whose_name_is_not_utf_8(
+    translate: Translate, learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / os.fsdecode(b"r\xff")
+    run.symlink_to(tmp_path / os.fsdecode(b"s\xff"))
+    shutil.copytree(learnt, tmp_path / os.fsdecode(b"s\xff"))
+    for command in (["attention", run, "Hund"], ["positions", run], ["embeddings", run], ["curves", run]):
+        result = translate("show", *command, "--output", "x.svg")
+        assert result.exit_code == 0, result.stderr
+        assert "s\\udcff" in Path("x.svg").read_text(encoding="utf-8")

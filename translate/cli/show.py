@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
+from translate.cli.console import escaped
 from translate.cli.lines import check_outputs, write_lines
 from translate.cli.options import CheckpointOption, RunArgument, add_options
 from translate.errors import InputError
@@ -77,7 +78,7 @@ def show_attention(
 
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
     loaded = load_translator(run, checkpoint=checkpoint)
-    name, step = run.resolve().name, loaded.run.step
+    name, step = escaped(run.resolve().name), loaded.run.step
     attention = look_at_attention(loaded.translator, sentence, target=target, choice=choice, name=name, step=step)
     save_picture(attention_page(attention) if file.format == "html" else attention_picture(attention), file)
     logger.info(f"{file.path}: {attention.pair.source_text} → {attention.pair.target_text}")
@@ -128,7 +129,7 @@ def show_positions(
         from translate.runs.loading import load_run
 
         run = load_run(Path(config_or_run), checkpoint=checkpoint)
-        config, model, name = run.config, run.model, run.directory.resolve().name
+        config, model, name = run.config, run.model, escaped(run.directory.resolve().name)
     else:
         config, model = load_config(config_or_run).config, None
         name = config.name
@@ -186,7 +187,7 @@ def show_embeddings(
         targets=pairs.targets,
         num_words=number,
         num_neighbours=neighbours,
-        name=run.resolve().name,
+        name=escaped(run.resolve().name),
     )
     _save(picture, file)
 
@@ -238,7 +239,9 @@ def show_alignments(
     aligned = align_pairs(loaded.translator, pairs.sources, pairs.targets, layer=chosen)
     write_lines((format_pharaoh(pair.links) for pair in aligned), links_file)
     shown = aligned[first - 1 : first - 1 + number]
-    picture = alignments_picture(shown, first_line=first, how=how, error_rates=error_rates, name=run.resolve().name)
+    picture = alignments_picture(
+        shown, first_line=first, how=how, error_rates=error_rates, name=escaped(run.resolve().name)
+    )
     save_picture(picture, file)
     last = first + len(shown) - 1
     logger.info(f"{file.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")

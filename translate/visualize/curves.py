@@ -41,6 +41,7 @@ def curves_picture(runs: Sequence[Path]) -> Picture:
     names = [run.resolve().name for run in runs]
     if len(set(names)) < len(names):
         names = [str(run) for run in runs]
+    names = [name.encode(errors="backslashreplace").decode() for name in names]  # a path may be no UTF-8
     records = {name: read_metrics(run) for name, run in zip(names, runs, strict=True)}
     if not any(records.values()):
         raise InputError(
