@@ -2,8 +2,8 @@
 
 JSON and CSV are read here rather than by `datasets`, so that an error can name the line. `datasets` (seen with 5.2)
 counts rows from wherever its chunk began, fills up missing cells, guesses types, and dies with the whole process of a
-file that begins with `null`. It reads the Hub and whatever is streamed, and is imported only then, because the import
-takes most of a second.
+file that begins with `null`. It reads the Hub and Parquet that is streamed, and is imported only for what is streamed
+or from the Hub, because the import takes most of a second.
 """
 
 import csv
