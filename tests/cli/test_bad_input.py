@@ -151,6 +151,11 @@ def shown_text(place: Place) -> Call:
     return Call(["show", "alignments", place.run, "--source", file, "--reference", file, "--output", file])
 
 
+def long_lines(place: Place) -> Call:
+    source, target = place.write("a.de", "Hund " * 1700), place.write("a.en", "dog " * 1700)
+    return Call(["show", "alignments", place.run, "--source", source, "--reference", target])
+
+
 def score(source: str, target: str, *options: str) -> Callable[[Place], Call]:
     return lambda place: Call(["score", place.run, place.write("a.de", source), place.write("a.en", target), *options])
 
@@ -427,6 +432,13 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "show-empty": show(sentence=""),
     "show-positions": few_positions,
     "show-nothing": half_run("metrics.jsonl", "show", "curves"),
+    "show-long": show("--target", "dog", sentence="Hund " * 3000),
+    "show-masks-long": lambda place: Call(["show", "masks", place.run, "Hund " * 3000, "--target", "dog " * 3000]),
+    "show-alignments-long": long_lines,
+    "show-positions-length": lambda _: Call(["show", "positions", "transformer-base", "--length", "2000"]),
+    "show-config-input": lambda place: Call(
+        ["show", "positions", place.write("a.yaml", "{}"), "-o", "./a.yaml", "--format", "html"]
+    ),
     "show-output": show("-o", "no/a.html"),
     "show-input": shown_text,
     "show-ending": show("-o", "a.gif"),

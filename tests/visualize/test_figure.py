@@ -4,13 +4,14 @@ import io
 import re
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from translate.errors import InputError
 from translate.visualize.figure import draw_figure
 from translate.visualize.page import PictureFile, save_picture
-from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Table
+from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Table, printable
 
 TOKENS = ["▁Straße", "größer", "$x$", "</s>"]
 WEIGHTS = [[0.25, 0.75, None, None]] * 4
@@ -53,6 +54,34 @@ def test_no_text_stops_a_figure(text: str) -> None:
     panel = Matrix(text, [text], [text], [[1.0]], text, text, "weight")
     for each in ("png", "svg"):
         assert draw_figure(Picture(text, [text], [panel, Table(text, [text], [[text]])]), format=each)  # type: ignore[arg-type]
+
+
+HOSTILE = "\x1b[31m \x00 \x85 \ufffe \ud800 \u202e \u200f ]]> -- \t x"
+
+
+def test_characters_that_xml_forbids_are_replaced(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `pictures` is not installed")
+    panel = Matrix(HOSTILE, [HOSTILE], [HOSTILE], [[1.0]], HOSTILE, HOSTILE, "weight", note=HOSTILE)
+    links = Links(HOSTILE, [HOSTILE], [HOSTILE], [(0, 0, 1.0)])
+    picture = Picture(HOSTILE, [HOSTILE], [panel, links, Table(HOSTILE, [HOSTILE], [[HOSTILE]])])
+    for kind in ("svg", "png", "html"):
+        save_picture(picture, PictureFile(tmp_path / f"x.{kind}", kind))  # type: ignore[arg-type]
+    ElementTree.parse(tmp_path / "x.svg")
+    for kind in ("svg", "html"):
+        text = (tmp_path / f"x.{kind}").read_text(encoding="utf-8")
+        assert not re.search(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]|\\u00[01]", text)
+    assert printable(HOSTILE) == "\ufffd[31m \ufffd \ufffd \ufffd \ufffd \u202e \u200f ]]> -- \t x"
+
+
+def test_a_figure_that_nobody_could_read_is_refused() -> None:
+    """200 words and eight heads: 8 x 200 cells of 0.19 inches."""
+    pytest.importorskip("matplotlib", reason="the extra `pictures` is not installed")
+    labels = ["x"] * 200
+    heads = [Matrix("head", labels, labels, [[0.0] * 200] * 200, "query", "key", "weight")] * 8
+    with pytest.raises(
+        InputError, match="^the figure would be 304 x 38 inches, and the limits are 200 a side and 10,000"
+    ):
+        draw_figure(Picture("long", [], heads, columns=8), format="svg")
 
 
 def test_long_sentences_get_long_figures_with_every_token() -> None:

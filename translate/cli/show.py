@@ -125,6 +125,7 @@ def show_positions(
     from translate.config.load import load_config
     from translate.visualize.positions import positions_picture
 
+    check_outputs({"--output": file.path}, [Path(config_or_run)])
     if Path(config_or_run).is_dir():
         from translate.runs.loading import load_run
 
@@ -237,12 +238,12 @@ def show_alignments(
         raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")
     chosen, error_rates, how = _choose_layer(loaded, layer)
     aligned = align_pairs(loaded.translator, pairs.sources, pairs.targets, layer=chosen)
-    write_lines((format_pharaoh(pair.links) for pair in aligned), links_file)
     shown = aligned[first - 1 : first - 1 + number]
     picture = alignments_picture(
         shown, first_line=first, how=how, error_rates=error_rates, name=escaped(run.resolve().name)
     )
     save_picture(picture, file)
+    write_lines((format_pharaoh(pair.links) for pair in aligned), links_file)
     last = first + len(shown) - 1
     logger.info(f"{file.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
 

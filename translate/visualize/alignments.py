@@ -12,7 +12,7 @@ from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.decoding import Translator
 from translate.decoding.output.words import AlignmentLink, align_words, alignment_error_rate
 from translate.errors import InputError
-from translate.visualize.panels import Links, Matrix, Panel, Picture, Table
+from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, check_numbers
 from translate.visualize.sentences import MERGED, check_positions, merge_words, tokens_of
 
 
@@ -75,7 +75,13 @@ def align_pairs(
 def alignments_picture(
     pairs: Sequence[AlignedPair], *, first_line: int, how: str, error_rates: Sequence[float], name: str
 ) -> Picture:
-    """Lines between the words of each pair, and the weights behind them."""
+    """Lines between the words of each pair, and the weights behind them.
+
+    Raises:
+        InputError: The pairs are too many or too long for a picture.
+    """
+    numbers = sum(pair.weights.numel() for pair in pairs)
+    check_numbers(numbers, of=f"{len(pairs)} lines", less="lower --number, or begin with another line (--first)")
     panels: list[Panel] = []
     for number, pair in enumerate(pairs, start=first_line):
         links = [(link.source, link.target, weight) for link, weight in pair.links.items()]

@@ -16,7 +16,7 @@ from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.positions import RotaryAngles
 from translate.visualize.page import fill_template, to_json_types
-from translate.visualize.panels import Matrix, Panel, Picture
+from translate.visualize.panels import Matrix, Panel, Picture, check_numbers
 from translate.visualize.sentences import MERGED, SentencePair, merge_words, read_sentence
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
@@ -156,7 +156,8 @@ def look_at_attention(
         step: The step at which the run's weights were saved.
 
     Raises:
-        InputError: The model has no such layer or head, or a text is empty, or longer than the positions of the model.
+        InputError: The model has no such layer or head, or a text is empty, too long for a picture, or longer than the
+            positions of the model.
     """
     model, config = translator.model.config, translator.config
     stack = "encoder" if choice.kind == "encoder" else "decoder"
@@ -166,6 +167,13 @@ def look_at_attention(
     if choice.head is not None and not 0 <= choice.head < model.num_heads:
         raise InputError(f"--head {choice.head}: each layer has the heads 0 to {model.num_heads - 1}")
     pair = read_sentence(translator, text, target=target)
+    source, target_length = len(pair.source.pieces), len(pair.target_input.pieces)
+    numbers = model.num_encoder_layers * source**2 + model.num_decoder_layers * target_length * (target_length + source)
+    check_numbers(
+        model.num_heads * numbers * (2 if model.positions in ("rotary", "relative") else 1),
+        of=f"{source} source and {target_length} target tokens in every layer and head",
+        less="give a shorter sentence",
+    )
     if target is not None:
         made = "Forced: the translation was given."
     elif config.search == "sample":

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DOTS_PER_INCH = 160
-_MOST_DOTS = 16_000  # of a side; a larger figure is drawn coarser
+_MOST_DOTS, _MOST_DOTS_IN_ALL = 16_000, 60_000_000  # of a side, and of a figure; a larger one is drawn coarser
+_MOST_INCHES, _MOST_SQUARE_INCHES = 200, 10_000  # beyond, letters would be less than ten dots high
 _STYLE: dict[Any, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
@@ -54,7 +55,7 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     """Draw a picture and return the file's content; the same picture gives the same bytes.
 
     Raises:
-        InputError: matplotlib is not installed.
+        InputError: matplotlib is not installed, or the figure would be too large to be read.
     """
     try:
         import matplotlib
@@ -68,7 +69,8 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
         figure = _lay_out(picture)
         written = io.BytesIO()
         metadata = {"Date": None, "Creator": None} if format == "svg" else {"Software": None}
-        dots = min(dots_per_inch, _MOST_DOTS / max(figure.get_size_inches()))
+        width, height = figure.get_size_inches()
+        dots = min(dots_per_inch, _MOST_DOTS / max(width, height), math.sqrt(_MOST_DOTS_IN_ALL / (width * height)))
         figure.savefig(written, format=format, dpi=dots, bbox_inches="tight", pad_inches=0.12, metadata=metadata)
     return written.getvalue()
 
@@ -82,6 +84,13 @@ def _lay_out(picture: Picture) -> "Figure":
     sizes = [_size(panel) for panel in picture.panels]
     widths = [max(width for width, _ in sizes[column::columns]) for column in range(columns)]
     heights = [max(height for _, height in sizes[first : first + columns]) for first in range(0, len(sizes), columns)]
+    width, height = sum(widths), sum(heights)
+    if max(width, height) > _MOST_INCHES or width * height > _MOST_SQUARE_INCHES:
+        raise InputError(
+            f"the figure would be {width:.0f} x {height:.0f} inches, and the limits are {_MOST_INCHES} a side and"
+            f" {_MOST_SQUARE_INCHES:,} square inches: show shorter or fewer sentences, or one layer or head, or use"
+            " --format html"
+        )
     figure = Figure(layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12, wspace=0, hspace=0))
     grid = figure.add_gridspec(len(heights), columns, width_ratios=widths, height_ratios=heights)
     all_axes = []

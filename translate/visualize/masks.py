@@ -10,7 +10,7 @@ from translate.data.tokenizer import PAD_ID
 from translate.decoding import Translator
 from translate.errors import InputError
 from translate.model.masks import causal_visible, padding_visible, target_visible
-from translate.visualize.panels import Matrix, Picture
+from translate.visualize.panels import Matrix, Picture, check_numbers
 from translate.visualize.sentences import read_sentence
 
 
@@ -21,7 +21,8 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
         targets: A translation for each sentence; empty: they are decoded.
 
     Raises:
-        InputError: The numbers of sentences and translations differ, or a text cannot be read as a sentence.
+        InputError: The numbers of sentences and translations differ, a text cannot be read as a sentence, or the masks
+            are too large for a picture.
     """
     if targets and len(targets) != len(sources):
         raise InputError(
@@ -29,6 +30,12 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
         )
     given: Sequence[str | None] = targets or [None] * len(sources)
     pairs = [read_sentence(translator, text, target=target) for text, target in zip(sources, given, strict=True)]
+    columns, rows = (max(len(getattr(pair, side).pieces) for pair in pairs) for side in ("source", "target_input"))
+    check_numbers(
+        len(pairs) * (2 * rows**2 + rows + columns),
+        of=f"{len(pairs)} sentences of up to {max(columns, rows)} tokens",
+        less="give fewer or shorter ones",
+    )
     batch = collate([pair.ids for pair in pairs], range(len(pairs)))
     panels = []
     for row, masks in enumerate(make_masks(batch.source_ids, batch.target_input_ids)):

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from translate.atomic import open_output
 from translate.errors import InputError
 from translate.visualize.figure import DOTS_PER_INCH, draw_figure
-from translate.visualize.panels import Picture
+from translate.visualize.panels import Picture, printable
 
 PictureFormat = Literal["html", "png", "svg"]
 _FORMATS: dict[str, PictureFormat] = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg"}
@@ -53,6 +53,7 @@ def save_picture(picture: Picture | str, file: PictureFile) -> None:
         InputError: The format needs matplotlib, which is not installed.
         RunError: The file cannot be written.
     """
+    picture = printable(picture)
     if isinstance(picture, str):
         content = picture.encode(errors="backslashreplace")
     elif file.format == "html":

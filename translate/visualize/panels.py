@@ -1,7 +1,13 @@
 """The panels of a picture, for a browser or matplotlib to draw: matrices, curves, maps, links and tables."""
 
+import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from translate.errors import InputError
+
+MOST_NUMBERS = 2_500_000  # of a picture's matrices: a page of some 20 MB
+_UNPRINTABLE = re.compile("[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufdd0-\\ufdef\\ufffe\\uffff]")
 
 
 class Matrix(NamedTuple):
@@ -89,3 +95,23 @@ class Picture(NamedTuple):
     paragraphs: Sequence[str]  # text below the title: what the panels show, and how they were made
     panels: Sequence[Panel]
     columns: int = 1  # panels side by side in a figure
+
+
+def printable(value: Any) -> Any:
+    """A picture, a panel or a text in which U+FFFD replaces characters that XML and HTML forbid."""
+    if isinstance(value, str):
+        return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(printable, value))
+    return [printable(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def check_numbers(count: int, *, of: str, less: str) -> None:
+    """Raise an InputError if the matrices of a picture would have too many numbers for a page.
+
+    Args:
+        of: What the numbers are of.
+        less: What to do.
+    """
+    if count > MOST_NUMBERS:
+        raise InputError(f"the picture of {of} would have {count:,} numbers, and the limit is {MOST_NUMBERS:,}: {less}")
