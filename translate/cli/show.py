@@ -112,7 +112,7 @@ def show_masks(
 def show_positions(
     file: "PictureFile",
     config_or_run: Annotated[str, Argument(metavar="CONFIG|RUN", help="A config, a preset or a run directory.")],
-    length: Annotated[int, Option(metavar="N", min=2, max=2000, help="Number of positions to show.")] = 64,
+    length: Annotated[int, Option(metavar="N", min=2, max=1000, help="Number of positions to show.")] = 64,
     checkpoint: CheckpointOption = "best",
 ) -> None:
     """How the model knows the order of words: the positional table, its similarities and wave lengths, and more.

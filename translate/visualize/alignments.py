@@ -75,11 +75,7 @@ def align_pairs(
 def alignments_picture(
     pairs: Sequence[AlignedPair], *, first_line: int, how: str, error_rates: Sequence[float], name: str
 ) -> Picture:
-    """Lines between the words of each pair, and the weights behind them.
-
-    Raises:
-        InputError: The pairs are too many or too long for a picture.
-    """
+    """Lines between the words of each pair, and the weights behind them; an InputError if they are too many."""
     numbers = sum(pair.weights.numel() for pair in pairs)
     check_numbers(numbers, of=f"{len(pairs)} lines", less="lower --number, or begin with another line (--first)")
     panels: list[Panel] = []

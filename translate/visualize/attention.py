@@ -167,13 +167,11 @@ def look_at_attention(
     if choice.head is not None and not 0 <= choice.head < model.num_heads:
         raise InputError(f"--head {choice.head}: each layer has the heads 0 to {model.num_heads - 1}")
     pair = read_sentence(translator, text, target=target)
-    source, target_length = len(pair.source.pieces), len(pair.target_input.pieces)
-    numbers = model.num_encoder_layers * source**2 + model.num_decoder_layers * target_length * (target_length + source)
-    check_numbers(
-        model.num_heads * numbers * (2 if model.positions in ("rotary", "relative") else 1),
-        of=f"{source} source and {target_length} target tokens in every layer and head",
-        less="give a shorter sentence",
-    )
+    columns, rows = len(pair.source.pieces), len(pair.target_input.pieces)
+    numbers = model.num_encoder_layers * columns**2 + model.num_decoder_layers * rows * (rows + columns)
+    numbers *= model.num_heads * (2 if model.positions in ("rotary", "relative") else 1)
+    what = f"{columns} source and {rows} target tokens in every layer and head"
+    check_numbers(numbers, of=what, less="give a shorter sentence")
     if target is not None:
         made = "Forced: the translation was given."
     elif config.search == "sample":

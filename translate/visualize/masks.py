@@ -31,11 +31,8 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
     given: Sequence[str | None] = targets or [None] * len(sources)
     pairs = [read_sentence(translator, text, target=target) for text, target in zip(sources, given, strict=True)]
     columns, rows = (max(len(getattr(pair, side).pieces) for pair in pairs) for side in ("source", "target_input"))
-    check_numbers(
-        len(pairs) * (2 * rows**2 + rows + columns),
-        of=f"{len(pairs)} sentences of up to {max(columns, rows)} tokens",
-        less="give fewer or shorter ones",
-    )
+    what = f"{len(pairs)} sentences of up to {max(columns, rows)} tokens"
+    check_numbers(len(pairs) * (2 * rows**2 + rows + columns), of=what, less="give fewer or shorter ones")
     batch = collate([pair.ids for pair in pairs], range(len(pairs)))
     panels = []
     for row, masks in enumerate(make_masks(batch.source_ids, batch.target_input_ids)):

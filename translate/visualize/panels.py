@@ -107,11 +107,6 @@ def printable(value: Any) -> Any:
 
 
 def check_numbers(count: int, *, of: str, less: str) -> None:
-    """Raise an InputError if the matrices of a picture would have too many numbers for a page.
-
-    Args:
-        of: What the numbers are of.
-        less: What to do.
-    """
+    """Raise an InputError, with what to do, if a picture of something would have too many numbers for a page."""
     if count > MOST_NUMBERS:
         raise InputError(f"the picture of {of} would have {count:,} numbers, and the limit is {MOST_NUMBERS:,}: {less}")

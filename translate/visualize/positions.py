@@ -15,7 +15,7 @@ from translate.model.positions import (
     SinusoidalPositions,
     build_positions,
 )
-from translate.visualize.panels import Curves, Matrix, Panel, Picture, Series, check_numbers
+from translate.visualize.panels import Curves, Matrix, Panel, Picture, Series
 
 _SHOWN_DISTANCE = 160  # of relative positions
 
@@ -26,18 +26,11 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
     Args:
         model: A trained model; None: positions as they are before training.
         length: How many positions to show; of a learned table no more than it has.
-
-    Raises:
-        InputError: These are too many positions for a picture.
     """
     if model is None:
         encoder, decoder = build_positions(config, directions="both"), build_positions(config, directions="past")
     else:
         encoder, decoder = model.encoder.embedder.positions, model.decoder.embedder.positions
-    if config.positions in ("sinusoidal", "learned", "rotary"):
-        shown = min(length, config.max_positions) if config.positions == "learned" else length
-        tables = 2 if config.positions == "learned" else 1
-        check_numbers(tables * shown * (config.d_model + shown), of=f"{shown} positions", less="lower --length")
     at_first = ""  # what is learnt, before training
     match config.positions:
         case "sinusoidal":
