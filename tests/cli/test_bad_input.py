@@ -439,6 +439,9 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "show-config-input": lambda place: Call(
         ["show", "positions", place.write("a.yaml", "{}"), "-o", "./a.yaml", "--format", "html"]
     ),
+    "show-validation": lambda place: Call(
+        ["show", "embeddings", place.run, "-o", place.corpus / "valid.de", "--format", "html"]
+    ),
     "show-output": show("-o", "no/a.html"),
     "show-input": shown_text,
     "show-ending": show("-o", "a.gif"),

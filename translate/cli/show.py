@@ -180,7 +180,7 @@ def show_embeddings(
 
     check_outputs({"--output": file.path}, [path for path in (source, reference) if path is not None])
     loaded = load_translator(run, checkpoint=checkpoint)
-    pairs = _read_pairs(loaded, source, reference)
+    pairs = _read_pairs(loaded, source, reference, file)
     picture = embeddings_picture(
         loaded.translator,
         words or [],
@@ -233,10 +233,10 @@ def show_alignments(
     links_file = pharaoh or file.path.with_suffix(".align")
     check_outputs({"--output": file.path, "--pharaoh": links_file}, [source, reference])
     loaded = load_translator(run, checkpoint=checkpoint)
-    pairs = _read_pairs(loaded, source, reference)
+    pairs = _read_pairs(loaded, source, reference, file)
     if first > len(pairs.sources):
         raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")
-    chosen, error_rates, how = _choose_layer(loaded, layer)
+    chosen, error_rates, how = _choose_layer(loaded, layer, file)
     aligned = align_pairs(loaded.translator, pairs.sources, pairs.targets, layer=chosen)
     shown = aligned[first - 1 : first - 1 + number]
     picture = alignments_picture(
@@ -248,13 +248,15 @@ def show_alignments(
     logger.info(f"{file.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
 
 
-def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Literal["mean"], list[float], str]:
+def _choose_layer(
+    loaded: "LoadedTranslator", wanted: str, file: "PictureFile"
+) -> tuple[int | Literal["mean"], list[float], str]:
     from translate.visualize.alignments import layer_error_rates
 
     if wanted == "mean":
         return "mean", [], "The mean over the heads of all decoder layers"
     if wanted == "best":
-        pairs = _read_pairs(loaded, None, None)
+        pairs = _read_pairs(loaded, None, None, file)
         error_rates = layer_error_rates(loaded.translator, pairs.sources, pairs.targets)
         best = error_rates.index(min(error_rates))
         return best, error_rates, f"The mean over the heads of decoder layer {best}, the best on validation"
@@ -263,14 +265,19 @@ def _choose_layer(loaded: "LoadedTranslator", wanted: str) -> tuple[int | Litera
     return int(wanted), [], f"The mean over the heads of decoder layer {wanted}"
 
 
-def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path | None) -> "ParallelCorpus":
-    """Read the texts that were named, or the validation corpus."""
+def _read_pairs(
+    loaded: "LoadedTranslator", source: Path | None, reference: Path | None, file: "PictureFile"
+) -> "ParallelCorpus":
+    """Read the texts that were named, or the validation corpus, which may not be the file to write."""
     from translate.evaluation.evaluate import choose_test_sets
 
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together")
     if source is None and loaded.run.config.data.validation is None:
         raise InputError(f"{loaded.run.directory}: its config has no data.validation, which is needed here")
+    if source is None:
+        named = [getattr(loaded.run.config.data.validation, key, None) for key in ("source", "target", "path")]
+        check_outputs({"--output": file.path}, [Path(path) for path in named if path])
     (pairs,) = choose_test_sets(loaded.run.config, source=source, reference=reference, name="validation").values()
     return pairs
 
