@@ -15,7 +15,7 @@ from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import Evaluation, choose_test_sets, evaluate, report_folder, write_report
 from translate.evaluation.metrics import Interval, Metric, score_translations
 from translate.model import Transformer
-from translate.runs.checksums import check_folder
+from translate.runs.checksums import check_folder, read_checksums
 from translate.runs.directory import RunDirectory
 
 SOURCES = ["Ein Hund läuft.", "", "Die Straße ist grün.", "Zwei Hunde schlafen.", "Ein Hund schläft im Gras."]
@@ -82,7 +82,8 @@ def test_report_by_hand(tmp_path: Path) -> None:
     assert hypotheses == "size\n\né\u2028x\nsize\nsize\n".encode()
     report = json.loads((directory / "report.json").read_text(encoding="utf-8"))
     assert report.pop("versions").keys() == {"translate", "python", "torch", "sentencepiece", "sacrebleu"}
-    assert check_folder(directory)
+    check_folder(directory)
+    assert read_checksums(directory).keys() == {"hypotheses.txt", "report.json"}
     assert report == {
         "name": "news",
         "step": 7,
