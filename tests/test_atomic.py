@@ -88,16 +88,17 @@ def test_bytes_then_name_then_folder_are_on_the_disk(tmp_path: Path, monkeypatch
     write_text(tmp_path / "a", "text")
     temporary = calls[0][1]
     assert calls == [("fsync", temporary), ("rename", f"{temporary} a"), ("fsync", tmp_path.name)]
-    assert re.fullmatch(rf"\.translate-{os.getpid()}-[0-9a-f]{{32}}\.tmp", temporary)
+    assert re.fullmatch(rf"\.translate-{atomic._MACHINE}-{os.getpid()}-[0-9a-f]{{32}}\.tmp", temporary)
 
 
 def test_the_next_writer_removes_what_a_killed_process_left(tmp_path: Path) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    (tmp_path / f".translate-{ended.pid}-{'0' * 32}.tmp").write_text("half a file")
-    (tmp_path / f".translate-{os.getpid()}-{'0' * 32}.tmp").write_text("of a process that had this one's number")
-    others = {f".translate-{os.getppid()}-{'0' * 32}.tmp"}  # of a process that lives
-    others |= {f"run.json.{ended.pid}.tmp", "run.json.part", f".translate-{ended.pid}-copy.tmp", "tmp"}  # of a user
+    mine, zeros = f".translate-{atomic._MACHINE}", "0" * 32
+    (tmp_path / f"{mine}-{ended.pid}-{zeros}.tmp").write_text("half a file")
+    (tmp_path / f"{mine}-{os.getpid()}-{zeros}.tmp").write_text("of a process that had this one's number")
+    others = {f"{mine}-{os.getppid()}-{zeros}.tmp", f".translate-01234567-{ended.pid}-{zeros}.tmp"}  # perhaps alive
+    others |= {f"run.json.{ended.pid}.tmp", "run.json.part", f"{mine}-{ended.pid}-copy.tmp", "tmp"}  # of a user
     for name in others:
         (tmp_path / name).write_text("")
     write_text(tmp_path / "run.json", "new")
@@ -112,7 +113,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, monkeypatch: pytest.M
     assert victim.read_text() == "precious" and path.read_text() == "text" and not path.is_symlink()
     # Also if the temporary name is taken at the last moment.
     monkeypatch.setattr(atomic.uuid, "uuid4", lambda: UUID(int=0))
-    (tmp_path / f".translate-{os.getpid()}-{'0' * 32}.tmp").symlink_to(victim)
+    (tmp_path / f".translate-{atomic._MACHINE}-{os.getpid()}-{'0' * 32}.tmp").symlink_to(victim)
     monkeypatch.setattr(atomic, "remove_leftovers", lambda folder: None)
     with pytest.raises(RunError, match=rf"^{path}: cannot be written: File exists"):
         write_text(path, "new")

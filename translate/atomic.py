@@ -6,6 +6,7 @@ A process that is killed while it writes leaves its temporary file behind; the n
 import contextlib
 import errno
 import os
+import platform
 import re
 import shutil
 import stat
@@ -21,8 +22,9 @@ _HINTS = {
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make that directory writable, or work on a copy of it"),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "its directory is gone"),
 }
-_TEMPORARY = re.compile(r"\.translate-(\d+)-[0-9a-f]{32}\.tmp")  # names of temporary files, with the process
-_own_names: set[str] = set()  # of this process, which may have the number of one that has ended
+_MACHINE = uuid.uuid5(uuid.NAMESPACE_DNS, platform.node()).hex[:8]  # other machines may write to the same folder
+_TEMPORARY = re.compile(rf"\.translate-{_MACHINE}-(\d+)-[0-9a-f]{{32}}\.tmp")  # a temporary file, with its process
+TEMPORARY_NAMES: set[str] = set()  # of this process, which may have the number of one that has ended
 
 
 @contextlib.contextmanager
@@ -137,27 +139,22 @@ def is_temporary(path: Path) -> bool:
 @contextlib.contextmanager
 def temporary_beside(path: Path) -> Iterator[Path]:
     """Give the block a name in the same folder that no other file has; what has it in the end is removed."""
-    temporary = path.with_name(f".translate-{os.getpid()}-{uuid.uuid4().hex}.tmp")
-    _own_names.add(temporary.name)
+    temporary = path.with_name(f".translate-{_MACHINE}-{os.getpid()}-{uuid.uuid4().hex}.tmp")
+    TEMPORARY_NAMES.add(temporary.name)
     try:
         yield temporary
     finally:
-        _own_names.discard(temporary.name)
+        TEMPORARY_NAMES.discard(temporary.name)
         with contextlib.suppress(OSError):  # it exists only if something failed
             temporary.unlink()
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def has_temporary_files() -> bool:
-    """Whether this process has temporary files now."""
-    return bool(_own_names)
-
-
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files in a folder whose processes have ended."""
+    """Remove the temporary files in a folder whose processes, on this machine, have ended."""
     for leftover in list(folder.iterdir()):
         match = _TEMPORARY.fullmatch(leftover.name)
-        if match and leftover.name not in _own_names and not _is_other_process(int(match[1])):
+        if match and leftover.name not in TEMPORARY_NAMES and not _is_other_process(int(match[1])):
             with contextlib.suppress(OSError):
                 leftover.unlink()
 

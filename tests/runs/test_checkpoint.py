@@ -17,6 +17,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from translate import atomic
 from translate.errors import RunError
 from translate.runs import checkpoint as checkpoint_module
 from translate.runs.checkpoint import (
@@ -353,7 +354,7 @@ def test_the_next_save_removes_what_a_killed_process_left(checkpoints: RunDirect
     write(run, 1)
     ended = subprocess.Popen(["true"])
     ended.wait()
-    for name in (f".translate-{ended.pid}-{'0' * 32}.tmp", ".tmpAb12Cd"):
+    for name in (f".translate-{atomic._MACHINE}-{ended.pid}-{'0' * 32}.tmp", ".tmpAb12Cd"):
         (run.checkpoints / name).write_text("half a file")
     write(run, 3)
     assert steps(run) == {"last": "3", "previous": "1"}

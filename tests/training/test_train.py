@@ -172,7 +172,7 @@ def test_killed_anywhere_while_the_run_is_made(
                 create_run(run, config=config, tokenizers=tokenizers, command=["test"])
             break
         except Killed:
-            atomic._own_names.clear()  # the next write is that of another process
+            atomic.TEMPORARY_NAMES.clear()  # the next write is that of another process
         was_begun.append((run / "run.json").exists())
         said = run_training(config, run, resume=True)
         beginning = "has no checkpoint yet: its training begins at the first step"

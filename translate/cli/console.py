@@ -128,7 +128,7 @@ def _end_by_signals() -> None:
     A signal that is ignored, as under `nohup`, stays so. Processes that work together end at once: one that waits for
     another would not come to its handler.
     """
-    from translate.atomic import has_temporary_files
+    from translate.atomic import TEMPORARY_NAMES
 
     numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
 
@@ -136,7 +136,7 @@ def _end_by_signals() -> None:
         for each in numbers:
             signal.signal(each, signal.SIG_IGN)  # `timeout` sends two: the second must not interrupt the removal
         stopped = Interrupted(number)
-        if has_temporary_files():
+        if TEMPORARY_NAMES:
             raise stopped
         with contextlib.suppress(OSError):
             os.write(2, f"translate: {stopped}\n".encode())

@@ -138,8 +138,10 @@ def read_shortlist(run: LoadedRun) -> Shortlist:
     if not file.is_file():
         raise InputError(f"{run.directory} has no {file.name}: make it with translate shortlist {run.directory}")
     tensors = read_tensors(file).tensors
-    sizes = tuple(len(tensors.get(name, ())) for name in ("translations", "always"))
-    expected = run.tokenizers.source.vocab_size, run.tokenizers.target.vocab_size
+    dimensions = (("translations", 2), ("always", 1))
+    found = [(tensors.get(name), number) for name, number in dimensions]
+    sizes = [len(tensor) if tensor is not None and tensor.dim() == number else 0 for tensor, number in found]
+    expected = [run.tokenizers.source.vocab_size, run.tokenizers.target.vocab_size]
     if sizes != expected:
         raise RunError(
             f"{file}: is a shortlist for vocabularies of {sizes[0]} and {sizes[1]} subwords, but the tokenizers have"
