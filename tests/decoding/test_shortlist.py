@@ -258,6 +258,7 @@ def test_a_file_that_is_no_shortlist_of_this_run(toy: Toy, run: Path) -> None:
     size = toy.tokenizers.source.vocab_size
     with pytest.raises(RunError, match=rf"is a shortlist for vocabularies of {size} and {size - 2} subwords, but the"):
         read_shortlist(loaded)
-    write_tensors(run / "shortlist.safetensors", {"always": shortlist.always}, {})
-    with pytest.raises(RunError, match=r"is a shortlist for vocabularies of 0 and "):
-        read_shortlist(loaded)
+    for other in ({"always": shortlist.always}, {**shortlist._asdict(), "translations": torch.tensor(1)}):
+        write_tensors(run / "shortlist.safetensors", other, {})
+        with pytest.raises(RunError, match=r"is a shortlist for vocabularies of 0 and "):
+            read_shortlist(loaded)
