@@ -141,6 +141,7 @@ def check_outputs(outputs: dict[str, Path | None], inputs: Iterable[Path | None]
     for option, output in outputs.items():
         if output is None:
             continue
+        option = option if output != STANDARD_OUTPUT else "standard output,"
         if run := containing_run(output):
             raise InputError(f"{option} {output}: that is a file of the run {run}; name another")
         identity = _identity(output)
