@@ -28,7 +28,7 @@ def test_an_error_in_the_block_leaves_the_old_file(tmp_path: Path) -> None:
         file.write(b"new")
         raise KeyError
     assert path.read_text() == "old" and names(tmp_path) == {"file"}
-    with atomic_write(path, fsync=False) as file:
+    with atomic_write(path) as file:
         file.write(b"n\xc3\xa4u")
     assert path.read_text(encoding="utf-8") == "näu" and names(tmp_path) == {"file"}
 

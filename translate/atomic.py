@@ -28,7 +28,7 @@ TEMPORARY_NAMES: set[str] = set()  # of this process, which may have the number 
 
 
 @contextlib.contextmanager
-def atomic_write(path: Path, *, fsync: bool = True) -> Iterator[BinaryIO]:
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that replaces `path` when the block ends without an error; otherwise the old file stays.
 
     The new file has the mode of the old one, and its owner where that is permitted. A link is replaced, and what it
@@ -36,8 +36,6 @@ def atomic_write(path: Path, *, fsync: bool = True) -> Iterator[BinaryIO]:
 
     Args:
         path: The file to write. Its directory must exist.
-        fsync: Wait until the bytes are on the disk before the file gets its name, so that a power cut cannot leave a
-            file that is named and empty. False suits what can be made again.
 
     Raises:
         RunError: The disk is full, the directory is missing, or it is read-only.
@@ -49,18 +47,16 @@ def atomic_write(path: Path, *, fsync: bool = True) -> Iterator[BinaryIO]:
             with temporary.open("x+b") as file:
                 yield file
             _copy_owner_and_mode(path, temporary)
-            if fsync:
-                sync(temporary)
+            sync(temporary)  # else a power cut could leave a file that is named and empty
             os.replace(temporary, path)
-            if fsync:
-                sync(path.parent)
+            sync(path.parent)
         except OSError as error:
             raise write_error(path, error) from error
 
 
 @contextlib.contextmanager
 def open_output(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that a user has named: it appears, or replaces an older one, when the block ends without an error.
+    """Open a file that a user has named. It appears, or replaces an older file, when the block ends without an error.
 
     A link stays, and the file that it leads to is replaced. A device, a pipe, or an open file such as /dev/stdout is
     written to as it is.

@@ -54,8 +54,8 @@ class DecodingConfig(Section):
     epsilon: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Sampling never draws a token less probable than this (Hewitt et al. 2022)."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Sampling draws by this seed and the line's number; the batch matters only as it rounds the probabilities, which
-    changes about one line in a thousand."""
+    """Sampling depends on this seed and on the line's number. The batch only changes how probabilities are rounded, and
+    that changes about one line in a thousand."""
     mbr: Literal["none", "chrf", "bleu"] = "none"
     """Minimum Bayes risk: choose the one of mbr_candidates translations that is most like all others by this metric."""
     mbr_candidates: PositiveInt = 32

@@ -57,7 +57,7 @@ def evaluate(
 
 
 def report_folder(evaluation: Path, name: str, *, source: Path | None, set_names: Collection[str]) -> Path:
-    """The folder for the report on a test set, which no other test set and no other file of the same name has.
+    """The folder for the report on a test set. No other test set, and no other file of the same name, has this folder.
 
     Args:
         evaluation: The run's folder of reports.

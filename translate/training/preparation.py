@@ -35,7 +35,7 @@ class Corpora(NamedTuple):
 def prepare_data(
     config: Config, run: RunDirectory, *, world: World, is_continued: bool
 ) -> tuple[Corpora, Tokenizers, Batches]:
-    """Prepare the data of a training in all of its processes; a run that is continued has its tokenizers.
+    """Prepare the data of a training in all of its processes. A continued run brings its own tokenizers.
 
     Raises:
         InputError: A corpus or tokenizer cannot be used.

@@ -55,9 +55,9 @@ def save_picture(picture: Picture | str, file: PictureFile) -> None:
     """
     picture = printable(picture)
     if isinstance(picture, str):
-        content = picture.encode(errors="backslashreplace")
+        content = picture.encode()
     elif file.format == "html":
-        content = picture_page(picture).encode(errors="backslashreplace")
+        content = picture_page(picture).encode()
     else:
         content = draw_figure(picture, format=file.format, dots_per_inch=file.dots_per_inch)
     with open_output(file.path) as written:

@@ -100,7 +100,7 @@ def align_translations(translator: Translator, translations: Iterable[Translatio
 
 
 def _align(tokenizers: Tokenizers, parts: Sequence[Translation], forced: Iterator[ForcedDecoding]) -> str:
-    """The alignment of a line, with its words counted on from part to part; `forced` begins with its parts."""
+    """The alignment of a line. Its words are counted on from part to part; `forced` begins with those parts."""
     links: list[AlignmentLink] = []
     source_offset = target_offset = 0
     is_inside_word = False
