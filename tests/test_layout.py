@@ -32,7 +32,6 @@ HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 STRANGERS = [{"data", "model"}, {"model", "distributed"}, {"export", "visualize"}]  # do not import each other at all
 MAX_MODULES_IN_A_FOLDER = 16
 DECLARATIONS = {
-    "errors.py",
     "versions.py",
     "config/section.py",
     "visualize/panels.py",

@@ -1,4 +1,12 @@
-"""The two ways a command can fail, so that the exit code follows from the class alone."""
+"""The two ways a command can fail, so that the exit code follows from the class alone; and what installs an extra."""
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from importlib import metadata
+from pathlib import Path
 
 
 class InputError(Exception):
@@ -7,3 +15,22 @@ class InputError(Exception):
 
 class RunError(Exception):
     """Something failed while running (exit code 1): a non-finite loss, a full disk, a damaged checkpoint."""
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs what an extra needs, such as "pip install 'matplotlib>=3.9'", for an error's hint.
+
+    It names packages, never this one: on an index our name may be another project's. They stand in our own metadata;
+    metadata without the extra is that of a clone, which is then installed again.
+    """
+    try:
+        needed = metadata.requires("translate-nmt") or []
+    except metadata.PackageNotFoundError:
+        needed = []
+    extras = (re.fullmatch(r"([^;\s]+)\s*;\s*extra\s*==\s*['\"](.*)['\"]", requirement) for requirement in needed)
+    packages = [match[1] for match in extras if match and match[2] == extra]
+    wanted = packages or ["--editable", f"{Path(__file__).resolve().parents[1]}[{extra}]"]
+    # A command may run without its environment being activated: `pip` would then be another one's.
+    beside = os.path.dirname(shutil.which("pip") or "") == os.path.dirname(sys.executable)
+    pip = ["pip"] if beside else [sys.executable, "-m", "pip"]
+    return shlex.join([*pip, "install", *wanted])

@@ -1,7 +1,9 @@
 """`translate train`: a run from a config, continued, and profiled."""
 
 import json
+import shlex
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from sacrebleu.tokenizers import tokenizer_ja_mecab
 from typer.testing import Result
 
 from translate.runs.verify import verify_run
+from translate.training import StoppedBySignal
 
 Translate = Callable[..., Result]
 
@@ -32,6 +35,106 @@ def test_train_and_resume(translate: Translate, corpus: Path, run: Path, tmp_pat
     result = translate("train", corpus / "tiny.yaml", "training.max_steps=4", "--run", copy, "--resume")
     assert result.exit_code == 0, result.stderr
     assert "going on from step 3" in result.stderr and "ended after 4 steps" in result.stderr
+
+
+@pytest.fixture
+def copied(run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run, tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("named", [[], ["--run", "elsewhere/../copy"], ["--run-dir", "copy/"]])
+def test_a_run_is_continued_from_its_own_config(
+    translate: Translate, copied: Path, monkeypatch: pytest.MonkeyPatch, named: list[str]
+) -> None:
+    """From another folder than that of the first start, so that its relative paths are not found by chance."""
+    (copied.parent / "elsewhere").mkdir()
+    monkeypatch.chdir(copied.parent)
+    result = translate("train", "copy", *named, "--resume", "training.max_steps=5")
+    assert result.exit_code == 0, result.stderr
+    assert "going on from step 3" in result.stderr and "ended after 5 steps" in result.stderr
+    result = translate("train", "copy", "--resume", "training.max_steps=6", "training.save_every=2")
+    assert "going on from step 5" in result.stderr and "max_steps: 6" in (copied / "config.yaml").read_text()
+    assert not (copied.parent / "runs").exists()
+
+
+def test_a_run_that_is_continued_by_itself_equals_the_one_by_its_config(
+    translate: Translate, corpus: Path, copied: Path, tmp_path: Path
+) -> None:
+    other = Path(shutil.copytree(copied, tmp_path / "other"))
+    translate("train", copied, "training.max_steps=6", "--resume")
+    translate("train", corpus / "tiny.yaml", "training.max_steps=6", "--run", other, "--resume")
+    same = [(run / "checkpoints" / "best.safetensors").read_bytes() for run in (copied, other)]
+    assert same[0] == same[1] and (copied / "config.yaml").read_bytes() == (other / "config.yaml").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "copy is a run: continue it with `translate train copy --resume`\n"),
+        (["training.max_steps=9"], "copy is a run: continue it with `translate train copy --resume`\n"),
+        (
+            ["--run", "new", "--resume"],
+            "copy is a run, and --run new is another: leave out --run to continue it, or begin a new run with its"
+            " settings: translate train copy/config.yaml --run new\n",
+        ),
+        (["--resume", "model.d_model=16"], "copy was begun with other settings, so it cannot be continued with "),
+        (["--resume", "data.train.0.source=no.de"], "data.train.0.source = no.de: no such file (command line); "),
+    ],
+)
+def test_what_a_run_in_place_of_a_config_refuses(
+    translate: Translate, copied: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(copied.parent)
+    before = (copied / "config.yaml").read_bytes()
+    result = translate("train", "copy", *arguments)
+    assert result.exit_code == 2 and result.stderr.startswith(f"translate: {message}")
+    assert (copied / "config.yaml").read_bytes() == before and not Path("new").exists()
+
+
+def test_a_run_comes_before_a_preset_of_its_name(
+    translate: Translate, copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(copied.parent)
+    copied.rename("demo")
+    result = translate("train", "demo")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "translate: demo is a run: continue it with `translate train demo --resume`; the preset is demo.yaml\n",
+    )
+    assert "name: tiny\n" in Path("demo/config.yaml").read_text()
+    assert translate("config", "show", "demo").stdout.startswith("name: tiny ")
+    assert translate("config", "show", "demo.yaml").stdout.startswith("name: demo ")
+    Path("multi30k").mkdir()  # a folder that is no run
+    assert translate("config", "show", "multi30k").stdout.startswith("name: multi30k ")
+
+
+@pytest.mark.parametrize("machines", [1, 2])
+def test_an_interrupted_training_says_how_to_continue(
+    translate: Translate, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: int
+) -> None:
+    """The run needs no config once it is saved; before that the command is the same one with --resume."""
+    command = ["train", str(corpus / "tiny.yaml"), "--run", str(tmp_path / "a run")]
+    monkeypatch.setattr("sys.argv", ["translate", *command])
+
+    def told(stop: KeyboardInterrupt) -> str:
+        def train(*arguments: object, **options: object) -> None:
+            if machines > 1:
+                for name, value in {"WORLD_SIZE": "16", "GROUP_WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "8"}.items():
+                    monkeypatch.setenv(name, value)
+                monkeypatch.setenv("MASTER_ADDR", "node1")
+            raise stop
+
+        monkeypatch.setattr("translate.training.train", train)
+        return translate(*command).stderr.splitlines()[-1]
+
+    start = "translate"
+    if machines > 1:
+        start = "torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint node1 --nproc-per-node 8 -m -- translate"
+    saved = told(StoppedBySignal(signal.SIGINT, step=3))
+    assert saved.endswith(f", and saved. Continue with: {start} train '{tmp_path}/a run' --resume")
+    if machines == 1:
+        again = f"{shlex.join(['translate', *command])} --resume"
+        assert told(KeyboardInterrupt()) == f"translate: interrupted. Begin again or continue with: {again}"
 
 
 def test_train_without_its_data(translate: Translate, corpus: Path, tmp_path: Path) -> None:

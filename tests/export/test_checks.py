@@ -36,6 +36,6 @@ def test_settings_that_only_our_search_has() -> None:
 
 def test_a_missing_package_is_named_with_its_extra() -> None:
     with pytest.raises(
-        InputError, match=r"^no_such_package cannot be imported .*: pip install 'translate-nmt\[no_such_package\]'"
+        InputError, match=r"^no_such_package cannot be imported .* install --editable '.*\[no_such_package\]'$"
     ):
         import_extra("no_such_package")

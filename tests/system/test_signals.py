@@ -49,7 +49,7 @@ def test_a_signal_saves_and_says_how_to_go_on(trainings: Any, tmp_path: Path, st
         )
         assert match, told
         arguments, num_bytes = shlex.split(match[2]), metrics_bytes(run)
-        assert arguments == trainings.arguments(run, *settings, resume=True)
+        assert arguments == ["train", str(run), "--resume"]
     trainings.start(arguments)
     assert trainings.wait() == 0
     assert f"going on from step {match[1]}\n" in trainings.log.read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from translate.visualize.positions import positions_picture
 from translate.visualize.sentences import merge_words
 
 playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: pip install 'translate-nmt[browser]'"
+    "playwright.sync_api", reason="playwright is not installed: `make test-system` installs it"
 )
 
 MakeTranslator = Callable[..., Translator]

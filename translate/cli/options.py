@@ -16,7 +16,9 @@ from typer import Argument, Option
 from typer.core import TyperCommand
 
 RunArgument = Annotated[Path, Argument(help="A run directory, as `translate train` makes it.")]
-ConfigArgument = Annotated[str, Argument(help="A config file, or the name of a preset such as demo.")]
+ConfigArgument = Annotated[
+    str, Argument(help="A config file, the name of a preset such as demo, or a run, which has its config.")
+]
 Overrides = Annotated[
     list[str] | None, Argument(help="Values that replace the config's, as key=value, such as model.d_model=256.")
 ]

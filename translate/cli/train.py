@@ -5,13 +5,16 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from translate.cli.console import fail_interrupted
 from translate.cli.options import ConfigArgument, Overrides
 from translate.errors import InputError
+
+if TYPE_CHECKING:
+    from translate.config.schema import Config
 
 logger = logging.getLogger(__name__)
 
@@ -22,24 +25,33 @@ def train(
     run: Annotated[
         str | None,
         # torchrun would read --run as short for an option of its own.
-        Option("--run", "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/NAME."),
+        Option("--run", "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/NAME, or a given run."),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Continue from the last checkpoint, or begin a new run.")] = False,
     profile: Annotated[bool, Option("--profile", help="Profile ten steps into DIR/profile, and train on.")] = False,
 ) -> None:
     """Train a tokenizer and a model, as a config says, into a run directory.
 
+    A run has its config: to continue it, give the run itself and --resume. A folder that is a run comes before a preset
+    of its name; demo.yaml is always the preset.
+
     \b
     Examples:
       translate train demo
       translate train configs/multi30k.yaml model.d_model=512 training.max_steps=2000 --run runs/wide
-      translate train configs/multi30k.yaml --resume
+      translate train runs/wide --resume
+      translate train runs/wide --resume training.max_steps=4000
       translate train demo training.max_steps=30 --profile
     """
     from translate.config.load import load_config
 
-    try:
+    def read() -> tuple[Path, "Config"]:
+        named = _find_run(config, run, resume=resume)
         loaded = load_config(config, overrides or [], require_files=True).config
+        return named or Path("runs") / loaded.name, loaded
+
+    try:
+        directory, loaded = read()
     except InputError:
         if os.environ.get("WORLD_SIZE", "1") != "1":
             from translate.distributed.process_group import join_world
@@ -47,13 +59,9 @@ def train(
             # Of several processes with this error one reports it; a process without it meets it in the first agreement
             # of the training, and ends with it.
             with join_world() as world:
-                world.run_on_all_ranks(lambda: load_config(config, overrides or [], require_files=True))
+                world.run_on_all_ranks(read)
         raise
-    if run == "":
-        raise InputError("--run '': name a directory")
-    directory = Path("runs") / loaded.name if run is None else Path(run)
     command = [*_launcher(), *sys.argv[1:]]
-    continue_command = shlex.join([*command, *([] if resume else ["--resume"])])
     from translate.lint.check import log_findings
     from translate.training import StoppedBySignal
     from translate.training import train as train_run
@@ -61,11 +69,38 @@ def train(
     try:
         progress = train_run(loaded, directory, resume=resume, command=command, profile=profile, inspect=log_findings)
     except StoppedBySignal as stop:
-        fail_interrupted(stop, f", and saved. Continue with: {continue_command}")
+        short = shlex.join([*_launcher(), "train", str(directory), "--resume"])
+        fail_interrupted(stop, f", and saved. Continue with: {short}")
     except KeyboardInterrupt as error:
-        fail_interrupted(error, f". Begin again or continue with: {continue_command}")
+        again = shlex.join([*command, *([] if resume else ["--resume"])])  # perhaps there is no run yet
+        fail_interrupted(error, f". Begin again or continue with: {again}")
     best = "" if progress.best_step is None else f"; the best checkpoint is of step {progress.best_step}"
     logger.info(f"Training ended after {progress.step} steps{best}. Next: translate eval {directory}")
+
+
+def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
+    """The directory that the command line names: a run in place of a config, or --run; None: neither.
+
+    Raises:
+        InputError: A run is to be begun, or the two differ.
+    """
+    from translate.config.load import is_run, preset_names
+
+    if run == "":
+        raise InputError("--run '': name a directory")
+    if not is_run(config):
+        return None if run is None else Path(run)
+    named = Path(os.path.expanduser(config))
+    if run is not None and os.path.realpath(run) != os.path.realpath(named):
+        begin = f"translate train {named / 'config.yaml'} --run {run}"
+        raise InputError(
+            f"{named} is a run, and --run {run} is another: leave out --run to continue it, or begin a new run with its"
+            f" settings: {begin}"
+        )
+    if not resume:
+        preset = f"; the preset is {config}.yaml" if config in preset_names() else ""
+        raise InputError(f"{named} is a run: continue it with `translate train {named} --resume`{preset}")
+    return named
 
 
 def _launcher() -> list[str]:
@@ -74,6 +109,9 @@ def _launcher() -> list[str]:
         return ["translate"]
     machines = os.environ.get("GROUP_WORLD_SIZE", "1")
     processes = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    nodes = [] if machines == "1" else ["--nnodes", machines]
+    nodes = []
+    if machines != "1":  # on each of them; they meet where the first process was
+        where = os.environ.get("MASTER_ADDR", "HOST")
+        nodes = ["--nnodes", machines, "--rdzv-backend", "c10d", "--rdzv-endpoint", where]
     # The command may have --run, which torchrun without `--` takes for an option of its own.
     return ["torchrun", *nodes, "--nproc-per-node", processes, "-m", "--", "translate"]

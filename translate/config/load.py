@@ -166,11 +166,16 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in presets_directory().glob("*.yaml"))
 
 
+def is_run(name: str) -> bool:
+    """Whether a name that is given in place of a config is a run's directory, whose resolved config is then meant."""
+    return bool(name) and os.path.isfile(os.path.join(os.path.expanduser(name), "run.json"))
+
+
 def find_config(name: str, *, beside: Path | None = None) -> Path:
-    """Find a config file by its path or by a preset's name.
+    """Find a config file by its path, by a run's directory, which stands for its resolved config, or a preset's name.
 
     Args:
-        name: Such as `configs/demo.yaml`, `demo.yaml` or `demo`.
+        name: Such as `configs/demo.yaml`, `demo.yaml`, `runs/demo` or `demo`; a run comes before a preset of its name.
         beside: Folder that a relative path starts from, which is the folder of the config that extends this one;
             None is the working directory.
 
@@ -181,6 +186,8 @@ def find_config(name: str, *, beside: Path | None = None) -> Path:
     candidates = [path if beside is None else beside / path]
     if name and path.parent == Path("."):
         candidates.append(presets_directory() / (name if path.suffix in {".yaml", ".yml"} else f"{name}.yaml"))
+    if name and is_run(str(candidates[0])):
+        return candidates[0] / "config.yaml"
     for candidate in candidates:
         if os.path.exists(candidate) and not os.path.isdir(candidate):  # it may be a pipe
             return candidate

@@ -13,7 +13,7 @@ from torch import Tensor
 from translate.config.decoding import DecodingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import EOS_ID
-from translate.errors import InputError, RunError
+from translate.errors import InputError, RunError, install_hint
 from translate.model import Transformer
 
 TOLERANCE = 1e-4
@@ -47,7 +47,7 @@ def import_extra(package: str) -> ModuleType:
         return importlib.import_module(package)
     except ImportError as error:
         extra = {"transformers": "huggingface"}.get(package, package)
-        raise InputError(f"{package} cannot be imported ({error}): pip install 'translate-nmt[{extra}]'") from error
+        raise InputError(f"{package} cannot be imported ({error}): {install_hint(extra)}") from error
 
 
 def only_ours(config: DecodingConfig) -> list[str]:

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from translate.atomic import atomic_write, write_error
 from translate.config.schema import TrainingConfig
-from translate.errors import InputError
+from translate.errors import InputError, install_hint
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
 from translate.training.profile import WAITING_FOR_DATA
@@ -76,7 +76,7 @@ class Tracker:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError as error:
                 raise InputError(
-                    "training.tensorboard = true: pip install 'translate-nmt[tensorboard]' first"
+                    f"training.tensorboard = true needs TensorBoard: {install_hint('tensorboard')}"
                 ) from error
             self._writer = SummaryWriter(run.tensorboard, purge_step=progress.step + 1)
 

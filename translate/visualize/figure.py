@@ -6,7 +6,7 @@ import textwrap
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
-from translate.errors import InputError
+from translate.errors import InputError, install_hint
 from translate.visualize.panels import Curves, Links, Matrix, Panel, Picture, Points, Table
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
         import matplotlib
     except ImportError as error:
         raise InputError(
-            f"--format {format} needs matplotlib: pip install 'translate-nmt[pictures]' first, or use --format html"
+            f"--format {format} needs matplotlib: {install_hint('pictures')}, or use --format html"
         ) from error
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box.

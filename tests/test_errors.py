@@ -1,0 +1,46 @@
+"""What an error says to install: packages by their own names, into the environment that runs the command."""
+
+import shlex
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from translate.errors import install_hint
+
+ROOT = Path(__file__).resolve().parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+
+
+def test_the_packages_of_an_extra_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = ["torch>=2.8", *(f"{package}; extra == '{extra}'" for extra in EXTRAS for package in EXTRAS[extra])]
+    monkeypatch.setattr(metadata, "requires", lambda name: needs)
+    assert shlex.split(install_hint("pictures"))[-2:] == ["install", *EXTRAS["pictures"]]
+    assert shlex.split(install_hint("browser"))[-3:] == ["install", *EXTRAS["browser"]]
+    assert all("--editable" not in install_hint(extra) for extra in EXTRAS)
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_a_clone_is_installed_again_for_an_extra_that_its_metadata_lack(
+    monkeypatch: pytest.MonkeyPatch, is_installed: bool
+) -> None:
+    def requires(name: str) -> None:
+        if not is_installed:
+            raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", requires)
+    assert install_hint("pictures").endswith(f"pip install --editable {shlex.quote(f'{ROOT}[pictures]')}")
+
+
+def test_another_environments_pip_is_not_advised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for folder in ("own", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "pip").touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "own" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "own"))
+    assert install_hint("pictures").startswith("pip install ")
+    for path in (str(tmp_path / "other"), ""):
+        monkeypatch.setenv("PATH", path)
+        assert install_hint("pictures").startswith(f"{tmp_path}/own/python -m pip install ")
