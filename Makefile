@@ -3,6 +3,7 @@
 # make test-system   run the tests that start processes, browsers or torchrun
 # make test-slow     run the tests that take minutes
 # make check         lint, types and fast tests
+# make tutorial      run the code of docs/tutorial, and write its output and pictures anew
 # make docs          write docs/config.md from the code, build the pages of docs/ as a site in build/site, and check their links
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ AS := --dpi 90 --output docs/pictures/
 INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-system test-slow lint types check docs pictures wheel clean
+.PHONY: demo test test-system test-slow lint types check docs pictures tutorial wheel clean
 
 demo: $(VENV)/installed
 	rm -rf runs/demo
@@ -51,6 +52,10 @@ pictures: $(VENV)/installed-for-tests
 	$(SHOW) embeddings runs/demo --number 30 $(AS)embeddings.png
 	$(SHOW) alignments runs/demo --source data/test.de --reference data/test.en --layer best --number 2 \
 		--pharaoh runs/demo.align $(AS)alignments.png
+
+tutorial: $(VENV)/installed-for-tests
+	test -f runs/demo/run.json || $(BIN)/translate train demo --run runs/demo
+	$(BIN)/python docs/tutorial/run.py
 
 wheel: $(VENV)/installed
 	$(BIN)/pip wheel --no-deps --wheel-dir dist .
