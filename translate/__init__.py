@@ -1,32 +1,72 @@
 """Train, decode and score encoder-decoder Transformers, from raw text to a detokenised BLEU."""
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from translate.decoding import Translator
+    from translate.config.schema import Config
+    from translate.decoding import Request, Translation, Translator
+    from translate.errors import InputError, RunError
     from translate.runs.directory import Checkpoint
 
 __version__ = "0.4.0"
+__all__ = ["Config", "InputError", "Request", "RunError", "Translation", "Translator", "load"]
+
+_MODULES = {  # of the names that are imported when they are first used: `import translate` alone takes no time
+    "translate.config.schema": {"Config"},
+    "translate.decoding": {"Request", "Translation", "Translator"},
+    "translate.errors": {"InputError", "RunError"},
+}
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # a program decides by itself what it prints
 
 
-def load(run: "str | PathLike[str]", *, checkpoint: "Checkpoint" = "best", **options: Any) -> "Translator":
-    """A translator from a run directory: `load("runs/demo").translate(["Ein Hund schläft."], beam_size=5)`.
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def load(
+    run: "str | PathLike[str]",
+    *,
+    checkpoint: "Checkpoint" = "best",
+    ensemble: "Sequence[str | PathLike[str]]" = (),
+    contrast: "str | PathLike[str] | None" = None,
+    forbidden: Sequence[str] = (),
+    **options: Any,
+) -> "Translator":
+    """A translator from a run directory: `load("runs/demo").translate("Ein Hund schläft.", beam_size=5).text`.
 
     Args:
-        options: Settings of the section `decoding`, such as `precision="bf16"`; and what `load_translator` takes:
-            `ensemble`, `contrast`, `forbidden`.
+        checkpoint: best: chosen on validation; last: the newest.
+        ensemble: Other runs whose probabilities are averaged with this run's.
+        contrast: A weaker run; tokens that it finds probable too count less.
+        forbidden: Words and phrases that no translation contains.
+        options: Settings of the section `decoding`, such as `precision="bf16"`.
 
     Raises:
         InputError: Not a run, or settings that cannot be.
         RunError: A damaged run.
     """
-    from translate.decoding.loading import load_translator
+    from difflib import get_close_matches
 
-    others = {name: options.pop(name, None) for name in ("ensemble", "contrast", "forbidden")}
-    given = {name: value for name, value in others.items() if value is not None}
-    return load_translator(run, checkpoint=checkpoint, options=options, **given).translator
+    from translate.decoding.loading import load_translator
+    from translate.errors import InputError
+
+    for name in options:
+        if near := get_close_matches(name, ["checkpoint", "contrast", "ensemble", "forbidden"], n=1, cutoff=0.8):
+            raise InputError(f"unknown option {name}; did you mean {near[0]}?")
+    return load_translator(
+        run, checkpoint=checkpoint, options=options, ensemble=ensemble, contrast=contrast, forbidden=forbidden
+    ).translator

@@ -50,6 +50,7 @@ def test_the_translator_of_a_run(toy: Toy, run: Path) -> None:
         device="cpu", beam_size=3, max_source_tokens=256, max_target_tokens=256
     )
     assert not any(module.training for module in loaded.model.modules())
+    assert repr(loaded).startswith(f"<Translator {run}, de → en: ")
     translations = loaded.translate(lines)
     assert all(type(each) is Translation for each in translations)
     assert texts(Translator(toy.model, toy.tokenizers, loaded.config), lines) == [each.text for each in translations]
@@ -66,15 +67,18 @@ def test_settings_of_the_load_and_of_a_call(toy: Toy, run: Path) -> None:
     assert [len(each.alternatives) for each in loaded.translate(toy.sources[:2], n_best=4)] == [3, 3]
     wanted = loaded.translate([Request(toy.sources[0], prefix="green", required=("dog",))])[0]
     assert wanted.text.startswith("green") and "dog" in wanted.text.split() and wanted.unmet == ()
-    with pytest.raises(InputError, match="unknown key decoding.beamsize.*did you mean decoding.beam_size?"):
-        loaded.translate(["Hund"], beamsize=2)
+    for wrong, right in {"beamsize": "beam_size", "beam": "beam_size", "lenght_penalty": "length_penalty"}.items():
+        with pytest.raises(InputError, match=f"^unknown key decoding.{wrong}; did you mean decoding.{right}\\?$"):
+            loaded.translate("Hund", **{wrong: 2})
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beamsize": 3}, "^unknown key decoding.beamsize .*; did you mean decoding.beam_size\\?$"),
-        ({"xyz": 3}, "^unknown key decoding.xyz "),
+        ({"beamsize": 3}, "^unknown key decoding.beamsize; did you mean decoding.beam_size\\?$"),
+        ({"xyz": 3}, "^unknown key decoding.xyz$"),
+        ({"chekpoint": "last"}, "^unknown option chekpoint; did you mean checkpoint\\?$"),
+        ({"forbid": ["dog"]}, "^unknown option forbid; did you mean forbidden\\?$"),
         ({"beam_size": 0}, "^decoding.beam_size = 0: should be greater than or equal to 1"),
         ({"beam_size": "3"}, '^decoding.beam_size = "3": should be a whole number'),
         ({"n_best": 9}, "^decoding.n_best = 9 is more than decoding.beam_size = 3 hypotheses"),

@@ -205,7 +205,55 @@ def test_lines_without_a_word_give_empty_lines(toy: Toy, normalization: str) -> 
     assert [each.ids != [] for each in translations] == [False, True, False, False, False, True, False, False]
     for index in (0, 2, 3, 4, 6, 7):
         empty = Translation(lines[index], "", [], 0.0, 0.0, False, False, [])
-        assert translations[index]._replace(source_ids=()) == empty
+        assert translations[index]._replace(source_ids=(), tokens=(), source_tokens=()) == empty
+
+
+def test_one_line_gives_one_translation(toy: Toy, translator: MakeTranslator) -> None:
+    given = translator(beam_size=2)
+    source = toy.sources[3]
+    one, (first, second) = given.translate(source), given.translate(line for line in [source, "Hund"])
+    assert type(one) is Translation and second.source == "Hund"
+    assert_same([one._replace(alignment=None)], [first])
+    assert given.translate(Request(source, prefix="green")).text.startswith("green")
+    assert given.translate(source, beam_size=1) == translator(beam_size=1).translate([source], align=True)[0]
+    # Only one line is aligned unless it is asked for, because a list may be long.
+    words = [word.text for word in one.words]
+    assert words == one.text.split() and one.tokens == toy.tokenizers.target.pieces(one.ids)
+    assert one.source_tokens == toy.tokenizers.source.pieces(one.source_ids)
+    assert first.alignment is None and given.translate(source, align=False).alignment is None
+    assert one.alignment is not None
+    assert {int(link.split("-")[1]) for link in one.alignment.split()} == set(range(len(words)))
+
+
+@pytest.mark.usefixtures("no_shape_checks")  # whose TypeError would come first
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        (b"Hund", "this is bytes: b'Hund'"),
+        (None, "this is NoneType: None"),
+        ({"source": "Hund"}, "this is dict: {'source': 'Hund'}"),
+        (5, "this is int: 5"),
+        (["Hund", 5.5], "item 2 of this one is float: 5.5"),
+        ([["Hund"]], "item 1 of this one is list: ['Hund']"),
+    ],
+)
+def test_what_is_no_line(translator: MakeTranslator, lines: Any, what: str) -> None:
+    with pytest.raises(TypeError) as error:
+        translator().translate(lines)
+    assert str(error.value) == f"translate() takes a str, or a list of str, and {what}"
+
+
+def test_a_translator_is_shown_in_one_line(toy: Toy, translator: MakeTranslator) -> None:
+    size = f"{sum(parameter.numel() for parameter in toy.model.parameters()):,}"
+    named = Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu", beam_size=7), name="runs/a, de → en")
+    assert repr(named) == f"<Translator runs/a, de → en: {size} parameters, fp32, beam 7>"
+    assert repr(named.with_options(search="sample")) == (
+        f"<Translator runs/a, de → en: {size} parameters, fp32, sampling>"
+    )
+    assert repr(toy.tokenizers) == "<Tokenizers: joint vocabulary, 310 subwords>"
+    other = train_tokenizer(toy.sources, TokenizerConfig(vocab_size=300))
+    separate = repr(Tokenizers(toy.tokenizers.source, other, "separate"))
+    assert separate == "<Tokenizers: separate vocabulary, 310 and 300 subwords>"
 
 
 def test_no_lines_and_only_empty_lines(translator: MakeTranslator) -> None:

@@ -82,7 +82,7 @@ def override_config(config: Config, values: Mapping[str, Any]) -> Config:
     for key, value in values.items():
         if value is not None:
             _apply_override(document, f"{key}={json.dumps(value)}")
-    return _validate(document)
+    return _validate(Document(document.values, {}))
 
 
 def _validate(document: Document) -> Config:

@@ -4,6 +4,7 @@ The model file says what a token is; which ids are special is the same in the wh
 Training is deterministic: the same text and config give the same bytes.
 """
 
+import functools
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -88,7 +89,11 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The subword of each id as the vocabulary writes it, with `▁` for a space."""
-        return [str(self._processor.id_to_piece(int(token))) for token in ids]
+        return [self._all_pieces[token] for token in ids]
+
+    @functools.cached_property
+    def _all_pieces(self) -> list[str]:
+        return [str(self._processor.id_to_piece(token)) for token in range(self.vocab_size)]
 
     def parse(self, tokens: Sequence[str]) -> list[int]:
         """The ids of subwords as `pieces` writes them, or of ids written as numbers.
@@ -114,6 +119,10 @@ class Tokenizers(NamedTuple):
     source: Tokenizer
     target: Tokenizer
     vocabulary: Literal["joint", "separate"]
+
+    def __repr__(self) -> str:
+        sizes = dict.fromkeys((self.source.vocab_size, self.target.vocab_size))
+        return f"<Tokenizers: {self.vocabulary} vocabulary, {' and '.join(f'{size:,}' for size in sizes)} subwords>"
 
     def save(self, directory: Path) -> None:
         """Write `joint.model`, or `source.model` and `target.model`, into an existing folder.

@@ -62,6 +62,7 @@ def load_translator(
         combination=Combination(tuple(others), amateur),
         shortlist=read_shortlist(loaded) if config.shortlist else None,
         forbidden=forbidden,
+        name=f"{run}, {loaded.config.data.source_language} → {loaded.config.data.target_language}",
     )
     return LoadedTranslator(translator, loaded)
 

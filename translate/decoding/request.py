@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.flags import flag_translation
+from translate.decoding.output.words import WordConfidence, word_confidences
 
 _LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
@@ -39,7 +40,7 @@ class SearchInput(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """The translation of one line, its scores and its condition."""
+    """The translation of one line, its scores and its condition. As text it is `text`; in a notebook, a picture."""
 
     source: str
     text: str
@@ -54,6 +55,27 @@ class Translation(NamedTuple):
     alternatives: tuple["Translation", ...] = ()  # the n-best list behind this translation
     pieces: tuple["Translation", ...] = ()  # translations of the pieces of a source that was split
     alignment: str | None = None  # links between words in Pharaoh format; None: not computed
+    tokens: Sequence[str] = ()  # `ids` as the vocabulary writes them
+    source_tokens: Sequence[str] = ()  # `source_ids` likewise
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        others = f", {len(self.alternatives)} alternatives" if self.alternatives else ""
+        flags = f", {', '.join(sorted(self.flags))}" if self.flags else ""
+        return f"<Translation {self.text!r}, score {self.score:.3f}{others}{flags}>"
+
+    def _repr_html_(self) -> str:
+        from translate.decoding.output.html import translation_html
+
+        return translation_html(self)
+
+    @property
+    def words(self) -> list[WordConfidence]:
+        """The words of the translation and their probabilities; without token log-probabilities none."""
+        parts = [part for part in self.parts if len(part.token_log_probs) >= len(part.tokens)]
+        return [word for part in parts for word in word_confidences(part.tokens, part.token_log_probs)]
 
     @property
     def parts(self) -> tuple["Translation", ...]:

@@ -102,6 +102,8 @@ def join_translations(source: str, pieces: Sequence[Translation]) -> Translation
                 token_log_probs=[log_prob for part in parts for log_prob in part.token_log_probs],
                 source_ids=[token for part in parts for token in part.source_ids],
                 unmet=tuple(phrase for part in parts for phrase in part.unmet),
+                tokens=[token for part in parts for token in part.tokens],
+                source_tokens=[token for part in parts for token in part.source_tokens],
                 pieces=tuple(part._replace(alternatives=()) for part in parts),
             )
         )

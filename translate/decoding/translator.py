@@ -1,10 +1,10 @@
 """Text in, text out: lines are tokenized, searched with the longest first, detokenized, and returned in their order."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import torch
 
@@ -60,10 +60,13 @@ class Translator:
         combination: Other models whose predictions are combined with this model's.
         shortlist: The target tokens that each source token allows; needed for `decoding.shortlist`.
         forbidden: Words and phrases that no translation contains.
+        name: What it is called when it is shown, such as its run and languages.
 
     Raises:
         InputError: The config asks for a shortlist that was not given, or for a decoder layer that does not exist.
     """
+
+    can_align = True  # whether the engine gives the attention that alignments are made from
 
     def __init__(
         self,
@@ -74,6 +77,7 @@ class Translator:
         combination: Combination = SINGLE_MODEL,
         shortlist: Shortlist | None = None,
         forbidden: Sequence[str] = (),
+        name: str = "",
     ) -> None:
         check_search(config, num_layers=len(model.decoder.layers), has_shortlist=shortlist is not None)
         self.model = model
@@ -82,6 +86,7 @@ class Translator:
         self.combination = combination
         self.shortlist = shortlist and Shortlist(*(ids.to(model.device) for ids in shortlist))
         self.forbidden = forbidden
+        self.name = name
         self.words = build_word_tables(tokenizers.target)
         models = [model, *combination.models]
         self.max_positions = min(
@@ -111,16 +116,47 @@ class Translator:
             combination=self.combination,
             shortlist=self.shortlist,
             forbidden=self.forbidden,
+            name=self.name,
         )
 
-    def translate(self, lines: Iterable[str | Request], **options: object) -> list[Translation]:
-        """The translation of each line, in order. A line without any word has an empty translation.
+    def __repr__(self) -> str:
+        size, config = self.model.num_parameters, self.config
+        search = f"beam {config.beam_size}" if config.search == "beam" else "sampling"
+        return f"<{type(self).__name__} {self.name}: {size:,} parameters, {config.precision}, {search}>"
+
+    @overload
+    def translate(  # type: ignore[overload-overlap]  # a str is an iterable of str too
+        self, lines: str | Request, *, align: bool | None = ..., **options: object
+    ) -> Translation: ...
+
+    @overload
+    def translate(
+        self, lines: Iterable[str | Request], *, align: bool | None = ..., **options: object
+    ) -> list[Translation]: ...
+
+    def translate(
+        self, lines: str | Request | Iterable[str | Request], *, align: bool | None = None, **options: object
+    ) -> Translation | list[Translation]:
+        """The translation of a line, or of each of several in order. A line without any word has an empty translation.
 
         Args:
+            lines: One line, or a list or any other iterable of lines. A `Request` is a line with constraints.
+            align: Also align the words, which takes a forward pass; None: only those of one line, where the engine can.
             options: Settings of `DecodingConfig` for this call, such as `beam_size=4`.
+
+        Raises:
+            TypeError: Something is neither a `str` nor a `Request`.
+            InputError: A setting does not exist or its value is invalid, or a line cannot be translated.
         """
+        from translate.decoding.output.formats import align_translations
+
         translator = self.with_options(**options) if options else self
-        return list(translator.translate_stream(lines))
+        is_one = isinstance(lines, str | Request)
+        translations = translator.translate_stream(_check_lines([lines] if is_one else lines))
+        if align or (align is None and is_one and self.can_align):
+            translations = align_translations(translator, translations)
+        found = list(translations)
+        return found[0] if is_one else found
 
     def translate_stream(self, lines: Iterable[str | Request], *, first_number: int = 0) -> Iterator[Translation]:
         """Yield the translation of each line, in order, reading no further ahead than `look_ahead_lines`.
@@ -326,6 +362,8 @@ class Translator:
                     token_log_probs=hypothesis.token_log_probs,
                     source_ids=given.source_ids,
                     unmet=unmet,
+                    tokens=self.tokenizers.target.pieces(hypothesis.ids),
+                    source_tokens=self.tokenizers.source.pieces(given.source_ids),
                 )
             )
             if len(found) == self.config.n_best:
@@ -337,6 +375,21 @@ class Translator:
         """The phrases that a translation lacks."""
         unmet = unsatisfied_phrases(ids, required, begins_word=self.words.begins_word)
         return tuple(phrases[number] for number in unmet)
+
+
+def _check_lines(lines: Any) -> Iterator[str | Request]:
+    """Yield the same lines, each of which is text or a request.
+
+    Raises:
+        TypeError: One is not, or `lines` are no lines.
+    """
+    wanted = "translate() takes a str, or a list of str"
+    if isinstance(lines, bytes | bytearray | Mapping) or not isinstance(lines, Iterable):
+        raise TypeError(f"{wanted}, and this is {type(lines).__name__}: {lines!r:.80}")
+    for number, line in enumerate(lines, start=1):
+        if not isinstance(line, str | Request):
+            raise TypeError(f"{wanted}, and item {number} of this one is {type(line).__name__}: {line!r:.80}")
+        yield line
 
 
 def read_buffers(
