@@ -54,10 +54,11 @@ def test_help_has_an_example(translate: Translate, command: list[str]) -> None:
     result = translate(*command, "--help")
     assert result.exit_code == 0
     assert f"Usage: translate {' '.join(command)} [OPTIONS]" in result.stdout
-    _, _, examples = result.stdout.partition("Example")
+    _, _, examples = result.stdout.partition("\n Example")
     # The example stands on a line of its own, and is of this command.
     lines = [line.strip() for line in examples.splitlines()]
     assert any(f"translate {' '.join(command)} " in f"{line} " for line in lines)
+    assert translate(*command, "-h").stdout == result.stdout
 
 
 def test_versions(translate: Translate) -> None:
@@ -74,21 +75,32 @@ def test_versions(translate: Translate) -> None:
     [
         (["tranlate"], "no such command 'tranlate'"),
         (["decode"], "missing argument 'run'"),
-        (["decode", "run", "--beam", "3"], "no such option: --beam"),
+        (["decode", "run", "--beam", "3"], "no such option: --beam; did you mean --beam-size?"),
         (["decode", "run", "--beam-size", "many"], "invalid value for '--beam-size'"),
-        (["decode", "run", "--checkpoint", "middle"], "'middle' is not one of 'best', 'last'"),
+        (
+            ["decode", "run", "--checkpoint", "middle"],
+            "invalid value for '--checkpoint': 'middle' is not one of 'best', 'last'",
+        ),
+        (["--versoin"], "no such option: --versoin; did you mean --version?"),
+        (["trian"], "no such command 'trian'; did you mean 'train'?"),
+        (["train", "demo", "--lr", "1"], "no such option: --lr; did you mean training.learning_rate=…?"),
+        (["check", "demo", "--max-steps=9"], "no such option: --max-steps; did you mean training.max_steps=…?"),
+        (["decode", "run", "--alpha", "1"], "no such option: --alpha; did you mean --length-penalty?"),
+        (["decode", "run", "--xyzzy"], "no such option: --xyzzy\n"),
         (["tokenizer", "train", "a.txt"], "missing option '--output' / '-o'"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(translate: Translate, arguments: list[str], message: str) -> None:
     result = translate(*arguments)
     assert result.exit_code == 2
-    assert message in result.stderr.lower() and "Usage: translate" in result.stderr
+    assert f"translate: {message}" in result.stderr.lower() and result.stderr.startswith("Usage: translate")
     assert result.stdout == ""
 
 
 def test_no_arguments_is_help(translate: Translate) -> None:
     for arguments in ([], ["config"], ["tokenizer"]):
         result = translate(*arguments)
-        assert result.output.startswith(f"Usage: {' '.join(['translate', *arguments])} ")
+        assert result.output.split("\n")[1].startswith(
+            f" Usage: {' '.join(['translate', *arguments])} [OPTIONS] COMMAND"
+        )
         assert result.exit_code in (0, 2)

@@ -88,7 +88,7 @@ def test_a_shortlist_leaves_each_source_its_words(translate: Translate, listed: 
 @pytest.mark.parametrize("option", ["--frequent", "--translations"])
 def test_numbers_of_a_shortlist_are_not_negative(translate: Translate, run: Path, option: str) -> None:
     result = translate("shortlist", run, option, "-1")
-    assert result.exit_code == 2 and f"Invalid value for '{option}'" in result.stderr
+    assert result.exit_code == 2 and f"invalid value for '{option}'" in result.stderr
 
 
 # CTranslate2

@@ -40,7 +40,7 @@ def test_what_cannot_be_exported(translate: Translate, run: Path, corpus: Path, 
         ([corpus, tmp_path / "x", "--to", "ctranslate2"], f"{re.escape(str(corpus))} is no run directory"),
         ([run, corpus / "one.de", "--to", "ctranslate2"], "one.de is a file, not a folder to export to"),
         ([run, tmp_path / "x", "--to", "marian"], "'marian' is not one of 'ctranslate2', 'huggingface'"),
-        ([run, tmp_path / "x"], "Missing option '--to'"),
+        ([run, tmp_path / "x"], "missing option '--to'"),
     ]:
         result = translate("export", *arguments)
         assert result.exit_code == 2 and result.stdout == ""

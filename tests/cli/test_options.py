@@ -90,9 +90,12 @@ def flags(settings: dict[str, object]) -> list[str]:
     return arguments
 
 
-def shown_default(key: str) -> str:
+def shown_notes(key: str) -> str:
+    """The choices and the default of a setting, as the help shows them."""
     default = DecodingConfig.model_fields[key].default
-    return "" if default is None else f" = {str(default).lower()}"
+    choices = ", ".join(map(str, typing.get_args(TYPES[key])))
+    notes = "; ".join(filter(None, [choices, "" if default is None else f"default: {str(default).lower()}"]))
+    return f" [{notes}]" if notes else ""
 
 
 def plain_type(annotation: object) -> object:
@@ -111,7 +114,8 @@ def test_options_and_section_are_the_same() -> None:
         annotation, default = DECODING_OPTIONS[key]
         assert (TYPES[key], default) == (plain_type(field.annotation), None), key
         (option,) = annotation.__metadata__
-        assert option.help == f"{' '.join((field.description or '').split())} [decoding.{key}{shown_default(key)}]"
+        unmarked = option.help.replace("[dim]\\[", "[").removesuffix("[/]")
+        assert unmarked == " ".join((field.description or "").split()) + shown_notes(key)
 
 
 @pytest.mark.parametrize("command", ["decode", "eval", "score"])
@@ -134,13 +138,41 @@ def test_every_option_comes_through(
     assert DecodingConfig.model_validate(GIVEN, strict=True).model_dump() == GIVEN
 
 
+def panels(help_text: str) -> dict[str, str]:
+    """The text of each panel of a help, without its frame, and with single spaces."""
+    found: dict[str, str] = {}
+    for line in help_text.splitlines():
+        if line.startswith("╭─ "):
+            title = line.strip("╭─╮ ")
+            found[title] = ""
+        elif line.startswith("│"):
+            found[title] += f" {line.strip('│')}"
+    return {title: " ".join(text.split()) for title, text in found.items()}
+
+
+@pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("command", ["decode", "eval", "score"])
-def test_help_states_keys_defaults_and_the_formula(translate: Translate, command: str) -> None:
-    text = " ".join(translate(command, "--help").stdout.split())
+def test_help_has_each_setting_in_a_panel(
+    translate: Translate, monkeypatch: pytest.MonkeyPatch, command: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = panels(translate(command, "--help").stdout)
+    assert [title for title in shown if title not in ("Arguments", "Options", "Constraints")] == [
+        "Search",
+        "Scores",
+        "Sampling",
+        "Long lines",
+        "Output",
+        "Speed",
+    ]
+    settings = " ".join(text for title, text in shown.items() if title not in ("Arguments", "Options"))
     for key in DECODING_OPTIONS:
-        assert f"[decoding.{key}{shown_default(key)}]" in text.replace("- ", "-")
-    assert "score = log-probability / penalty; gnmt: ((5 + length) / 6)^alpha" in text
-    assert "[default: best]" in text
+        assert f"{option(key)} " in settings or (f"{option(key)}, " in settings and f"--no-{key} " in settings)
+    for key in ("beam_size", "long", "device"):
+        assert shown_notes(key) in settings
+    assert "--beam-size N Number of hypotheses" in shown["Search"]
+    assert "--seed N Sampling depends on this seed and on the line's number." in shown["Sampling"]
+    assert "[default: best]" in shown["Options"]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +199,9 @@ def test_what_is_no_finite_number_is_refused(translate: Translate, run: Path, va
 def test_other_words_than_the_choices_are_wrong_usage(translate: Translate, run: Path, key: str) -> None:
     result = translate("decode", run, option(key), "other", stdin=b"Hund\n")
     assert result.exit_code == 2
-    assert f"Invalid value for '{option(key)}'" in result.stderr and "'other' is not one of" in result.stderr
+    assert (
+        f"translate: invalid value for '{option(key)}': 'other'" in result.stderr and " is not one of" in result.stderr
+    )
 
 
 def test_settings_of_the_run_hold_where_no_option_is_given(translate: Translate, run: Path) -> None:

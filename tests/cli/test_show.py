@@ -178,7 +178,7 @@ def test_wrong_input_is_a_paragraph(translate: Translate, learnt: Path, tmp_path
             1,
             "no/x.html: cannot be written: No such file or directory",
         ),
-        (["attention", learnt], 2, "Missing argument"),
+        (["attention", learnt], 2, "missing argument"),
         (["masks", learnt, "Hund", "--target", "dog", "--target", "dog"], 2, "sentences: 1, --target: 2;"),
         (["positions", nowhere], 2, "no config"),
         (["positions", "demmo"], 2, "no config 'demmo'"),

@@ -26,9 +26,9 @@ def test_help_is_the_same_in_every_way_of_starting() -> None:
     as_module = start("--help")
     assert as_module.returncode == 0 and as_module.stderr == ""
     assert as_module.stdout == start("--help", code="from translate.cli import main; main()").stdout
-    assert as_module.stdout.startswith("Usage: translate [OPTIONS] COMMAND")
+    assert as_module.stdout.splitlines()[1].strip() == "Usage: translate [OPTIONS] COMMAND [ARGS]..."
     for name in ("train", "decode", "eval", "tokenizer", "config"):
-        assert f"\n  {name} " in as_module.stdout
+        assert f"\n│ {name} " in as_module.stdout
 
 
 @pytest.mark.parametrize(

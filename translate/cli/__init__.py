@@ -1,31 +1,31 @@
 """Layer 7: commands, options and messages. No logic, and nothing heavy is imported before a command needs it."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 from typer import Option
 
 from translate.cli import check, decode, evaluate, export, train
+from translate.cli.commands import Commands
 from translate.cli.config import config_app
 from translate.cli.console import ReportingGroup, run_command_line
-from translate.cli.options import GroupedCommand
 from translate.cli.show import show_app
 from translate.cli.tokenizer import tokenizer_app
 
-app = typer.Typer(
-    name="translate", cls=ReportingGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
-)
-app.command("check")(check.check)
-app.command("train")(train.train)
-app.command("decode", cls=GroupedCommand)(decode.decode)
-app.command("eval", cls=GroupedCommand)(evaluate.evaluate)
-app.command("score", cls=GroupedCommand)(decode.score)
-app.command("shortlist")(export.shortlist)
-app.command("export")(export.export)
-app.command("verify")(check.verify)
-app.add_typer(tokenizer_app, name="tokenizer")
-app.add_typer(config_app, name="config")
-app.add_typer(show_app, name="show")
+app = Commands(name="translate", cls=ReportingGroup)
+_PANELS: dict[str, dict[str, Callable[..., None]]] = {
+    "Train": {"check": check.check, "train": train.train},
+    "Translate and evaluate": {"decode": decode.decode, "eval": evaluate.evaluate, "score": decode.score},
+    "Make from a run": {"shortlist": export.shortlist, "export": export.export},
+}
+for _panel, _commands in _PANELS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, rich_help_panel=_panel)(_command)
+app.command("verify", rich_help_panel="Look inside")(check.verify)
+app.add_typer(show_app, name="show", rich_help_panel="Look inside")
+app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel="Look inside")
+app.add_typer(config_app, name="config", rich_help_panel="Look inside")
 
 
 def _print_version(wanted: bool) -> None:
@@ -45,8 +45,7 @@ def translate(
 ) -> None:
     """Train, decode and score translation models, from raw text to a detokenised BLEU.
 
-    \b
-    A first run, on the embedded German-English corpus:
+    Example of a first run, on the embedded German-English corpus:
       translate train demo
       echo "Der Hund schläft, weil er müde ist." | translate decode runs/demo
       translate eval runs/demo

@@ -31,7 +31,6 @@ def check(
 
     Exit code 1 if something is wrong, and with --strict if something is suspicious.
 
-    \b
     Examples:
       translate check demo
       translate check multi30k-local data.root=DIR --strict
@@ -60,7 +59,6 @@ def verify(
 
     Exit code 0: sound; 1: not; 2: no run.
 
-    \b
     Examples:
       translate verify runs/demo
       translate verify runs/demo --json

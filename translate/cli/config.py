@@ -2,17 +2,17 @@
 
 import typer
 
+from translate.cli.commands import Commands
 from translate.cli.lines import write_lines
 from translate.cli.options import ConfigArgument, Overrides
 
-config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at configs before they run.")
+config_app = Commands(help="Look at configs before they run.")
 
 
 @config_app.command("show")
 def show_config(config: ConfigArgument, overrides: Overrides = None) -> None:
     """Print the resolved config with the source of each value.
 
-    \b
     Example:
       translate config show multi30k model.d_model=512
     """
@@ -26,7 +26,6 @@ def show_config(config: ConfigArgument, overrides: Overrides = None) -> None:
 def print_schema() -> None:
     """Print the JSON Schema of configs, so that an editor completes and checks them.
 
-    \b
     Example:
       translate config schema > translate.schema.json
     """
@@ -39,7 +38,6 @@ def print_schema() -> None:
 def list_presets() -> None:
     """Print the names of the configs that come with the toolkit.
 
-    \b
     Example:
       translate config presets
     """

@@ -14,8 +14,8 @@ from types import FrameType
 from typing import Any, NoReturn, TextIO, TypeVar
 
 import typer
-from typer.core import TyperGroup
 
+from translate.cli.commands import CommandGroup, UsageError, explain_usage
 from translate.errors import InputError, RunError
 
 Item = TypeVar("Item")
@@ -42,8 +42,15 @@ class ConsoleHandler(logging.Handler):
             typer.echo(escaped(self.format(record)), err=True)
 
 
-class ReportingGroup(TyperGroup):
+class ReportingGroup(CommandGroup):
     """The whole command line: it prints what the package logs, and ends errors of any command in one paragraph."""
+
+    def make_context(self, *arguments: Any, **settings: Any) -> Any:
+        """Read the options before the command."""
+        try:
+            return super().make_context(*arguments, **settings)
+        except UsageError as error:
+            fail(explain_usage(error), 2)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; the exit code is 2 for wrong input, and 1 for what failed later."""
@@ -54,6 +61,8 @@ class ReportingGroup(TyperGroup):
         try:
             os.getcwd()  # Without a working directory some libraries end the process.
             return super().invoke(ctx)
+        except UsageError as error:
+            fail(explain_usage(error), 2)
         except (InputError, RunError) as error:
             fail(str(error), 2 if isinstance(error, InputError) else 1)
         except KeyboardInterrupt as error:

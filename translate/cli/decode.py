@@ -110,7 +110,11 @@ def decode(
     ] = None,
     engine: Annotated[
         Literal["translate", "ctranslate2"],
-        Option(help="ctranslate2 runs the same search with CTranslate2 and needs the extra `ctranslate2`."),
+        Option(
+            metavar="NAME",
+            help="translate, or ctranslate2, which runs the same search with CTranslate2 and needs the extra"
+            " `ctranslate2`.",
+        ),
     ] = "translate",
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     *,
@@ -119,19 +123,20 @@ def decode(
 ) -> None:
     """Translate text, a line of output for each line of input, in order; an empty line for an empty line.
 
+    A setting that is not given is the run's own; the defaults below are those of a config that leaves it out.
+
     With --n-best N, text is N lines a sentence as Moses writes them: number ||| translation ||| log_prob ||| score.
 
-    \b
     Examples:
       echo "Ein Hund läuft durch den Schnee." | translate decode runs/demo
-      translate decode runs/demo input.de --output output.en --beam-size 4 --length-penalty 0.6
+      translate decode runs/demo input.de --output output.en --length-penalty 0.6
       translate decode runs/demo input.de --format jsonl --n-best 3
       translate decode runs/demo --interactive
       translate decode runs/demo input.de --search sample --top-p 0.9 --seed 7
       translate decode runs/demo input.de --search sample --epsilon 0.02 --mbr chrf
-      translate decode runs/demo input.de --terminology terms.tsv --forbid words.txt
+      translate decode runs/demo input.de --terminology a.tsv --forbid words.txt
       translate decode runs/demo large.de --output large.en --resume
-      torchrun --nproc-per-node 8 -m translate decode runs/demo large.de --output large.en
+      torchrun --nproc-per-node 8 -m translate decode runs/demo a.de -o a.en
     """
     in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
     if interactive:
@@ -250,8 +255,8 @@ def _prepare_parts(
 @takes_decoding_options
 def score(
     run: RunArgument,
-    source: Annotated[Path, Argument(help="Text with one sentence a line.")],
-    target: Annotated[Path, Argument(help="Its translations, line by line.")],
+    source: Annotated[Path, Argument(metavar="SOURCE", help="Text with one sentence a line.")],
+    target: Annotated[Path, Argument(metavar="TARGET", help="Its translations, line by line.")],
     output: OutputFile = None,
     checkpoint: CheckpointOption = "best",
     *,
@@ -259,11 +264,12 @@ def score(
 ) -> None:
     """Score given translations by forced decoding: a JSON object a line, and the perplexity of all.
 
+    A setting that is not given is the run's own; the defaults below are those of a config that leaves it out.
+
     log_prob is in nats and includes the end symbol; score is log_prob divided by the length penalty. A given
     translation cannot be split: unless --long is error, a side with more tokens than the limit is cut, flagged and
     counted.
 
-    \b
     Examples:
       translate score runs/demo news.de news.en
       translate score runs/demo news.de output.en --output scores.jsonl

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @takes_decoding_options
 def evaluate(
-    run: Annotated[Path | None, Argument(help="A run directory; not needed with --hypotheses.")] = None,
+    run: Annotated[Path | None, Argument(metavar="RUN", help="A run directory; not needed with --hypotheses.")] = None,
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of the test sets.")] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="References of --source or --hypotheses.")] = None,
     hypotheses: Annotated[Path | None, Option(metavar="F", help="Score these translations; no run is needed.")] = None,
@@ -34,9 +34,10 @@ def evaluate(
 ) -> None:
     """Translate test sets and print BLEU, chrF and TER with sacreBLEU's signatures and 95 % bootstrap intervals.
 
+    A setting that is not given is the run's own; the defaults below are those of a config that leaves it out.
+
     Hypotheses and a JSON report are kept in RUN/evaluation/NAME.
 
-    \b
     Examples:
       translate eval runs/demo --samples 10
       translate eval runs/demo --source news.de --reference news.en

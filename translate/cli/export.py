@@ -20,7 +20,6 @@ def export(
 ) -> None:
     """Write a run's model for another toolkit, and check that it gives the same numbers.
 
-    \b
     Examples:
       translate export runs/demo --to ctranslate2 demo-ct2
       translate export runs/multi30k --to huggingface multi30k-marian
@@ -40,9 +39,9 @@ def shortlist(
 
     Decoding is then faster, and its scores are among those words alone.
 
-    \b
-    Example:
-      translate shortlist runs/multi30k && translate decode runs/multi30k input.de --shortlist
+    Examples:
+      translate shortlist runs/demo
+      translate decode runs/demo input.de --shortlist
     """
     from translate.decoding.shortlist import make_shortlist
 

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and help that groups options.
+"""Arguments and options that several commands have, and the panels of the help in which they stand.
 
 The options of `decode`, `eval` and `score` are made from the fields of the config section `decoding` and their
 documentation. They are read from that module's text, because importing it would make `--help` slow.
@@ -8,29 +8,35 @@ import ast
 import functools
 import inspect
 import itertools
+import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
-from typer.core import TyperCommand
 
-RunArgument = Annotated[Path, Argument(help="A run directory, as `translate train` makes it.")]
+RunArgument = Annotated[Path, Argument(metavar="RUN", help="A run directory, as `translate train` makes it.")]
 ConfigArgument = Annotated[
-    str, Argument(help="A config file, the name of a preset such as demo, or a run, which has its config.")
+    str,
+    Argument(
+        metavar="CONFIG", help="A config file, the name of a preset such as demo, or a run, which has its config."
+    ),
 ]
 Overrides = Annotated[
-    list[str] | None, Argument(help="Values that replace the config's, as key=value, such as model.d_model=256.")
+    list[str] | None,
+    Argument(metavar="KEY=VALUE", help="Values that replace the config's, such as model.d_model=256."),
 ]
 CheckpointOption = Annotated[
     Literal["best", "last"], Option("--checkpoint", help="Take the weights that are best on validation, or the last.")
 ]
-InputFile = Annotated[Path | None, Argument(help="Text with one sentence a line; without it, standard input is read.")]
+InputFile = Annotated[
+    Path | None, Argument(metavar="FILE", help="Text with one sentence a line; without it, standard input is read.")
+]
 OutputFile = Annotated[
     Path | None, Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output.")
 ]
 
-_GROUPS = {  # the headings of the help, and the options under each
+_PANELS = {  # of the help, in their order, and the options in each
     "Search": "search beam_size n_best max_length_factor max_length_constant min_length_factor min_length_constant"
     " diversity_groups diversity_strength mbr mbr_candidates",
     "Scores": "ensemble contrast length_penalty length_penalty_kind coverage_penalty no_repeat_ngram"
@@ -53,9 +59,10 @@ def _read_options() -> dict[str, tuple[Any, Any]]:
             assert isinstance(field.target, ast.Name) and field.value is not None
             key, kind, default = field.target.id, _type(field.annotation), ast.literal_eval(field.value)
             text = " ".join(str(ast.literal_eval(documentation.value)).split())
-            shown_default = "" if default is None else f" = {str(default).lower()}"
-            metavar = {int: "N", float: "X", str: "NAME"}.get(kind)
-            option = Option(help=f"{text} [decoding.{key}{shown_default}]", metavar=metavar)
+            notes = [", ".join(typing.get_args(kind)), "" if default is None else f"default: {str(default).lower()}"]
+            if shown := "; ".join(filter(None, notes)):
+                text += f" [dim]\\[{shown}][/]"  # in Rich's markup
+            option = Option(help=text, metavar={int: "N", float: "X", bool: None}.get(kind, "NAME"))
             options[key] = (Annotated[kind | None, option], None)  # None: the run's own setting holds
     return options
 
@@ -73,11 +80,16 @@ DECODING_OPTIONS = _read_options()
 
 def takes_decoding_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option for each setting of `decoding`; it receives the given ones as `options`, by key."""
-    return add_options(command, DECODING_OPTIONS, name="options")
+    return add_options(command, DECODING_OPTIONS, name="options", panels=_PANELS)
 
 
 def add_options(
-    command: Callable[..., None], options: dict[str, tuple[Any, Any]], *, name: str, gather: Callable[..., Any] = dict
+    command: Callable[..., None],
+    options: dict[str, tuple[Any, Any]],
+    *,
+    name: str,
+    gather: Callable[..., Any] = dict,
+    panels: dict[str, str] | None = None,
 ) -> Callable[..., None]:
     """Give a command more options, which it receives together in one parameter.
 
@@ -85,12 +97,19 @@ def add_options(
         options: Annotation and default of each option, by its name.
         name: The command's parameter.
         gather: Makes the parameter's value from the options that are not None.
+        panels: Panels of the help, and the options in each; None leaves all in one.
     """
     own = inspect.signature(command)
-    parameters = [parameter for parameter in own.parameters.values() if parameter.name != name]
+    parameters = {parameter.name: parameter for parameter in own.parameters.values() if parameter.name != name}
     for option, (annotation, default) in options.items():
         kind = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter(option, kind, default=default, annotation=annotation))
+        parameters[option] = inspect.Parameter(option, kind, default=default, annotation=annotation)
+    for panel, names in (panels or {}).items():
+        for option in names.split():
+            if option in parameters:
+                parameter = parameters.pop(option)
+                parameter.annotation.__metadata__[0].rich_help_panel = panel
+                parameters[option] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
     @functools.wraps(command)
     def with_options(**arguments: Any) -> None:
@@ -98,22 +117,6 @@ def add_options(
         given = {option: value for option, value in values.items() if value is not None}
         command(**arguments, **{name: gather(**given)})
 
-    with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    with_options.__signature__ = own.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
+    with_options.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     return with_options
-
-
-class GroupedCommand(TyperCommand):
-    """A command whose help lists options under the headings of `_GROUPS`."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, the command's own options, and the groups."""
-        groups: dict[str, list[Any]] = {name: [] for name in ("Arguments", "Options", *_GROUPS)}
-        for parameter in self.get_params(ctx):
-            own = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            group = next((group for group, names in _GROUPS.items() if parameter.name in names.split()), own)
-            groups[group].append(parameter.get_help_record(ctx))
-        for group, records in groups.items():
-            if records:
-                with formatter.section(group):
-                    formatter.write_dl(records)

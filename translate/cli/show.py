@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
 from typer import Argument, Option
 
+from translate.cli.commands import Commands
 from translate.cli.console import escaped
 from translate.cli.lines import check_outputs, write_lines
 from translate.cli.options import CheckpointOption, RunArgument, add_options
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-show_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See what a model does, as pictures.")
+show_app = Commands(help="See what a model does, as pictures.")
 
 
 def picture_command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -53,7 +53,7 @@ def picture_command(name: str) -> Callable[[Callable[..., None]], Callable[..., 
 def show_attention(
     file: "PictureFile",
     run: RunArgument,
-    sentence: Annotated[str, Argument(help="A sentence in the source language.")],
+    sentence: Annotated[str, Argument(metavar="SENTENCE", help="A sentence in the source language.")],
     target: Annotated[str | None, Option(metavar="TEXT", help="Force this translation; else it is decoded.")] = None,
     kind: Annotated[
         Literal["encoder", "decoder", "cross"],
@@ -66,11 +66,10 @@ def show_attention(
 ) -> None:
     """Where each head looks: encoder, decoder and cross-attention of every layer, for one sentence.
 
-    \b
     Examples:
       translate show attention runs/demo "Ein Hund läuft durch den Schnee."
-      translate show attention runs/demo "Der Hund schläft." --target "The dog sleeps." --words
-      translate show attention runs/demo "Der Hund schläft." --kind encoder --layer 1 --format svg
+      translate show attention runs/demo "Ein Hund bellt." --target "A dog barks."
+      translate show attention runs/demo "Ein Hund bellt." --kind encoder --layer 1
     """
     from translate.decoding.loading import load_translator
     from translate.visualize.attention import AttentionChoice, attention_page, attention_picture, look_at_attention
@@ -88,7 +87,7 @@ def show_attention(
 def show_masks(
     file: "PictureFile",
     run: RunArgument,
-    sentences: Annotated[list[str], Argument(help="Sentences of one batch.")],
+    sentences: Annotated[list[str], Argument(metavar="SENTENCE", help="Sentences of one batch.")],
     target: Annotated[
         list[str] | None,
         Option(metavar="TEXT", help="A translation, given once for each sentence; else they are decoded."),
@@ -97,9 +96,8 @@ def show_masks(
 ) -> None:
     """The masks of a batch of sentences: source padding, target padding, the causal mask, and both together.
 
-    \b
     Example:
-      translate show masks runs/demo "Der Hund schläft." "Ein Koch schneidet zwei reife Birnen."
+      translate show masks runs/demo "Der Hund schläft." "Ein Koch kocht Reis."
     """
     from translate.decoding.loading import load_translator
     from translate.visualize.masks import masks_picture
@@ -117,7 +115,6 @@ def show_positions(
 ) -> None:
     """How the model knows the order of words: the positional table, its similarities and wave lengths, and more.
 
-    \b
     Examples:
       translate show positions transformer-base --length 100
       translate show positions runs/demo --format png
@@ -140,11 +137,10 @@ def show_positions(
 @picture_command("curves")
 def show_curves(
     file: "PictureFile",
-    runs: Annotated[list[Path], Argument(help="Run directories, finished or still training.")],
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Run directories, finished or still training.")],
 ) -> None:
     """How trainings went: loss, perplexity, BLEU, learning rate, speed and gradient norm, over steps and over time.
 
-    \b
     Examples:
       translate show curves runs/demo
       translate show curves runs/wide runs/deep --output curves.png
@@ -158,7 +154,9 @@ def show_curves(
 def show_embeddings(
     file: "PictureFile",
     run: RunArgument,
-    words: Annotated[list[str] | None, Argument(help="Words to look at. Default: the most frequent words.")] = None,
+    words: Annotated[
+        list[str] | None, Argument(metavar="WORD", help="Words to look at. Default: the most frequent words.")
+    ] = None,
     source: Annotated[
         Path | None,
         Option(metavar="F", help="Show the most frequent words of this text. Default: the run's validation corpus."),
@@ -170,7 +168,6 @@ def show_embeddings(
 ) -> None:
     """Which words the model represents alike: nearest neighbours by cosine, and a map by principal components.
 
-    \b
     Examples:
       translate show embeddings runs/demo
       translate show embeddings runs/demo Hund Katze dog --neighbours 10
@@ -220,10 +217,9 @@ def show_alignments(
 ) -> None:
     """Word alignments of given pairs by cross-attention: a picture of some, and all in Pharaoh's format.
 
-    \b
     Examples:
       translate show alignments runs/demo --source news.de --reference news.en
-      translate show alignments runs/demo --source news.de --reference news.en --layer best --first 11
+      translate show alignments runs/demo --source a.de --reference a.en --first 11
     """
     from translate.decoding.loading import load_translator
     from translate.decoding.output.words import format_pharaoh

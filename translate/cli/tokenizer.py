@@ -4,9 +4,9 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
 from typer import Argument, Option
 
+from translate.cli.commands import Commands
 from translate.cli.lines import check_outputs, open_lines, write_lines
 from translate.cli.options import InputFile
 from translate.errors import InputError
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-tokenizer_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Train a tokenizer, or look at what one does."
-)
+tokenizer_app = Commands(help="Train a tokenizer, or look at what one does.")
 
 ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="A SentencePiece model file, or a run directory.")]
 Side = Annotated[Literal["source", "target"], Option(help="The tokenizer to use of a run with separate vocabularies.")]
@@ -26,21 +24,29 @@ Side = Annotated[Literal["source", "target"], Option(help="The tokenizer to use 
 
 @tokenizer_app.command("train")
 def train_tokenizer(
-    corpora: Annotated[list[Path], Argument(help="Text files with one sentence a line; they may be gzipped.")],
+    corpora: Annotated[
+        list[Path], Argument(metavar="FILE", help="Text files with one sentence a line; they may be gzipped.")
+    ],
     output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The model file to write.")],
-    kind: Annotated[Literal["bpe", "unigram"], Option("--type", help="Segmentation model.")] = "bpe",
-    vocab_size: Annotated[int, Option(min=8, help="Number of subwords, special symbols and bytes included.")] = 8000,
-    character_coverage: Annotated[float, Option(help="Share of characters with their own subword, 0.98 to 1.")] = 1.0,
+    kind: Annotated[
+        Literal["bpe", "unigram"], Option("--type", metavar="NAME", help="Segmentation model: bpe or unigram.")
+    ] = "bpe",
+    vocab_size: Annotated[
+        int, Option(metavar="N", min=8, help="Number of subwords, special symbols and bytes included.")
+    ] = 8000,
+    character_coverage: Annotated[
+        float, Option(metavar="X", help="Share of characters with their own subword, 0.98 to 1.")
+    ] = 1.0,
     byte_fallback: Annotated[bool, Option(help="Spell unknown characters in bytes.")] = True,
     normalization: Annotated[
-        Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"], Option(help="Unicode normalisation.")
+        Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"],
+        Option(metavar="NAME", help="Unicode normalisation: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf or identity."),
     ] = "nmt_nfkc",
 ) -> None:
     """Train a SentencePiece model on text files, for tokenizer.source_model in a config.
 
-    \b
     Example:
-      translate tokenizer train train.de train.en --output joint.model --vocab-size 8000
+      translate tokenizer train train.de train.en -o joint.model --vocab-size 8000
     """
     from translate.atomic import open_output
     from translate.config.load import override_config
@@ -75,7 +81,6 @@ def encode_text(
 ) -> None:
     """Print the subwords of each line, with a space between them.
 
-    \b
     Example:
       echo "Ein Hund läuft." | translate tokenizer encode runs/demo
     """
@@ -88,9 +93,9 @@ def encode_text(
 def decode_ids(model: ModelArgument, file: InputFile = None, side: Side = "source") -> None:
     """Print the text of each line of subwords or of numbers, as `encode` prints them.
 
-    \b
     Example:
-      echo "Ein Hund läuft." | translate tokenizer encode runs/demo | translate tokenizer decode runs/demo
+      translate tokenizer encode runs/demo input.de > input.subwords
+      translate tokenizer decode runs/demo input.subwords
     """
     tokenizer = _load_tokenizer(model, side)
     # Split at the spaces that `encode` put there alone: other white space can be a subword, or in one.

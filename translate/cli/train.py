@@ -35,10 +35,9 @@ def train(
     A run has its config: to continue it, give the run itself and --resume. A folder that is a run comes before a preset
     of its name; demo.yaml is always the preset.
 
-    \b
     Examples:
       translate train demo
-      translate train configs/multi30k.yaml model.d_model=512 training.max_steps=2000 --run runs/wide
+      translate train configs/multi30k.yaml model.d_model=512 --run runs/wide
       translate train runs/wide --resume
       translate train runs/wide --resume training.max_steps=4000
       translate train demo training.max_steps=30 --profile

@@ -1,6 +1,5 @@
 """What is wrong with a config, in the user's terms: the key, its value, its bound or the nearest key, and the place."""
 
-import difflib
 import json
 import math
 import re
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 from translate.config.data import Corpus
 from translate.config.schema import Config
 from translate.config.yaml import Document, dump_scalar, join_key
+from translate.nearest import did_you_mean, nearest
 
 _KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})\.\w+")
 _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words than JSON
@@ -45,7 +45,8 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
             return f"{missing} is missing, and has no default{where}"
         case "union_tag_invalid":
             kind, expected = problem["input"]["kind"], problem["ctx"]["expected_tags"]
-            return f"{key}.kind = {_shown(kind)}: should be one of {expected}{_where([f'{key}.kind'], document)}"
+            place = _where([f"{key}.kind"], document)
+            return f"{key}.kind = {_shown(kind)}: should be one of {expected}{place}{_suggested_choice(kind, expected)}"
         case "value_error":
             message = problem["msg"].removeprefix("Value error, ")
             if location[:1] == ("data",) and len(location) > 1:  # a corpus does not know its own key
@@ -56,7 +57,12 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
             rule = "has letters, digits, '_', '-' and '.', and does not begin with '-' or '.'"
             return f"name = {_shown(problem['input'])}: a run's name {rule}{where}"
     expected = _EXPECTED.get(problem["type"]) or re.sub(r"^(Input|String) ", "", problem["msg"])
-    return f"{key} = {_shown(problem['input'])}: {expected}{where}"
+    choice = _suggested_choice(problem["input"], expected) if problem["type"] == "literal_error" else ""
+    return f"{key} = {_shown(problem['input'])}: {expected}{where}{choice}"
+
+
+def _suggested_choice(value: Any, choices: str) -> str:
+    return did_you_mean(nearest(value, re.findall("'([^']+)'", choices))) if isinstance(value, str) and value else ""
 
 
 def _shown(value: Any) -> str:
@@ -83,17 +89,23 @@ def _dotted_key(location: tuple[int | str, ...]) -> str:
 
 
 def _suggestion(key: str, location: tuple[int | str, ...]) -> str:
-    """Suggest the keys with the most similar last part: a near one in any section, or a less near one in this."""
+    """Ask for the keys that were probably meant."""
     parent, _, last = key.rpartition(".")
-    if len(location) > 2:  # in a corpus, whose kind comes before the key
-        kinds = typing.get_args(typing.get_args(Corpus)[0])
-        corpus = next(each for each in kinds if location[-2] in typing.get_args(each.model_fields["kind"].annotation))
-        sections = {parent: corpus.model_fields}
-    else:
-        sections = {name: getattr(field.annotation, "model_fields", {}) for name, field in Config.model_fields.items()}
-        sections[""] = Config.model_fields
+    if len(location) <= 2:
+        return did_you_mean(nearest_keys(key))
+    # In a corpus, whose kind comes before the key.
+    kinds = typing.get_args(typing.get_args(Corpus)[0])
+    corpus = next(each for each in kinds if location[-2] in typing.get_args(each.model_fields["kind"].annotation))
+    return did_you_mean([join_key(parent, name) for name in nearest(last, corpus.model_fields)])
+
+
+def nearest_keys(key: str) -> list[str]:
+    """The keys that a wrong one such as `training.lr` or `lr` probably means: a near one anywhere, or a less near one
+    in its section."""
+    parent, _, last = key.rpartition(".")
+    sections = {name: getattr(field.annotation, "model_fields", {}) for name, field in Config.model_fields.items()}
+    sections[""] = Config.model_fields
     anywhere = [name for names in sections.values() for name in names]
-    best = difflib.get_close_matches(last.lower(), anywhere, n=1, cutoff=0.8)
-    best = best or difflib.get_close_matches(last.lower(), sections[parent], n=1, cutoff=0.6)
-    valid = [join_key(section, name) for section, names in sections.items() for name in names if name in best]
-    return f"; did you mean {' or '.join(valid)}?" if valid else ""
+    near = nearest(last, anywhere, cutoff=0.8) or nearest(last, sections.get(parent, {}))
+    keys = [join_key(section, name) for section, names in sections.items() for name in names if name in near]
+    return [each for each in keys if parent and each.startswith(f"{parent}.")] or keys[:3]

@@ -1,0 +1,61 @@
+"""What was probably meant: slips, other toolkits' names, parts of names, and paths beside the missing one."""
+
+from pathlib import Path
+
+import pytest
+
+from translate.config.schema import Config
+from translate.nearest import _OTHER_NAMES, did_you_mean, nearest, nearest_paths
+
+OPTIONS = ["--beam-size", "--batch-tokens", "--length-penalty", "--no-repeat-ngram", "--precision"]
+
+
+@pytest.mark.parametrize(
+    "name, found",
+    [
+        ("--beam", ["--beam-size"]),  # a part of the name
+        ("--beam_size", ["--beam-size"]),
+        ("--Beam-Sise", ["--beam-size"]),  # a slip
+        ("--lenpen", ["--length-penalty"]),  # fairseq's word
+        ("--alpha", ["--length-penalty"]),  # JoeyNMT's
+        ("--mini-batch", ["--batch-tokens"]),  # Marian's
+        ("--fp16", ["--precision"]),
+        ("--presicion", ["--precision"]),
+        ("--xyzzy", []),
+        ("--", []),
+        ("", []),
+    ],
+)
+def test_names(name: str, found: list[str]) -> None:
+    assert nearest(name, OPTIONS) == found
+
+
+def test_a_name_of_our_own_is_never_taken_for_another_toolkits() -> None:
+    assert nearest("norms", ["norm", "prenorm"]) == ["norm"]
+
+
+def test_other_names_are_of_settings_that_exist_and_are_none_themselves() -> None:
+    sections = [getattr(field.annotation, "model_fields", {}) for field in Config.model_fields.values()]
+    ours = {name for section in sections for name in section}
+    assert ours >= _OTHER_NAMES.keys()
+    assert not ours & {name for names in _OTHER_NAMES.values() for name in names.split()}
+
+
+def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.yaml", "other.txt", "runs/demo/run.json", "runs/wide/run.json"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+    assert nearest_paths(Path("mine.yml")) == ["mine.yaml"]
+    assert nearest_paths(Path("mine")) == ["mine.yaml"]
+    assert nearest_paths(Path("runs/dmo")) == ["runs/demo"]
+    assert nearest_paths(Path("demo"), Path("runs")) == ["runs/demo"]
+    assert nearest_paths(tmp_path / "mine.yml") == [str(tmp_path / "mine.yaml")]
+    assert nearest_paths(Path("nowhere/mine.yaml")) == nearest_paths(Path("a\0b/c")) == nearest_paths(Path("zzz")) == []
+
+
+def test_the_question() -> None:
+    assert did_you_mean([]) == ""
+    assert did_you_mean(["a"]) == "; did you mean a?"
+    assert did_you_mean(["a", "b"]) == "; did you mean a or b?"
+    assert did_you_mean(["a", "b", "c"]) == "; did you mean a, b or c?"

@@ -1,0 +1,73 @@
+"""What was probably meant by an unknown key, option, preset, file or choice: the end of each such message."""
+
+import contextlib
+import difflib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+_OTHER_NAMES = {  # what fairseq, Marian, JoeyNMT, OpenNMT and papers call a setting, where it shares no word with ours
+    "accumulate_batches": "update_freq optimizer_delay batch_multiplier accum_count gradient_accumulation_steps",
+    "batch_tokens": "batch_size max_tokens mini_batch mini_batch_words",
+    "d_ff": "ff_size ffn_dim ffn_embed_dim dim_ffn transformer_dim_ffn transformer_ff feed_forward",
+    "d_model": "hidden_size hidden_dim embed_dim embedding_dim dim_emb rnn_size dim",
+    "device": "cuda use_cuda gpu gpus devices",
+    "length_penalty": "lenpen alpha beam_alpha normalize",
+    "learning_rate": "lr rate learn_rate",
+    "log_every": "disp_freq logging_freq log_interval",
+    "max_gradient_norm": "clip_norm clip_grad_norm grad_clip max_grad_norm",
+    "max_source_tokens": "max_length max_sent_length max_seq_len",
+    "max_steps": "updates max_update max_updates train_steps after_batches iterations",
+    "norm": "prenorm normalize_before encoder_normalize_before transformer_preprocess transformer_postprocess",
+    "num_decoder_layers": "dec_depth depth",
+    "num_encoder_layers": "enc_depth depth",
+    "patience": "early_stopping",
+    "precision": "fp16 amp",
+    "save_every": "save_freq save_interval",
+    "schedule": "lr_scheduler scheduler scheduling",
+    "source_language": "src src_lang",
+    "subword_sampling": "bpe_dropout sentencepiece_alphas",
+    "target_language": "trg tgt tgt_lang",
+    "tie_embeddings": "tied_embeddings tied_embeddings_all share_embeddings share_all_embeddings tied_softmax",
+    "validate_every": "valid_freq validation_freq validate_interval eval_interval",
+    "vocab_size": "voc_limit dim_vocabs num_merges",
+    "warmup_steps": "lr_warmup warmup_updates learning_rate_warmup",
+}
+
+
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str]:
+    """The known names that a wrong one probably means: by another toolkit's word, by a part of the name, or by a slip.
+
+    Args:
+        name: Such as `lr`, `--beam` or `cosin`; a dash is an underscore, and capitals are small.
+        cutoff: Least similarity of a slip, in 0 to 1.
+    """
+    plain = {each: _plain(each) for each in known}
+    word = _plain(name)
+    others = [own for own, names in _OTHER_NAMES.items() if word in names.split()]
+    parts = [each for each in plain.values() if set(word.split("_")) <= set(each.split("_"))]
+    close = difflib.get_close_matches(word, plain.values(), n=1, cutoff=cutoff)
+    for meant in ([word], others, parts, close):
+        if found := [each for each in plain if plain[each] in meant]:
+            return found[:3]
+    return []
+
+
+def nearest_paths(path: Path, *folders: Path) -> list[str]:
+    """The paths beside a missing one, or in other folders, whose names are like its own."""
+    found = []
+    for folder in dict.fromkeys([path.parent, *folders]):
+        with contextlib.suppress(OSError, ValueError):
+            names = sorted(os.listdir(folder))
+            slips = difflib.get_close_matches(path.name, names, n=1, cutoff=0.75)
+            found += [str(folder / name) for name in names if name in slips or Path(name).stem == path.name]
+    return found[:3]
+
+
+def did_you_mean(names: Sequence[str]) -> str:
+    """The end of a message that asks for one of the names; empty if there is none."""
+    return f"; did you mean {' or '.join(filter(None, [', '.join(names[:-1]), names[-1]]))}?" if names else ""
+
+
+def _plain(name: str) -> str:
+    return name.lower().lstrip("-").replace("-", "_")
