@@ -1,14 +1,18 @@
 """The tutorial cannot rot: its code runs, prints what the pages show, and draws their pictures."""
 
-import importlib.util
+import importlib
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
-TUTORIAL = Path(__file__).resolve().parents[1] / "docs" / "tutorial"
+from translate.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+TUTORIAL = ROOT / "docs" / "tutorial"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -20,21 +24,24 @@ PAGES = sorted(page.name for page in TUTORIAL.glob("*.md"))
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module that runs pages, which find `draw` as they do in their folder, in a folder for their pictures."""
+def run_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """The function that runs pages, in the root of the repository; their pictures go to `tmp_path`."""
     monkeypatch.syspath_prepend(TUTORIAL)
-    monkeypatch.chdir(tmp_path)
-    specification = importlib.util.spec_from_file_location("tutorial_run", TUTORIAL / "run.py")
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    monkeypatch.chdir(ROOT)
+    modules = {name: importlib.import_module(name) for name in ("run", "draw")}
+    monkeypatch.setattr(modules["draw"], "FOLDER", tmp_path)
+    return modules["run"].run_page
 
 
-def check_pictures(page: str, drawn: Path) -> None:
-    """A page shows the pictures that its code drew; those in the repository are the same up to rounding."""
+def check_pictures(page: str, drawn: Path) -> list[str]:
+    """A page shows the pictures that its code drew."""
     names = sorted(picture.name for picture in drawn.glob("*.svg"))
     assert names == sorted(re.findall(r"^!\[.+\]\((\S+)\)$", read(page), re.MULTILINE))
+    return names
+
+
+def check_same(names: list[str], drawn: Path) -> None:
+    """The pictures in the repository are those that the code draws, up to rounding."""
     for name in names:
         new, kept = (drawn / name).read_text(encoding="utf-8"), (TUTORIAL / name).read_text(encoding="utf-8")
         assert NUMBER.sub("#", new) == NUMBER.sub("#", kept), name
@@ -43,9 +50,29 @@ def check_pictures(page: str, drawn: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "demo.md"])
-def test_the_code_of_a_page_prints_what_the_page_shows(page: str, run: Any, tmp_path: Path) -> None:
-    assert run.run_page(read(page)) == read(page)
-    check_pictures(page, tmp_path)
+def test_the_code_of_a_page_prints_what_the_page_shows(
+    page: str, run_page: Callable[[str], str], tmp_path: Path
+) -> None:
+    assert run_page(read(page)) == read(page)
+    check_same(check_pictures(page, tmp_path), tmp_path)
+
+
+@pytest.mark.system
+def test_the_code_of_the_demo_page_runs(
+    run_page: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short training stands for the demo: what the page prints of words and weights is not compared."""
+    monkeypatch.chdir(tmp_path)
+    short = ["model.d_model=16", "model.d_ff=16", "training.max_steps=2", "training.validate_every=2"]
+    short += ["decoding.max_length_constant=5", "decoding.max_length_factor=0.5", "tokenizer.vocab_size=500"]
+    trained = CliRunner().invoke(app, ["train", "demo", "--run", "runs/demo", *short])
+    assert trained.exit_code == 0, trained.output
+    page = run_page(read("demo.md"))
+    assert page.split("```python") != read("demo.md").split("```python")
+    for line in ("decoder 0 to the future: 0.0", "decoder 1 to the future: 0.0"):
+        assert line in page and line in read("demo.md")
+    assert NUMBER.sub("#", re.findall(r"encoder \d, head.*", page)[-1]) == "encoder #, head #: # # #"
+    check_pictures("demo.md", tmp_path)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -55,29 +82,29 @@ def test_code_and_output_fit_the_width_of_the_site(page: str) -> None:
     assert [line for block in blocks for line in block.splitlines() if len(line) > 79] == []
 
 
-def test_an_output_that_differs_or_is_missing_is_written_anew(run: Any) -> None:
+def test_an_output_that_differs_or_is_missing_is_written_anew(run_page: Callable[[str], str]) -> None:
     page = "```python\nprint(6 * 7)\n```\n{}\nMore.\n\n```python\nanswer = 1\n```\n"
     right = "\n```text\n42\n```\n"
     for output in ("", "\n```text\n41\n```\n", right):
-        assert run.run_page(page.format(output)) == page.format(right)
+        assert run_page(page.format(output)) == page.format(right)
     silent = "```python\nanswer = 1\n```\n"
-    assert run.run_page(silent + "\n```text\n1\n```\n") == silent
+    assert run_page(silent + "\n```text\n1\n```\n") == silent
 
 
-def test_blocks_share_their_names_and_an_exception_ends_the_page(run: Any) -> None:
-    assert "```text\n3\n```" in run.run_page("```python\nx = 3\n```\n\nThen:\n\n```python\nprint(x)\n```\n")
+def test_blocks_share_their_names_and_an_exception_ends_the_page(run_page: Callable[[str], str]) -> None:
+    assert "```text\n3\n```" in run_page("```python\nx = 3\n```\n\nThen:\n\n```python\nprint(x)\n```\n")
     with pytest.raises(ZeroDivisionError):
-        run.run_page("```python\n1 / 0\n```\n")
+        run_page("```python\n1 / 0\n```\n")
 
 
-def test_a_page_leaves_the_printing_of_tensors_as_it_was(run: Any) -> None:
+def test_a_page_leaves_the_printing_of_tensors_as_it_was(run_page: Callable[[str], str]) -> None:
     before = str(torch.tensor(1 / 3))
-    run.run_page("```python\nimport torch\n\ntorch.set_printoptions(precision=1)\n```\n")
+    run_page("```python\nimport torch\n\ntorch.set_printoptions(precision=1)\n```\n")
     assert str(torch.tensor(1 / 3)) == before
 
 
 def test_the_site_lists_every_page_in_the_order_of_their_links() -> None:
-    site = (TUTORIAL.parents[1] / "mkdocs.yml").read_text(encoding="utf-8")
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     listed = re.findall(r"^ +- .*: tutorial/(\S+\.md)$", site, re.MULTILINE)
     assert sorted(listed) == PAGES
     following = [re.findall(r"^Next: \[.+\]\((\S+\.md)\)\.$", read(page), re.MULTILINE) for page in listed]
@@ -91,5 +118,5 @@ def test_links_lead_somewhere_and_no_picture_is_left_over() -> None:
             assert (TUTORIAL / target).exists(), f"{page}: {target}"
             linked.add(target)
         for name in re.findall(r"`((?:translate|tests|docs)/[\w/]+\.py)`", read(page)):
-            assert (TUTORIAL.parents[1] / name).exists(), f"{page}: {name}"
+            assert (ROOT / name).exists(), f"{page}: {name}"
     assert {picture.name for picture in TUTORIAL.glob("*.svg")} <= linked

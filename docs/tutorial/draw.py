@@ -31,6 +31,7 @@ NIGHT = {
 SERIES = [POSITIVE, NEGATIVE, "#0b7f5e", "#a8497d"]
 NIGHT |= {"#0b7f5e": "#5fd0ab", "#a8497d": "#e79ac4"}
 
+FOLDER = Path(__file__).parent
 Panel = dict[str, Any]
 
 
@@ -150,7 +151,7 @@ def curves(
 
 
 def draw(file: str, *panels: Panel, columns: int = 3) -> None:
-    """Write a picture of panels, so many side by side."""
+    """Write a picture of panels, so many side by side, beside the pages."""
     axis = {
         "labelColor": INK,
         "labelFontSize": 12,
@@ -185,7 +186,7 @@ def draw(file: str, *panels: Panel, columns: int = 3) -> None:
     )
     style = f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>"
     svg = re.sub("(<svg[^>]*>)", rf"\1{style}", svg, count=1)
-    Path(file).write_text(svg + "\n", encoding="utf-8")
+    (FOLDER / file).write_text(svg + "\n", encoding="utf-8")
 
 
 def _axis(

@@ -20,7 +20,7 @@ CODE_AND_OUTPUT = re.compile(
 
 
 def run_page(text: str) -> str:
-    """Run the code of a page in the current directory.
+    """Run the code of a page, in order.
 
     Returns:
         The page with what the code printed.
@@ -45,8 +45,8 @@ def run_page(text: str) -> str:
 
 
 def main() -> None:
-    """Write all pages anew; the last one needs `runs/demo`."""
-    os.chdir(FOLDER)
+    """Write all pages anew. Their code runs in the root of the repository."""
+    os.chdir(FOLDER.parents[1])
     for page in sorted(FOLDER.glob("*.md")):
         page.write_text(
             run_page(page.read_text(encoding="utf-8")), encoding="utf-8"
