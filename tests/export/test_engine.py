@@ -28,14 +28,14 @@ def settings(**options: object) -> DecodingConfig:
 
 @pytest.mark.parametrize(("beam_size", "length_penalty"), [(1, 0.6), (2, 0.0), (5, 0.6), (5, 1.3)])
 def test_translations_are_the_translators(toy: Toy, beam_size: int, length_penalty: float) -> None:
-    """All of them in greedy search; in beam search, which is not quite ours, nearly all. Lines without words too."""
+    """All of them, and those of lines without words too."""
     lines = ["", *toy.sources[:20], "   ", *toy.sources[20:], "日本"]
     config = settings(beam_size=beam_size, length_penalty=length_penalty, look_ahead_lines=11)
     theirs = CTranslate2Translator(toy.path, config).translate(lines)
     ours = Translator(toy.model, toy.tokenizers, config).translate(lines)
     assert [translation.source for translation in theirs] == lines
     same = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if mine.text == other.text]
-    assert len(same) == len(lines) if beam_size == 1 else len(same) >= 0.95 * len(lines)
+    assert len(same) == len(lines)
     for mine, other in same:
         assert (other.ids, other.truncated, other.source_truncated) == (mine.ids, mine.truncated, mine.source_truncated)
         assert (other.log_prob, other.score) == pytest.approx((mine.log_prob, mine.score), abs=1e-3)
@@ -56,8 +56,7 @@ def test_maximum_lengths_are_each_lines_own(toy: Toy, beam_size: int) -> None:
     assert any(translation.truncated for translation in theirs)
     assert len({len(translation.ids) for translation in theirs if translation.truncated}) > 3
     assert [translation.truncated for translation in theirs] == [translation.truncated for translation in ours]
-    same = sum(mine.ids == other.ids for mine, other in zip(ours, theirs, strict=True))
-    assert same == len(ours) if beam_size == 1 else same > 0.9 * len(ours)
+    assert [each.ids for each in theirs] == [each.ids for each in ours]
 
 
 def test_sources_are_cut_to_learned_positions(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:

@@ -1,8 +1,7 @@
-"""CTranslate2 as an engine in the place of our own search: text in, text out, nearly the same translations.
+"""CTranslate2 as an engine in the place of our own search: text in, text out, the same translations.
 
-CTranslate2's beam search differs from ours: a finished hypothesis leaves its slot to another one, and the only length
-penalty is length^alpha. So it searches without a penalty, until the likeliest hypothesis and somewhat more than
-`beam_size` in all are finished, and the run's own scoring ranks them here. Greedy search is the same.
+Its beam search is ours: a hypothesis that ends leaves its place to another one, until `beam_size` have ended. The only
+length penalty there is length^alpha, so the run's own scoring ranks them here.
 """
 
 import copy
@@ -31,7 +30,6 @@ from translate.runs.directory import Checkpoint, open_run
 from translate.runs.loading import build_model
 
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
-_FINISHED_PER_SLOT = 1.2  # hypotheses finished for each of `beam_size`; with fewer the search stops before ours would
 
 
 class CTranslate2Translator(Translator):
@@ -61,6 +59,8 @@ class CTranslate2Translator(Translator):
         target = tokenizers.target
         self._ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
         self._never = [[piece] for piece in target.pieces([PAD_ID, BOS_ID])]
+        # Of more than `beam_size` hypotheses the best stay: nearly by our penalty. With 0 it would stop at the first.
+        self._alpha = max(1e-30, 0.7 * config.length_penalty)
         self._num_workers = config.workers or num_cores()
         self._folder = convert_run(run_path, checkpoint=checkpoint)
         name, _, index = config.device.partition(":")
@@ -138,16 +138,14 @@ class CTranslate2Translator(Translator):
         self, batches: list[list[int]], inputs: list[SearchInput], limits: list[int], *, never: list[list[str]] | None
     ) -> Iterator[tuple[list[int], list[Any]]]:
         """Each batch with CTranslate2's results; all batches wait in its queue, from which its workers take them."""
-        beam_size = self.config.beam_size
-        num_finished = 1 if beam_size == 1 else round(beam_size * _FINISHED_PER_SLOT)
+        beam_size, alpha = self.config.beam_size, self._alpha
         waiting = [
             self._translator.translate_batch(
                 [self.tokenizers.source.pieces(inputs[index].source_ids) for index in batch],
                 asynchronous=True,
                 beam_size=beam_size,
-                num_hypotheses=num_finished,
-                patience=num_finished / beam_size,
-                length_penalty=0,
+                num_hypotheses=beam_size,
+                length_penalty=alpha,
                 min_decoding_length=0,
                 max_decoding_length=max(limits[index] for index in batch),
                 max_input_length=0,  # no limit
@@ -169,6 +167,7 @@ class CTranslate2Translator(Translator):
         hypotheses = []
         for pieces, log_prob in zip(result.hypotheses, result.scores, strict=True):
             ids = [self._ids[piece] for piece in pieces]
+            log_prob *= len(ids) ** self._alpha
             score = float(scoring.score(torch.tensor(log_prob), torch.tensor(len(ids))))
             is_ended = ids[-1] == EOS_ID
             hypotheses.append(Hypothesis(ids[:-1] if is_ended else ids, [log_prob], score, truncated=not is_ended))

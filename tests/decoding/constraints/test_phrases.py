@@ -346,8 +346,8 @@ def test_one_step_is_shared_out_by_hand() -> None:
     scores = torch.tensor([[logs(A=0.6, B=0.1, C=0.3), logs(A=0.5, B=0.2, C=0.001, S=0.2), logs(A=1.0)]])
     candidates = require([[B, C]])(state, scores)
     # Full bank: B C, 1e-5. Bank of one token: C B, 0.05, before B B, 0.002. Empty bank: C A, 0.3, before C C, B A, B S.
-    assert candidates.beam_indices.tolist() == [[0, 0, 1]] and candidates.tokens.tolist() == [[A, B, C]]
-    assert candidates.cumulative_scores.exp().tolist() == [pytest.approx([0.3, 0.05, 1e-5])]
+    assert candidates.beam_indices[0, :3].tolist() == [0, 0, 1] and candidates.tokens[0, :3].tolist() == [A, B, C]
+    assert candidates.cumulative_scores.exp().tolist() == [pytest.approx([0.3, 0.05, 1e-5, 0, 0, 0])]
 
 
 # Progress

@@ -157,14 +157,16 @@ def slow_search(table: Table, *, max_length: int, beam_size: int) -> list[Found]
             if step > -math.inf
         ]
         candidates.sort(key=lambda candidate: -candidate[2])
-        open_, kept = [], candidates[: beam_size - len(finished)]
-        for prefix, token, log_prob in kept:
-            if token == END:
+        open_ = []
+        for rank, (prefix, token, log_prob) in enumerate(candidates):
+            if token == END and rank < beam_size:
                 finished.append(Found(prefix, log_prob, length, False))
-            elif length == max_length:
+            elif length == max_length and rank < beam_size:
                 finished.append(Found((*prefix, token), log_prob, length, True))
-            else:
+            elif token != END and len(open_) < beam_size:
                 open_.append(((*prefix, token), log_prob))
+        if len(finished) >= beam_size:
+            break
     return finished
 
 
@@ -390,6 +392,7 @@ def test_finished_hypotheses_never_change() -> None:
         before = state
         state = advance(state, random_log_probs(3, 5))
         finished = before.finished_scores > -math.inf
+        finished[state.num_finished == 3] = False  # a better one may have taken the place of another
         num_finished_early += int(finished.sum())
         assert (state.num_finished >= before.num_finished).all()
         for name in (
@@ -400,9 +403,10 @@ def test_finished_hypotheses_never_change() -> None:
             "finished_truncated",
         ):
             assert torch.equal(getattr(state, name)[finished], getattr(before, name)[finished]), name
-        # A finished hypothesis keeps its slot: open and finished ones are never more than the beam.
-        assert ((state.cumulative_scores > -math.inf).sum(dim=1) + state.num_finished <= 3).all()
-    assert num_finished_early > 20  # there was something to keep
+        # A slot that is left is filled again, unless the search is over.
+        num_open = (state.cumulative_scores > -math.inf).sum(dim=1)
+        assert (num_open == torch.where(state.num_finished == 3, 0, 3)).all()
+    assert num_finished_early > 10  # there was something to keep
     assert (state.num_finished == 3).sum() >= 5
 
 
@@ -420,19 +424,29 @@ def test_one_step_by_hand() -> None:
     state = start_beam(torch.tensor([4]), beam_size=2, capacity=4, start_id=START)
     opening = torch.tensor([[logs(0.25, 0.0, 0.5, 0.25), logs(0.25, 0.25, 0.25, 0.25)]])
     opening[0, 0, END] = -math.inf
-    assert select_best(state, opening).beam_indices.tolist() == [[0, 0]]
+    assert select_best(state, opening).beam_indices[:, :2].tolist() == [[0, 0]]
     state = advance(state, opening)
     assert state.ids[:, :, :2].tolist() == [[[START, A], [START, B]]]
 
     log_probs = torch.tensor([[logs(0.6, 0.0, 0.0, 0.4), logs(0.0, 0.0, 1.0, 0.0)]])
     assert select_best(state, log_probs).beam_indices[0, 1] == 1
     state = advance(state, log_probs)
-    # A END 0.3 has finished; B A 0.25 goes on; A B 0.2 finds no slot.
+    # A END 0.3 has finished; B A 0.25 and A B 0.2 go on.
     assert state.finished_ids[0, 0, :3].tolist() == [START, A, END]
     assert state.finished_scores.exp().tolist() == [[pytest.approx(0.3), 0.0]]
     assert state.finished_lengths.tolist() == [[2, 0]] and state.finished_truncated.tolist() == [[False, False]]
-    assert state.cumulative_scores.exp().tolist() == [[0.0, pytest.approx(0.25)]]
-    assert state.ids[0, 1, :3].tolist() == [START, B, A]
+    assert state.cumulative_scores.exp().tolist() == [pytest.approx([0.25, 0.2])]
+    assert state.ids[0, :, :3].tolist() == [[START, B, A], [START, A, B]] and state.parents.tolist() == [[1, 0]]
+
+
+def test_the_best_stay_where_more_finish_than_the_beam_has_slots() -> None:
+    """A END 0.04 has finished; then B END 0.2 and A END 0.3: the first one's place is taken, and the search is over."""
+    state = start_beam(torch.tensor([4]), beam_size=2, capacity=4, start_id=START, num_open=2)
+    state.finished_scores[0, 0] = math.log(0.04)
+    state.cumulative_scores.copy_(torch.tensor([logs(0.5, 0.4)]))
+    state = advance(state, torch.tensor([[logs(0.6, 0.0, 0.4, 0.0), logs(0.5, 0.0, 0.5, 0.0)]]))
+    assert state.finished_scores.exp().tolist() == [pytest.approx([0.3, 0.2])]
+    assert state.cumulative_scores.tolist() == [[-math.inf, -math.inf]]
 
 
 def test_new_sentences_are_put_into_rows_that_are_free_or_new() -> None:
@@ -575,8 +589,8 @@ def test_tokens_are_counted_across_a_group() -> None:
     scores = torch.tensor([[first, first], [second, second]] * 2)
     scores[2, 1] = NEVER  # in the second sentence the first group has one A, and B
     candidates = DiverseGroups(2, strength=0.3)(state, scores)
-    assert candidates.tokens[0].tolist() == [A, A] and candidates.tokens[1, 0] == B
-    assert candidates.tokens[2].tolist() == [A, B] and candidates.tokens[3, 0] == A
+    assert candidates.tokens[0, :2].tolist() == [A, A] and candidates.tokens[1, 0] == B
+    assert candidates.tokens[2, :2].tolist() == [A, B] and candidates.tokens[3, 0] == A
     assert float(candidates.cumulative_scores[1, 0].exp()) == pytest.approx(0.4)
 
 
@@ -588,8 +602,8 @@ def test_only_real_choices_cost() -> None:
     scores = torch.tensor([logs(0.1, 0.0, 0.5, 0.4, 0.0)]).expand(2, 2, -1)
     candidates = DiverseGroups(2, strength=9.0)(state, scores)
     expected = select_best(state, scores)
-    assert candidates.cumulative_scores[0].tolist() == [NEVER, NEVER]
-    assert candidates.tokens[1].tolist() == expected.tokens[1].tolist() == [A, B]
+    assert candidates.cumulative_scores[0].tolist() == [NEVER] * 4
+    assert candidates.tokens[1].tolist() == expected.tokens[1].tolist() and expected.tokens[1, :2].tolist() == [A, B]
 
 
 def slow_choice(state: BeamState, scores: Tensor, *, num_groups: int, strength: float) -> list[list[tuple[float, ...]]]:
@@ -606,8 +620,8 @@ def slow_choice(state: BeamState, scores: Tensor, *, num_groups: int, strength: 
                 if total > NEVER:
                     candidates.append((total - strength * taken.count(token), total, slot, token))
         candidates.sort(reverse=True)
-        kept = candidates[: beam - int(state.num_finished[row])]
-        taken += [token for _, _, _, token in kept]
+        kept = candidates[: 2 * beam if beam > 1 else 1]
+        taken += [token for _, _, _, token in kept[:beam]]
         rows.append([(total, slot, token) for _, total, slot, token in kept])
     return rows
 

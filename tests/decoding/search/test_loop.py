@@ -179,16 +179,17 @@ def slow_search(
             if step > -math.inf and not (token == END and length <= min_length)
         ]
         candidates.sort(key=lambda candidate: -math.fsum(candidate[2]))
-        open_, kept = [], candidates[: beam_size - len(finished)]
-        for ids, token, log_probs in kept:
-            if token != END and length < max_length:
+        open_ = []
+        for rank, (ids, token, log_probs) in enumerate(candidates):
+            if token != END and length < max_length and len(open_) < beam_size:
                 open_.append(((*ids, token), log_probs))
-                continue
-            whole = ids if token == END else (*ids, token)
-            finished.append(
-                Finished(whole, log_probs, token != END, score_by_hand(scoring, sentence, whole, log_probs))
-            )
-    return sorted(finished, key=lambda each: -each.score)
+            elif rank < beam_size and (token == END or length == max_length):
+                whole = ids if token == END else (*ids, token)
+                score = score_by_hand(scoring, sentence, whole, log_probs)
+                finished.append(Finished(whole, log_probs, token != END, score))
+        if len(finished) >= beam_size:
+            break
+    return sorted(finished, key=lambda each: -each.score)[:beam_size]
 
 
 def assert_same(hypotheses: Sequence[Hypothesis], expected: Sequence[Finished]) -> None:

@@ -219,7 +219,12 @@ class RequiredPhrases:
         if not len(rows):
             return candidates
         constrained = self._select(state.select_rows(rows), scores.index_select(0, rows))
-        return Candidates(*(old.index_copy(0, rows, new) for old, new in zip(candidates, constrained, strict=True)))
+        missing = (
+            0,
+            candidates.tokens.shape[1] - constrained.tokens.shape[1],
+        )  # a slot whose hypothesis ends stays empty
+        padded = [F.pad(part, missing, value=value) for part, value in zip(constrained, (-math.inf, 0, 0), strict=True)]
+        return Candidates(*(old.index_copy(0, rows, new) for old, new in zip(candidates, padded, strict=True)))
 
     def _select(self, state: BeamState, scores: NextTokenScores) -> Candidates:
         """Deal the open slots out to the banks. `scores` is changed."""

@@ -1,9 +1,10 @@
 """Beam search as a pure step `(state, log_probs) -> state`; `loop.py` calls it. Beam size 1 is greedy search.
 
-A sentence has `beam` slots. At each step its open slots take the best continuations: `select_best`, or a selection
-that samples, diversifies or keeps to constraints. `update_state` then extends the hypotheses. One that ends with the
-end symbol becomes a finished hypothesis, which never changes and keeps its slot; the others go on. The search ends when
-every slot holds a finished hypothesis, or when no open one can still win.
+A sentence has `beam` slots. At each step they take the best continuations: `select_best`, or a selection that samples,
+diversifies or keeps to constraints. `update_state` then extends the hypotheses. One of the `beam` best that ends with
+the end symbol becomes a finished hypothesis, which never changes, and leaves its slot to the next best continuation, if
+the selection has given more than `beam`. The search ends with `beam` finished hypotheses, or when no open one can still
+win. This is the search of fairseq and CTranslate2, with a stop that is exact.
 """
 
 import dataclasses
@@ -45,6 +46,7 @@ class BeamState(NamedTuple):
     ids: Int[Tensor, "batch beam capacity"]  # of open hypotheses: the start symbol, then what was generated
     token_log_probs: Float[Tensor, "batch beam capacity"]  # the model's, of each id; 0 for the start symbol
     cumulative_scores: Float[Tensor, "batch beam"]  # what ranks open hypotheses; -inf: none in this slot
+    parents: Int[Tensor, "batch beam"]  # the slot, a step before, of the hypothesis that this one continues
     lengths: Int[Tensor, " batch"]  # generated tokens of the open hypotheses
     coverage: Float[Tensor, "batch beam source"]  # attention summed over the target; no source if it is not needed
     finished_ids: Int[Tensor, "batch beam capacity"]
@@ -80,11 +82,11 @@ class BeamState(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Selected continuations of open hypotheses, at most as many for a sentence as it has open slots."""
+    """Selected continuations of open hypotheses: one for each slot, and perhaps others to replace those that finish."""
 
-    cumulative_scores: Float[Tensor, "batch beam"]  # -inf: no continuation in this slot
-    beam_indices: Int[Tensor, "batch beam"]  # the slot of the hypothesis that is continued
-    tokens: Int[Tensor, "batch beam"]
+    cumulative_scores: Float[Tensor, "batch candidates"]  # -inf: no continuation
+    beam_indices: Int[Tensor, "batch candidates"]  # the slot of the hypothesis that is continued
+    tokens: Int[Tensor, "batch candidates"]
 
 
 SelectCandidates = Callable[[BeamState, NextTokenScores], Candidates]
@@ -119,6 +121,7 @@ def start_beam(
         ids=ids,
         token_log_probs=token_log_probs,
         cumulative_scores=scores.index_fill(1, torch.arange(num_open, device=device), 0.0),
+        parents=torch.zeros_like(scores, dtype=torch.long),
         lengths=torch.zeros(batch, dtype=torch.long, device=device),
         coverage=torch.zeros((batch, beam_size, source_length), device=device),
         finished_ids=ids.clone(),
@@ -130,12 +133,13 @@ def start_beam(
 
 
 def select_best(state: BeamState, scores: NextTokenScores) -> Candidates:
-    """The continuations with the greatest cumulative scores, the best first."""
+    """The continuations with the greatest cumulative scores, the best first.
+
+    They are twice as many as slots: each hypothesis has one continuation that ends, so enough of the others go on.
+    """
     beam, vocab = scores.shape[1:]
-    best, flat = largest(scores, beam, offsets=state.cumulative_scores)
-    # Finished hypotheses keep their slots: only as many go on as are open.
-    is_open = torch.arange(beam, device=best.device) < (beam - state.num_finished)[:, None]
-    return Candidates(best.masked_fill(~is_open, -math.inf), flat // vocab, flat % vocab)
+    best, flat = largest(scores, 1 if beam == 1 else 2 * beam, offsets=state.cumulative_scores)
+    return Candidates(best, flat // vocab, flat % vocab)
 
 
 def largest(
@@ -193,7 +197,7 @@ class DiverseGroups:
 
     def __call__(self, state: BeamState, scores: NextTokenScores) -> Candidates:
         """Selects group by group; all groups of a sentence have to be there."""
-        rows, beam, vocab = scores.shape
+        _, beam, vocab = scores.shape
         penalized = scores.unflatten(0, (-1, self.num_groups)).clone()  # (sentences, groups, beam, vocab)
         by_group = []
         for group in range(self.num_groups):
@@ -201,14 +205,14 @@ class DiverseGroups:
             group_state, group_scores = state.select_rows(of_group), scores[of_group]
             selected = select_best(group_state, penalized[:, group])
             is_selected = selected.cumulative_scores != -math.inf
-            costs, tokens = is_selected * self.strength, selected.tokens
+            costs, tokens = is_selected[:, :beam] * self.strength, selected.tokens
             later = penalized[:, group + 1 :]
             shape = (*later.shape[:3], beam)
-            later.scatter_add_(3, tokens[:, None, None].expand(shape), -costs[:, None, None].expand(shape))
+            later.scatter_add_(3, tokens[:, None, None, :beam].expand(shape), -costs[:, None, None].expand(shape))
             free = group_state.cumulative_scores.gather(1, selected.beam_indices)
             free += group_scores.flatten(1).gather(1, selected.beam_indices * vocab + tokens)
             by_group.append(selected._replace(cumulative_scores=free.masked_fill(~is_selected, -math.inf)))
-        return Candidates(*(torch.stack(fields, dim=1).view(rows, beam) for fields in zip(*by_group, strict=True)))
+        return Candidates(*(torch.stack(fields, dim=1).flatten(0, 1) for fields in zip(*by_group, strict=True)))
 
 
 def update_state(
@@ -231,57 +235,82 @@ def update_state(
         attention: Attention of the next token to each source position; needed for a coverage penalty alone.
     """
     beam, capacity = state.ids.shape[1:]
-    scores, beam_indices, tokens = candidates
-    new_log_probs = log_probs.flatten(1).gather(1, beam_indices * log_probs.shape[2] + tokens)
-    tokens = tokens if column_ids is None else column_ids[tokens]
-
     # A row that its sentence has left goes on until another takes it: it must only stay within the capacity.
     lengths = (state.lengths + 1).clamp(max=capacity - 1)
+    ends = (candidates.tokens if column_ids is None else column_ids[candidates.tokens]) == end_id
+    finishes = (candidates.cumulative_scores > -math.inf) & (ends | (lengths >= state.max_lengths)[:, None])
+    if not finishes[:, :beam].any():  # nobody needs the other candidates
+        candidates = Candidates(*(part[:, :beam] for part in candidates))
+    scores, parents, columns = candidates
+    new_log_probs = log_probs.flatten(1).gather(1, parents * log_probs.shape[2] + columns)
 
     def extend(history: Tensor, new: Tensor) -> Tensor:
-        continued = history if beam == 1 else history.gather(1, beam_indices[:, :, None].expand(-1, -1, capacity))
-        position = lengths[:, None, None].expand(-1, beam, 1)
+        continued = history if beam == 1 else history.gather(1, parents[:, :, None].expand(-1, -1, capacity))
+        position = lengths[:, None, None].expand(-1, new.shape[1], 1)
         return continued.scatter(2, position, new[:, :, None])
 
     coverage = state.coverage
     if attention is not None:
         padded = torch.nn.functional.pad(attention, (0, coverage.shape[2] - attention.shape[2]))
-        coverage = (coverage + padded).gather(1, beam_indices[:, :, None].expand_as(coverage))
-    ends = tokens == end_id
-    finishes = (scores > -math.inf) & (ends | (lengths >= state.max_lengths)[:, None])
+        coverage = (coverage + padded).gather(1, parents[:, :, None].expand(-1, -1, coverage.shape[2]))
     state = state._replace(
-        ids=extend(state.ids, tokens),
+        ids=extend(state.ids, columns if column_ids is None else column_ids[columns]),
         token_log_probs=extend(state.token_log_probs, new_log_probs),
         cumulative_scores=scores,
+        parents=parents,
         lengths=lengths,
         coverage=coverage,
     )
-    return _finish(state, finishes, truncated=~ends, scoring=scoring) if finishes.any() else state
+    return _finish(state, finishes, truncated=~ends, scoring=scoring) if finishes[:, :beam].any() else state
 
 
 def _finish(
-    state: BeamState, finishes: Bool[Tensor, "batch beam"], *, truncated: Bool[Tensor, "batch beam"], scoring: Scoring
+    state: BeamState,
+    finishes: Bool[Tensor, "batch candidates"],
+    *,
+    truncated: Bool[Tensor, "batch candidates"],
+    scoring: Scoring,
 ) -> BeamState:
-    """Move hypotheses to the next free slots of their sentence's finished ones."""
-    beam = finishes.shape[1]
-    # Anything that does not finish goes to an extra slot, which is cut off.
-    slots = torch.where(finishes, state.num_finished[:, None] + finishes.cumsum(dim=1) - 1, beam)
+    """Add the hypotheses in slots that finish to the finished ones, and fill the slots with others that go on.
+
+    Of more than `beam` finished hypotheses the best stay, and none goes on.
+    """
+    beam = state.finished_scores.shape[1]
     lengths = state.lengths[:, None].expand(-1, beam)
+    coverage = state.coverage[:, :beam] if state.coverage.shape[2] else None
+    new_scores = scoring.score(state.cumulative_scores[:, :beam], lengths, coverage)
+    found = torch.cat((state.finished_scores, new_scores.masked_fill(~finishes[:, :beam], -math.inf)), dim=1)
+    is_kept = (found > -math.inf) & (found >= found.topk(beam, dim=1).values[:, -1:])
+    kept = (~is_kept).int().argsort(dim=1, stable=True)[:, :beam]  # in the order in which they were found
 
     def put(old: Tensor, new: Tensor) -> Tensor:
-        extended = torch.cat((old, old[:, :1]), dim=1)
-        index = slots if new.dim() == 2 else slots[:, :, None].expand_as(new)
-        return extended.scatter(1, index, new)[:, :beam]
+        return _gather_slots(torch.cat((old, new[:, :beam]), dim=1), kept)
 
-    scores = scoring.score(state.cumulative_scores, lengths, state.coverage if state.coverage.shape[2] else None)
-    return state._replace(
-        cumulative_scores=state.cumulative_scores.masked_fill(finishes, -math.inf),
+    scores = state.cumulative_scores.masked_fill(finishes, -math.inf)
+    scores = scores.masked_fill((is_kept.sum(dim=1) >= beam)[:, None], -math.inf)
+    slots = torch.arange(beam, device=scores.device).expand(len(scores), -1)
+    if scores.shape[1] > beam:
+        slots = finishes.int().argsort(dim=1, stable=True)[:, :beam]
+    return BeamState(
+        sentences=state.sentences,
+        max_lengths=state.max_lengths,
+        ids=_gather_slots(state.ids, slots),
+        token_log_probs=_gather_slots(state.token_log_probs, slots),
+        cumulative_scores=_gather_slots(scores, slots),
+        parents=_gather_slots(state.parents, slots),
+        lengths=state.lengths,
+        coverage=_gather_slots(state.coverage, slots),
         finished_ids=put(state.finished_ids, state.ids),
         finished_token_log_probs=put(state.finished_token_log_probs, state.token_log_probs),
-        finished_scores=put(state.finished_scores, scores),
+        finished_scores=found.gather(1, kept),
         finished_lengths=put(state.finished_lengths, lengths),
         finished_truncated=put(state.finished_truncated, truncated),
     )
+
+
+def _gather_slots(part: Tensor, slots: Int[Tensor, "batch slots"]) -> Tensor:
+    index = slots if part.dim() == 2 else slots[:, :, None].expand(-1, -1, part.shape[2])
+    return part.gather(1, index)
 
 
 def is_done(state: BeamState, *, scoring: Scoring, num_best: int = 1) -> Bool[Tensor, " batch"]:

@@ -197,7 +197,7 @@ class BeamSearch(Generic[Cache]):
 
         # Cache: each hypothesis goes on with the keys and values of the one that it continues.
         if settings.beam_size > 1:
-            self.cache = self.model.reorder(self.cache, self._slots(candidates.beam_indices))
+            self.cache = self.model.reorder(self.cache, self._slots(self.state.parents))
 
         # Finished hypotheses: sentences whose best ones are certain leave the batch.
         return self._remove_finished()
