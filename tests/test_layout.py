@@ -14,7 +14,7 @@ TESTS = Path(__file__).parent
 
 # From the bottom to the top. A file imports from lower layers and from its own folder.
 LAYERS = [
-    {"", "errors", "atomic", "fingerprint", "memory", "nearest", "versions"},  # "" is translate/__init__.py
+    {"", "errors", "atomic", "fingerprint", "memory", "messages", "nearest", "versions"},  # "" is translate/__init__.py
     {"config"},
     {"data"},
     {"model"},

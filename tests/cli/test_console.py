@@ -1,6 +1,8 @@
 """Messages go through `logging`: bare on standard error in a command, and as a program likes when it imports us."""
 
+import contextlib
 import logging
+import os
 import signal
 import sys
 import tempfile
@@ -14,7 +16,7 @@ import typer
 from tqdm import tqdm
 from typer.testing import CliRunner
 
-from translate.cli.console import ConsoleHandler, Interrupted, ReportingGroup, escaped, fail, run_command_line
+from translate.cli.console import ConsoleHandler, Interrupted, ReportingGroup, fail, has_colour, run_command_line
 from translate.errors import InputError, RunError
 
 logger = logging.getLogger("translate.somewhere")
@@ -113,12 +115,6 @@ def test_a_traceback_that_cannot_be_saved(unforeseen: Any, tmp_path: Path, monke
     assert "its traceback could not be saved. Command: translate decode" in unforeseen()
 
 
-def test_escaped_text_keeps_letters_of_any_language_and_no_control_character() -> None:
-    kept = "Übergrößen\tزنده\u200cباد 👩\u200d👧 l’été\u202f!\nе\u0301"
-    assert escaped(kept) == kept
-    assert escaped("\0\r\x7f\x9b\u2028\u2067\ud800") == r"\x00\r\x7f\x9b\u2028\u2067\ud800"
-
-
 def test_the_first_ten_lines_of_an_error_are_printed() -> None:
     result = command(lambda: fail("\n".join(map(str, range(20_000))), 2))
     assert result.stderr.splitlines() == ["translate: 0", *map(str, range(1, 10)), "… and 19,990 more lines"]
@@ -137,6 +133,75 @@ def test_a_deleted_working_directory_is_named(tmp_path: Path, monkeypatch: pytes
 
 def test_fail_ends_the_command() -> None:
     assert command(lambda: fail("stopped", 143)).exit_code == 143
+
+
+def shown_on(kind: str, monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
+    """What a command with messages of all kinds and an error shows on a terminal or writes into a pipe."""
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"TERM": "xterm", **environment}.items():
+        monkeypatch.setenv(name, value)
+    reader, writer = os.openpty() if kind == "terminal" else os.pipe()
+    with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
+        monkeypatch.setattr(sys, "stderr", stream)
+
+        def work() -> None:
+            logger.info("plain\x1b[2J")
+            logger.info("Step 5: loss 1.2, 3 s left", extra={"dim": ", 3 s left"})
+            logger.info("Step 5: BLEU 25, best", extra={"bold": "Step 5: BLEU 25"})
+            logger.warning("old: it is")
+            logger.error("no pairs")
+            fail("wrong input", 2)
+
+        app = typer.Typer(cls=ReportingGroup)
+        app.callback(invoke_without_command=True)(work)
+        with pytest.raises(SystemExit):
+            app([])
+        with contextlib.suppress(SystemExit):
+            fail("interrupted", 130)
+        stream.write(".")
+        stream.flush()
+        text = ""
+        while not text.endswith("."):
+            text += shown.read(100_000).decode()
+    return text.replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize(
+    "kind, environment",
+    [("terminal", {}), ("terminal", {"NO_COLOR": ""}), ("pipe", {"FORCE_COLOR": "1"})],
+)
+def test_colours(kind: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown_on(kind, monkeypatch, **environment) == (
+        "plain\\x1b[2J\n"
+        "Step 5: loss 1.2\x1b[2m, 3 s left\x1b[0m\n"
+        "\x1b[1mStep 5: BLEU 25\x1b[0m, best\n"
+        "\x1b[33mWarning:\x1b[0m old: it is\n"
+        "\x1b[31mError:\x1b[0m no pairs\n"
+        "\x1b[31mtranslate:\x1b[0m wrong input\n"
+        "\x1b[33mtranslate:\x1b[0m interrupted\n."
+    )
+
+
+@pytest.mark.parametrize(
+    "kind, environment",
+    [
+        ("pipe", {}),
+        ("terminal", {"NO_COLOR": "1"}),
+        ("terminal", {"TERM": "dumb"}),
+        ("pipe", {"NO_COLOR": "1", "FORCE_COLOR": "1"}),
+    ],
+)
+def test_no_colours(kind: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown_on(kind, monkeypatch, **environment) == (
+        "plain\\x1b[2J\nStep 5: loss 1.2, 3 s left\nStep 5: BLEU 25, best\nWarning: old: it is\nError: no pairs\n"
+        "translate: wrong input\ntranslate: interrupted\n."
+    )
+
+
+def test_a_closed_stream_has_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    assert not has_colour(None)
 
 
 @pytest.mark.usefixtures("console")

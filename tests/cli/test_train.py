@@ -34,7 +34,7 @@ def test_train_and_resume(translate: Translate, corpus: Path, run: Path, tmp_pat
     shutil.copytree(run, copy)
     result = translate("train", corpus / "tiny.yaml", "training.max_steps=4", "--run", copy, "--resume")
     assert result.exit_code == 0, result.stderr
-    assert "going on from step 3" in result.stderr and "ended after 4 steps" in result.stderr
+    assert "Going on from step 3" in result.stderr and "ended after 4 steps" in result.stderr
 
 
 @pytest.fixture

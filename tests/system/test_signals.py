@@ -52,7 +52,7 @@ def test_a_signal_saves_and_says_how_to_go_on(trainings: Any, tmp_path: Path, st
         assert arguments == ["train", str(run), "--resume"]
     trainings.start(arguments)
     assert trainings.wait() == 0
-    assert f"going on from step {match[1]}\n" in trainings.log.read_text(encoding="utf-8")
+    assert f"Going on from step {match[1]}\n" in trainings.log.read_text(encoding="utf-8")
     assert state_of(run) == state_of(tmp_path / "straight")
 
 
@@ -179,7 +179,7 @@ def test_a_full_disk(trainings: Any, tmp_path: Path, state_of: Callable[[Path], 
         " are intact"
     )
     assert [file.read_bytes() for file in files] == before
-    assert "going on from step 5" in trainings.run(run.path, resume=True)
+    assert "Going on from step 5" in trainings.run(run.path, resume=True)
     assert state_of(run.path) == state_of(tmp_path / "straight")
 
 

@@ -143,7 +143,7 @@ def test_a_resumed_run_goes_on_with_its_scale(
     assert straight.progress["loss_scale"] == {"scale": 2.0**18, "good_steps": 2}
 
 
-def test_the_log_tells_the_scale_in_fp16_alone(
+def test_the_metrics_have_the_scale_in_fp16_alone(
     digits: Callable[..., Config],
     run_training: Callable[..., list[str]],
     tmp_path: Path,
@@ -151,12 +151,10 @@ def test_the_log_tells_the_scale_in_fp16_alone(
 ) -> None:
     monkeypatch.setattr(progress, "_STEPS_BEFORE_GROWTH", 4)
     few = ("training.max_steps=5", "training.log_every=2", "training.validate_every=99")
-    scales, messages = {}, []
+    scales = {}
     for name in ("fp16", "fp32"):
-        messages += run_training(digits(*few, f"training.precision={name}"), tmp_path / name)
+        run_training(digits(*few, f"training.precision={name}"), tmp_path / name)
         lines = (tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         records = [json.loads(line) for line in lines]
         scales[name] = [record.get("loss_scale") for record in records if record["kind"] == "train"]
     assert scales == {"fp16": [2.0**16, 2.0**17, 2.0**17], "fp32": [None] * 3}
-    said = [line for line in messages if ": loss " in line]
-    assert ["loss scale 131072," in line for line in said] == [False, True, True, False, False, False]

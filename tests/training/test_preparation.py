@@ -78,13 +78,13 @@ def test_what_was_done_is_logged(
         return [re.sub(r"\d+\.\d s", "N s", message) for message in caplog.messages]
 
     kept = f"{tmp_path / 'train.in'}, {tmp_path / 'train.out'}: 211 of 211 pairs kept"
-    assert log(digits()) == ["Tokenizer trained in N s (joint, 40)", "Corpus encoded in N s", kept]
-    found = "Tokenizer found in cache in N s (joint, 40)"
+    assert log(digits()) == ["Tokenizer trained in N s (joint, 40 subwords)", "Corpus encoded in N s", kept]
+    found = "Tokenizer found in cache in N s (joint, 40 subwords)"
     assert log(digits()) == [found, f"Corpus read from {folder} in N s", kept]
     given = digits(f"tokenizer.source_model={model}")
-    assert log(given)[0] == "Tokenizer loaded in N s (joint, 40)"
+    assert log(given)[0] == "Tokenizer loaded in N s (joint, 40 subwords)"
     separate = digits("tokenizer.vocabulary=separate", "model.tie_embeddings=none")
-    assert log(separate)[0] == "Tokenizer trained in N s (separate, 40 and 40)"
+    assert log(separate)[0] == "Tokenizer trained in N s (separate, 40 and 40 subwords)"
 
 
 def test_only_what_decides_counts(digits: Digits, tmp_path: Path) -> None:

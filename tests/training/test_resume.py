@@ -201,7 +201,7 @@ def test_a_finished_run_is_not_changed_by_resuming_it(
 ) -> None:
     before = state_of(finished)
     said = run_training(stateful(), finished, resume=True)
-    assert "going on from step 14" in said
+    assert "Going on from step 14" in said
     assert state_of(finished) == before
 
 
@@ -233,7 +233,7 @@ def test_patience_that_ran_out_at_the_stop(
             run_training(config, tmp_path / "run", resume=True)
     for _ in range(2):  # the second time it is at its end
         messages = run_training(config, tmp_path / "run", resume=True)
-        assert "stopped early: 2 validations without a better bleu" in messages
+        assert "Stopped early: 2 validations without a better BLEU" in messages
     assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
 
 
@@ -282,9 +282,9 @@ def test_another_environment_is_reported(
     progress["environment"]["torch"] = "2.0.0"
     write_checkpoint(RunDirectory(finished), "last", tensors, {**metadata, "progress": json.dumps(progress)})
     said = run_training(stateful("training.max_steps=15"), finished, resume=True)
-    (line,) = [line for line in said if "continued in another environment" in line]
+    (line,) = [line for line in said if "Continued in another environment" in line]
     assert line == (
-        f"continued in another environment: torch {torch_version} (it was 2.0.0). The training is as good, but its"
+        f"Continued in another environment: torch {torch_version} (it was 2.0.0). The training is as good, but its"
         " numbers are not bit for bit those of a run that was never stopped"
     )
     assert progress_of(finished)["environment"]["torch"] == torch_version

@@ -55,10 +55,10 @@ def test_a_damaged_checkpoint_is_passed_over(
         run_training(config, run, resume=True)
     (damaged,) = [line for line in caplog.messages if str(last) in line]
     assert "damaged" in damaged
-    assert "so the run continues from previous.safetensors, of step 9" in caplog.messages
+    assert "Therefore the run continues from previous.safetensors, of step 9" in caplog.messages
     assert previous.read_bytes() == last.read_bytes() == intact
     said = run_training(config, run, resume=True)
-    assert "going on from step 9" in said
+    assert "Going on from step 9" in said
     assert state_of(run) == state_of(straight)
 
 

@@ -3,8 +3,8 @@
 import contextlib
 import fcntl
 import json
+import math
 import os
-import re
 import resource
 import signal
 import struct
@@ -20,12 +20,19 @@ from translate.errors import RunError
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
 from translate.training import StoppedBySignal, tracking
-from translate.training.tracking import Throughput, Tracker, describe_seconds
+from translate.training.tracking import Recorder, Throughput, describe_seconds, describe_step, describe_validation
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
 Happening = Callable[..., contextlib.AbstractContextManager[None]]
 StateOf = Callable[[Path], Any]
+STEP = {
+    "step": 1_000_000,
+    "nll": 1.2345,
+    "perplexity": 3.43,
+    "learning_rate": 2.5e-7,
+    "target_tokens_per_second": 123_456.7,
+}
 
 
 def test_metrics_are_cut_to_what_the_checkpoint_vouches_for(
@@ -57,11 +64,11 @@ def test_changed_metrics_are_kept_by_step_with_a_warning(tmp_path: Path, caplog:
     for text in ("".join(lines), "".join(lines) + '{"kind": "tr', "".join(lines) + "[" * 10_000 + "\n[]\n" + huge):
         file.write_text(text, encoding="utf-8")
         # Of a checkpoint of version 0.1.0, which has no mark, by step too, and nothing is to be said.
-        Tracker(RunDirectory(tmp_path), TrainingConfig(), Progress("data", step=10)).close()
+        Recorder(RunDirectory(tmp_path), TrainingConfig(), Progress("data", step=10)).close()
         assert file.read_text(encoding="utf-8") == lines[0] + lines[1] and not caplog.messages
     file.write_text("".join(lines), encoding="utf-8")
     marked = Progress("data", step=10, metrics_bytes=30, metrics_sha256="0" * 64)
-    Tracker(RunDirectory(tmp_path), TrainingConfig(), marked).close()
+    Recorder(RunDirectory(tmp_path), TrainingConfig(), marked).close()
     assert file.read_text(encoding="utf-8") == lines[0] + lines[1]
     assert caplog.messages == [f"{file} has changed since its checkpoint; its lines up to step 10 are kept"]
 
@@ -69,38 +76,22 @@ def test_changed_metrics_are_kept_by_step_with_a_warning(tmp_path: Path, caplog:
 def test_metrics_that_cannot_be_written(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     run, settings = RunDirectory(tmp_path), TrainingConfig()
-    tracker = Tracker(run, settings, Progress("data"))
-    tracker.record({"kind": "train", "step": 1}, summary="")
-    before, mark = file.read_bytes(), tracker.sync()
+    recorder = Recorder(run, settings, Progress("data"))
+    recorder.record({"kind": "train", "step": 1})
+    before, mark = file.read_bytes(), recorder.sync()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, hard))  # for this one write alone
     try:
         with pytest.raises(RunError) as caught:
-            tracker.record({"kind": "train", "step": 2}, summary="")
+            recorder.record({"kind": "train", "step": 2})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    tracker.close()
+    recorder.close()
     assert str(caught.value) == f"{file}: cannot be written: File too large; free some space on that disk"
     assert file.read_bytes() != before, "a part of the line was written"
-    continued = Tracker(run, settings, Progress("data", step=1, metrics_bytes=mark[0], metrics_sha256=mark[1]))
+    continued = Recorder(run, settings, Progress("data", step=1, metrics_bytes=mark[0], metrics_sha256=mark[1]))
     assert file.read_bytes() == before and continued.sync() == mark
     continued.close()
-
-
-def test_each_line_of_a_log_has_speed_waiting_and_the_time_left(
-    run_training: RunTraining,
-    digits: Digits,
-    tmp_path: Path,
-) -> None:
-    messages = run_training(digits("training.max_steps=10", "training.log_every=5"), tmp_path / "run")
-    lines = [line for line in messages if "target tokens/s" in line]
-    assert re.search(r", \d+ target tokens/s, \d+\.\d% waiting for data, \d+ s left$", lines[0])
-    assert re.search(r", \d+ target tokens/s, \d+\.\d% waiting for data$", lines[1]), (
-        "after the last step, none is left"
-    )
-    records = [json.loads(line) for line in RunDirectory(tmp_path / "run").metrics.read_text().splitlines()]
-    shares = [record["waiting"] for record in records if record["kind"] == "train"]
-    assert len(shares) == 2 and all(0.0 <= share < 1.0 for share in shares)
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -108,17 +99,17 @@ def test_a_bar_asks_for_its_text_about_once_a_second(tmp_path: Path, is_terminal
     asked: list[str] = []
 
     def tell() -> str:
-        asked.append("loss 3.210, 50 target tokens/s, 12 min left")
+        asked.append("loss 3.210, 5,000 tok/s, 12 min left")
         return asked[-1]
 
     reader, writer = os.openpty() if is_terminal else os.pipe()
     if is_terminal:
         fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
     with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
-        tracker = Tracker(RunDirectory(tmp_path), TrainingConfig(max_steps=100_000), Progress("data"), stream=stream)
+        recorder = Recorder(RunDirectory(tmp_path), TrainingConfig(max_steps=100_000), Progress("data"), stream=stream)
         for _ in range(50):
-            tracker.advance(tell, num_steps=70)
-        tracker.close()
+            recorder.advance(tell, num_steps=7000)
+        recorder.close()
         stream.write(".")
         stream.flush()
         text = ""
@@ -126,7 +117,7 @@ def test_a_bar_asks_for_its_text_about_once_a_second(tmp_path: Path, is_terminal
             text += shown.read(100_000).decode()
     if is_terminal:
         assert len(asked) == 1
-        assert "50/70 [" in text and f", {asked[0]}]" in text
+        assert "50/7,000 [" in text and f", {asked[0]}]" in text
     else:
         assert (asked, text) == ([], ".")
 
@@ -173,14 +164,52 @@ def train(
         (59.4, "59 s"),
         (59.5, "1 min"),
         (12 * 60.0 + 20, "12 min"),
-        (59.6 * 60, "1 h 0 min"),
-        (3 * 3600.0 + 20 * 60, "3 h 20 min"),
-        (23 * 3600 + 59.6 * 60, "1 day 0 h"),
-        (52 * 3600.0, "2 days 4 h"),
+        (59.6 * 60, "1.0 h"),
+        (3 * 3600.0 + 20 * 60, "3.3 h"),
+        (9.96 * 3600, "10 h"),
+        (23.9 * 3600, "24 h"),
+        (23.96 * 3600, "1.0 days"),
+        (52 * 3600.0, "2.2 days"),
+        (100 * 86400.0, "100 days"),
     ],
 )
 def test_a_time_as_people_say_it(seconds: float, told: str) -> None:
-    assert describe_seconds(seconds) == told
+    assert describe_seconds(seconds) == told and len(told) <= 8
+
+
+@pytest.mark.parametrize(
+    "perplexity, told",
+    [
+        (1.0, "1.00"),
+        (99.994, "99.99"),
+        (99.996, "100"),
+        (22026.5, "22,026"),
+        (999_999.4, "999,999"),
+        (1_234_567.0, "1e+06"),
+        (math.exp(700), "1e+304"),
+    ],
+)
+def test_a_perplexity_has_at_most_seven_characters(perplexity: float, told: str) -> None:
+    assert describe_step({**STEP, "perplexity": perplexity})[0] == f"Step 1,000,000: loss 1.234, ppl {told}"
+    assert len(told) <= 7
+
+
+def test_the_line_of_a_step_fits_80_columns() -> None:
+    quality, speed = describe_step(STEP)
+    assert quality + speed == "Step 1,000,000: loss 1.234, ppl 3.43, lr 2.5e-07, 123,457 tok/s"
+    assert len(f"{quality}{speed}, ≤ 9.9 days left") == 80
+    assert describe_step({**STEP, "learning_rate": 0.0})[1] == ", lr 0, 123,457 tok/s"
+
+
+def test_the_line_of_a_validation_fits_80_columns() -> None:
+    record = {"step": 12_000, "BLEU": 25.314, "chrF": 50.126, "loss": 1.2345, "perplexity": 3.43, "seconds": 12.0}
+    scores, others = describe_validation(record, is_best=True)
+    assert scores + others == "Step 12,000: validation BLEU 25.31, chrF 50.13, loss 1.234, ppl 3.43, best, 12 s"
+    assert len(scores + others) == 80
+    assert describe_validation(record, is_best=False) == (scores, ", loss 1.234, ppl 3.43, 12 s")
+    # One more character, and the time has no room.
+    scores, others = describe_validation({**record, "step": 123_000}, is_best=True)
+    assert others.endswith("best") and len(scores + others) == 75
 
 
 def test_speed_and_waiting_are_of_the_steps_since_the_last_entry(clock: Clock) -> None:
@@ -232,8 +261,8 @@ def test_steps_left_end_with_whatever_comes_first(max_steps: int, max_epochs: in
     assert throughput.steps_left == left
 
 
-def test_early_stopping_makes_it_at_most(clock: Clock) -> None:
+def test_early_stopping_makes_it_a_bound(clock: Clock) -> None:
     progress = Progress("data")
     throughput = Throughput(TrainingConfig(max_steps=30, patience=3), progress)
     train(throughput, progress, clock, steps=20, computing=1.0, waiting=0.0)
-    assert throughput.time_left() == ", at most 10 s left"
+    assert throughput.time_left() == ", ≤ 10 s left"

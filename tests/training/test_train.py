@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+import translate
 from translate import atomic
 from translate.config.schema import Config
 from translate.data.tokenizer import load_tokenizers
@@ -90,6 +91,42 @@ def test_run_says_what_it_is(run_training: RunTraining, digits: Digits, tmp_path
     assert {"translate", "python", "torch", "sentencepiece", "sacrebleu"} == set(description["versions"])
 
 
+def test_the_log_has_all_that_was_said_and_goes_on(
+    run_training: RunTraining, happening: Happening, digits: Digits, tmp_path: Path
+) -> None:
+    def lines() -> list[str]:
+        text = RunDirectory(tmp_path / "run").log.read_text(encoding="utf-8")
+        return [line.split(" ", 1)[1] for line in text.splitlines()]
+
+    config = digits("training.max_steps=8")
+    with happening(in_step=5, what=signal.SIGINT), pytest.raises(StoppedBySignal):
+        run_training(config, tmp_path / "run")
+    begun = lines()
+    assert begun[0] == f"translate {translate.__version__}: test"
+    assert begun[1].startswith("Tokenizer ") and begun[-3].startswith("Step 5: loss ")
+    assert begun[-2:] == [
+        "Stopping after step 5 (SIGINT); press Ctrl-C again to quit at once",
+        "translate: stopped by SIGINT after step 5",
+    ]
+    said = run_training(config, tmp_path / "run", resume=True)
+    assert lines() == [*begun, begun[0], *"\n".join(said).split("\n")]
+    assert any(line.startswith("  translation: ") for line in lines()[len(begun) :])
+    assert not verify_run(tmp_path / "run").unsound
+
+
+def test_a_refused_training_writes_into_no_run(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+    run_training(digits("training.max_steps=1"), tmp_path / "run")
+    log = RunDirectory(tmp_path / "run").log
+    before = log.read_bytes()
+    with pytest.raises(InputError, match="already holds a run"):
+        run_training(digits(), tmp_path / "run")
+    with lock_run(tmp_path / "run"), pytest.raises(InputError, match="is training in this run directory"):
+        run_training(digits("training.max_steps=2"), tmp_path / "run", resume=True)
+    with pytest.raises(InputError, match="was begun with other settings"):
+        run_training(digits("model.d_model=32"), tmp_path / "run", resume=True)
+    assert log.read_bytes() == before
+
+
 def test_tensorboard_events_are_written(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     run_training(digits("training.tensorboard=true", "training.max_steps=5"), tmp_path / "run")
@@ -114,10 +151,10 @@ def test_logs_findings_before_the_first_step(digits: Digits, tmp_path: Path, cap
 
     caplog.set_level("INFO", "translate")
     messages = run()
-    (warning,) = [line for line in messages if line.startswith("warning: training.warmup_steps")]
+    (warning,) = [line for line in messages if line.startswith("training.warmup_steps")]
     assert "training.warmup_steps = 9 is not less than training.max_steps = 4" in warning
     assert any("note" in line and "run `translate check`" in line for line in messages)
-    assert not any(line.startswith("warning: ") for line in run(resume=True)), "it was logged at the run's beginning"
+    assert not any("warmup_steps" in line for line in run(resume=True)), "it was logged at the run's beginning"
 
 
 def test_resume_before_the_first_checkpoint(
@@ -200,7 +237,7 @@ def test_a_moved_run_goes_on(
     (tmp_path / "far").mkdir()
     (tmp_path / "here").rename(tmp_path / "far" / "away")
     said = run_training(config, tmp_path / "far" / "away", resume=True)
-    assert "going on from step 9" in said
+    assert "Going on from step 9" in said
     assert state_of(tmp_path / "far" / "away") == state_of(straight)
     assert not (tmp_path / "here").exists()
 

@@ -1,6 +1,7 @@
 """The loop of a training: when it stops, what it logs and saves, and how it fails."""
 
 import itertools
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from translate.config.schema import Config
 from translate.errors import RunError
 from translate.training import step
+from translate.training.tracking import Throughput
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
@@ -37,7 +39,7 @@ def test_stops_early_and_keeps_the_best(
     validations = [record["step"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "validation"]
     assert validations == [2, 4, 6, 8]
     assert state_of(tmp_path / "run").best_step == "2"
-    assert "stopped early: 3 validations without a better bleu" in messages
+    assert "Stopped early: 3 validations without a better BLEU" in messages
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_mend(
@@ -71,11 +73,53 @@ def test_without_validation_the_last_weights_are_the_best(
     assert state_of(tmp_path / "run").best_step == "12"
 
 
-def test_the_last_part_of_a_log_window_is_logged(
+def test_the_last_part_of_a_log_window_is_logged_before_its_validation(
     run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
 ) -> None:
-    run_training(digits("training.max_steps=12", "training.log_every=5"), tmp_path / "run")
+    said = run_training(digits("training.max_steps=12", "training.log_every=5"), tmp_path / "run")
     assert [record["step"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"] == [5, 10, 12]
+    lines = [line.split(",")[0] for line in said if line.startswith("Step ")]
+    kinds = [re.sub(r"[\d.]+$", "N", line) for line in lines]
+    validations = ["Step 6: validation BLEU N", "Step 12: validation BLEU N"]
+    assert kinds == ["Step 5: loss N", validations[0], "Step 10: loss N", "Step 12: loss N", validations[1]]
+
+
+def test_an_early_stop_after_a_validation_shows_no_later_line_of_its_step(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
+) -> None:
+    unchanging = ("training.learning_rate=1e-9", "training.schedule=constant", "training.log_every=3")
+    stopping = ("training.max_steps=100", "training.validate_every=2", "training.patience=1")
+    said = run_training(digits(*unchanging, *stopping), tmp_path / "run")
+    assert [line.split(":")[0] for line in said if line.startswith("Step ")] == ["Step 2", "Step 3", "Step 4"]
+    steps = [record["step"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"]
+    assert steps == [3, 4], "the record is kept"
+
+
+def test_loss_and_perplexity_of_a_line_are_without_label_smoothing(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
+) -> None:
+    said = run_training(digits("training.max_steps=5", "training.label_smoothing=0.3"), tmp_path / "run")
+    (record,) = [record for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"]
+    assert record["loss"] != pytest.approx(record["nll"], rel=1e-3)
+    assert record["perplexity"] == pytest.approx(math.exp(record["nll"]))
+    (line,) = [line for line in said if line.startswith("Step 5: loss")]
+    assert line.startswith(f"Step 5: loss {record['nll']:.3f}, ppl {record['perplexity']:.2f}, lr 5.0e-03, ")
+
+
+def test_a_notable_share_of_waiting_is_told_once(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Throughput, "speed", lambda self: (1234.5, 0.125))
+    said = run_training(digits("training.max_steps=10", "training.log_every=5"), tmp_path / "run")
+    assert said.count("12% of the time of the last steps was spent waiting for data") == 1
+    assert any(re.fullmatch(r"Step 5: .*, 1,234 tok/s, .* left", line) for line in said)
+    assert any(re.fullmatch(r"Step 10: .*, 1,234 tok/s", line) for line in said), "after the last step, none is left"
+
+
+def test_an_epoch_is_one_line(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+    said = run_training(digits("training.max_steps=1"), tmp_path / "run")
+    (line,) = [line for line in said if line.startswith("Epoch 1: ")]
+    assert re.fullmatch(r"Epoch 1: 5 batches, 2,\d{3} tokens, \d+\.\d% of them padding", line)
 
 
 @pytest.mark.parametrize(

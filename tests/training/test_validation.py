@@ -50,4 +50,4 @@ def test_a_validation_without_memory_can_be_done_later(
     assert message.startswith("out of memory on the validation (CUDA out of memory. Tried to allocate 20.00 MiB).")
     assert "Lower decoding.batch_tokens (now 8192) or decoding.beam_size (now 2), and go on with --resume." in message
     said = run_training(digits("decoding.beam_size=1"), tmp_path / "run", resume=True)
-    assert "going on from step 6" in said
+    assert "Going on from step 6" in said

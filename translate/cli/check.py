@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from translate.cli.console import escaped, is_terminal
+from translate.cli.console import has_colour, is_terminal
 from translate.cli.options import ConfigArgument, Overrides, RunArgument
+from translate.messages import escaped
 
 if TYPE_CHECKING:
     from translate.lint.check import Report
@@ -46,7 +47,10 @@ def check(
         report = check_training(loaded, watch=_show_progress)
     finally:
         _show_progress("")
-    typer.echo(json.dumps(report.to_document(), indent=2) if as_json else "\n".join(_lines(report)))
+    typer.echo(
+        json.dumps(report.to_document(), indent=2) if as_json else "\n".join(_lines(report)),
+        color=has_colour(sys.stdout),
+    )
     if report.count("error") or (strict and report.count("warning")):
         raise typer.Exit(1)
 
@@ -188,8 +192,8 @@ def _row(name: str, text: str) -> str:
 
 
 def _painted(text: str, *, colour: str | None = None) -> str:
-    """Make text bold, on a terminal."""
-    return typer.style(text, fg=colour, bold=True) if is_terminal(sys.stdout) else text
+    """Make text bold, where colours are shown."""
+    return typer.style(text, fg=colour, bold=True) if has_colour(sys.stdout) else text
 
 
 def _plural(number: int, noun: str) -> str:

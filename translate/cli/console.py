@@ -5,7 +5,6 @@ import errno
 import io
 import logging
 import os
-import re
 import shlex
 import signal
 import sys
@@ -17,29 +16,35 @@ import typer
 
 from translate.cli.commands import CommandGroup, UsageError, explain_usage
 from translate.errors import InputError, RunError
+from translate.messages import MessageFormatter, escaped
 
 Item = TypeVar("Item")
 
 _MAX_LINES = 10  # of an error
-# Control characters but for tabs and line ends; separators and embeddings that reorder a line; lone surrogates.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def escaped(text: str) -> str:
-    """Text that steers no terminal and encodes as UTF-8: control characters are written as \\x1b, \\u202e and so on."""
-    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class ConsoleHandler(logging.Handler):
     """Prints bare messages on standard error, above a progress bar if there is one.
 
-    The stream is looked up for each message, so that redirected output is respected.
+    The stream is looked up for each message, so that redirected output is respected. A record's `bold` and `dim` are
+    the beginning and the end of its message that a terminal shows so.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(MessageFormatter())
+
     def emit(self, record: logging.LogRecord) -> None:
+        text, bold, dim = self.format(record), getattr(record, "bold", ""), getattr(record, "dim", "")
+        if record.levelno >= logging.WARNING:
+            label, _, message = text.partition(" ")
+            text = f"{typer.style(label, fg='yellow' if record.levelno == logging.WARNING else 'red')} {message}"
+        elif bold or dim:
+            middle = text.removeprefix(bold).removesuffix(dim)
+            text = f"{bold and typer.style(bold, bold=True)}{middle}{dim and typer.style(dim, dim=True)}"
         tqdm = sys.modules.get("tqdm")  # whoever has not imported it has no bar
         with tqdm.tqdm.external_write_mode(file=sys.stderr) if tqdm else contextlib.nullcontext():
-            typer.echo(escaped(self.format(record)), err=True)
+            typer.echo(text, err=True, color=has_colour(sys.stderr))
 
 
 class ReportingGroup(CommandGroup):
@@ -183,10 +188,11 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
 
 def fail(message: str, code: int) -> NoReturn:
     """Print the first lines of what went wrong, and end the command."""
-    lines = f"translate: {message}".split("\n")
+    lines = escaped(message).split("\n")
     if len(lines) > _MAX_LINES:
         lines[_MAX_LINES:] = [f"… and {len(lines) - _MAX_LINES:,} more lines"]
-    typer.echo(escaped("\n".join(lines)), err=True)
+    name = typer.style("translate:", fg="red" if code < 128 else "yellow")
+    typer.echo(" ".join((name, "\n".join(lines))), err=True, color=has_colour(sys.stderr))
     raise SystemExit(code)
 
 
@@ -213,6 +219,13 @@ def prompted(lines: Iterable[Item]) -> Iterator[Item]:
         typer.echo(prompt, err=True, nl=False)
     if prompt:
         typer.echo(err=True)  # the next message does not follow the prompt
+
+
+def has_colour(stream: TextIO | None) -> bool:
+    """Whether text on a stream is coloured: on terminals, unless NO_COLOR or FORCE_COLOR of the environment decides."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (is_terminal(stream) and os.environ.get("TERM") != "dumb")
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from translate.cli.console import escaped, with_bar
+from translate.cli.console import with_bar
 from translate.cli.lines import paired_lines
 from translate.cli.options import CheckpointOption, takes_decoding_options
 from translate.errors import InputError
+from translate.messages import escaped
 
 if TYPE_CHECKING:
     from translate.evaluation.metrics import Metric

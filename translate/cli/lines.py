@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from translate.cli.console import escaped, is_terminal
+from translate.cli.console import is_terminal
 from translate.cli.options import add_options
 from translate.errors import InputError
+from translate.messages import escaped
 
 if TYPE_CHECKING:
     from translate.decoding import Request

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from translate.cli.commands import Commands
-from translate.cli.console import escaped
 from translate.cli.lines import check_outputs, write_lines
 from translate.cli.options import CheckpointOption, RunArgument, add_options
 from translate.errors import InputError
+from translate.messages import escaped
 
 if TYPE_CHECKING:
     from translate.data.corpora import ParallelCorpus

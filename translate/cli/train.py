@@ -1,6 +1,5 @@
 """`train`: make a run from a config."""
 
-import logging
 import os
 import shlex
 import sys
@@ -15,8 +14,6 @@ from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.config.schema import Config
-
-logger = logging.getLogger(__name__)
 
 
 def train(
@@ -66,15 +63,13 @@ def train(
     from translate.training import train as train_run
 
     try:
-        progress = train_run(loaded, directory, resume=resume, command=command, profile=profile, inspect=log_findings)
+        train_run(loaded, directory, resume=resume, command=command, profile=profile, inspect=log_findings)
     except StoppedBySignal as stop:
         short = shlex.join([*_launcher(), "train", str(directory), "--resume"])
         fail_interrupted(stop, f", and saved. Continue with: {short}")
     except KeyboardInterrupt as error:
         again = shlex.join([*command, *([] if resume else ["--resume"])])  # perhaps there is no run yet
         fail_interrupted(error, f". Begin again or continue with: {again}")
-    best = "" if progress.best_step is None else f"; the best checkpoint is of step {progress.best_step}"
-    logger.info(f"Training ended after {progress.step} steps{best}. Next: translate eval {directory}")
 
 
 def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:

@@ -40,8 +40,8 @@ class FilterReport(NamedTuple):
             (self.num_long_target, f"target over data.max_target_tokens = {limits.max_target_tokens}"),
             (self.num_unequal, f"lengths over data.max_length_ratio = {limits.max_length_ratio}"),
         )
-        summary = f"{self.name}: {self.num_kept} of {self.num_pairs} pairs kept"
-        return [summary] + [f"  {count} left out: {reason}" for count, reason in reasons if count]
+        summary = f"{self.name}: {self.num_kept:,} of {self.num_pairs:,} pairs kept"
+        return [summary] + [f"  {count:,} left out: {reason}" for count, reason in reasons if count]
 
 
 def log_reports(reports: Iterable[FilterReport]) -> None:

@@ -167,7 +167,8 @@ def log_findings(
     findings = by_severity(findings + [leak_finding(leak) for leak in find_leaks(training, held_out)])
     for finding in findings:
         if finding.severity != "note":
-            logger.warning(f"{finding.severity}: {finding.message}; {finding.hint}")
+            level = logging.ERROR if finding.severity == "error" else logging.WARNING
+            logger.log(level, f"{finding.message}; {finding.hint}")
     if num_notes := sum(finding.severity == "note" for finding in findings):
         notes, them = ("notes", "them") if num_notes > 1 else ("note", "it")
         logger.info(f"{num_notes} {notes} on data and settings; run `translate check` to see {them}")

@@ -36,6 +36,7 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.previous = self.checkpoints / "previous.safetensors"  # the last checkpoint but one
         self.metrics = path / "metrics.jsonl"
+        self.log = path / "log.txt"
         self.evaluation = path / "evaluation"
         self.export = path / "export"
         self.shortlist = path / "shortlist.safetensors"

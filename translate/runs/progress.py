@@ -57,10 +57,12 @@ class LogWindow:
         self.gradient_norm = self.gradient_norm + result.gradient_norm.to(result.loss)
 
     def means(self) -> dict[str, float]:
-        """Loss in nats a token, perplexity without label smoothing, and the gradient's norm a step."""
+        """The smoothed loss and, without label smoothing, nats a token and perplexity; the gradient's norm a step."""
+        nll = float(self.nll) / self.tokens
         return {
             "loss": float(self.loss) / self.tokens,
-            "perplexity": math.exp(min(700.0, float(self.nll) / self.tokens)),
+            "nll": nll,
+            "perplexity": math.exp(min(700.0, nll)),
             "gradient_norm": float(self.gradient_norm) / self.steps,
         }
 

@@ -54,8 +54,10 @@ def prepare_data(
         how = "loaded" if is_given else "trained" if cache.num_made else "found in cache"
         if corpora.streams is not None:
             how += " for the first segment of the streamed corpora"
-        sizes = " and ".join(str(each.vocab_size) for each in dict.fromkeys(tokenizers[:2]))
-        logger.info(f"Tokenizer {how} in {time.perf_counter() - started:.1f} s ({tokenizers.vocabulary}, {sizes})")
+        sizes = " and ".join(f"{each.vocab_size:,}" for each in dict.fromkeys(tokenizers[:2]))
+        logger.info(
+            f"Tokenizer {how} in {time.perf_counter() - started:.1f} s ({tokenizers.vocabulary}, {sizes} subwords)"
+        )
         return tokenizers
 
     def encode() -> Batches:

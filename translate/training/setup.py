@@ -62,7 +62,7 @@ def build_train_step(
     else:
         where = threads if num_workers == 1 else f"{num_workers} micro-batches at once, each on {threads}"
         data_parallel = ThreadParallel(forward, num_workers=num_workers, num_threads=num_threads)
-    what = f"{model.num_parameters:,} parameters; {device}, {precision.name}, {where}"
+    what = f"{device}, {precision.name}, {where}"
     return TrainStep(
         model,
         build_optimizer(model, settings),
@@ -70,7 +70,7 @@ def build_train_step(
         precision=precision,
         parallel=data_parallel,
         layout=layout,
-        description=what if remark is None else f"{what}; {remark}",
+        description=what if remark is None else f"{what}\n{remark}",
     )
 
 

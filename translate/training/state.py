@@ -110,7 +110,7 @@ def restore_last(
         for sentence in damaged:
             logger.warning(sentence)
         if damaged:
-            logger.warning("so the run continues from %s, of step %d", path.name, progress.step)
+            logger.warning("Therefore the run continues from %s, of step %d", path.name, progress.step)
         _check_best(run, progress)
         return progress
 

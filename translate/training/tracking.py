@@ -1,4 +1,4 @@
-"""What remains of a training besides its checkpoints: log lines and a bar, `metrics.jsonl`, TensorBoard if asked."""
+"""What a training shows of itself: `metrics.jsonl`, a bar, its speed, and the numbers of its log."""
 
 import contextlib
 import hashlib
@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -25,12 +25,13 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_COLUMNS = 80  # of a line in the log
 _SECONDS_BETWEEN_TEXTS = 1.0  # to read a loss, a GPU must be waited for
-_BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"  # the text beside it has our own time left
+_BAR = "{l_bar}{bar}| {n:,}/{total:,} [{elapsed}{postfix}]"  # the text beside it has our own time left
 
 
-class Tracker:
-    """Receives the records of a training: writes them to `metrics.jsonl` and TensorBoard, logs them, and shows a bar.
+class Recorder:
+    """Receives the records of a training: writes them to `metrics.jsonl` and TensorBoard, and shows a bar.
 
     The bar appears on a terminal only. What a continued training computes again is cut off from `metrics.jsonl` first.
 
@@ -95,8 +96,8 @@ class Tracker:
             self._shown_at = time.perf_counter()
         self._bar.update()
 
-    def record(self, record: dict[str, Any], *, summary: str) -> None:
-        """Keep a record, and log its summary.
+    def record(self, record: dict[str, Any]) -> None:
+        """Keep a record.
 
         Args:
             record: A record with `kind` (train or validation) and `step`; its numbers go to TensorBoard too.
@@ -114,7 +115,6 @@ class Tracker:
             for name, value in record.items():
                 if isinstance(value, int | float) and name != "step":
                     self._writer.add_scalar(f"{record['kind']}/{name}", value, record["step"])
-        logger.info(f"step {record['step']}: {summary}")
 
     def sync(self) -> tuple[int, str]:
         """Wait until all records are on the disk, and return the bytes of `metrics.jsonl` and their SHA-256.
@@ -219,8 +219,7 @@ class Throughput:
     def time_left(self) -> str:
         """The expected time of the remaining steps and validations, as text behind a comma; empty at the end.
 
-        Steps are expected to take as long as those of this log window. A training that may stop early takes at most
-        so long.
+        Steps are expected to take as long as those of this log window. A training that may stop early has ≤ before it.
         """
         steps, done, every = self.steps_left, self._progress.step, self._settings.validate_every
         if steps == 0:
@@ -229,20 +228,41 @@ class Throughput:
         validations = last // every - done // every + (last % every > 0)
         seconds_per_step = (self._now() - self._began) / max(1, done - self._first_step)
         seconds = steps * seconds_per_step + validations * self._validation_seconds
-        return f", {'at most ' if self._settings.patience is not None else ''}{describe_seconds(seconds)} left"
+        return f", {'≤ ' if self._settings.patience is not None else ''}{describe_seconds(seconds)} left"
 
     def _now(self) -> float:
         return time.perf_counter() - self._left_out
 
 
 def describe_seconds(seconds: float) -> str:
-    """A time as people say it: 40 s, 12 min, 3 h 20 min, 2 days 4 h."""
-    if seconds < 59.5:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    if minutes < 24 * 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    hours = round(seconds / 3600)
-    return f"{hours // 24} day{'s' * (hours >= 48)} {hours % 24} h"
+    """A time in at most eight characters: 40 s, 12 min, 3.3 h, 2.2 days."""
+    for unit, length, limit in (("s", 1, 59.5), ("min", 60, 59.5), ("h", 3600, 23.95)):
+        if seconds / length < limit:
+            return f"{_two_digits(seconds / length) if unit == 'h' else f'{seconds / length:.0f}'} {unit}"
+    return f"{_two_digits(seconds / 86400)} days"
+
+
+def describe_step(record: Mapping[str, Any]) -> tuple[str, str]:
+    """The line of a train record in two parts: how good the model is, without label smoothing, and how fast it goes."""
+    rate = f"{record['learning_rate']:.1e}" if record["learning_rate"] else "0"
+    quality = f"Step {record['step']:,}: loss {record['nll']:.3f}, ppl {_perplexity(record['perplexity'])}"
+    return quality, f", lr {rate}, {record['target_tokens_per_second']:,.0f} tok/s"
+
+
+def describe_validation(record: Mapping[str, Any], *, is_best: bool) -> tuple[str, str]:
+    """The line of a validation record in two parts: its scores and the rest. The time is left out where none fits."""
+    scores = f"Step {record['step']:,}: validation BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
+    loss = f", loss {record['loss']:.3f}, ppl {_perplexity(record['perplexity'])}{', best' if is_best else ''}"
+    seconds = f", {describe_seconds(record['seconds'])}"
+    return scores, loss + (seconds if len(scores + loss + seconds) <= _COLUMNS else "")
+
+
+def _perplexity(perplexity: float) -> str:
+    """A perplexity in at most seven characters: 3.43, 187, 22,026, 1e+06."""
+    if perplexity < 99.995:
+        return f"{perplexity:.2f}"
+    return f"{perplexity:,.0f}" if perplexity < 999_999.5 else f"{perplexity:.0e}"
+
+
+def _two_digits(number: float) -> str:
+    return f"{number:.1f}" if number < 9.95 else f"{number:.0f}"

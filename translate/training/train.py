@@ -2,9 +2,11 @@
 
 import contextlib
 import logging
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+from translate import __version__
 from translate.config.schema import Config, TrainingConfig
 from translate.data.corpora import data_fingerprint
 from translate.data.streaming import Batches, StreamedBatches
@@ -14,6 +16,7 @@ from translate.errors import InputError
 from translate.memory import configure_memory
 from translate.runs.directory import RunDirectory, check_holds_no_run, create_run, write_config
 from translate.runs.lock import lock_run
+from translate.runs.log import RunLog
 from translate.runs.progress import Progress
 from translate.training.auto_batch import resolve_batch_tokens, resolve_from_run, resolve_step_tokens
 from translate.training.optimizer import AveragedWeights
@@ -62,6 +65,10 @@ def train(
     """
     configure_memory()
     with join_world() as world, contextlib.ExitStack() as held:
+        log = RunLog()
+        if world.is_main_process:
+            held.enter_context(log)
+            log.keep(f"translate {__version__}: {shlex.join(command)}")
         try:
             device = world.run_on_all_ranks(lambda: choose_training_device(config.training.device, world.environment))
             set_num_threads(config.training.threads, world.environment)
@@ -69,6 +76,8 @@ def train(
             settings, is_continued = world.run_on_rank_0(lambda: _claim(config, directory, resume=resume, held=held))
             config = config.model_copy(update={"training": settings})
             run = RunDirectory(directory)
+            if is_continued and world.is_main_process:
+                log.open(run.log)
             corpora, tokenizers, batches = prepare_data(config, run, world=world, is_continued=is_continued)
             config, batches, message = resolve_batch_tokens(
                 config, batches, tokenizers=tokenizers, device=device, world=world
@@ -80,6 +89,7 @@ def train(
                 check_validation(config, corpora.validation, tokenizers)
                 if not is_continued:
                     create_run(run.path, config=config, tokenizers=tokenizers, command=command)
+                    log.open(run.log)
 
             world.run_on_rank_0(begin)
             train_step = setup_training(config, tokenizers, device=device, world=world)
@@ -103,7 +113,8 @@ def train(
                 world.run_on_rank_0(lambda: write_config(run, config))
                 if isinstance(batches, StreamedBatches):
                     batches.continue_from(progress.epoch, progress.stream)
-            logger.info(f"Model: {train_step.description}")
+            logger.info(f"Model: {model.num_parameters:,} parameters")
+            logger.info(f"Device: {train_step.description}")
             if inspect is not None and not is_continued and world.is_main_process:
                 inspect(config, corpora, batches, tokenizers, model.num_parameters)
             Trainer(
@@ -118,6 +129,9 @@ def train(
                 profiles=profile and world.is_main_process,
                 world=world,
             ).train()
+            best = "" if progress.best_step is None else f"; the best checkpoint is of step {progress.best_step:,}"
+            logger.info(f"Training ended after {progress.step:,} steps{best}")
+            logger.info(f"Next: translate eval {directory}")
             return progress
         except KeyboardInterrupt as stop:
             if world.is_main_process:
@@ -159,7 +173,7 @@ def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) 
     ]
     if changes:
         logger.info(
-            f"continued in another environment: {', '.join(changes)}. The training is as good, but its numbers are not"
+            f"Continued in another environment: {', '.join(changes)}. The training is as good, but its numbers are not"
             " bit for bit those of a run that was never stopped"
         )
     if saved.validation_fingerprint not in (None, new.validation_fingerprint) and saved.best_score is not None:
@@ -169,6 +183,6 @@ def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) 
             " validation, whose weights replace them, and training.patience counts from there"
         )
         saved.best_score, saved.validations_without_better = None, 0
-    logger.info(f"going on from step {saved.step}")
+    logger.info(f"Going on from step {saved.step:,}")
     saved.environment, saved.validation_fingerprint = new.environment, new.validation_fingerprint
     return saved

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
+from typing import Any
 
 from torch import nn
 from torch.profiler import record_function
@@ -31,11 +32,12 @@ from translate.training.optimizer import AveragedWeights, learning_rate
 from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
 from translate.training.state import save_best, save_last
 from translate.training.step import TrainStep
-from translate.training.tracking import Throughput, Tracker
+from translate.training.tracking import Recorder, Throughput, describe_step, describe_validation
 from translate.training.validation import Validation, computing_with, validate
 
 logger = logging.getLogger(__name__)
 
+_NOTABLE_WAITING = 0.1  # a share of the time
 _STOPPING_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # the last when a terminal is closed; Windows has none
 
 
@@ -115,6 +117,7 @@ class Trainer:
         self.throughput = Throughput(self.settings, self.progress)
         self.stop = StopRequests()
         self.train_step.loss_scale = self.progress.loss_scale
+        self._has_told_waiting = False
         self._saved_step = self.progress.step  # of the checkpoint that this goes on from; step 0 needs no saving
 
     def train(self) -> None:
@@ -125,10 +128,10 @@ class Trainer:
             StoppedBySignal: SIGINT, SIGTERM or SIGHUP came, and the training is saved.
             RunError: The loss or a gradient is not finite, memory is out, or a file cannot be written.
         """
-        self.tracker = self.world.run_on_all_ranks(
-            lambda: Tracker(self.run, self.settings, self.progress, is_silent=not self.world.is_main_process)
+        self.recorder = self.world.run_on_all_ranks(
+            lambda: Recorder(self.run, self.settings, self.progress, is_silent=not self.world.is_main_process)
         )
-        with contextlib.closing(self.tracker), self.stop.listening():
+        with contextlib.closing(self.recorder), self.stop.listening():
             self._train()
 
     def _train(self) -> None:
@@ -152,23 +155,26 @@ class Trainer:
             for batches in steps:
                 self._train_step(batches)
                 if progress.step % settings.log_every == 0:
-                    self._log()
+                    self.recorder.record(self._log_step())
                     progress.window = LogWindow()
                 # A validation, which also follows the last step, saves when it is done.
                 if progress.step % settings.save_every == 0 and not (self._owes_validation() or self._is_over()):
                     self._save()
                 self._stop_if_asked()
-                if self._owes_validation():
+                if self._owes_validation() and not self._is_over():
                     self._validate()
                     self._stop_if_asked()
         if self._is_out_of_patience():
             num_validations = progress.validations_without_better
-            logger.info(f"stopped early: {num_validations} validations without a better {settings.best_metric}")
-        if progress.validated_step != progress.step:
+            metric = {"bleu": "BLEU", "loss": "loss"}[settings.best_metric]
+            logger.info(f"Stopped early: {num_validations} validations without a better {metric}")
+        is_validated = progress.validated_step == progress.step  # its line comes after that of its step, or not at all
+        record = self._log_step(is_shown=not is_validated) if progress.window.steps else None
+        if not is_validated:
             self._validate()
             self._stop_if_asked()
-        if progress.window.steps:
-            self._log()  # after the checkpoint, which has the open window: a continued run fills it up
+        if record is not None:  # after the checkpoint, which has the open window: a continued run fills it up
+            self.recorder.record(record)
 
     def _owes_validation(self) -> bool:
         step = self.progress.step
@@ -178,7 +184,8 @@ class Trainer:
         received = self.world.max(self.stop.received or 0)  # by any of the processes
         if received:
             number = signal.Signals(received)
-            logger.info(f"{number.name}: stopping after step {self.progress.step}; press Ctrl-C again to quit at once")
+            step = f"{self.progress.step:,} ({number.name})"
+            logger.info(f"Stopping after step {step}; press Ctrl-C again to quit at once")
             self._save_new()
             raise StoppedBySignal(number, step=self.progress.step)
 
@@ -190,11 +197,12 @@ class Trainer:
             self.throughput.steps_per_epoch = -(-len(group.epoch) // self.settings.accumulate_batches)
             if group.number == 0:
                 epoch, padding = group.epoch, group.epoch.padding
-                resegmented = f", {epoch.num_resegmented} pairs over-long as sampled" if epoch.num_resegmented else ""
                 logger.info(
-                    f"epoch {progress.epoch + 1}: {len(epoch)} batches, {padding.num_padding} of"
-                    f" {padding.num_computed} tokens are padding ({padding.share:.1%}){resegmented}"
+                    f"Epoch {progress.epoch + 1:,}: {len(epoch):,} batches, {padding.num_computed:,} tokens,"
+                    f" {padding.share:.1%} of them padding"
                 )
+                if epoch.num_resegmented:
+                    logger.info(f"  {epoch.num_resegmented:,} pairs were too long as sampled, and are not sampled")
             yield group.batches
             if self._is_over():
                 return
@@ -215,8 +223,8 @@ class Trainer:
         progress, throughput = self.progress, self.throughput
 
         def describe() -> str:
-            loss, (tokens_per_second, _) = float(result.loss) / result.tokens, throughput.speed()
-            return f"loss {loss:.3f}, {tokens_per_second:.0f} target tokens/s{throughput.time_left()}"
+            loss, (tokens_per_second, _) = float(result.nll) / result.tokens, throughput.speed()
+            return f"loss {loss:.3f}, {tokens_per_second:,.0f} tok/s{throughput.time_left()}"
 
         number = progress.step + 1
         rate = learning_rate(number, self.settings, d_model=self.config.model.d_model)
@@ -228,7 +236,7 @@ class Trainer:
         if self.average is not None:
             self.average.update(self.model, step=progress.step)
         progress.window.add(result)
-        self.tracker.advance(describe, num_steps=progress.step + throughput.steps_left)
+        self.recorder.advance(describe, num_steps=progress.step + throughput.steps_left)
 
     @contextlib.contextmanager
     def _explain_failure(self, step: int) -> Iterator[None]:
@@ -243,31 +251,33 @@ class Trainer:
                 f"Checkpoints written so far are kept in {self.run.checkpoints}."
             ) from error
 
-    def _log(self) -> None:
-        progress = self.progress
-        means = progress.window.means()
-        rate = learning_rate(progress.step, self.settings, d_model=self.config.model.d_model)
-        (tokens_per_second, waiting), time_left = self.throughput.speed(), self.throughput.time_left()
-        self.throughput.begin_window()
-        is_scaled, scale = self.settings.precision == "fp16", progress.loss_scale.scale
-        self.tracker.record(
-            {
-                "kind": "train",
-                "step": progress.step,
-                "epoch": progress.epoch + 1,
-                **means,
-                "learning_rate": rate,
-                **({"loss_scale": scale} if is_scaled else {}),
-                "target_tokens": progress.target_tokens,
-                "target_tokens_per_second": round(tokens_per_second, 1),
-                "waiting": round(waiting, 4),
-            },
-            summary=(
-                f"loss {means['loss']:.3f}, ppl {means['perplexity']:.1f}, |gradient| {means['gradient_norm']:.2f},"
-                f" rate {rate:.1e},{f' loss scale {scale:.0f},' if is_scaled else ''}"
-                f" {tokens_per_second:.0f} target tokens/s, {waiting:.1%} {WAITING_FOR_DATA}{time_left}"
-            ),
-        )
+    def _log_step(self, *, is_shown: bool = True) -> dict[str, Any]:
+        """Log the means of the open log window and its speed, and begin to measure that of the next one.
+
+        Returns:
+            The record of the window, to be kept.
+        """
+        progress, throughput = self.progress, self.throughput
+        (tokens_per_second, waiting), time_left = throughput.speed(), throughput.time_left()
+        throughput.begin_window()
+        record = {
+            "kind": "train",
+            "step": progress.step,
+            "epoch": progress.epoch + 1,
+            **progress.window.means(),
+            "learning_rate": learning_rate(progress.step, self.settings, d_model=self.config.model.d_model),
+            **({"loss_scale": progress.loss_scale.scale} if self.settings.precision == "fp16" else {}),
+            "target_tokens": progress.target_tokens,
+            "target_tokens_per_second": round(tokens_per_second, 1),
+            "waiting": round(waiting, 4),
+        }
+        if is_shown:
+            quality, speed = describe_step(record)
+            logger.info(f"{quality}{speed}{time_left}", extra={"dim": f"{speed}{time_left}"})
+        if waiting >= _NOTABLE_WAITING and not self._has_told_waiting:
+            self._has_told_waiting = True
+            logger.info(f"{waiting:.0%} of the time of the last steps was spent {WAITING_FOR_DATA}")
+        return record
 
     @record_function(VALIDATION_AND_SAVING)
     def _validate(self) -> None:
@@ -304,28 +314,24 @@ class Trainer:
 
     def _log_validation(self, result: Validation, *, is_best: bool) -> None:
         """Record the result of a validation, and log some of its translations, evenly spaced."""
-        evaluation, seconds, perplexity = result.evaluation, result.seconds, math.exp(min(700.0, result.loss))
-        scores = {metric.name: metric.score for metric in evaluation.metrics}
-        self.tracker.record(
-            {
-                "kind": "validation",
-                "step": self.progress.step,
-                "loss": result.loss,
-                "perplexity": perplexity,
-                **scores,
-                "num_truncated": count_conditions(evaluation.translations)["truncated"],
-                "seconds": round(seconds, 3),
-            },
-            summary=(
-                f"validation loss {result.loss:.3f}, ppl {perplexity:.2f}, BLEU {scores['BLEU']:.2f},"
-                f" chrF {scores['chrF']:.2f}, in {seconds:.0f} s{', the best so far' if is_best else ''}"
-            ),
-        )
+        evaluation = result.evaluation
+        record = {
+            "kind": "validation",
+            "step": self.progress.step,
+            "loss": result.loss,
+            "perplexity": math.exp(min(700.0, result.loss)),
+            **{metric.name: metric.score for metric in evaluation.metrics},
+            "num_truncated": count_conditions(evaluation.translations)["truncated"],
+            "seconds": round(result.seconds, 3),
+        }
+        self.recorder.record(record)
+        scores, others = describe_validation(record, is_best=is_best)
+        logger.info(f"{scores}{others}", extra={"bold": scores})
         assert self.validation is not None
         references = self.validation.targets
         for index in spread_samples(len(references), self.settings.sample_translations):
             source, translation = evaluation.translations[index].source, evaluation.translations[index].text
-            logger.info(f"  {source}\n    reference:   {references[index]}\n    translation: {translation}")
+            logger.info(f"  source:      {source}\n  reference:   {references[index]}\n  translation: {translation}")
 
     def _save_new(self) -> None:
         """Save, unless the state after this step is saved already."""
@@ -338,6 +344,6 @@ class Trainer:
             self.train_step.check_last_step()
         if isinstance(self.batches, StreamedBatches):
             self.progress.stream = self.batches.position(self.progress.epoch)
-        self.progress.metrics_bytes, self.progress.metrics_sha256 = self.tracker.sync()
+        self.progress.metrics_bytes, self.progress.metrics_sha256 = self.recorder.sync()
         save_last(self.run, self.train_step, self.average, self.progress, world=self.world)
         self._saved_step = self.progress.step

@@ -65,7 +65,7 @@ def test_goes_on_with_another_number_of_processes(trainings: Any) -> None:
             size, "other", f"parallel={kind}", f"threads={threads}", f"max_steps={end}", resume=end > 3
         )
         if end == 5:
-            assert "continued in another environment: processes 1 (it was 2 (ddp))" in said
+            assert "Continued in another environment: processes 1 (it was 2 (ddp))" in said
     steps = [(record["kind"], record["step"]) for record in metrics(trainings.directory / "other")]
     assert steps[-2:] == [("train", 12), ("validation", 12)]
     assert_same_tensors(trainings.directory / "other", trainings.directory / "one", which="last")
@@ -116,7 +116,7 @@ def test_a_signal_to_one_stops_all_after_the_same_step(
 
 def test_all_stop_early_together(trainings: Any) -> None:
     said = trainings.run(2, "run", "learning_rate=1.0e-9", "patience=2", "validate_every=2", "max_steps=30")
-    assert "stopped early: 2 validations without a better bleu" in said
+    assert "Stopped early: 2 validations without a better BLEU" in said
     assert metrics(trainings.directory / "run")[-1]["step"] == 6
 
 

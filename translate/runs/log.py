@@ -1,0 +1,80 @@
+"""`log.txt` of a run: all that its training says, each line with the time, however often it is continued."""
+
+import datetime
+import io
+import logging
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from translate.atomic import write_error
+from translate.errors import InputError, RunError
+from translate.messages import MessageFormatter, escaped
+
+logger = logging.getLogger(__name__)
+_PACKAGE = logging.getLogger("translate")
+
+
+class RunLog(logging.Handler):
+    """A context in which all that the package logs is kept, from INFO on, and the error that ends the context.
+
+    It waits in memory until `open` names the file. A file that cannot be written ends no training. The program's own
+    handlers see what they would see without this one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.setFormatter(MessageFormatter())
+        self._file: BinaryIO | None = io.BytesIO()  # None: the file cannot be written
+
+    def open(self, path: Path) -> None:
+        """Append to a file what has been logged so far, and all that comes."""
+        assert isinstance(self._file, io.BytesIO), "open is called once"
+        waiting = self._file.getvalue()
+        try:
+            self._file = path.open("ab", buffering=0)
+            self._file.write(waiting)
+        except OSError as error:
+            self._give_up(path, error)
+
+    def keep(self, text: str, *, seconds: float | None = None) -> None:
+        """Write a text with the time, which is now by default, before each of its lines."""
+        if self._file is not None:
+            moment = datetime.datetime.fromtimestamp(seconds or time.time()).astimezone().isoformat(timespec="seconds")
+            try:
+                self._file.write("".join(f"{moment} {line}\n" for line in escaped(text).split("\n")).encode())
+            except OSError as error:
+                self._give_up(Path(self._file.name), error)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        self.keep(self.format(record), seconds=record.created)
+
+    def __enter__(self) -> "RunLog":
+        self._level, shown = _PACKAGE.level, _PACKAGE.getEffectiveLevel()
+        self._others = [*_PACKAGE.handlers, *logging.getLogger().handlers]
+        self._was_shown = lambda record: record.levelno >= shown or not record.name.startswith("translate.")
+        for handler in self._others:
+            handler.addFilter(self._was_shown)
+        _PACKAGE.setLevel(min(shown, logging.INFO))
+        _PACKAGE.addHandler(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        _PACKAGE.removeHandler(self)
+        _PACKAGE.setLevel(self._level)
+        for handler in self._others:
+            handler.removeFilter(self._was_shown)
+        if error is not None:
+            is_foreseen = isinstance(error, InputError | RunError | KeyboardInterrupt)
+            self.keep(f"translate: {(str(error) or 'interrupted') if is_foreseen else repr(error)}")
+        if self._file is not None:
+            self._file.close()
+
+    def _give_up(self, path: Path, error: OSError) -> None:
+        """Go on without the file, of which a warning tells."""
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+        logger.warning(f"{write_error(path, error)}. The training goes on without its log")
