@@ -51,9 +51,9 @@ def test_a_run_is_continued_from_its_own_config(
     monkeypatch.chdir(copied.parent)
     result = translate("train", "copy", *named, "--resume", "training.max_steps=5")
     assert result.exit_code == 0, result.stderr
-    assert "going on from step 3" in result.stderr and "ended after 5 steps" in result.stderr
+    assert "Going on from step 3" in result.stderr and "ended after 5 steps" in result.stderr
     result = translate("train", "copy", "--resume", "training.max_steps=6", "training.save_every=2")
-    assert "going on from step 5" in result.stderr and "max_steps: 6" in (copied / "config.yaml").read_text()
+    assert "Going on from step 5" in result.stderr and "max_steps: 6" in (copied / "config.yaml").read_text()
     assert not (copied.parent / "runs").exists()
 
 
