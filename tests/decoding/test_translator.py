@@ -4,8 +4,10 @@ Expected values come from the full forward pass (`model(source, target)`), which
 """
 
 import copy
+import itertools
 import math
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -738,11 +740,13 @@ def test_a_worker_that_fails_stops_the_others(toy: Toy, monkeypatch: pytest.Monk
     """The first one fails at once; the other, left alone, would go on for five seconds."""
     num_found = 0
 
-    def fail_or_go_on(search: Any, order: Sequence[int]) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def fail_or_go_on(
+        search: Any, order: Sequence[int], *, stop: threading.Event
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
         nonlocal num_found
         if 0 in order:
             raise RuntimeError("the first worker fails")
-        for sentence in order:
+        for sentence in itertools.takewhile(lambda _: not stop.is_set(), order):
             time.sleep(0.01)
             num_found += 1
             yield (sentence, [Hypothesis([], [0.0], 0.0, truncated=False)])

@@ -29,6 +29,7 @@ decoding: {beam_size: 2, max_length_factor: 0.2, max_length_constant: 3, device:
 """
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
 ASCII = {**ENVIRONMENT, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+TERMINAL = {**ENVIRONMENT, "TERM": "vt100", "LC_ALL": "C.UTF-8", "INPUTRC": os.devnull}
 COMMAND = [sys.executable, "-m", "translate"]
 SHELL: dict[str, str] = {  # by row of docs/bad-input.md; $T is the command, $RUN a run, $TEXT a file of five lines
     "lines-stdin-closed": '$T tokenizer encode "$RUN" <&-',
@@ -217,3 +218,47 @@ def test_interactive_prompts_for_each_line_and_answers_it_at_once(folder: Path) 
         assert b"3 lines, 1 empty" in read_until(ours, b" lines/s)\r\n")
     os.close(ours)
     assert process.returncode == 0
+
+
+def test_a_conversation_on_a_terminal(folder: Path) -> None:
+    """Without --interactive: what is read and how to end, answers, a line brought back, one cancelled, and the end."""
+    pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
+    run, lines = str(folder / "run"), ["12345", "987"]
+    long_enough = ["--min-length-constant", "2"]
+    answers = translate("decode", run, *long_enough, stdin="".join(f"{line}\n" for line in lines).encode()).splitlines()
+    fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "decode", run, *long_enough],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=TERMINAL,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C interrupts it
+    )
+    os.close(theirs)
+
+    def told(keys: bytes) -> list[str]:
+        """What is printed before the next prompt."""
+        os.write(ours, keys)
+        return read_until(ours, b"\n> ").decode().split("\r\n")[1:-1]
+
+    try:
+        before = read_until(ours, b"> ")
+        assert f"Loading {run} …\r\x1b[K".encode() in before
+        assert before.endswith(b"Reading German lines from the terminal. Ctrl-C cancels a line, Ctrl-D ends.\r\n> ")
+        for line, answer in zip(lines, answers, strict=True):
+            (shown,) = told(f"{line}\n".encode())
+            assert shown.partition("  ")[0] == answer
+        assert told(b"\n") == []  # an empty line is no question
+        (shown,) = told(b"\x1b[A\x1b[A\n")  # the line before the last
+        assert shown.partition("  ")[0] == answers[0]
+        assert told(b"12\x03") == []
+        os.write(ours, b"\x04")
+        assert read_until(ours, b"maximum length\r\n").decode().split("\r\n")[-2].startswith("3 lines, 0 empty, ")
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)

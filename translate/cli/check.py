@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from translate.cli.console import has_colour, is_terminal
+from translate.cli.console import has_colour, is_terminal, showing_activity
 from translate.cli.options import ConfigArgument, Overrides, RunArgument
 from translate.messages import escaped
 
@@ -43,10 +43,8 @@ def check(
     loaded = load_config(config, overrides or [], require_files=True).config
     from translate.lint.check import check as check_training
 
-    try:
-        report = check_training(loaded, watch=_show_progress)
-    finally:
-        _show_progress("")
+    with showing_activity() as show:
+        report = check_training(loaded, watch=show)
     typer.echo(
         json.dumps(report.to_document(), indent=2) if as_json else "\n".join(_lines(report)),
         color=has_colour(sys.stdout),
@@ -90,12 +88,6 @@ def verify(
         typer.echo(f"\n{result.summary}")
     if result.unsound:
         raise typer.Exit(1)
-
-
-def _show_progress(text: str) -> None:
-    """Print what is being done over the last such text, on a terminal alone."""
-    if is_terminal(sys.stderr):
-        typer.echo(f"\r\x1b[K{escaped(text)}{' …' if text else ''}", err=True, nl=False)
 
 
 def _lines(report: "Report") -> Iterator[str]:

@@ -210,6 +210,20 @@ def with_bar(items: Iterable[Item], *, total: int | None) -> Iterable[Item]:
     return tqdm(items, total=total, unit="line", file=sys.stderr, dynamic_ncols=True)
 
 
+@contextlib.contextmanager
+def showing_activity() -> Iterator[Callable[[str], None]]:
+    """A context whose function shows on a terminal what is being done, in one line that is cleared in the end."""
+
+    def show(text: str) -> None:
+        if is_terminal(sys.stderr):
+            typer.echo(f"\r\x1b[K{escaped(text)}{' …' if text else ''}", err=True, nl=False)
+
+    try:
+        yield show
+    finally:
+        show("")
+
+
 def prompted(lines: Iterable[Item]) -> Iterator[Item]:
     """Yield the same lines, and print a prompt for each if a person is typing."""
     prompt = "> " if is_terminal(sys.stdin) and is_terminal(sys.stderr) else ""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from translate.cli.console import fail_interrupted, is_terminal, prompted, with_bar
+from translate.cli.console import fail_interrupted, is_terminal, prompted, showing_activity, with_bar
+from translate.cli.conversation import announce, converse, is_typed, typed_lines
 from translate.cli.lines import (
     STANDARD_OUTPUT,
     TextLines,
@@ -53,13 +54,29 @@ class DecodeCommand:
     engine: Literal["translate", "ctranslate2"]
     options: dict[str, Any]
 
+    @property
+    def is_conversation(self) -> bool:
+        """Whether a person types lines and reads their translations, on a terminal."""
+        goes_elsewhere = self.output or self.alignments or {"prefix", "require"} & self.constraints.keys()
+        return is_typed(self.file) and is_terminal(sys.stdout) and not goes_elsewhere
+
     def open(self) -> tuple[TextLines, Iterator["Request"], "Translator"]:
         """Check the files, open the input and its constraints, and load the translator."""
         outputs = {"--output": self.output or STANDARD_OUTPUT, "--alignments": self.alignments}
         check_outputs(outputs, [self.file, *self.constraints.values()])
-        source = open_lines(self.file)
-        requests = read_requests(source, self.constraints)  # a wrong file is reported before the model is loaded
-        return source, requests, self._load()
+        with showing_activity() as show:
+            show(f"Loading {self.run}")
+            source = open_lines(self.file)
+            if self.is_conversation:
+                source = TextLines(typed_lines(), None, "the terminal")
+            requests = read_requests(source, self.constraints)  # a wrong file is reported before the model is loaded
+            translator = self._load()
+        if is_typed(self.file):
+            from translate.config.load import read_resolved_config
+            from translate.runs.directory import RunDirectory
+
+            announce(read_resolved_config(RunDirectory(self.run).config).data.source_language)
+        return source, requests, translator
 
     def _load(self) -> "Translator":
         if self.engine == "ctranslate2":
@@ -101,7 +118,9 @@ def decode(
             metavar="FILE", help="Also write word alignments by cross-attention in Pharaoh's format, such as 0-0 1-2."
         ),
     ] = None,
-    interactive: Annotated[bool, Option("--interactive", help="Answer each line at once, with prompts.")] = False,
+    interactive: Annotated[
+        bool, Option("--interactive", help="Answer each line of a pipe at once, as on a terminal.")
+    ] = False,
     ensemble: Annotated[
         list[Path] | None, Option(metavar="RUN", help="Average the probabilities with those of another run.")
     ] = None,
@@ -127,11 +146,14 @@ def decode(
 
     With --n-best N, text is N lines a sentence as Moses writes them: number ||| translation ||| log_prob ||| score.
 
+    On a terminal each line is answered as it is typed, with notes in brackets on what may be wrong with it. The arrow
+    keys edit a line and bring back former ones, Ctrl-C cancels one, and Ctrl-D ends.
+
     Examples:
       echo "Ein Hund läuft durch den Schnee." | translate decode runs/demo
       translate decode runs/demo input.de --output output.en --length-penalty 0.6
       translate decode runs/demo input.de --format jsonl --n-best 3
-      translate decode runs/demo --interactive
+      translate decode runs/demo
       translate decode runs/demo input.de --search sample --top-p 0.9 --seed 7
       translate decode runs/demo input.de --search sample --epsilon 0.02 --mbr chrf
       translate decode runs/demo input.de --terminology a.tsv --forbid words.txt
@@ -139,12 +161,12 @@ def decode(
       torchrun --nproc-per-node 8 -m translate decode runs/demo a.de -o a.en
     """
     in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
-    if interactive:
-        if file is not None or output is not None or "prefix" in constraints or "require" in constraints or in_parts:
-            raise InputError(
-                "--interactive reads standard input and writes standard output, without FILE, --output, --prefix,"
-                " --require, --resume or torchrun"
-            )
+    if interactive and (file or output or {"prefix", "require"} & constraints.keys() or in_parts):
+        raise InputError(
+            "--interactive reads standard input and writes standard output, without FILE, --output, --prefix,"
+            " --require, --resume or torchrun"
+        )
+    if interactive or is_typed(file):
         options["look_ahead_lines"] = 1
     if engine == "ctranslate2":
         unsupported = {
@@ -170,11 +192,17 @@ def decode(
 
 def _decode_at_once(command: DecodeCommand, *, is_interactive: bool) -> None:
     """Translate the input as it is read, and write each translation as it comes."""
+    source, requests, translator = command.open()
     from translate.decoding import ConditionCounts
     from translate.decoding.output.formats import format_translations
 
-    source, requests, translator = command.open()
-    if is_interactive:  # a bar would stand beside the prompt
+    if command.is_conversation:
+        counts = ConditionCounts()
+        for _ in counts.watch(converse(translator, requests, output_format=command.output_format)):
+            pass
+        logger.info(str(counts))
+        return
+    if is_interactive or is_typed(command.file):  # a bar would stand beside the prompt
         translations: Iterable[Translation] = translator.translate_stream(prompted(requests))
     else:
         translations = with_bar(translator.translate_stream(requests), total=source.total)

@@ -261,7 +261,7 @@ class Translator:
         order = [index for index, each in enumerate(inputs) if each.source_ids and not each.source.isspace()]
         # Neighbours of similar length need little padding, and the batch that needs the most memory comes first.
         order.sort(key=lambda index: -len(inputs[index].source_ids))
-        stop = threading.Event()  # set when a worker has failed
+        stop = threading.Event()  # set when a worker has failed, or the search is interrupted
         if self.model.device.type != "cpu":
             return self._search_sentences(inputs, order, stop)
         wanted = self.config.workers or torch.get_num_threads()
@@ -319,15 +319,13 @@ class Translator:
                 max_tokens=self.config.batch_tokens,
                 device=device,
             )
-            for sentence, hypotheses in search.run(order):
+            for sentence, hypotheses in search.run(order, stop=stop):
                 if not hypotheses:
                     raise RunError(
                         f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"
                         " are not finite, or the constraints forbid every word"
                     )
                 found[sentence] = hypotheses
-                if stop.is_set():
-                    break
         return found
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:

@@ -6,6 +6,7 @@ others: each sentence has its own length, in the state and in the model's cache.
 
 import dataclasses
 import math
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
@@ -117,18 +118,21 @@ class BeamSearch(Generic[Cache]):
         self.state = self._start_state([])
         self.cache: Cache
 
-    def run(self, order: Sequence[int]) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def run(
+        self, order: Sequence[int], *, stop: threading.Event | None = None
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search the sentences.
 
         Args:
             order: Their numbers. Neighbours of similar source lengths, the longest first, waste least.
+            stop: Ends the search within a step when it is set.
 
         Yields:
             The number of a sentence and its hypotheses, the best score first, as soon as they are certain. A sentence
             has no hypotheses if every token is forbidden, or if the model's log-probabilities are not numbers.
         """
         waiting = deque(order)
-        while waiting or self.sentences:
+        while (waiting or self.sentences) and not (stop and stop.is_set()):
             if waiting and len(self.sentences) * JOINING_SHARE <= self.num_rows * (JOINING_SHARE - 1):
                 self._admit(waiting)
             elif not waiting and len(self.sentences) * 2 <= self.num_rows:

@@ -1,0 +1,121 @@
+"""A conversation on a terminal: a person types a line, and its translations are printed at once, with their condition.
+
+What is typed is kept for the arrow keys as long as the command runs, and written nowhere: it may be confidential.
+"""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+from translate.cli.console import Interrupted, has_colour, is_terminal
+from translate.errors import InputError
+from translate.messages import escaped
+
+if TYPE_CHECKING:
+    from translate.decoding import Request, Translation, Translator
+
+_LANGUAGES = {
+    "cs": "Czech", "de": "German", "en": "English", "es": "Spanish", "fr": "French", "it": "Italian", "nl": "Dutch",
+    "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "uk": "Ukrainian", "zh": "Chinese",
+}  # fmt: skip
+_NOTES = {
+    "empty": "no translation: it is empty",
+    "truncated": "cut at the maximum length",
+    "repetitive": "repeats itself",
+    "length_ratio": "far longer or shorter than the source",
+    "split": "too long, and translated in pieces",
+    "source_truncated": "too long, and cut",
+}
+
+
+def is_typed(file: Path | None) -> bool:
+    """Whether a person types the input."""
+    return (file is None or str(file) == "-") and is_terminal(sys.stdin)
+
+
+def announce(language: str) -> None:
+    """Say on standard error what is read from the terminal, and how to end."""
+    language = _LANGUAGES.get(language, language)
+    typer.echo(f"Reading {language} lines from the terminal. Ctrl-C cancels a line, Ctrl-D ends.", err=True)
+
+
+def converse(
+    translator: "Translator", requests: Iterator["Request"], *, output_format: Literal["text", "jsonl"]
+) -> Iterator["Translation"]:
+    """Print and yield the translations of each request, until there are no more; Ctrl-C cancels a search."""
+    from translate.decoding.output.formats import format_translations
+
+    for number, request in enumerate(requests):
+        try:
+            translations = list(translator.translate_stream([request], first_number=number))
+            if output_format == "jsonl":
+                answer = list(format_translations(translations, translator, output_format="jsonl", first_number=number))
+            else:
+                answer = list(_describe(translations[0], translator))
+        except InputError as error:
+            typer.echo(escaped(f"translate: {error}"), err=True)
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:
+            typer.echo("\r[cancelled]")
+        else:
+            typer.echo("\n".join(answer))
+            yield from translations
+
+
+def typed_lines() -> Iterator[str]:
+    """Yield the lines that are typed at a prompt, but for empty ones. Arrow keys edit, and bring back former lines."""
+    with contextlib.suppress(ImportError):
+        import readline  # which `input` then uses
+
+        readline.parse_and_bind("set enable-bracketed-paste off")  # several lines that are pasted are several
+    while True:
+        try:
+            line = input("> ")
+            line.encode()
+        except EOFError:
+            typer.echo()
+            return
+        except UnicodeError:
+            typer.echo("translate: that line is not UTF-8; set the terminal to it", err=True)
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:
+            typer.echo()
+        else:
+            if line.strip():
+                yield line
+
+
+def _describe(translation: "Translation", translator: "Translator") -> Iterator[str]:
+    """A line for each of the n-best translations, with its number and score, and its notes."""
+    candidates = (translation, *translation.alternatives)
+    for number, each in enumerate(candidates, start=1):
+        rank = f"{number:>2}  {each.score:8.3f}  " if translator.config.n_best > 1 else ""
+        notes = [text for flag, text in _NOTES.items() if flag in each.flags]
+        if number == 1 and (unknown := _unknown_characters(translation.source, translator)):
+            notes.insert(0, f"not in the vocabulary: {' '.join(unknown)}")
+        notes += [f"without {phrase!r}" for phrase in each.unmet]
+        shown = _dim(f"[{'; '.join(notes)}]") if notes else ""
+        yield f"{_dim(rank)}{escaped(each.text)}{'  ' * bool(each.text and notes)}{shown}"
+
+
+def _unknown_characters(source: str, translator: "Translator") -> list[str]:
+    """The characters of a source that the vocabulary has no entry for: they are lost, or spelt in bytes."""
+    from translate.data.tokenizer import BYTE_PIECE, UNK_ID
+
+    tokenizer = translator.tokenizers.source
+    spelt = {character: tokenizer.encode(character) for character in dict.fromkeys(source)}
+    return [
+        character
+        for character, ids in spelt.items()
+        if UNK_ID in ids or any(BYTE_PIECE.fullmatch(piece) for piece in tokenizer.pieces(ids))
+    ]
+
+
+def _dim(text: str) -> str:
+    return typer.style(escaped(text), dim=True) if text and has_colour(sys.stdout) else escaped(text)
