@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from translate.cli.console import has_colour, is_terminal, showing_activity
+from translate.cli.console import has_colour, showing_activity
 from translate.cli.options import ConfigArgument, Overrides, RunArgument
 from translate.messages import escaped
 
