@@ -49,12 +49,24 @@ def check_same(names: list[str], drawn: Path) -> None:
         assert numbers == pytest.approx(expected, abs=0.1, rel=0.01), name
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "demo.md"])
+QUICK = [page for page in PAGES if page not in ("demo.md", "warm-up.md")]
+
+
+@pytest.mark.parametrize("page", QUICK)
 def test_the_code_of_a_page_prints_what_the_page_shows(
     page: str, run_page: Callable[[str], str], tmp_path: Path
 ) -> None:
     assert run_page(read(page)) == read(page)
     check_same(check_pictures(page, tmp_path), tmp_path)
+
+
+@pytest.mark.system
+def test_the_code_of_the_warm_up_page_prints_what_the_page_shows(
+    run_page: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The pictures are not compared: in a training that goes astray, rounding grows."""
+    assert run_page(read("warm-up.md")) == read("warm-up.md")
+    check_pictures("warm-up.md", tmp_path)
 
 
 @pytest.mark.system
@@ -95,6 +107,23 @@ def test_blocks_share_their_names_and_an_exception_ends_the_page(run_page: Calla
     assert "```text\n3\n```" in run_page("```python\nx = 3\n```\n\nThen:\n\n```python\nprint(x)\n```\n")
     with pytest.raises(ZeroDivisionError):
         run_page("```python\n1 / 0\n```\n")
+
+
+def test_the_script_writes_all_pages_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(TUTORIAL)
+    monkeypatch.chdir(tmp_path)  # and back, after the script has changed it
+    script = importlib.import_module("run")
+    folder = tmp_path / "docs" / "tutorial"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(script, "FOLDER", folder)
+    for name in ("a.md", "b.md"):
+        (folder / name).write_text("```python\nimport os\n\nprint(os.listdir())\n```\n", encoding="utf-8")
+    script.main()
+    assert capsys.readouterr().out == "a.md\nb.md\n"
+    for name in ("a.md", "b.md"):
+        assert (folder / name).read_text(encoding="utf-8").endswith("\n```text\n['docs']\n```\n")
 
 
 def test_a_page_leaves_the_printing_of_tensors_as_it_was(run_page: Callable[[str], str]) -> None:
