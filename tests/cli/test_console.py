@@ -1,12 +1,17 @@
 """Messages go through `logging`: bare on standard error in a command, and as a program likes when it imports us."""
 
 import contextlib
+import fcntl
 import logging
 import os
+import re
 import signal
+import struct
 import sys
 import tempfile
-from collections.abc import Iterator
+import termios
+import time
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,7 +21,16 @@ import typer
 from tqdm import tqdm
 from typer.testing import CliRunner
 
-from translate.cli.console import ConsoleHandler, Interrupted, ReportingGroup, fail, has_colour, run_command_line
+from translate.cli.console import (
+    ConsoleHandler,
+    Interrupted,
+    ReportingGroup,
+    fail,
+    has_colour,
+    line_bar,
+    run_command_line,
+)
+from translate.cli.lines import write_lines
 from translate.errors import InputError, RunError
 
 logger = logging.getLogger("translate.somewhere")
@@ -225,6 +239,71 @@ def test_a_message_never_stands_in_the_line_of_a_bar(monkeypatch: pytest.MonkeyP
     # The bar was cleared with spaces, the message begins its line, and the bar is drawn again below it.
     assert message.rpartition("\r")[2] == "Validation: BLEU 25.0"
     assert message.rpartition("\r")[0].endswith("\r" + " " * 40) and "3/7" in shown[shown.index(message) + 1]
+
+
+@contextlib.contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """Standard output and error as one terminal of 80 columns; yields what reads all that was printed on it."""
+    reader, writer = os.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with os.fdopen(reader, "rb", buffering=0) as shown, os.fdopen(writer, "w", encoding="utf-8") as stream:
+
+        def read() -> str:
+            print("END", file=stream, flush=True)
+            text = ""
+            while not text.endswith("END\r\n"):
+                text += shown.read(100_000).decode()
+            return text.removesuffix("END\r\n")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stream)
+            patch.setattr(sys, "stderr", stream)
+            yield read
+
+
+def test_a_bar_counts_lines_with_speed_and_time_left_and_clears_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(monkeypatch) as shown, line_bar(40) as advance:
+        time.sleep(0.15)
+        advance(30)
+        first, *_, last = [part for part in shown().split("\r") if part]
+    assert re.fullmatch(r"  0%\| +\| 0/40 lines \[\? lines/s, \? left\]", first)
+    assert re.fullmatch(r" 75%\|█+.* +\| 30/40 lines \[ *\d+\.\d\d lines/s, 00:00 left\]", last) and len(last) == 79
+    with terminal(monkeypatch) as shown:
+        with line_bar(40) as advance:
+            time.sleep(0.15)
+            advance(40)
+        *_, last = [part for part in shown().split("\r") if part]
+    assert last == " " * 79, "nothing of it stays"
+
+
+def test_a_bar_without_a_known_end_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(monkeypatch) as shown, line_bar(None) as advance:
+        time.sleep(0.15)
+        advance(7)
+        assert re.search(r"\r7 lines \[ *\d+\.\d\d lines/s\]", shown())
+
+
+def test_no_bar_where_it_is_hidden_or_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(monkeypatch) as shown:
+        with line_bar(40, is_hidden=True) as advance:
+            advance(40)
+        monkeypatch.setattr(sys, "stderr", stream := StringIO())
+        with line_bar(40) as advance:
+            advance(40)
+        assert shown() == stream.getvalue() == ""
+
+
+def test_printed_lines_are_never_garbled_by_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["Ein Hund.", "Zwei Hunde laufen."]
+    with terminal(monkeypatch) as read, line_bar(3) as advance:
+        time.sleep(0.15)
+        advance(2)
+        write_lines(lines, None)
+        shown = read().split("\r\n")
+    for line in lines:
+        (place,) = [place for place, each in enumerate(shown) if line in each]
+        assert shown[place].rpartition("\r")[2] == line, "the bar was cleared before it"
+        assert " 67%|" in shown[place + 1], "and drawn again behind it"
 
 
 def test_a_program_that_imports_the_package_sees_nothing_unless_it_asks(capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,8 @@ def test_a_file_knows_its_number_of_lines(tmp_path: Path) -> None:
 def test_pairs(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n2\n")
     (tmp_path / "b").write_text("x\ny\n")
-    assert list(paired_lines(tmp_path / "a", tmp_path / "b")) == [("1", "x"), ("2", "y")]
+    pairs = paired_lines(tmp_path / "a", tmp_path / "b")
+    assert pairs.total == 2 and list(pairs) == [("1", "x"), ("2", "y")]
     (tmp_path / "b").write_text("x\n")
     with pytest.raises(InputError, match="has 2 lines and .* has 1"):
         paired_lines(tmp_path / "a", tmp_path / "b")

@@ -43,9 +43,7 @@ def requests_of(sources: list[str]) -> list[Request]:
 def decode(decoder: ShardedDecoder, sources: list[str]) -> tuple[int, list[OutputPart]]:
     """A whole job by one process that leaves its parts: the lines that it found finished, and all parts."""
     with decoder.hold_folder():
-        fingerprints, lines_kept = decoder.translate_blocks(
-            requests_of(sources), rank=0, world_size=1, advance=lambda lines: None
-        )
+        fingerprints, lines_kept = decoder.translate_blocks(requests_of(sources), rank=0, world_size=1)
         return lines_kept, parts_of(decoder, fingerprints)
 
 
@@ -66,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_parts_are_joined_and_removed(toy: Any, folder: Path) -> None:
     decoder = make_decoder(toy, folder)
-    counts, lines_kept = decoder.decode(SINGLE_PROCESS, requests_of(toy.sources), advance=lambda lines: None)
+    counts, lines_kept = decoder.decode(SINGLE_PROCESS, requests_of(toy.sources))
     num_lines = [len(path.read_text().splitlines()) for path in (decoder.output, folder.with_suffix(".links"))]
     assert (counts["lines"], num_lines, lines_kept, folder.exists()) == (37, [37, 37], 0, False)
 
@@ -78,20 +76,20 @@ def test_ranks_translate_every_nth_block(toy: Any, folder: Path) -> None:
     assert all(len(part.output) == len(part.alignments) == part.counts["lines"] for part in expected)
 
     folder.mkdir()
-    results, num_passed = [], 0
+    results = []
     for rank in (2, 0, 1):
         before = set(states(folder))
-
-        def advance(lines: int) -> None:
-            nonlocal num_passed
-            num_passed += lines
-
-        decoder = make_decoder(toy, folder)
-        results.append(decoder.translate_blocks(requests_of(toy.sources), rank=rank, world_size=3, advance=advance))
+        decoder, told = make_decoder(toy, folder), list[int]()
+        results.append(
+            decoder.translate_blocks(requests_of(toy.sources), rank=rank, world_size=3, on_finished=told.append)
+        )
+        # Its own lines are counted one by one as the search finds them, those of another rank's block together.
+        own, num_own = [7, 7, 7, 7, 7, 2][rank::3], {0: 14, 1: 14, 2: 9}[rank]
+        assert sum(told) == 37 and told.count(1) == num_own == sum(own) and len([n for n in told if n > 1]) == 4
         assert [Path(path).stem for path in states(folder) if path not in before] == [f"{rank:07}", f"{rank + 3:07}"]
     assert results == [results[0]] * 3
     fingerprints, lines_kept = results[0]
-    assert (len(fingerprints), num_passed, lines_kept) == (NUM_BLOCKS, 3 * 37, 0)
+    assert (len(fingerprints), lines_kept) == (NUM_BLOCKS, 0)
     assert parts_of(make_decoder(toy, folder), fingerprints) == expected
 
     made = states(folder)
@@ -176,9 +174,7 @@ def test_parts_that_are_not_all_there_are_not_joined(toy: Any, folder: Path) -> 
         decoder.check_folder()
     with decoder.hold_folder():
         decoder.check_folder()
-        fingerprints, _ = decoder.translate_blocks(
-            requests_of(toy.sources), rank=0, world_size=2, advance=lambda lines: None
-        )
+        fingerprints, _ = decoder.translate_blocks(requests_of(toy.sources), rank=0, world_size=2)
         with pytest.raises(RunError, match="0000001.part: is missing, damaged or changed since it was written"):
             decoder.join_parts(fingerprints)
         with pytest.raises(RunError, match="0000000.part: is missing, damaged or changed"):
@@ -202,7 +198,7 @@ def test_files_of_others_stay(toy: Any, folder: Path) -> None:
     def put_notes(lines: int) -> None:
         (folder / "notes.txt").write_text("mine")
 
-    make_decoder(toy, folder).decode(SINGLE_PROCESS, requests_of(toy.sources[:2]), advance=put_notes)
+    make_decoder(toy, folder).decode(SINGLE_PROCESS, requests_of(toy.sources[:2]), on_finished=put_notes)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 

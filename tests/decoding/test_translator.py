@@ -296,6 +296,49 @@ def test_reads_no_further_ahead_than_asked(toy: Toy, translator: MakeTranslator,
     assert num_translated == num_read == 10
 
 
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize("workers", [1, 3])
+def test_progress_counts_lines_as_the_search_finds_them(toy: Toy, translator: MakeTranslator, workers: int) -> None:
+    """Long before the first translation is yielded; each line once, in whichever thread and however many pieces."""
+    lines = [*toy.sources[:19], "", " ".join(["Hund"] * 20)]
+    given = translator(workers=workers, max_source_tokens=15, look_ahead_lines=len(lines) - 1)
+    told, inside = list[int](), 0
+
+    def count(num_lines: int) -> None:
+        nonlocal inside
+        inside += 1
+        time.sleep(0.001)  # another thread would come in here
+        assert inside == 1
+        told.append(num_lines)
+        inside -= 1
+
+    stream = given.translate_stream(lines, on_finished=count)
+    assert next(stream).text and told == [1] * 20, "the lines with words, and then the one without"
+    assert len(list(stream)[-1].pieces) > 1 and sum(told) == 21
+
+    told.clear()
+    given.score(toy.sources[:5], [toy.tokenizers.target.encode("dog")] * 5, on_finished=told.append)
+    assert sum(told) == 5
+    told.clear()
+    translator(batch_tokens=1).score(toy.sources[:5], [[7]] * 5, on_finished=told.append)
+    assert told == [1] * 5, "forced decoding counts batch by batch"
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_progress_of_a_search_whose_lines_end_at_different_steps(toy: Toy, translator: MakeTranslator) -> None:
+    """A line is counted as soon as it is found, while others are still searched: the model has worked in between."""
+    steps, seen = 0, list[int]()
+    model = toy.model.decoder.final_norm
+
+    def count_step(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    with model.register_forward_hook(count_step):
+        list(translator(workers=1).translate_stream(toy.sources, on_finished=lambda n: seen.append(steps)))
+    assert len(set(seen)) > 5 and seen == sorted(seen)
+
+
 def test_a_generated_line_break_is_a_space(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is made to prefer the byte of a line break, which byte fallback can spell, over all else."""
     tokenizers = toy.tokenizers

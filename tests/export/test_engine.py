@@ -111,6 +111,15 @@ def test_reads_no_further_than_the_window(toy: Toy) -> None:
     assert taken == 3
 
 
+def test_progress_counts_each_line_once(toy: Toy) -> None:
+    """Also a line that is searched twice, as one that reaches the maximum length of its own is."""
+    told: list[int] = []
+    config = settings(max_length_factor=0.5, max_length_constant=1)
+    translator = CTranslate2Translator(toy.path, config)
+    found = list(translator.translate_stream([*toy.sources, ""], on_finished=told.append))
+    assert any(each.truncated for each in found) and told == [1] * len(found)
+
+
 def test_int8_translates(toy: Toy) -> None:
     translations = CTranslate2Translator(toy.path, settings(precision="int8")).translate(toy.sources)
     assert sum(t.text == r for t, r in zip(translations, toy.references, strict=True)) > len(toy.references) / 2

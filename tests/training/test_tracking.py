@@ -5,10 +5,12 @@ import fcntl
 import json
 import math
 import os
+import re
 import resource
 import signal
 import struct
 import termios
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +122,33 @@ def test_a_bar_asks_for_its_text_about_once_a_second(tmp_path: Path, is_terminal
         assert "50/7,000 [" in text and f", {asked[0]}]" in text
     else:
         assert (asked, text) == ([], ".")
+
+
+def test_a_validation_has_a_bar_below_that_of_the_training(tmp_path: Path) -> None:
+    reader, writer = os.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
+        tracker = Recorder(RunDirectory(tmp_path), TrainingConfig(max_steps=70), Progress("data"), stream=stream)
+        with tracker.validating(20) as advance:
+            time.sleep(0.15)
+            advance(9)
+        tracker.close()
+        stream.write(".")
+        stream.flush()
+        text = ""
+        while not text.endswith("."):
+            text += shown.read(100_000).decode()
+    before, begun, after = text.partition("\n\rvalidating:   0%|")
+    assert " 0/70 [" in before and begun and re.search(r"\rvalidating:  45%\|█+.*\| \[00:00, 00:00 left\]", after)
+    assert after.rpartition("validating")[2].count(" " * 79) == 1, "it is cleared"
+
+
+def test_a_validation_without_a_terminal_has_no_bar(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    tracker = Recorder(RunDirectory(tmp_path), TrainingConfig(max_steps=70), Progress("data"))
+    with tracker.validating(20) as advance:
+        advance(20)
+    tracker.close()
+    assert capfd.readouterr() == ("", "")
 
 
 # --- speed, waiting and the time left, on a clock that the test turns

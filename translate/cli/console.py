@@ -42,8 +42,7 @@ class ConsoleHandler(logging.Handler):
         elif bold or dim:
             middle = text.removeprefix(bold).removesuffix(dim)
             text = f"{bold and typer.style(bold, bold=True)}{middle}{dim and typer.style(dim, dim=True)}"
-        tqdm = sys.modules.get("tqdm")  # whoever has not imported it has no bar
-        with tqdm.tqdm.external_write_mode(file=sys.stderr) if tqdm else contextlib.nullcontext():
+        with without_bar():
             typer.echo(text, err=True, color=has_colour(sys.stderr))
 
 
@@ -201,13 +200,34 @@ def fail_interrupted(error: KeyboardInterrupt, hint: str = "") -> NoReturn:
     fail(f"{str(error) or 'interrupted'}{hint}", getattr(error, "exit_code", 130))
 
 
-def with_bar(items: Iterable[Item], *, total: int | None) -> Iterable[Item]:
-    """Show a progress bar on a terminal's standard error, unless the result itself is printed on the terminal."""
-    if not is_terminal(sys.stderr) or is_terminal(sys.stdout):
-        return items
+@contextlib.contextmanager
+def line_bar(total: int | None, *, is_hidden: bool = False) -> Iterator[Callable[[int], object]]:
+    """A context with a bar on a terminal's standard error, which is cleared in the end; yields what advances it.
+
+    Args:
+        total: The number of lines; None: it is not known.
+    """
     from tqdm import tqdm
 
-    return tqdm(items, total=total, unit="line", file=sys.stderr, dynamic_ncols=True)
+    speed = "{rate_noinv_fmt}, {remaining} left" if total else "{rate_noinv_fmt}"
+    counts = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} lines" if total else "{n_fmt} lines"
+    with tqdm(
+        total=total,
+        unit=" lines",
+        file=sys.stderr,
+        dynamic_ncols=True,
+        leave=False,
+        smoothing=0.03,  # over some seconds: sentences of similar length finish together
+        bar_format=f"{counts} [{speed}]",
+        disable=is_hidden or not is_terminal(sys.stderr),
+    ) as bar:
+        yield bar.update
+
+
+def without_bar() -> contextlib.AbstractContextManager[None]:
+    """A context without the bar, if there is one, in which to print on a terminal."""
+    tqdm = sys.modules.get("tqdm")  # whoever has not imported it has no bar
+    return tqdm.tqdm.external_write_mode(file=sys.stderr) if tqdm else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

@@ -7,14 +7,14 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
-from translate.cli.console import fail_interrupted, is_terminal, prompted, showing_activity, with_bar
+from translate.cli.console import fail_interrupted, is_terminal, line_bar, prompted, showing_activity
 from translate.cli.conversation import announce, converse, is_typed, typed_lines
 from translate.cli.lines import (
     STANDARD_OUTPUT,
@@ -31,7 +31,7 @@ from translate.cli.options import CheckpointOption, InputFile, OutputFile, RunAr
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.decoding import Request, Translation, Translator
+    from translate.decoding import Request, Translator
     from translate.decoding.sharded import ShardedDecoder
     from translate.distributed.process_group import World
 
@@ -60,7 +60,7 @@ class DecodeCommand:
         goes_elsewhere = self.output or self.alignments or {"prefix", "require"} & self.constraints.keys()
         return is_typed(self.file) and is_terminal(sys.stdout) and not goes_elsewhere
 
-    def open(self) -> tuple[TextLines, Iterator["Request"], "Translator"]:
+    def open(self) -> tuple[TextLines[str], Iterator["Request"], "Translator"]:
         """Check the files, open the input and its constraints, and load the translator."""
         outputs = {"--output": self.output or STANDARD_OUTPUT, "--alignments": self.alignments}
         check_outputs(outputs, [self.file, *self.constraints.values()])
@@ -202,13 +202,13 @@ def _decode_at_once(command: DecodeCommand, *, is_interactive: bool) -> None:
             pass
         logger.info(str(counts))
         return
-    if is_interactive or is_typed(command.file):  # a bar would stand beside the prompt
-        translations: Iterable[Translation] = translator.translate_stream(prompted(requests))
-    else:
-        translations = with_bar(translator.translate_stream(requests), total=source.total)
     started = time.perf_counter()
     counts = ConditionCounts()
     with contextlib.ExitStack() as stack:
+        is_prompted = is_interactive or is_typed(command.file)  # a bar would stand beside the prompt
+        advance = stack.enter_context(line_bar(source.total, is_hidden=is_prompted))
+        given = prompted(requests) if is_prompted else requests
+        translations = translator.translate_stream(given, on_finished=advance)
         write = stack.enter_context(open_line_output(command.alignments)) if command.alignments else None
         lines = format_translations(
             counts.watch(translations), translator, output_format=command.output_format, write_alignment=write
@@ -220,8 +220,6 @@ def _decode_at_once(command: DecodeCommand, *, is_interactive: bool) -> None:
 
 def _decode_in_parts(command: DecodeCommand) -> None:
     """Translate a file in parts, together with the other processes if there are any, and join the parts."""
-    from tqdm import tqdm
-
     from translate.distributed.process_group import join_world
 
     with join_world() as world:
@@ -229,9 +227,8 @@ def _decode_in_parts(command: DecodeCommand) -> None:
             decoder, facts, source, requests = world.run_on_all_ranks(lambda: _prepare_parts(command, world))
             world.check_same_on_all_ranks(facts)
             started = time.perf_counter()
-            is_hidden = not (world.is_main_process and is_terminal(sys.stderr))
-            with tqdm(total=source.total, unit="line", dynamic_ncols=True, disable=is_hidden) as bar:
-                counts, lines_kept = decoder.decode(world, requests, advance=bar.update)
+            with line_bar(source.total, is_hidden=not world.is_main_process) as advance:
+                counts, lines_kept = decoder.decode(world, requests, on_finished=advance)
         except KeyboardInterrupt as error:
             if not world.is_main_process:
                 raise typer.Exit(130) from None
@@ -245,7 +242,7 @@ def _decode_in_parts(command: DecodeCommand) -> None:
 
 def _prepare_parts(
     command: DecodeCommand, world: "World"
-) -> tuple["ShardedDecoder", dict[str, str], TextLines, Iterator["Request"]]:
+) -> tuple["ShardedDecoder", dict[str, str], TextLines[str], Iterator["Request"]]:
     """Check the files, load the translator, and collect what must be the same on all ranks."""
     from translate.data.text import require_file, require_unchanged
     from translate.decoding.sharded import ShardedDecoder, collect_dependencies, share_machine
@@ -309,8 +306,9 @@ def score(
     pairs = paired_lines(source, target)
     translator = load_translator(run, checkpoint=checkpoint, options=options).translator
     total = CorpusScore()
-    records = describe_scores(translator, pairs, total)
-    write_lines((json.dumps(record, ensure_ascii=False) for record in records), output)
+    with line_bar(pairs.total) as advance:
+        records = describe_scores(translator, pairs, total, on_finished=advance)
+        write_lines((json.dumps(record, ensure_ascii=False) for record in records), output)
     cut = f", {total.cut} too long and cut" if total.cut else ""
     logger.info(
         f"{total.lines} lines, {total.tokens} tokens, {total.log_prob:.2f} nats, perplexity {total.perplexity:.3f}{cut}"

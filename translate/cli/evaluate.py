@@ -1,6 +1,5 @@
 """`eval`: score a run's translations, or given ones."""
 
-import functools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from translate.cli.console import with_bar
+from translate.cli.console import line_bar
 from translate.cli.lines import paired_lines
 from translate.cli.options import CheckpointOption, takes_decoding_options
 from translate.errors import InputError
@@ -67,8 +66,8 @@ def evaluate(
     test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options)
     for name, pairs in test_sets.items():
-        watch = functools.partial(with_bar, total=len(pairs.sources))
-        evaluation = evaluate(translator, pairs.sources, pairs.targets, config.evaluation, watch=watch)
+        with line_bar(len(pairs.sources)) as advance:
+            evaluation = evaluate(translator, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)
         settings = translator.config.model_dump(mode="json")
         folder = report_folder(directory.evaluation, name, source=source, set_names=[*config.data.test, "validation"])
         write_report(folder, evaluation, name=name, source=source, step=loaded.step, settings=settings)

@@ -7,11 +7,11 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from typer import Option
 
-from translate.cli.console import is_terminal
+from translate.cli.console import is_terminal, without_bar
 from translate.cli.options import add_options
 from translate.errors import InputError
 from translate.messages import escaped
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
     from translate.decoding import Request
 
 
+Line = TypeVar("Line")
+
 STANDARD_OUTPUT = Path("/dev/stdout")
 
 
 @dataclasses.dataclass(frozen=True)
-class TextLines:
-    """Lines that are read as they are asked for, once."""
+class TextLines(Generic[Line]):
+    """Lines, or rows of several files' lines, that are read as they are asked for, once."""
 
-    lines: Iterator[str]
+    lines: Iterator[Line]
     total: int | None  # None: the number is unknown before the end
     name: str
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Line]:
         return self.lines
 
 
-def open_lines(file: Path | None) -> TextLines:
+def open_lines(file: Path | None) -> TextLines[str]:
     """Open the lines of a file or of standard input, and hold no more than one of them.
 
     A file is read twice, first to check all of it and to count its lines. Standard input and pipes, which can be read
@@ -63,7 +65,7 @@ def _standard_input() -> Iterator[str]:
         raise InputError(f"standard input: cannot be read: {error.strerror}") from error
 
 
-def paired_lines(first: Path, second: Path) -> Iterator[tuple[str, str]]:
+def paired_lines(first: Path, second: Path) -> TextLines[tuple[str, str]]:
     """Read line N of both files side by side.
 
     Raises:
@@ -74,10 +76,10 @@ def paired_lines(first: Path, second: Path) -> Iterator[tuple[str, str]]:
     opened, other = open_lines(first), open_lines(second)
     if len({opened.total, other.total} - {None}) > 1:
         raise InputError(unequal_message(first, second))
-    return _rows(opened, other)
+    return TextLines(_rows(opened, other), opened.total or other.total, f"{first} and {second}")
 
 
-def _rows(*files: TextLines) -> Iterator[Any]:
+def _rows(*files: TextLines[str]) -> Iterator[Any]:
     """Read line N of all files side by side."""
     try:
         yield from zip(*files, strict=True)
@@ -100,7 +102,7 @@ def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
     return add_options(command, options, name="constraints")
 
 
-def read_requests(lines: TextLines, files: dict[str, Path]) -> Iterator["Request"]:
+def read_requests(lines: TextLines[str], files: dict[str, Path]) -> Iterator["Request"]:
     """Read the lines and the constraint files, by option, side by side; only the terminology is read at once.
 
     Raises:
@@ -169,10 +171,11 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
                 write(line)
         return
     sys.stdout.flush()
-    shown = map(escaped, lines) if is_terminal(sys.stdout) else lines
-    for line in shown:
-        sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
-        sys.stdout.buffer.flush()
+    is_shown = is_terminal(sys.stdout)
+    for line in map(escaped, lines) if is_shown else lines:
+        with without_bar() if is_shown else contextlib.nullcontext():
+            sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
+            sys.stdout.buffer.flush()
 
 
 @contextlib.contextmanager

@@ -2,14 +2,21 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.flags import flag_translation
 from translate.decoding.output.words import WordConfidence, word_confidences
 
+OnFinished = Callable[[int], object]
+"""Is told how many more lines have their result, to show progress: in any thread, but never in two at once."""
+
 _LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+
+def ignore_progress(num_lines: int) -> None:
+    """Do nothing: the `OnFinished` of whoever shows no progress."""
 
 
 class Request(NamedTuple):

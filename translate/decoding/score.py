@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from translate.data.batching import EncodedPair, batch_by_tokens, collate
+from translate.decoding.request import OnFinished, ignore_progress
 from translate.model import Transformer, log_probabilities
 from translate.model.layers import DecoderLayer
 
@@ -43,7 +44,12 @@ class ForcedDecoding(NamedTuple):
 
 
 def force_decode(
-    model: Transformer, pairs: Sequence[EncodedPair], *, max_tokens: int, attention_layer: int = -1
+    model: Transformer,
+    pairs: Sequence[EncodedPair],
+    *,
+    max_tokens: int,
+    attention_layer: int = -1,
+    on_finished: OnFinished = ignore_progress,
 ) -> list[ForcedDecoding]:
     """The log-probability of each token of given translations, and the attention that each was predicted with.
 
@@ -64,6 +70,7 @@ def force_decode(
         for row, index in enumerate(indices):
             rows, columns = len(pairs[index].target) + 1, len(pairs[index].source) + 1
             forced[index] = ForcedDecoding(log_probs[row, :rows].tolist(), attention[row, :rows, :columns])
+        on_finished(len(indices))
     return [forced[index] for index in range(len(pairs))]
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ import torch
 
 from translate.atomic import atomic_write, is_temporary, open_output, write_error
 from translate.decoding.output.formats import OutputFormat, format_translations
-from translate.decoding.request import ConditionCounts, Request
+from translate.decoding.request import ConditionCounts, OnFinished, Request, ignore_progress
 from translate.decoding.translator import Translator, read_buffers
 from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
@@ -56,13 +56,13 @@ class ShardedDecoder:
         return self.output.with_name(f"{self.output.name}.parts")
 
     def decode(
-        self, world: World, requests: Iterable[Request], *, advance: Callable[[int], object]
+        self, world: World, requests: Iterable[Request], *, on_finished: OnFinished = ignore_progress
     ) -> tuple[ConditionCounts, int]:
         """Translate an input together with the other ranks.
 
         Args:
             requests: The whole input, on each rank.
-            advance: Called with the number of lines of each block that this rank has passed.
+            on_finished: Shows progress; it is told of the other ranks' lines when this rank comes past them.
 
         Returns:
             The counts of all lines, and the number of lines that an earlier start had finished; on all ranks.
@@ -75,7 +75,7 @@ class ShardedDecoder:
             world.run_on_rank_0(lambda: stack.enter_context(self.hold_folder()))
             world.run_on_all_ranks(self.check_folder)
             fingerprints, lines_kept = world.run_on_all_ranks(
-                lambda: self.translate_blocks(requests, rank=world.rank, world_size=world.size, advance=advance)
+                lambda: self.translate_blocks(requests, rank=world.rank, world_size=world.size, on_finished=on_finished)
             )
             counts = world.run_on_rank_0(lambda: self.join_parts(fingerprints))
             return counts, sum(world.all_gather(lines_kept))
@@ -111,7 +111,7 @@ class ShardedDecoder:
             )
 
     def translate_blocks(
-        self, requests: Iterable[Request], *, rank: int, world_size: int, advance: Callable[[int], object]
+        self, requests: Iterable[Request], *, rank: int, world_size: int, on_finished: OnFinished = ignore_progress
     ) -> tuple[list[str], int]:
         """Translate those blocks of a rank that have no finished part.
 
@@ -125,21 +125,22 @@ class ShardedDecoder:
         for number, block in enumerate(read_buffers(requests, max_items=max_items)):
             lines = [[request.source, request.prefix, request.required] for request in block]
             fingerprints.append(fingerprint([dependencies, first_line, lines]))
-            if number % world_size == rank:
-                if read_part(self.part_file(number), fingerprints[-1]) is not None:
-                    lines_kept += len(block)
-                else:
-                    counts, alignments = ConditionCounts(), list[str]()
-                    output = format_translations(
-                        counts.watch(self.translator.translate_stream(block, first_number=first_line)),
-                        self.translator,
-                        output_format=self.output_format,
-                        write_alignment=alignments.append if self.alignments else None,
-                        first_number=first_line,
-                    )
-                    write_part(self.part_file(number), fingerprints[-1], OutputPart(counts, list(output), alignments))
+            is_mine = number % world_size == rank
+            if is_mine and read_part(self.part_file(number), fingerprints[-1]) is None:
+                counts, alignments = ConditionCounts(), list[str]()
+                stream = self.translator.translate_stream(block, first_number=first_line, on_finished=on_finished)
+                output = format_translations(
+                    counts.watch(stream),
+                    self.translator,
+                    output_format=self.output_format,
+                    write_alignment=alignments.append if self.alignments else None,
+                    first_number=first_line,
+                )
+                write_part(self.part_file(number), fingerprints[-1], OutputPart(counts, list(output), alignments))
+            else:
+                lines_kept += len(block) * is_mine
+                on_finished(len(block))
             first_line += len(block)
-            advance(len(block))
         return fingerprints, lines_kept
 
     def join_parts(self, fingerprints: Sequence[str]) -> ConditionCounts:

@@ -1,6 +1,7 @@
 """Text in, text out: lines are tokenized, searched with the longest first, detokenized, and returned in their order."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -14,7 +15,7 @@ from translate.config.schema import Config
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.constraints.phrases import build_word_tables, encode_phrase, unsatisfied_phrases
-from translate.decoding.request import Request, Score, SearchInput, Translation, one_line
+from translate.decoding.request import OnFinished, Request, Score, SearchInput, Translation, ignore_progress, one_line
 from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch
@@ -158,21 +159,31 @@ class Translator:
         found = list(translations)
         return found[0] if is_one else found
 
-    def translate_stream(self, lines: Iterable[str | Request], *, first_number: int = 0) -> Iterator[Translation]:
+    def translate_stream(
+        self, lines: Iterable[str | Request], *, first_number: int = 0, on_finished: OnFinished = ignore_progress
+    ) -> Iterator[Translation]:
         """Yield the translation of each line, in order, reading no further ahead than `look_ahead_lines`.
 
         Args:
             first_number: The number of the first line in the whole input, from 0; it seeds sampling and names lines.
+            on_finished: Shows progress. A line that is translated in pieces counts when the last piece is found.
 
         Raises:
             InputError: A source is too long and decoding.long = error, or constraints contradict each other.
         """
         requests = (Request(line) if isinstance(line, str) else line for line in lines)
         for buffer in read_buffers(requests, max_items=self.config.look_ahead_lines):
-            yield from self._translate_buffer(buffer, first_number=first_number)
+            yield from self._translate_buffer(buffer, first_number=first_number, on_finished=on_finished)
             first_number += len(buffer)
 
-    def score(self, sources: Sequence[str], targets: Sequence[Sequence[int]], *, first_number: int = 0) -> list[Score]:
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[Sequence[int]],
+        *,
+        first_number: int = 0,
+        on_finished: OnFinished = ignore_progress,
+    ) -> list[Score]:
         """The log-probability of given translations, by the full forward pass (forced decoding).
 
         A side that is longer than its limit is cut, unless decoding.long = error; a given translation cannot be split.
@@ -181,6 +192,7 @@ class Translator:
         Args:
             targets: Subwords of each translation, without the end symbol.
             first_number: The number of the first line in the whole input, from 0, for errors.
+            on_finished: Shows progress.
 
         Raises:
             InputError: A side is longer than its limit, and decoding.long = error.
@@ -195,7 +207,8 @@ class Translator:
         ]
         scoring = build_scoring(self.config)
         scores = []
-        for source, target, pair, forced in zip(encoded, targets, pairs, self.force(pairs), strict=True):
+        found = self.force(pairs, on_finished=on_finished)
+        for source, target, pair, forced in zip(encoded, targets, pairs, found, strict=True):
             total = sum(forced.token_log_probs)
             score = float(scoring.score(torch.tensor(total), torch.tensor(len(forced.token_log_probs))))
             flags = {"source_truncated"} if len(pair.source) < len(source) else set()
@@ -203,7 +216,7 @@ class Translator:
             scores.append(Score(total, score, forced.token_log_probs, pair.target, frozenset(flags)))
         return scores
 
-    def force(self, pairs: Sequence[EncodedPair]) -> list[ForcedDecoding]:
+    def force(self, pairs: Sequence[EncodedPair], *, on_finished: OnFinished = ignore_progress) -> list[ForcedDecoding]:
         """Forced decoding: token log-probabilities, and the attention that alignments are made from.
 
         Raises:
@@ -216,10 +229,16 @@ class Translator:
             " (--max-source-tokens) or decoding.max_target_tokens.",
         ):
             return force_decode(
-                self.model, pairs, max_tokens=self.config.batch_tokens, attention_layer=self.config.alignment_layer
+                self.model,
+                pairs,
+                max_tokens=self.config.batch_tokens,
+                attention_layer=self.config.alignment_layer,
+                on_finished=on_finished,
             )
 
-    def _translate_buffer(self, requests: list[Request], *, first_number: int) -> Iterator[Translation]:
+    def _translate_buffer(
+        self, requests: list[Request], *, first_number: int, on_finished: OnFinished
+    ) -> Iterator[Translation]:
         """Yield the translations of the lines in a buffer, which are searched together."""
         target = self.tokenizers.target
         sources = [request.source for request in requests]
@@ -233,13 +252,22 @@ class Translator:
                 prefix_ids = target.encode(request.prefix) if each.piece == 0 else []
                 phrase_ids = [encode_phrase(target, phrase) for phrase in phrases]
                 inputs.append(each._replace(prefix_ids=prefix_ids, phrases=phrases, phrase_ids=phrase_ids))
+        pieces_left, lock = Counter(each.line for each in inputs), threading.Lock()
+
+        def on_found(index: int) -> None:
+            with lock:
+                pieces_left[inputs[index].line] -= 1
+                if pieces_left[inputs[index].line] == 0:
+                    on_finished(1)
+
         longest = max(len(each.source_ids) + 1 for each in inputs)
         with explain_out_of_memory(
             f"the search for the translations of {len(inputs)} texts of up to {longest} tokens",
             hint=f"Lower decoding.batch_tokens (now {self.config.batch_tokens}), decoding.beam_size (now"
             f" {self.config.beam_size}) or decoding.max_source_tokens (--max-source-tokens).",
         ):
-            found = self._search(inputs)
+            found = self._search(inputs, on_found)
+        on_finished(sum(left > 0 for left in pieces_left.values()))  # lines without words are not searched
         translations = iter([self._translation(each, found.get(index, [])) for index, each in enumerate(inputs)])
         for request, pieces in zip(requests, inputs_by_line, strict=True):
             joined = join_translations(request.source, [next(translations) for _ in pieces])
@@ -252,8 +280,10 @@ class Translator:
                 joined = best._replace(alternatives=tuple(others))
             yield joined
 
-    def _search(self, inputs: list[SearchInput]) -> dict[int, list[Hypothesis]]:
+    def _search(self, inputs: list[SearchInput], on_found: Callable[[int], object]) -> dict[int, list[Hypothesis]]:
         """The hypotheses of each input by its index, the best score first; an input without any word has none.
+
+        `on_found` is called with the index of each input as soon as it has them, in the thread that has found them.
 
         On a CPU it searches with `decoding.workers` threads or fewer. Each runs torch with one thread: torch's own
         would wait for each other after every product, and on a busy machine ten times as long as the product takes.
@@ -263,14 +293,14 @@ class Translator:
         order.sort(key=lambda index: -len(inputs[index].source_ids))
         stop = threading.Event()  # set when a worker has failed, or the search is interrupted
         if self.model.device.type != "cpu":
-            return self._search_sentences(inputs, order, stop)
+            return self._search_sentences(inputs, order, stop, on_found)
         wanted = self.config.workers or torch.get_num_threads()
         num_workers = max(1, min(wanted, len(order) // LINES_PER_WORKER))
 
         def search_share(worker: int) -> dict[int, list[Hypothesis]]:
             torch.set_num_threads(1)
             # Every n-th sentence: each worker has equal work, and always the same sentences.
-            return self._search_sentences(inputs, order[worker::num_workers], stop)
+            return self._search_sentences(inputs, order[worker::num_workers], stop, on_found)
 
         found: dict[int, list[Hypothesis]] = {}
         num_threads = torch.get_num_threads()
@@ -286,7 +316,11 @@ class Translator:
         return found
 
     def _search_sentences(
-        self, inputs: list[SearchInput], order: Sequence[int], stop: threading.Event
+        self,
+        inputs: list[SearchInput],
+        order: Sequence[int],
+        stop: threading.Event,
+        on_found: Callable[[int], object],
     ) -> dict[int, list[Hypothesis]]:
         """The work of one worker: searches its sentences, until all are done or another worker fails."""
         device = self.model.device
@@ -326,6 +360,7 @@ class Translator:
                         " are not finite, or the constraints forbid every word"
                     )
                 found[sentence] = hypotheses
+                on_found(sentence)
         return found
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:

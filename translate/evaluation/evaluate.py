@@ -3,20 +3,24 @@
 import itertools
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from translate.atomic import write_error, write_text
 from translate.config.data import TextCorpus
 from translate.config.schema import Config, EvaluationConfig
 from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.decoding import Translation, Translator, count_conditions
+from translate.data.token_store import run_together
+from translate.decoding import OnFinished, Translation, Translator, count_conditions, ignore_progress
+from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError
 from translate.evaluation.metrics import Metric, check_bleu_tokenizer, score_translations
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
 from translate.versions import package_versions
+
+T = TypeVar("T")
 
 _CONDITIONS = "lines empty truncated split source_truncated repetitive length_ratio unspellable unmet"  # of a report
 
@@ -39,21 +43,31 @@ def evaluate(
     config: EvaluationConfig,
     *,
     effort: Literal["quick", "full"] = "full",
-    watch: Callable[[Iterable[Translation]], Iterable[Translation]] = iter,
+    world: World = SINGLE_PROCESS,
+    on_finished: OnFinished = ignore_progress,
 ) -> Evaluation:
     """Translate the sources and score the detokenized translations against the references.
 
     Args:
         effort: See `score_translations`.
-        watch: Wraps the stream of translations, to show progress.
+        world: The processes that translate together: each takes every n-th line, and gets all translations.
+        on_finished: Shows the progress of this process.
 
     Raises:
+        Cancelled: The translation was cancelled in some process; then it is in all.
         InputError: The numbers of lines differ, there are no lines, or the tokenizer's package is missing.
     """
     check_bleu_tokenizer(config)
-    translations = list(watch(translator.translate_stream(sources)))
+    own = sources[world.rank :: world.size]
+    translations = gather_lines(lambda: list(translator.translate_stream(own, on_finished=on_finished)), world)
     metrics = score_translations([translation.text for translation in translations], references, config, effort=effort)
     return Evaluation(translations, metrics)
+
+
+def gather_lines(work: Callable[[], list[T]], world: World) -> list[T]:
+    """Gather the results for all lines, in their order, from processes that each work on every n-th line."""
+    shares = world.all_gather(run_together(world, work))
+    return [shares[line % world.size][line // world.size] for line in range(sum(map(len, shares)))]
 
 
 def report_folder(evaluation: Path, name: str, *, source: Path | None, set_names: Collection[str]) -> Path:

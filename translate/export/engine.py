@@ -7,7 +7,7 @@ length penalty there is length^alpha, so the run's own scoring ranks them here.
 import copy
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.load import read_resolved_config
 from translate.data.batching import EncodedPair, batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, load_tokenizers
-from translate.decoding import Translation, Translator
+from translate.decoding import OnFinished, Translation, Translator, ignore_progress
 from translate.decoding.request import SearchInput
 from translate.decoding.score import ForcedDecoding
 from translate.decoding.search.beam import Hypothesis
@@ -88,11 +88,11 @@ class CTranslate2Translator(Translator):
         translator.config, translator.source_limit = changed.config, changed.source_limit
         return translator
 
-    def force(self, pairs: Sequence[EncodedPair]) -> list[ForcedDecoding]:
+    def force(self, pairs: Sequence[EncodedPair], *, on_finished: OnFinished = ignore_progress) -> list[ForcedDecoding]:
         """Raise an InputError: CTranslate2 does not give the attention that forced decoding returns."""
         raise InputError("the engine ctranslate2 cannot score or align given translations; use the engine translate")
 
-    def _search(self, inputs: list[SearchInput]) -> dict[int, list[Hypothesis]]:
+    def _search(self, inputs: list[SearchInput], on_found: Callable[[int], object]) -> dict[int, list[Hypothesis]]:
         """The hypotheses of each input by its index, the best score first; an input without any word has none.
 
         A batch has one maximum length, the largest of its sentences. A sentence that reached its own maximum is
@@ -126,12 +126,15 @@ class CTranslate2Translator(Translator):
                 is_within = reached < limits[index] or limits[index] == longest
                 if is_within and not any([piece] in self._never for piece in itertools.chain(*result.hypotheses)):
                     found[index] = self._ranked(result)
+                    on_found(index)
                 else:
                     again.append(index)
         again.sort(key=lambda index: limits[index])
         groups = [list(group) for _, group in itertools.groupby(again, key=lambda index: limits[index])]
         for batch, results in self._run(groups, inputs, limits, never=self._never):
-            found |= {index: self._ranked(result) for index, result in zip(batch, results, strict=True)}
+            for index, result in zip(batch, results, strict=True):
+                found[index] = self._ranked(result)
+                on_found(index)
         return found
 
     def _run(

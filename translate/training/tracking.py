@@ -96,6 +96,20 @@ class Recorder:
             self._shown_at = time.perf_counter()
         self._bar.update()
 
+    @contextlib.contextmanager
+    def validating(self, num_lines: int) -> Iterator[Callable[[int], object]]:
+        """A context with a second bar below the first, which is cleared in the end; yields what advances it."""
+        with tqdm(
+            total=num_lines,
+            desc="validating",
+            file=self._bar.fp if not self._bar.disable else None,
+            disable=self._bar.disable,
+            dynamic_ncols=True,
+            leave=False,
+            bar_format="{l_bar}{bar}| [{elapsed}, {remaining} left]",
+        ) as bar:
+            yield bar.update
+
     def record(self, record: dict[str, Any]) -> None:
         """Keep a record.
 

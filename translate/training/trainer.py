@@ -289,11 +289,16 @@ class Trainer:
             save_best(self.run, weights, step=progress.step, world=self.world)
             self._save()
             return
+        num_lines = 2 * len(self.validation.sources[self.world.rank :: self.world.size])  # scored, then translated
         try:
-            with computing_with(self.model, average, self.config, self.tokenizers) as model:
-                every_position = model.decoder.final_norm  # with a cache or without
-                with self.stop.abandoning(every_position):
-                    result = validate(model, self.tokenizers, self.validation, self.config, world=self.world)
+            with (
+                computing_with(self.model, average, self.config, self.tokenizers) as model,
+                self.recorder.validating(num_lines) as advance,
+                self.stop.abandoning(model.decoder.final_norm),  # at every position, with a cache or without
+            ):
+                result = validate(
+                    model, self.tokenizers, self.validation, self.config, world=self.world, on_finished=advance
+                )
         except Cancelled:
             return
         except RunError:  # such as too little memory; the validation can be done later

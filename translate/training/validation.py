@@ -2,27 +2,24 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, data_fingerprint
-from translate.data.token_store import run_together
 from translate.data.tokenizer import Tokenizers
-from translate.decoding import Translation, Translator
+from translate.decoding import OnFinished, Translator, ignore_progress
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.distributed.state import full_tensor, is_sharded
-from translate.evaluation.evaluate import Evaluation, evaluate
+from translate.evaluation.evaluate import Evaluation, evaluate, gather_lines
 from translate.fingerprint import fingerprint
 from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
 from translate.runs.loading import build_model, get_parameters, set_parameters
 from translate.training.optimizer import AveragedWeights
-
-T = TypeVar("T")
 
 # Settings of a search that decide the loss, and those that decide no translation; the rest decides BLEU alone.
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
@@ -48,12 +45,19 @@ def validation_fingerprint(corpus: ParallelCorpus | None, tokenizers: Tokenizers
 
 
 def validate(
-    model: Transformer, tokenizers: Tokenizers, corpus: ParallelCorpus, config: Config, *, world: World = SINGLE_PROCESS
+    model: Transformer,
+    tokenizers: Tokenizers,
+    corpus: ParallelCorpus,
+    config: Config,
+    *,
+    world: World = SINGLE_PROCESS,
+    on_finished: OnFinished = ignore_progress,
 ) -> Validation:
     """Compute the model's loss, translations and scores on the validation corpus; afterwards it is in training mode.
 
     Args:
         world: The processes that validate together: each takes every n-th line, and gets the results of all lines.
+        on_finished: Shows the progress of this process, which comes to each of its lines twice.
 
     Raises:
         Cancelled: The validation was cancelled in some process; then it is in all.
@@ -63,12 +67,10 @@ def validate(
     settings = config.decoding_settings()
     sources, targets = (lines[world.rank :: world.size] for lines in (corpus.sources, corpus.targets))
 
-    def gather(translations: Iterable[Translation]) -> list[Translation]:
-        return _gather_lines(lambda: list(translations), world)
-
     def score() -> list[tuple[float, int]]:
         """The log-probability and the number of target tokens of each line."""
-        scores = translator.score(sources, [tokenizers.target.encode(line) for line in targets])
+        target_ids = [tokenizers.target.encode(line) for line in targets]
+        scores = translator.score(sources, target_ids, on_finished=on_finished)
         return [(score.log_prob, len(score.token_log_probs)) for score in scores]
 
     release_free_memory()  # which the training steps have kept
@@ -83,9 +85,17 @@ def validate(
             ),
         ):
             translator = Translator(model, tokenizers, settings)
-            scores = _gather_lines(score, world)
+            scores = gather_lines(score, world)
             loss = -sum(log_prob for log_prob, _ in scores) / sum(tokens for _, tokens in scores)
-            evaluation = evaluate(translator, sources, corpus.targets, config.evaluation, effort="quick", watch=gather)
+            evaluation = evaluate(
+                translator,
+                corpus.sources,
+                corpus.targets,
+                config.evaluation,
+                effort="quick",
+                world=world,
+                on_finished=on_finished,
+            )
     finally:
         model.train()
         release_free_memory()
@@ -108,9 +118,3 @@ def computing_with(
     else:
         with contextlib.nullcontext() if average is None else average.lent_to(model):
             yield model
-
-
-def _gather_lines(work: Callable[[], list[T]], world: World) -> list[T]:
-    """Gather the results for all lines, in their order, from processes that each work on every n-th line."""
-    shares = world.all_gather(run_together(world, work))
-    return [shares[line % world.size][line // world.size] for line in range(sum(map(len, shares)))]

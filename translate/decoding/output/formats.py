@@ -10,7 +10,7 @@ from typing import Any, Literal
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.output.words import AlignmentLink, align_words, format_pharaoh, group_words, word_confidences
-from translate.decoding.request import Translation
+from translate.decoding.request import OnFinished, Translation, ignore_progress
 from translate.decoding.score import ForcedDecoding
 from translate.decoding.translator import Translator, read_buffers
 
@@ -135,13 +135,18 @@ class CorpusScore:
 
 
 def describe_scores(
-    translator: Translator, pairs: Iterable[tuple[str, str]], total: CorpusScore
+    translator: Translator,
+    pairs: Iterable[tuple[str, str]],
+    total: CorpusScore,
+    *,
+    on_finished: OnFinished = ignore_progress,
 ) -> Iterator[dict[str, Any]]:
     """Yield the JSON record of each given translation's score, reading no further ahead than `look_ahead_lines`.
 
     Args:
         pairs: Sources and their translations.
         total: Receives the sums.
+        on_finished: Shows progress.
 
     Returns:
         JSON types: `line` from 1, `source`, `target`, `tokens` (those that were scored), `log_prob` in nats with the
@@ -152,7 +157,8 @@ def describe_scores(
     max_items = translator.config.look_ahead_lines
     for buffer in read_buffers(pairs, max_items=max_items, count_characters=lambda pair: len(pair[0]) + len(pair[1])):
         ids = [target.encode(translation) for _, translation in buffer]
-        scores = translator.score([source for source, _ in buffer], ids, first_number=total.lines)
+        sources = [source for source, _ in buffer]
+        scores = translator.score(sources, ids, first_number=total.lines, on_finished=on_finished)
         for (source, translation), score in zip(buffer, scores, strict=True):
             total.lines += 1
             total.tokens += len(score.token_log_probs)
