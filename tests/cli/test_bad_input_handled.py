@@ -104,7 +104,7 @@ def check_score(work: Work) -> Result:
     Path("long.en").write_text("dog " * 400 + "\n")
     found = work("Hund " * 400 + "\n", "long.en", command="score")
     record = json.loads(found.stdout)
-    assert record["flags"] == ["source_truncated", "target_truncated"] and len(record["tokens"]) == 256
+    assert record["flags"] == ["source_truncated", "target_truncated"] and len(record["tokens"]) == 257
     return found
 
 

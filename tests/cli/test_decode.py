@@ -147,7 +147,8 @@ def test_json_lines(translate: Translate, run: Path) -> None:
             *("words", "alignment", "flags", "unmet", "pieces", "n_best"),
         ]
         assert sum(record["token_log_probs"]) == pytest.approx(record["log_prob"], abs=1e-5)
-        # The small model never ends by itself: no end symbol has a probability, and this is said.
+        # The small model never ends by itself: there is no end symbol, and this is said.
+        assert "</s>" not in record["tokens"]
         assert len(record["token_log_probs"]) == len(record["tokens"])
         assert ("truncated" in record["flags"]) == (record["source"].strip() != "")
         assert [word["text"] for word in record["words"]] == record["translation"].split()
@@ -161,13 +162,15 @@ def test_json_lines_of_translations_that_end(translate: Translate, learnt: Path)
     found = records(translate("decode", learnt, learnt.parent / "new.de", *options))
     assert not any("truncated" in record["flags"] for record in found)
     for record in found:
-        length = len(record["tokens"]) + 1  # the end symbol's is the last
-        assert len(record["token_log_probs"]) == length
+        length = len(record["tokens"])
+        for each in (record, *record["n_best"]):
+            assert each["tokens"].index("</s>") == len(each["tokens"]) - 1 == len(each["token_log_probs"]) - 1
+            assert "".join(each["tokens"][:-1]).replace("▁", " ").strip() == each["translation"]
         assert record["score"] == pytest.approx(record["log_prob"] / ((5 + length) / 6) ** 0.6, rel=1e-5)
         scores = [record["score"], *(other["score"] for other in record["n_best"])]
         assert len(scores) == 3 and scores == sorted(scores, reverse=True)
         first = record["words"][0]
-        num_pieces = next((i for i, piece in enumerate(record["tokens"][1:], 1) if piece.startswith("▁")), length - 1)
+        num_pieces = next((i for i, piece in enumerate(record["tokens"][1:-1], 1) if piece.startswith("▁")), length - 1)
         assert first["mean_probability"] ** num_pieces == pytest.approx(first["probability"], rel=1e-5)
 
 

@@ -27,12 +27,13 @@ def test_records_and_sums(translate: Translate, learnt: Path, tmp_path: Path) ->
     for column, file in (("source", source), ("target", target)):
         assert [record[column] for record in found] == file.read_text(encoding="utf-8").splitlines()
     for record in found:
-        length = len(record["tokens"]) + 1  # with the end symbol
+        length = len(record["tokens"])
+        assert record["tokens"][-1] == "</s>"
         assert len(record["token_log_probs"]) == length and max(record["token_log_probs"]) < 0
         assert record["log_prob"] == pytest.approx(math.fsum(record["token_log_probs"]))
         assert record["perplexity"] == pytest.approx(math.exp(-record["log_prob"] / length))
         assert record["score"] == pytest.approx(record["log_prob"] / ((5 + length) / 6) ** 0.6, rel=1e-5)
-    num_tokens = sum(len(record["tokens"]) + 1 for record in found)
+    num_tokens = sum(len(record["tokens"]) for record in found)
     nats = math.fsum(record["log_prob"] for record in found)
     perplexity = math.exp(-nats / num_tokens)
     assert result.stderr == f"12 lines, {num_tokens} tokens, {nats:.2f} nats, perplexity {perplexity:.3f}\n"
@@ -77,7 +78,7 @@ def test_empty_lines_and_files(translate: Translate, learnt: Path, tmp_path: Pat
     source.write_text("Hund\n\n")
     target.write_text("\ndog\n")
     first, second = records(translate("score", learnt, source, target).stdout)
-    assert (first["tokens"], len(first["token_log_probs"])) == ([], 1)
+    assert (first["tokens"], len(first["token_log_probs"])) == (["</s>"], 1)
     assert first["perplexity"] == pytest.approx(math.exp(-first["log_prob"]))
     assert second["tokens"] and math.isfinite(second["log_prob"])
     source.write_text("")

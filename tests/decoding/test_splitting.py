@@ -233,6 +233,10 @@ def test_a_split_line_as_a_record(translator: MakeTranslator, limit: int) -> Non
     record = describe(aligned, given, number=1)
     assert [piece["source"] for piece in record["pieces"]] == PIECES
     assert record["translation"] == " ".join(piece["translation"] for piece in record["pieces"])
+    assert record["tokens"] == [token for piece in record["pieces"] for token in piece["tokens"]]
+    assert record["tokens"].count("</s>") == len(PIECES) == 2, "the end symbol of each piece"
+    for each in (record, *record["pieces"]):
+        assert len(each["tokens"]) == len(each["token_log_probs"]) and each["tokens"][-1] == "</s>"
     assert record["log_prob"] == pytest.approx(sum(piece["log_prob"] for piece in record["pieces"]))
     assert [word["text"] for word in record["words"]] == record["translation"].split()
     parts = align_translations(given, given.translate_stream(PIECES))

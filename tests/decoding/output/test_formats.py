@@ -29,7 +29,7 @@ def test_a_record_by_hand(toy: Toy, translator: Translator) -> None:
     source, target = toy.tokenizers.source, toy.tokenizers.target
     ids = target.encode("dog runs")
     log_probs = [-0.5] * len(ids) + [-0.25]
-    other = Translation("Hund läuft", "dog", target.encode("dog"), -4.0, -3.5, False, False)
+    other = Translation("Hund läuft", "dog", target.encode("dog"), -4.0, -3.5, True, False, [-4.0])
     translation = Translation(
         "Hund läuft",
         "dog runs",
@@ -50,7 +50,7 @@ def test_a_record_by_hand(toy: Toy, translator: Translator) -> None:
         "source": "Hund läuft",
         "source_tokens": source.pieces(source.encode("Hund läuft")),
         "translation": "dog runs",
-        "tokens": target.pieces(ids),
+        "tokens": [*target.pieces(ids), "</s>"],
         "log_prob": -0.5 * len(ids) - 0.25,
         "score": -1.5,
         "token_log_probs": log_probs,
@@ -67,7 +67,13 @@ def test_a_record_by_hand(toy: Toy, translator: Translator) -> None:
         "unmet": ["cat"],
         "pieces": [],
         "n_best": [
-            {"translation": "dog", "tokens": target.pieces(target.encode("dog")), "log_prob": -4.0, "score": -3.5}
+            {
+                "translation": "dog",
+                "tokens": target.pieces(target.encode("dog")),
+                "log_prob": -4.0,
+                "score": -3.5,
+                "token_log_probs": [-4.0],
+            }
         ],
     }
     json.dumps(record, allow_nan=False)
@@ -109,7 +115,7 @@ def test_records_of_scores(toy: Toy, translator: Translator) -> None:
     sources, targets = toy.sources[:5], ["", *toy.references[1:5]]
     records = describe_scores(translator, zip(sources, targets, strict=True), total)
     first = next(records)
-    assert (first["line"], first["source"], first["target"], first["tokens"]) == (1, sources[0], "", [])
+    assert (first["line"], first["source"], first["target"], first["tokens"]) == (1, sources[0], "", ["</s>"])
     assert (total.tokens, total.log_prob) == (1, first["log_prob"])
     everything = [first, *records]
     assert [record["line"] for record in everything] == [1, 2, 3, 4, 5]
@@ -117,6 +123,10 @@ def test_records_of_scores(toy: Toy, translator: Translator) -> None:
     assert everything[4]["log_prob"] == pytest.approx(whole.log_prob, abs=1e-4)
     assert everything[4]["score"] == pytest.approx(whole.score, abs=1e-4)
     assert total.tokens == sum(len(record["token_log_probs"]) for record in everything)
+    for record, text in zip(everything, targets, strict=True):
+        *tokens, end = record["tokens"]
+        assert end == "</s>" and tokens == toy.tokenizers.target.pieces(toy.tokenizers.target.encode(text))
+        assert len(record["tokens"]) == len(record["token_log_probs"])
     assert total.log_prob == pytest.approx(sum(record["log_prob"] for record in everything))
     json.dumps(everything, allow_nan=False)
 

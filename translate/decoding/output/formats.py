@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from translate.data.batching import EncodedPair
-from translate.data.tokenizer import Tokenizers
+from translate.data.tokenizer import EOS_ID, Tokenizers
 from translate.decoding.output.words import AlignmentLink, align_words, format_pharaoh, group_words, word_confidences
 from translate.decoding.request import OnFinished, Translation, ignore_progress
 from translate.decoding.score import ForcedDecoding
@@ -55,29 +55,31 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
     """The JSON record of a translation that `align_translations` gave.
 
     Returns:
-        JSON types: `line` from 1, `source`, `source_tokens`, `translation`, `tokens` (those that were scored: other
-        subwords of the same text have another score), `log_prob` in nats, `score` (the search ranked by it),
-        `token_log_probs` (the end symbol's last, if the search reached it), `words` with their probability and the
-        geometric mean over their tokens, `alignment`, `flags`, `unmet`, `pieces`, and `n_best` without the first. For a
-        source that was split, `pieces` has the translation of each piece; the token log-probabilities then include the
-        end symbol of each piece, and `log_prob` and `score` are sums over pieces.
+        JSON types: `line` from 1, `source`, `source_tokens`, `translation`, `tokens` (those that were scored, with the
+        end symbol `</s>` last if the search reached it: other subwords of the same text have another score), `log_prob`
+        in nats, `score` (the search ranked by it), `token_log_probs` (one for each of `tokens`), `words` with their
+        probability and the geometric mean over their tokens, `alignment`, `flags`, `unmet`, `pieces`, and `n_best`
+        without the first. For a source that was split, `pieces` has the translation of each piece; `tokens` then has
+        the end symbol of each piece, and `log_prob` and `score` are sums over pieces.
     """
     target = translator.tokenizers.target
 
     def summary(each: Translation) -> dict[str, Any]:
-        tokens = target.pieces(each.ids)
-        return {"translation": each.text, "tokens": tokens, "log_prob": each.log_prob, "score": each.score}
+        ids = [part.ids + [EOS_ID] * (len(part.token_log_probs) - len(part.ids)) for part in each.parts]
+        return {
+            "translation": each.text,
+            "tokens": target.pieces(list(chain.from_iterable(ids))),
+            "log_prob": each.log_prob,
+            "score": each.score,
+            "token_log_probs": list(each.token_log_probs),
+        }
 
     words = [word_confidences(target.pieces(part.ids), part.token_log_probs) for part in translation.parts]
     return {
         "line": number,
         "source": translation.source,
         "source_tokens": translator.tokenizers.source.pieces(translation.source_ids),
-        "translation": translation.text,
-        "tokens": target.pieces(translation.ids),
-        "log_prob": translation.log_prob,
-        "score": translation.score,
-        "token_log_probs": list(translation.token_log_probs),
+        **summary(translation),
         "words": [word._asdict() for word in chain.from_iterable(words)],
         "alignment": translation.alignment,
         "flags": sorted(translation.flags),
@@ -149,9 +151,9 @@ def describe_scores(
         on_finished: Shows progress.
 
     Returns:
-        JSON types: `line` from 1, `source`, `target`, `tokens` (those that were scored), `log_prob` in nats with the
-        end symbol, `score` (log_prob divided by the length penalty), `perplexity` by token, `token_log_probs`, and
-        `flags`: source_truncated and target_truncated.
+        JSON types: `line` from 1, `source`, `target`, `tokens` (those that were scored, the end symbol `</s>` last),
+        `log_prob` in nats, `score` (log_prob divided by the length penalty), `perplexity` by token, `token_log_probs`
+        (one for each of `tokens`), and `flags`: source_truncated and target_truncated.
     """
     target = translator.tokenizers.target
     max_items = translator.config.look_ahead_lines
@@ -168,7 +170,7 @@ def describe_scores(
                 "line": total.lines,
                 "source": source,
                 "target": translation,
-                "tokens": target.pieces(score.ids),
+                "tokens": target.pieces([*score.ids, EOS_ID]),
                 "log_prob": score.log_prob,
                 "score": score.score,
                 "perplexity": math.exp(-score.log_prob / len(score.token_log_probs)),
