@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from os import PathLike
 
+    from translate.api import Run, evaluate, show_attention, train
     from translate.config.schema import Config
     from translate.decoding import Request, Translation, Translator
     from translate.errors import InputError, RunError
     from translate.runs.directory import Checkpoint
 
 __version__ = "0.4.0"
-__all__ = ["Config", "InputError", "Request", "RunError", "Translation", "Translator", "load"]
+__all__ = [
+    "Config", "InputError", "Request", "Run", "RunError", "Translation", "Translator", "evaluate", "load",
+    "show_attention", "train",
+]  # fmt: skip
 
 _MODULES = {  # of the names that are imported when they are first used: `import translate` alone takes no time
+    "translate.api": {"Run", "evaluate", "show_attention", "train"},
     "translate.config.schema": {"Config"},
     "translate.decoding": {"Request", "Translation", "Translator"},
     "translate.errors": {"InputError", "RunError"},
@@ -59,14 +64,13 @@ def load(
         InputError: Not a run, or settings that cannot be.
         RunError: A damaged run.
     """
-    from difflib import get_close_matches
-
     from translate.decoding.loading import load_translator
     from translate.errors import InputError
+    from translate.nearest import did_you_mean, nearest
 
     for name in options:
-        if near := get_close_matches(name, ["checkpoint", "contrast", "ensemble", "forbidden"], n=1, cutoff=0.8):
-            raise InputError(f"unknown option {name}; did you mean {near[0]}?")
+        if meant := nearest(name, ["checkpoint", "contrast", "ensemble", "forbidden"], cutoff=0.8):
+            raise InputError(f"unknown option {name}{did_you_mean(meant)}")
     return load_translator(
         run, checkpoint=checkpoint, options=options, ensemble=ensemble, contrast=contrast, forbidden=forbidden
     ).translator

@@ -56,6 +56,20 @@ def test_the_last_override_wins() -> None:
     assert (loaded.config.model.d_model, loaded.config.model.num_heads) == (16, 2)
 
 
+def test_a_config_in_python_is_a_mapping_with_values_over_it() -> None:
+    corpus = {"kind": "tsv", "path": Path("x.tsv")}
+    config = {"extends": "run.yaml", "model": {"d_model": 128}, "data": {"validation": corpus}}
+    loaded = load_config(config, {"model.num_heads": 8, "training": {"patience": None, "learning_rate": 1e-05}})
+    assert (loaded.config.model.d_model, loaded.config.model.num_heads, loaded.config.name) == (128, 8, "run")
+    assert loaded.config.data.train == load().data.train
+    assert loaded.config.data.validation == TsvCorpus(path=Path("x.tsv"))
+    assert (loaded.config.training.patience, loaded.config.training.learning_rate) == (None, 1e-05)
+    assert {str(loaded.origins[key]) for key in ("model.d_model", "model.num_heads", "training.patience")} == {"Python"}
+    assert load_config({}).config == Config()
+    assert load_config({"name": "mine"}, {"name": "other"}).config.name == "other"
+    assert load_config(load().model_dump(mode="json")).config == load()
+
+
 def test_test_sets_are_added_and_removed_by_name() -> None:
     assert list(load("data.test={x: {kind: tsv, path: x.tsv}}").data.test) == ["first", "x"]
     assert list(load("data.test={x: {kind: tsv, path: x.tsv}, first: null}").data.test) == ["x"]

@@ -27,7 +27,12 @@ class LoadedConfig(NamedTuple):
     origins: dict[str, Origin]
 
 
-def load_config(name: str, overrides: Sequence[str] = (), *, require_files: bool = False) -> LoadedConfig:
+def load_config(
+    config: str | Mapping[str, Any],
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    *,
+    require_files: bool = False,
+) -> LoadedConfig:
     """Read a config, the configs that it extends, and overrides; check it, and find the files that it names.
 
     A relative path is looked for in `data.root`, then beside the config that names it, then in the working directory.
@@ -35,16 +40,22 @@ def load_config(name: str, overrides: Sequence[str] = (), *, require_files: bool
     another kind; null for a test set removes it.
 
     Args:
-        name: A path or a preset's name.
-        overrides: `dotted.key=value` each, with the value in YAML; a number in the key is an index of a list.
+        config: A path, a preset's name, or what a config file would say.
+        overrides: `dotted.key=value` each, with the value in YAML, or in Python values by dotted key; a number in the
+            key is an index of a list.
         require_files: Whether a missing input file is an error; otherwise its path stays as it was given.
 
     Raises:
         InputError: An unreadable file, an unknown key, a wrong type, a value out of bounds, a missing input file.
     """
-    path = find_config(name)
-    document = _read_extended(path, ())
-    for override in overrides:
+    values = {} if isinstance(config, str) else dict(config)
+    base = config if isinstance(config, str) else values.pop("extends", None)
+    path = Path("run") if base is None else find_config(base)
+    document = Document({}, {}) if base is None else _read_extended(path, ())
+    values |= overrides if isinstance(overrides, Mapping) else {}
+    for key, value in values.items():
+        _apply_override(document, f"{key}={json.dumps(value, default=os.fspath)}", place="Python")
+    for override in () if isinstance(overrides, Mapping) else overrides:
         _apply_override(document, override)
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")
     return LoadedConfig(_find_files(_validate(document), document.origins, required=require_files), document.origins)
@@ -115,7 +126,7 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
     return base
 
 
-def _apply_override(document: Document, override: str) -> None:
+def _apply_override(document: Document, override: str, *, place: str = "command line") -> None:
     key, equals, text = override.partition("=")
     key = key.strip()
     if not equals or not _DOTTED_KEY.fullmatch(key):
@@ -127,6 +138,7 @@ def _apply_override(document: Document, override: str) -> None:
         origins.setdefault(key, Origin())
         key, _, name = key.rpartition(".")
         value = {name: value}
+    origins = {name: origin._replace(place=place) for name, origin in origins.items()}
     document.values.update(_merge(document.values, value, "", document.origins, origins))
 
 

@@ -225,6 +225,9 @@ class Config(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     """How translations are scored."""
 
+    def __repr__(self) -> str:
+        return f"<Config {self.name}, {self.data.source_language} → {self.data.target_language}: {self.model!r}>"
+
     def decoding_settings(self) -> DecodingConfig:
         """The section `decoding`, whose missing token limits are taken from `data`."""
         limits = {

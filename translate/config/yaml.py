@@ -28,11 +28,12 @@ _SCALARS = (  # the implicit scalars: tag, pattern, possible first characters
 class Origin(NamedTuple):
     """Where a value was given."""
 
-    path: Path | None = None  # of a file; None: the command line
+    path: Path | None = None  # of a file; None: the place
     mark: yaml.Mark | None = None  # the position in the file
+    place: str = "command line"
 
     def __str__(self) -> str:
-        place = "command line" if self.path is None else shown_path(self.path)
+        place = self.place if self.path is None else shown_path(self.path)
         return place if self.mark is None else f"{place}:{self.mark.line + 1}"
 
     @property

@@ -35,6 +35,13 @@ class Evaluation(NamedTuple):
         """The score of the metric with this name."""
         return next(metric.score for metric in self.metrics if metric.name == name)
 
+    def __repr__(self) -> str:
+        scores = ", ".join(
+            f"{name} {score:.2f}" + (f" [{interval.low:.2f}, {interval.high:.2f}]" if interval else "")
+            for name, score, interval, _ in self.metrics
+        )
+        return f"<Evaluation of {len(self.translations):,} translations: {scores}>"
+
 
 def evaluate(
     translator: Translator,

@@ -2,7 +2,10 @@
 
 import base64
 import contextlib
+import html
 import math
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -15,7 +18,7 @@ from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.positions import RotaryAngles
-from translate.visualize.page import fill_template, to_json_types
+from translate.visualize.page import choose_picture_file, fill_template, save_picture, to_json_types
 from translate.visualize.panels import Matrix, Panel, Picture, check_numbers
 from translate.visualize.sentences import MERGED, SentencePair, merge_words, read_sentence
 
@@ -76,6 +79,23 @@ class Attention(NamedTuple):
     paragraphs: list[str]  # how the translation was made
     positions: str  # the kind of positions that the model has
     choice: AttentionChoice
+
+    def save(self, file: str | PathLike[str]) -> None:
+        """Save the page, or the figure, if the file ends in .png or .svg.
+
+        Raises:
+            InputError: The file has another ending, or a figure needs a package that is not installed.
+            RunError: The file cannot be written.
+        """
+        chosen = choose_picture_file(Path(file), None, name="attention")
+        save_picture(attention_page(self) if chosen.format == "html" else attention_picture(self), chosen)
+
+    def __repr__(self) -> str:
+        return f"<{self.title}: {self.pair.source_text} → {self.pair.target_text}>"
+
+    def _repr_html_(self) -> str:
+        page = html.escape(attention_page(self))
+        return f'<iframe title="attention" style="width:100%;height:700px;border:0" srcdoc="{page}"></iframe>'
 
 
 # --- capturing

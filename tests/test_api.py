@@ -1,0 +1,240 @@
+"""The functions for programs and notebooks: train, look at a run, evaluate, see attention."""
+
+import html
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import translate
+from translate import InputError, Run
+from translate.evaluation.evaluate import evaluate
+from translate.visualize.attention import attention_page
+
+CORPUS = Path(__file__).resolve().parents[1] / "data"
+SIZES = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+PAIRS = {"kind": "text", "source": Path("some.de"), "target": Path("some.en")}
+CONFIG: dict[str, Any] = {
+    "name": "tiny",
+    "data": {"train": [PAIRS], "validation": PAIRS, "test": {"test": PAIRS}},
+    "tokenizer": {"vocab_size": 400},
+    "model": SIZES,
+    "training": {"max_steps": 9, "validate_every": 2, "log_every": 1, "batch_tokens": 400, "device": "cpu"},
+    "decoding": {"beam_size": 2, "max_length_factor": 0.2, "max_length_constant": 3, "device": "cpu"},
+    "evaluation": {"bootstrap_samples": 10},
+}
+QUICK = {"training.max_steps": 4, "training.warmup_steps": 2}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixty pairs of the embedded corpus, and a run that was trained on them."""
+    path = tmp_path_factory.mktemp("programs")
+    for side in ("de", "en"):
+        lines = (CORPUS / f"train.{side}").read_text(encoding="utf-8").splitlines()[:60]
+        (path / f"some.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        translate.train(CONFIG, overrides=QUICK)
+    return path
+
+
+@pytest.fixture
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(folder)
+    return Run("runs/tiny")
+
+
+# A run
+
+
+def test_a_run_of_a_program(run: Run) -> None:
+    assert (run.path, run.config.name, run.step) == (Path("runs/tiny"), "tiny", 4)
+    assert [(record["kind"], record["step"]) for record in run.metrics] == [
+        ("train", 1), ("train", 2), ("validation", 2), ("train", 3), ("train", 4), ("validation", 4)
+    ]  # fmt: skip
+    best = run.best
+    assert best is not None and best["BLEU"] == max(each["BLEU"] for each in run.metrics if "BLEU" in each)
+    assert repr(run) == f"<Run runs/tiny, de → en: 4 steps, BLEU {best['BLEU']:.2f} at step {best['step']:.0f}>"
+    (call,) = json.loads((run.path / "run.json").read_text(encoding="utf-8"))["command"]
+    assert call.startswith("translate.train with config, run, overrides: ")
+    config, directory, overrides = json.loads(call.split(": ", 1)[1])
+    assert (config["model"], directory, overrides) == (SIZES, "runs/tiny", QUICK)
+
+
+def test_the_best_validation_by_the_metric_of_the_config(run: Run) -> None:
+    records = {2: {"loss": 5.0, "BLEU": 3.0}, 4: {"loss": 4.0, "BLEU": 2.0}, 6: {"loss": 6.0, "BLEU": 3.0}}
+    lines = [json.dumps({"kind": "validation", "step": step, **values}) for step, values in records.items()]
+    text = (run.path / "metrics.jsonl").read_text(encoding="utf-8")
+    try:
+        (run.path / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        assert run.best is not None and run.best["step"] == 2
+        training = run.config.training.model_copy(update={"best_metric": "loss"})
+        run.config = run.config.model_copy(update={"training": training})
+        assert run.best is not None and run.best["step"] == 4
+        (run.path / "metrics.jsonl").write_text("", encoding="utf-8")
+        assert run.best is None and repr(run) == "<Run runs/tiny, de → en: 0 steps>"
+        assert "polyline" not in run._repr_html_()
+    finally:
+        (run.path / "metrics.jsonl").write_text(text, encoding="utf-8")
+
+
+def test_a_run_in_a_notebook(run: Run) -> None:
+    """Its curves go from the first to the last step, and from the greatest to the least value."""
+    page = ElementTree.fromstring(run._repr_html_())
+    text = "".join(page.itertext())
+    assert text.startswith(repr(run)[1:-1]) and "ModelConfig(d_model=16, num_heads=2, d_ff=16" in text
+    curves = page.findall(".//polyline")
+    assert len(curves) == 3
+    points = [tuple(map(float, point.split(","))) for point in curves[0].get("points", "").split()]
+    losses = [each["loss"] for each in run.metrics if each["kind"] == "train"]
+    assert [x for x, _ in points] == [65.0, 130.0, 195.0, 260.0]
+    height = [5 + 80 * (max(losses) - loss) / (max(losses) - min(losses)) for loss in losses]
+    assert [y for _, y in points] == pytest.approx(height, abs=0.06)
+    assert f"train loss: {losses[0]:.4g} → {losses[-1]:.4g}" in text
+
+
+def test_a_run_gives_its_translator(run: Run) -> None:
+    translator = run.load(checkpoint="last", beam_size=1)
+    assert translator.config.beam_size == 1 and translator.translate("Ein Hund.").source == "Ein Hund."
+    with pytest.raises(InputError, match="^nowhere: no such run directory$"):
+        Run("nowhere")
+
+
+# Training
+
+
+def train_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, run: str, **options: Any
+) -> tuple[Run, str]:
+    """Trains in a program whose root logger has no handler, unlike pytest's; returns what is printed too."""
+    with monkeypatch.context() as patch:
+        patch.setattr(logging.root, "handlers", [])
+        trained = translate.train(CONFIG, run=run, overrides=QUICK, **options)
+    return trained, capsys.readouterr().out
+
+
+def test_training_prints_its_progress_and_leaves_no_trace(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = logging.getLogger("translate")
+    handlers = list(logger.handlers)
+    trained, printed = train_printed(capsys, monkeypatch, "runs/printed")
+    assert trained.step == 4 and "validation" in printed and printed.count("\nTraining ended after 4 steps") == 1
+    assert (logger.level, logger.handlers) == (logging.NOTSET, handlers)
+    with pytest.raises(InputError, match="runs/printed already holds a run"):
+        train_printed(capsys, monkeypatch, "runs/printed")
+    assert (logger.level, logger.handlers) == (logging.NOTSET, handlers)
+
+
+@pytest.mark.parametrize("name", ["translate", ""])
+def test_a_program_that_logs_by_itself_decides_what_is_printed(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(logging.getLogger(name), "level", logging.WARNING if name else logging.INFO)
+    logging.getLogger("translate")._cache.clear()  # type: ignore[attr-defined]  # of levels
+    _, printed = train_printed(capsys, monkeypatch, str(tmp_path / "run"))
+    assert printed == ""
+
+
+def test_a_root_logger_with_a_handler_prints_each_line_once(
+    run: Run, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    translate.train(CONFIG, run=tmp_path / "run", overrides=QUICK)
+    assert sum(record.getMessage().startswith("Training ended after 4 steps") for record in caplog.records) == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_a_run_is_continued_by_itself_and_a_config_is_an_object(run: Run, tmp_path: Path) -> None:
+    longer = {"training.max_steps": 6}
+    translate.train(run.config, run=tmp_path / "run", overrides={"name": "other"})
+    continued = translate.train(tmp_path / "run", overrides=longer, resume=True)
+    assert (continued.path, continued.step, continued.config.name) == (tmp_path / "run", 6, "other")
+    assert [record["step"] for record in continued.metrics if record["kind"] == "train"] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides", "message"),
+    [
+        ("demo", {"model.d_modle": 3}, "unknown key model.d_modle (Python); did you mean model.d_model?"),
+        ({"model": {"d_modle": 3}}, {}, "unknown key model.d_modle (Python); did you mean model.d_model?"),
+        (Path("demmo"), {}, "no config 'demmo'"),
+        ({"extends": "demmo"}, {}, "no config 'demmo'"),
+        (CONFIG, {"data.test": {"x": PAIRS | {"source": "a.de"}}}, "data.test.x.source = a.de: no such file (Python);"),
+    ],
+)
+def test_configs_that_cannot_be(run: Run, config: Any, overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        translate.train(config, run="runs/no", overrides=overrides)
+    assert str(error.value).startswith(message) and not Path("runs/no").exists()
+
+
+# Evaluation
+
+
+def test_evaluation(run: Run) -> None:
+    sources, references = (Path(f"some.{side}").read_text(encoding="utf-8").splitlines() for side in ("de", "en"))
+    expected = evaluate(run.load(), sources, references, run.config.evaluation)
+    found = translate.evaluate("runs/tiny")
+    assert found.metrics == expected.metrics and found.metrics[0].interval is not None
+    assert [each.text for each in found.translations] == [each.text for each in expected.translations]
+    few = translate.evaluate(run, sources=sources[:7], references=references[:7], beam_size=1)
+    assert [each.source for each in few.translations] == sources[:7]
+    assert [each.text for each in few.translations] == [
+        each.text for each in run.load(beam_size=1).translate(sources[:7])
+    ]
+    low, high = found.metrics[0].interval
+    shown = f"<Evaluation of 60 translations: BLEU {found.score('BLEU'):.2f} [{low:.2f}, {high:.2f}], BLEU-lc "
+    assert repr(found).startswith(shown)
+    assert not (run.path / "evaluation").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sources": ["Hund"]}, "sources and references go together, and not with test_set"),
+        (
+            {"sources": ["Hund"], "references": ["dog"], "test_set": "test"},
+            "sources and references go together, and not with test_set",
+        ),
+        ({"sources": ["Hund"], "references": []}, "1 translations but 0 references: they must pair line by line"),
+        ({"test_set": "news"}, "--set news: the run's sets are test, validation"),
+        ({"beam": 2}, "unknown key decoding.beam; did you mean decoding.beam_size?"),
+    ],
+)
+def test_evaluations_that_cannot_be(run: Run, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        translate.evaluate(run, **options)
+    assert str(error.value) == message
+
+
+def test_several_test_sets_are_evaluated_one_by_one(run: Run) -> None:
+    test = {name: run.config.data.test["test"] for name in ("old", "new")}
+    run.config = run.config.model_copy(update={"data": run.config.data.model_copy(update={"test": test})})
+    with pytest.raises(InputError, match="^runs/tiny has the test sets old, new: name one, as test_set='old'$"):
+        translate.evaluate(run)
+    assert len(translate.evaluate(run, test_set="new", beam_size=1).translations) == 60
+
+
+# Attention
+
+
+def test_attention_is_shown_and_saved(run: Run, tmp_path: Path) -> None:
+    attention = translate.show_attention(run, "Ein Hund.", "A dog.", unit="words")
+    assert repr(attention) == "<Attention of tiny: Ein Hund. → A dog.>"
+    page = attention_page(attention)
+    (source,) = re.findall('srcdoc="([^"]*)"', attention._repr_html_())
+    assert html.unescape(source) == page
+    attention.save(tmp_path / "attention.html")
+    assert (tmp_path / "attention.html").read_text(encoding="utf-8") == page
+    with pytest.raises(InputError, match="attention.gif"):
+        attention.save(str(tmp_path / "attention.gif"))
+    decoded = translate.show_attention("runs/tiny", "Ein Hund.", layer=0, head=1, kind="encoder")
+    assert decoded.pair.target_text == run.load().translate("Ein Hund.").text
+    assert (decoded.choice.kind, decoded.choice.layer, decoded.choice.head) == ("encoder", 0, 1)
+    with pytest.raises(InputError, match="layer 1: the decoder has the layers 0 to 0"):
+        translate.show_attention(run, "Ein Hund.", layer=1)

@@ -1,0 +1,212 @@
+"""What a program or a notebook does with whole runs: train one, look at it, evaluate it, see its attention."""
+
+import contextlib
+import html
+import json
+import logging
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal
+
+from translate.config.load import is_run, load_config, read_resolved_config
+from translate.config.schema import Config
+from translate.decoding import Translator
+from translate.decoding.loading import load_translator
+from translate.errors import InputError
+from translate.evaluation import evaluate as evaluation
+from translate.messages import MessageFormatter
+from translate.runs.directory import Checkpoint, open_run
+from translate.visualize.attention import Attention, AttentionChoice, AttentionKind, look_at_attention
+from translate.visualize.curves import Record, read_metrics
+
+_CURVES = (("train", "loss"), ("validation", "loss"), ("validation", "BLEU"))  # kinds of records, and keys
+
+
+class Run:
+    """A run directory: its config, how its training went, and the way to its model.
+
+    Raises:
+        InputError: There is no run, or one that a newer version wrote.
+        RunError: The run is damaged.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = Path(path)
+        self.config = read_resolved_config(open_run(self.path).config)
+
+    @property
+    def metrics(self) -> list[Record]:
+        """What the training has recorded, in order: records with their `kind` (train or validation) and `step`."""
+        return read_metrics(self.path)
+
+    @property
+    def step(self) -> int:
+        """The last step that is recorded."""
+        return int(max((record["step"] for record in self.metrics), default=0))
+
+    @property
+    def best(self) -> Record | None:
+        """The record of the best validation, whose weights are the best checkpoint; None: there was no validation."""
+        key, sign = ("loss", -1) if self.config.training.best_metric == "loss" else ("BLEU", 1)
+        validations = [record for record in self.metrics if record["kind"] == "validation" and key in record]
+        return max(validations, key=lambda record: sign * record[key], default=None)
+
+    def load(self, *, checkpoint: Checkpoint = "best", **options: Any) -> Translator:
+        """The run's translator; see `translate.load`."""
+        return load_translator(self.path, checkpoint=checkpoint, options=options).translator
+
+    def __repr__(self) -> str:
+        data, best = self.config.data, self.best
+        score = "" if best is None else f", BLEU {best['BLEU']:.2f} at step {best['step']:,.0f}"
+        return f"<Run {self.path}, {data.source_language} → {data.target_language}: {self.step:,} steps{score}>"
+
+    def _repr_html_(self) -> str:
+        """The curves, and the config as far as it differs from the defaults."""
+        metrics, config = self.metrics, self.config
+        sections = "".join(
+            f"<div>{html.escape(repr(section))}</div>" for section in (config.tokenizer, config.model, config.training)
+        )
+        return (
+            f'<div><b>{html.escape(repr(self)[1:-1])}</b><div style="display:flex;flex-wrap:wrap;gap:24px">'
+            f"{''.join(_draw_curve(metrics, kind, key) for kind, key in _CURVES)}</div>{sections}</div>"
+        )
+
+
+def _draw_curve(metrics: Sequence[Record], kind: str, key: str) -> str:
+    """A small curve over the steps as SVG, with the first and the last value in its caption."""
+    records = [each for each in metrics if each["kind"] == kind and math.isfinite(each.get(key, math.nan))]
+    if len(records) < 2:
+        return ""
+    values = [each[key] for each in records]
+    high, range_, last = max(values), (max(values) - min(values)) or 1, records[-1]["step"]
+    points = " ".join(f"{260 * each['step'] / last:.1f},{5 + 80 * (high - each[key]) / range_:.1f}" for each in records)
+    return (
+        f'<figure style="margin:8px 0"><figcaption>{kind} {key}: {values[0]:.4g} → {values[-1]:.4g}</figcaption>'
+        '<svg width="260" height="90"><path d="M0 0V90H260" fill="none" stroke="currentColor" opacity="0.3"/>'
+        f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/></svg></figure>'
+    )
+
+
+def train(
+    config: str | PathLike[str] | Mapping[str, Any] | Config,
+    *,
+    run: str | PathLike[str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    resume: bool = False,
+) -> Run:
+    """Train a tokenizer and a model, as `translate train` does.
+
+    The progress is printed, unless the program has given the logger `translate` or the root logger a level.
+
+    Args:
+        config: The name of a preset, the path of a config file, or what such a file would say; to resume, also a run.
+        run: The directory of the run; None: runs/NAME, or the run that is given as the config.
+        overrides: Values that replace the config's, by dotted key, such as `{"training.max_steps": 200}`.
+        resume: Continue the run in that directory; if none has been begun there, begin one.
+
+    Raises:
+        InputError: The config or the data cannot be used, or the directory holds a run and `resume` is off.
+        RunError: Something failed on the way; checkpoints written so far are intact.
+        KeyboardInterrupt: The training was interrupted and is saved, so that `resume` continues it.
+    """
+    from translate.lint.check import log_findings
+    from translate.training import train as train_run
+
+    given = config.model_dump(mode="json") if isinstance(config, Config) else config
+    given = given if isinstance(given, Mapping) else fspath(given)
+    with _printed_log():
+        loaded = load_config(given, overrides or {}, require_files=True).config
+        named = Path(given) if isinstance(given, str) and is_run(given) else Path("runs") / loaded.name
+        directory = named if run is None else Path(run)
+        values = json.dumps([given, fspath(directory), overrides], default=fspath, ensure_ascii=False)
+        call = f"translate.train with config, run, overrides: {values}"
+        train_run(loaded, directory, resume=resume, command=[call], inspect=log_findings)
+    return Run(directory)
+
+
+@contextlib.contextmanager
+def _printed_log() -> Iterator[None]:
+    """Print what the package logs meanwhile, unless the program has set up its log by itself."""
+    logger = logging.getLogger("translate")
+    if logger.level != logging.NOTSET or logger.isEnabledFor(logging.INFO):
+        yield
+        return
+    # Some notebooks give the root logger a handler that prints; it gets these messages too.
+    handler = logging.NullHandler() if logging.root.handlers else logging.StreamHandler(sys.stdout)
+    handler.setFormatter(MessageFormatter())
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(logging.NOTSET)
+        logger.removeHandler(handler)
+
+
+def evaluate(
+    run: str | PathLike[str] | Run,
+    *,
+    test_set: str | None = None,
+    sources: Sequence[str] | None = None,
+    references: Sequence[str] | None = None,
+    checkpoint: Checkpoint = "best",
+    **options: Any,
+) -> evaluation.Evaluation:
+    """Translate a test set and score it, as `translate eval` does. Nothing is written into the run.
+
+    Args:
+        test_set: The name of one of the config's test sets, or `validation`; None: its only test set.
+        sources: Translate these lines instead; `references` are their translations.
+        options: Settings of the section `decoding`, such as `beam_size=1`.
+
+    Returns:
+        The translations, and the metrics with their intervals and sacreBLEU's signatures.
+
+    Raises:
+        InputError: Not a run, no such test set, a setting that cannot be, or other numbers of lines on the two sides.
+        RunError: A damaged run.
+    """
+    run = run if isinstance(run, Run) else Run(run)
+    if (sources is None) != (references is None) or (sources is not None and test_set is not None):
+        raise InputError("sources and references go together, and not with test_set")
+    if sources is None or references is None:
+        sets = evaluation.choose_test_sets(run.config, source=None, reference=None, name=test_set)
+        if len(sets) > 1:
+            raise InputError(f"{run.path} has the test sets {', '.join(sets)}: name one, as test_set={[*sets][0]!r}")
+        (pairs,) = sets.values()
+        sources, references = pairs.sources, pairs.targets
+    translator = run.load(checkpoint=checkpoint, **options)
+    return evaluation.evaluate(translator, sources, references, run.config.evaluation)
+
+
+def show_attention(
+    run: str | PathLike[str] | Run,
+    source: str,
+    target: str | None = None,
+    *,
+    kind: AttentionKind = "cross",
+    layer: int | None = None,
+    head: int | None = None,
+    unit: Literal["subwords", "words"] = "subwords",
+    checkpoint: Checkpoint = "best",
+) -> Attention:
+    """Where each head looks, for one sentence: a page in a notebook, which `save` writes to a file, as it does figures.
+
+    Args:
+        target: The translation to force; None: decode one.
+        kind: The attention that a figure shows, and that the page begins with.
+        layer: From 0; None: all in a figure.
+        head: From 0; None: all in a figure.
+
+    Raises:
+        InputError: Not a run, no such layer or head, or a text that is empty or too long.
+        RunError: A damaged run.
+    """
+    path = run.path if isinstance(run, Run) else Path(run)
+    loaded = load_translator(path, checkpoint=checkpoint)
+    choice = AttentionChoice(kind, layer, head, unit)
+    name, step = path.resolve().name, loaded.run.step
+    return look_at_attention(loaded.translator, source, target=target, choice=choice, name=name, step=step)
