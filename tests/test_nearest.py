@@ -48,6 +48,7 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(name).touch()
     assert nearest_paths(Path("mine.yml")) == ["mine.yaml"]
     assert nearest_paths(Path("mine")) == ["mine.yaml"]
+    assert nearest_paths(Path("othr.txt")) == ["other.txt"]
     assert nearest_paths(Path("runs/dmo")) == ["runs/demo"]
     assert nearest_paths(Path("demo"), Path("runs")) == ["runs/demo"]
     assert nearest_paths(tmp_path / "mine.yml") == [str(tmp_path / "mine.yaml")]

@@ -59,8 +59,9 @@ def nearest_paths(path: Path, *folders: Path) -> list[str]:
     for folder in dict.fromkeys([path.parent, *folders]):
         with contextlib.suppress(OSError, ValueError):
             names = sorted(os.listdir(folder))
-            slips = difflib.get_close_matches(path.name, names, n=1, cutoff=0.75)
-            found += [str(folder / name) for name in names if name in slips or Path(name).stem == path.name]
+            like = difflib.get_close_matches(path.name, names, n=3, cutoff=0.75)
+            like += [name for name in names if Path(name).stem == path.name]
+            found += [str(folder / name) for name in dict.fromkeys(like)]
     return found[:3]
 
 

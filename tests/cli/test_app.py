@@ -27,6 +27,7 @@ COMMANDS = all_commands()
 def test_all_commands_are_known() -> None:
     assert sorted(map(" ".join, COMMANDS)) == [
         "check",
+        "config describe",
         "config presets",
         "config schema",
         "config show",

@@ -22,6 +22,25 @@ def test_config_show(translate: Translate, corpus: Path) -> None:
     assert any(line.startswith("label_smoothing: 0.1 #") and "default" in line for line in lines)
 
 
+def test_config_show_describe(translate: Translate, corpus: Path) -> None:
+    result = translate("config", "show", corpus / "tiny.yaml", "--describe")
+    assert result.exit_code == 0 and "\n  # Inner width of the feed-forward layer.\n  d_ff: 16 " in result.stdout
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_config_describe(translate: Translate, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    result = translate("config", "describe", "model.d_ff")
+    assert result.stdout == (
+        "model.d_ff: whole number ≥ 1, ≤ 1000000; default: 2048\n    Inner width of the feed-forward layer.\n"
+    )
+    every = translate("config", "describe").stdout.splitlines()
+    assert width - 10 < max(map(len, every)) <= width
+    wrong = translate("config", "describe", "training.lr")
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
+    assert wrong.stderr == "translate: unknown key training.lr; did you mean training.learning_rate?\n"
+
+
 def test_config_schema(translate: Translate) -> None:
     result = translate("config", "schema")
     assert result.exit_code == 0
@@ -60,4 +79,4 @@ def test_an_unknown_preset(translate: Translate, command: list[str]) -> None:
     result = translate(*command, "dmeo")
     assert result.exit_code == 2
     assert "no config 'dmeo'" in result.stderr
-    assert f"the presets are {', '.join(preset_names())}" in result.stderr
+    assert f"the presets are {', '.join(preset_names())}; did you mean demo?" in result.stderr

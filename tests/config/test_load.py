@@ -122,7 +122,9 @@ def test_a_cycle_and_a_missing_base(error: Error) -> None:
     assert error(name="a.yaml") == "b.yaml:1:1: a config cannot extend itself: a.yaml → b.yaml → a.yaml"
     Path("c.yaml").write_text("extends: none.yaml")
     message = error(name="c.yaml")
-    assert message.startswith("c.yaml:1:1: extends none.yaml: no config 'none.yaml': looked for none.yaml, ")
+    assert message.startswith(
+        "c.yaml:1:1: extends none.yaml: no config 'none.yaml': looked for none.yaml, preset none; "
+    )
     assert message.endswith(
         "the presets are demo, multi30k, multi30k-en-de, multi30k-local, transformer-base, transformer-big"
     )
@@ -134,6 +136,34 @@ def test_a_cycle_and_a_missing_base(error: Error) -> None:
 @pytest.mark.parametrize("name", ["none", "", "x" * 5000, "a\0b", "~nobody/none.yaml"])
 def test_a_missing_config(name: str, error: Error) -> None:
     assert error(name=name).startswith(f"no config {name!r}: looked for ")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("mine.yml", "mine.yaml"),
+        ("mine", "mine.yaml"),
+        ("nime.yaml", "mine.yaml"),
+        ("demos", "demo"),
+        ("transformer-bsae", "transformer-base"),
+        ("runs/ein", "runs/eins"),
+        ("eins", "runs/eins"),
+    ],
+)
+def test_a_missing_config_and_the_one_that_was_meant(name: str, meant: str, error: Error) -> None:
+    for file in ("mine.yaml", "mine.txt", "runs/eins/run.json", "runs/einz/other"):
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).touch()
+    assert error(name=name).endswith(f"; did you mean {meant}?")
+
+
+def test_a_missing_file_and_the_one_that_was_meant(error: Error) -> None:
+    Path("trian.de").touch()
+    Path("with.yaml").write_text("data: {train: [{kind: text, source: train.de, target: xyzzy}]}")
+    source, target = error(name="with.yaml", require_files=True).splitlines()
+    assert source.endswith("/trian.de?")
+    assert source.startswith("data.train.0.source = train.de: no such file (with.yaml:1:")
+    assert "did you mean" not in target
 
 
 def test_a_directory_is_no_config(error: Error) -> None:

@@ -10,8 +10,9 @@ import pytest
 from translate.config.load import load_config, preset_names, presets_directory, read_resolved_config
 from translate.config.schema import Config
 from translate.config.section import Section
-from translate.config.show import annotated_yaml, json_schema, resolved_yaml
+from translate.config.show import annotated_yaml, describe, describe_sections, json_schema, resolved_yaml
 from translate.config.yaml import parse_yaml, read_yaml
+from translate.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,7 @@ def _empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("preset", preset_names())
 def test_both_forms_read_back_exactly(preset: str) -> None:
     loaded = load_config(preset)
-    for text in (resolved_yaml(loaded.config), annotated_yaml(loaded)):
+    for text in (resolved_yaml(loaded.config), annotated_yaml(loaded), annotated_yaml(loaded, describe=True)):
         Path("config.yaml").write_text(text, encoding="utf-8")
         assert read_resolved_config(Path("config.yaml")) == loaded.config
         assert load_config("config.yaml").config == loaded.config
@@ -110,3 +111,100 @@ def test_schema_takes_the_presets_and_refuses_mistakes() -> None:
     assert not is_valid("{model: {d_modle: 3}}")
     assert not is_valid("{model: {d_model: 1}}")
     assert not is_valid("{data: {train: [{kind: txt}]}}")
+
+
+def test_described_yaml_has_each_meaning_above_its_key() -> None:
+    Path("run.yaml").touch()
+    train = "data.train=[{kind: text, source: a.de, target: a.en}]"
+    text = annotated_yaml(load_config("run.yaml", [train, "model.d_ff=96"]), describe=True)
+    lines = text.splitlines()
+    start = lines.index("  train:")
+    assert lines[start - 1 : start + 7] == [
+        "  # Corpora to train on.",
+        "  train:",
+        "    # How often each pair is seen in one epoch: 2 is twice, 0.5 is another random half in each",
+        "    # epoch.",
+        "    - weight: 1.0                # default",
+        "      # Two plain-text files.",
+        "      kind: text                 # command line",
+        "      # File with the source sentences.",
+    ]
+    assert "  # Inner width of the feed-forward layer.\n  d_ff: 96                       # command line\n" in text
+    assert "\n# Size and kind of the Transformer.\nmodel:\n" in text
+    assert all(len(line) <= 100 for line in lines if line.lstrip().startswith("#"))
+
+
+def test_sources_are_relative_as_given_or_a_presets_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("folder").mkdir()
+    Path("folder/base.yaml").write_text("extends: demo\nmodel: {d_ff: 96}\n")
+    Path("run.yaml").write_text("extends: folder/base.yaml\ntraining: {seed: 3}\n")
+
+    def sources(name: str) -> list[str]:
+        origins = load_config(name).origins
+        return [str(origins[key]).rpartition(":")[0] for key in ("training.seed", "model.d_ff", "model.d_model")]
+
+    assert sources("run.yaml") == ["run.yaml", "folder/base.yaml", "preset demo"]
+    assert sources(str(tmp_path / "run.yaml")) == ["run.yaml", "folder/base.yaml", "preset demo"]
+    monkeypatch.chdir("folder")
+    assert sources("../run.yaml")[0] == "../run.yaml"
+    monkeypatch.chdir(presets_directory().parent)
+    assert str(load_config("demo").origins["model.d_model"]).startswith(f"{presets_directory().name}/demo.yaml:")
+
+
+def test_a_key_is_described() -> None:
+    assert describe("training.learning_rate", width=80) == (
+        "training.learning_rate: number > 0.0, ≤ 100.0; default: 1.0\n"
+        "    Highest learning rate, reached when the warm-up ends. For noam, a factor on\n"
+        "    d_model^-0.5 * warmup_steps^-0.5."
+    )
+    assert describe("name", width=200).startswith("name: text; default: run\n    Name of the run, ")
+    assert describe("model.norm", width=80).startswith("model.norm: post, pre; default: post\n")
+    assert describe("training.batch_tokens", width=80).startswith(
+        "training.batch_tokens: whole number ≥ 1 or auto; default: 4096\n"
+    )
+
+
+def test_a_section_and_all_are_described() -> None:
+    text = describe("evaluation", width=80)
+    assert text.startswith("evaluation: How translations are scored.\n\nevaluation.bleu_tokenizer: 13a, intl, ")
+    every = describe("", width=80)
+    assert text in every
+    for title, section in describe_sections().items():
+        prefix = "" if title == "" or title.endswith(" corpus") else f"{title}."
+        assert all(f"\n{prefix}{name}: " in every for name in section.keys)
+    assert max(map(len, every.splitlines())) <= 80
+
+
+def test_corpora_are_described() -> None:
+    source = "data.train.0.source: path; must be given\n    File with the source sentences."
+    assert describe("data.train.0.source", width=80) == source
+    assert describe("data.train.source", width=80) == source.replace(".0", "")
+    assert describe("data.test.first.split", width=80).startswith("data.test.first.split: text; must be given\n")
+    # The same in each kind, and so given once; or once for each that differs.
+    assert describe("data.validation.weight", width=80).count("data.validation.weight: number > 0.0") == 1
+    assert [
+        line for line in describe("data.validation.source_column", width=80).splitlines() if "source_c" in line
+    ] == [
+        "data.validation.source_column: text; must be given",
+        "data.validation.source_column: whole number ≥ 0; default: 0",
+    ]
+    for key in ("data.train", "data.validation", "data.test"):
+        text = describe(key, width=120)
+        assert f"\n{key}: " in text and "\nText corpus: A pair of plain-text files" in text and "\nsplit: text;" in text
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("training.lr", "training.learning_rate"),
+        ("trainig", "training"),
+        ("beam", "decoding.beam_size"),
+        ("nowhere.seed", "training.seed or decoding.seed"),
+    ],
+)
+def test_an_unknown_key_is_not_described(key: str, meant: str) -> None:
+    with pytest.raises(InputError, match=rf"^unknown key {key}; did you mean {meant}\?$"):
+        describe(key, width=80)
+    for unknown in ("Text corpus", "Text corpus.kind", "data.train.0.xyzzy", "."):
+        with pytest.raises(InputError, match="^unknown key"):
+            describe(unknown, width=80)

@@ -327,3 +327,22 @@ def test_the_run_that_a_file_is_part_of(tmp_path: Path) -> None:
         assert containing_run(tmp_path / name) == run
     for name in ("run/out.en", "run/sub/config.yaml", "config.yaml", "run"):
         assert containing_run(tmp_path / name) is None
+
+
+def test_a_run_that_was_probably_meant_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("runs/demo", "runs/wide", "runs/dems"):
+        Path(name).mkdir(parents=True)
+    for name in ("runs/demo", "runs/wide"):
+        (Path(name) / "run.json").touch()
+    problems = {
+        "runs/dmo": "runs/dmo: no such run directory; did you mean runs/demo?",
+        "wide": "wide: no such run directory; did you mean runs/wide?",
+        "runs": "runs is no run directory: it has no run.json; if it is half a copy, copy the run again, whole;"
+        " did you mean runs/demo or runs/wide?",
+        "other": "other: no such run directory",
+    }
+    for name, problem in problems.items():
+        with pytest.raises(InputError) as caught:
+            check_holds_run(Path(name))
+        assert str(caught.value) == problem

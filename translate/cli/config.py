@@ -1,6 +1,9 @@
-"""`config show`, `schema` and `presets`: configs before they run."""
+"""`config show`, `describe`, `schema` and `presets`: configs before they run."""
+
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from translate.cli.commands import Commands
 from translate.cli.lines import write_lines
@@ -10,16 +13,39 @@ config_app = Commands(help="Look at configs before they run.")
 
 
 @config_app.command("show")
-def show_config(config: ConfigArgument, overrides: Overrides = None) -> None:
+def show_config(
+    config: ConfigArgument,
+    overrides: Overrides = None,
+    with_meanings: Annotated[bool, Option("--describe", help="Print the meaning of each key above it.")] = False,
+) -> None:
     """Print the resolved config with the source of each value.
 
-    Example:
+    Examples:
       translate config show multi30k model.d_model=512
+      translate config show demo --describe
     """
     from translate.config.load import load_config
     from translate.config.show import annotated_yaml
 
-    write_lines([annotated_yaml(load_config(config, overrides or [])).removesuffix("\n")], None)
+    write_lines([annotated_yaml(load_config(config, overrides or []), describe=with_meanings)[:-1]], None)
+
+
+@config_app.command("describe")
+def describe_config(
+    key: Annotated[str, Argument(metavar="KEY", show_default=False, help="A key or a section. Default: all.")] = "",
+) -> None:
+    """Print what a key takes and means: its default, type, choices, bounds and meaning.
+
+    Examples:
+      translate config describe training.learning_rate
+      translate config describe decoding
+      translate config describe data.train
+    """
+    import shutil
+
+    from translate.config.show import describe
+
+    write_lines([describe(key, width=min(shutil.get_terminal_size().columns, 120))], None)
 
 
 @config_app.command("schema")

@@ -13,10 +13,19 @@ from pydantic import ValidationError
 from translate.config.errors import explain
 from translate.config.schema import Config, ModelConfig
 from translate.config.section import Section
-from translate.config.yaml import Document, Origin, is_unicode, join_key, parse_yaml, read_yaml, shown_path
+from translate.config.yaml import (
+    Document,
+    Origin,
+    is_unicode,
+    join_key,
+    parse_yaml,
+    presets_directory,
+    read_yaml,
+    shown_path,
+)
 from translate.errors import InputError
+from translate.nearest import did_you_mean, nearest, nearest_paths
 
-_PACKAGE = Path(__file__).resolve().parent.parent
 _DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is so deep, and no key so long
 
 
@@ -167,12 +176,6 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
     return above
 
 
-def presets_directory() -> Path:
-    """The folder of the presets: inside the package in a wheel, beside it in a checkout."""
-    bundled = _PACKAGE / "bundled" / "configs"
-    return bundled if bundled.is_dir() else _PACKAGE.parent / "configs"
-
-
 def preset_names() -> list[str]:
     """Names that `find_config` takes without a path."""
     return sorted(path.stem for path in presets_directory().glob("*.yaml"))
@@ -205,7 +208,9 @@ def find_config(name: str, *, beside: Path | None = None) -> Path:
             return candidate
     looked = ", ".join(dict.fromkeys(shown_path(candidate) for candidate in candidates))
     what = f"{name!r} is a directory, not a config" if name and os.path.isdir(candidates[0]) else f"no config {name!r}"
-    raise InputError(f"{what}: looked for {looked}; the presets are {', '.join(preset_names())}")
+    beside_it = [each for each in nearest_paths(candidates[0], Path("runs")) if each.endswith("ml") or is_run(each)]
+    meant = did_you_mean(beside_it + nearest(path.stem, preset_names(), cutoff=0.75))
+    raise InputError(f"{what}: looked for {looked}; the presets are {', '.join(preset_names())}{meant}")
 
 
 def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -> Config:
@@ -230,7 +235,9 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
         problem = "no such folder" if key == "data.root" else "no such file"
         if problem == "no such file" and any(os.path.isdir(candidate) for candidate in candidates):
             problem = "is a folder, and a file is needed"
-        problems.append(f"{key} = {path}: {problem}{f' ({origin.position})' if origin else ''}; looked for {looked}")
+        meant = did_you_mean(nearest_paths(candidates[0], *(candidate.parent for candidate in candidates[1:])))
+        where = f" ({origin.position})" if origin else ""
+        problems.append(f"{key} = {path}: {problem}{where}; looked for {looked}{meant}")
         return Path(name)
 
     def replace_paths(value: Any, key: str) -> Any:

@@ -1,14 +1,39 @@
 """A config as text: complete for machines, with the source of each value for people, and its JSON Schema."""
 
 import json
+import re
+import textwrap
+import typing
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from translate.config.data import Corpus
+from translate.config.errors import nearest_keys
 from translate.config.load import LoadedConfig
 from translate.config.schema import Config
+from translate.config.section import Section
 from translate.config.yaml import dump_scalar, dump_yaml, join_key
+from translate.errors import InputError
+from translate.nearest import did_you_mean
 
 _WIDEST_VALUE = 60  # a longer line pushes its own comment to the right, not everyone's
+_IN_CORPUS = re.compile(r"(data\.(?:train(?:\.\w+)?|validation|test\.[\w-]+))\.(\w+)")
+_BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+
+
+class KeyDescription(NamedTuple):
+    """What a key of a config takes and means."""
+
+    default: str | None  # in YAML; None: the key must be given
+    values: str  # the type, the choices and the bounds, in Markdown
+    meaning: str
+
+
+class SectionDescription(NamedTuple):
+    """What a section is for, or a kind of corpus, with its keys."""
+
+    meaning: str
+    keys: dict[str, KeyDescription]
 
 
 def resolved_yaml(config: Config) -> str:
@@ -16,28 +41,48 @@ def resolved_yaml(config: Config) -> str:
     return dump_yaml(config.model_dump(mode="json"))
 
 
-def annotated_yaml(loaded: LoadedConfig) -> str:
-    """Write the whole config as YAML, with a comment on each value that says where it was given."""
+def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False) -> str:
+    """Write the whole config as YAML, with a comment on each value that says where it was given.
+
+    Args:
+        describe: Whether the meaning of each key stands above it.
+    """
     lines = list(_annotated_lines(loaded.config.model_dump(mode="json"), "", "", loaded))
-    width = min(max(len(text) for text, _ in lines), _WIDEST_VALUE)
-    return "".join(f"{text:<{width}}  # {origin}\n" if origin else f"{text}\n" for text, origin in lines)
+    meanings = dict(_meanings(loaded.config, "")) if describe else {}
+    width = min(max(len(text) for text, _, _ in lines), _WIDEST_VALUE)
+    written = []
+    for text, origin, key in lines:
+        start = " " * (len(text) - len(text.lstrip())) + "# "
+        written += textwrap.wrap(meanings.get(key, ""), 100, initial_indent=start, subsequent_indent=start)
+        written.append(f"{text:<{width}}  # {origin}" if origin else text)
+    return "\n".join(written) + "\n"
 
 
-def _annotated_lines(value: Any, key: str, indent: str, loaded: LoadedConfig) -> Iterator[tuple[str, str]]:
-    """Yield lines of YAML, each with its comment; a section's own line has none."""
+def _meanings(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """Yield the dotted keys in a section, a list or a mapping of sections, each with its meaning."""
+    for name, item in enumerate(value) if isinstance(value, tuple) else dict(value).items():
+        dotted = join_key(key, str(name))
+        if isinstance(value, Section):
+            yield dotted, type(value).model_fields[str(name)].description or ""
+        if isinstance(item, Section | tuple | dict):
+            yield from _meanings(item, dotted)
+
+
+def _annotated_lines(value: Any, key: str, indent: str, loaded: LoadedConfig) -> Iterator[tuple[str, str, str]]:
+    """Yield lines of YAML, each with its comment and its key; a section's own line has no comment."""
     is_list = isinstance(value, list)
     for name, item in enumerate(value) if is_list else value.items():
         dotted = join_key(key, str(name))
         start = f"{indent}-" if is_list else f"{indent}{dump_scalar(name)}:"
         if not isinstance(item, dict | list) or not item:
-            yield f"{start} {dump_scalar(item)}", str(loaded.origins.get(dotted, "default"))
+            yield f"{start} {dump_scalar(item)}", str(loaded.origins.get(dotted, "default")), dotted
             continue
         lines = _annotated_lines(item, dotted, f"{indent}  ", loaded)
         if is_list:  # a list's dash takes the place of its first line's indentation
-            text, origin = next(lines)
-            yield f"{start} {text[len(start) + 1 :]}", origin
+            text, origin, first = next(lines)
+            yield f"{start} {text[len(start) + 1 :]}", origin, first
         else:
-            yield start, ""
+            yield start, "", dotted
         yield from lines
 
 
@@ -64,3 +109,71 @@ def _allow_extension(part: dict[str, Any]) -> dict[str, Any]:
         part.pop("discriminator", None)
         part["anyOf"] = part.pop("oneOf")
     return part
+
+
+def describe_sections() -> dict[str, SectionDescription]:
+    """Describe the sections, by key, and each kind of corpus, as `Text corpus`; "" has the keys outside sections."""
+    schema = Config.model_json_schema()
+    places = {name: field["$ref"].rpartition("/")[2] for name, field in schema["properties"].items() if "$ref" in field}
+    corpora = [corpus.__name__ for corpus in typing.get_args(typing.get_args(Corpus)[0])]
+    parts = {"": {**schema, "properties": {k: v for k, v in schema["properties"].items() if k not in places}}}
+    parts |= {title: schema["$defs"][place] for title, place in places.items()}
+    parts |= {f"{name.removesuffix('Corpus')} corpus": schema["$defs"][name] for name in corpora}
+    sections = {}
+    for title, part in parts.items():
+        keys = {}
+        for name, field in part["properties"].items():
+            default = None if name in part.get("required", []) else dump_scalar(field["default"])
+            keys[name] = KeyDescription(default, _values(field), " ".join(field["description"].split()))
+        sections[title] = SectionDescription(part["description"], keys)
+    return sections
+
+
+def _values(field: dict[str, Any]) -> str:
+    """Describe the type, the choices and the bounds of a field."""
+    if "anyOf" in field:
+        return " or ".join(_values(option) for option in field["anyOf"])
+    if "enum" in field or "const" in field:
+        return ", ".join(f"`{dump_scalar(value)}`" for value in field.get("enum", [field.get("const")]))
+    if "$ref" in field or "oneOf" in field:
+        return "a corpus"
+    if field["type"] in ("array", "object"):
+        return "a list of corpora" if field["type"] == "array" else "corpora by name"
+    names = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true`, `false`"}
+    kind = "path" if field.get("format") == "path" else names.get(field["type"], field["type"])
+    shown = [f"{sign} {json.dumps(field[name])}" for name, sign in _BOUNDS.items() if field.get(name, 2**53) != 2**53]
+    return f"{kind} {', '.join(shown)}".strip()
+
+
+def describe(key: str, *, width: int) -> str:
+    """Describe a key, a section with its keys or, for an empty key, all: default, type, choices, bounds and meaning.
+
+    Raises:
+        InputError: There is no such key; the message names near ones.
+    """
+    sections = describe_sections()
+    corpora = [title for title in sections if title.endswith(" corpus")]
+    in_corpus = _IN_CORPUS.fullmatch(key)
+    place, name = in_corpus.groups() if in_corpus else key.rpartition(".")[::2]
+    if in_corpus:
+        having = [title for title in reversed(corpora) if name in sections[title].keys]
+        shown = [*{sections[title].keys[name]: (title, name) for title in having}.values()]
+    elif key in sections and key not in corpora:
+        shown = [(title, each) for title in (sections if key == "" else [key]) for each in sections[title].keys]
+    else:
+        is_key = place in sections and place not in corpora and name in sections[place].keys
+        shown = [(place, name)] if is_key else []
+    if key in ("data.train", "data.validation", "data.test"):
+        shown += [(title, each) for title in corpora for each in sections[title].keys]
+    if not shown:
+        raise InputError(f"unknown key {key}{did_you_mean(nearest_keys(key))}")
+    lines: list[str] = []
+    for number, (title, each) in enumerate(shown):
+        if len(shown) > 1 and (number == 0 or shown[number - 1][0] != title):
+            lines += ["", *textwrap.wrap(f"{title or 'Config'}: {sections[title].meaning}", width), ""]
+        default, values, meaning = sections[title].keys[each]
+        full_key = join_key(place if in_corpus else "" if title in corpora else title, each)
+        given = "must be given" if default is None else f"default: {default}"
+        lines += textwrap.wrap(f"{full_key}: {values.replace('`', '')}; {given}", width, subsequent_indent="    ")
+        lines += textwrap.wrap(meaning, width, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join(lines).strip("\n")

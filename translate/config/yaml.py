@@ -209,9 +209,18 @@ def is_unicode(text: str) -> bool:
     return text == text.encode(errors="replace").decode()
 
 
+def presets_directory() -> Path:
+    """The folder of the presets: inside the package in a wheel, beside it in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    bundled = package / "bundled" / "configs"
+    return bundled if bundled.is_dir() else package.parent / "configs"
+
+
 def shown_path(path: Path) -> str:
-    """Write a path as messages do: relative to the working directory if it is in there, else absolute."""
-    absolute = os.path.abspath(path)
-    relative = os.path.relpath(absolute)
-    shown = absolute if relative.split(os.sep)[0] == os.pardir else relative
+    """Write a config's path as messages do: relative to the working directory if it is in there, else as it was given;
+    a preset by its name."""
+    relative = os.path.relpath(path)
+    shown = str(path) if relative.split(os.sep)[0] == os.pardir else relative
+    if shown == str(presets_directory() / path.name):
+        shown = f"preset {path.stem}"
     return shown.encode(errors="backslashreplace").decode()

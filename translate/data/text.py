@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from translate.errors import InputError
+from translate.nearest import did_you_mean, nearest_paths
 
 _COMPRESSED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
@@ -96,7 +97,7 @@ def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise InputError(f"{path}: no such file") from error
+        raise InputError(f"{path}: no such file{did_you_mean(nearest_paths(path))}") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if stat.S_ISDIR(mode):

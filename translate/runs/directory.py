@@ -14,6 +14,7 @@ from translate.config.show import resolved_yaml
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.fingerprint import fingerprint
+from translate.nearest import did_you_mean, nearest_paths
 from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_checksums, write_checksums
 from translate.versions import package_versions
 
@@ -183,10 +184,13 @@ def check_holds_run(path: Path) -> None:
         InputError: It is something else; the message says what.
     """
     if not path.is_dir():
-        raise InputError(f"{path}: {'is a file, no run directory' if path.exists() else 'no such run directory'}")
+        runs = [each for each in nearest_paths(path, Path("runs")) if RunDirectory(Path(each)).description.is_file()]
+        problem = "is a file, no run directory" if path.exists() else "no such run directory"
+        raise InputError(f"{path}: {problem}{did_you_mean(runs)}")
     if not os.path.lexists(RunDirectory(path).description):
+        runs = [str(description.parent) for description in sorted(path.glob("*/run.json"))]
         hint = "if it is half a copy, copy the run again, whole"
-        raise InputError(f"{path} is no run directory: it has no run.json; {hint}")
+        raise InputError(f"{path} is no run directory: it has no run.json; {hint}{did_you_mean(runs[:3])}")
 
 
 def check_links(run: RunDirectory) -> None:
