@@ -18,6 +18,7 @@ from translate.runs.directory import (
     FORMAT,
     RunDirectory,
     check_holds_no_run,
+    check_holds_run,
     containing_run,
     create_run,
     open_run,

@@ -8,6 +8,7 @@ from typer import Option
 
 from translate.cli import check, decode, evaluate, export, train
 from translate.cli.commands import Commands
+from translate.cli.completion import split_after_equals
 from translate.cli.config import config_app
 from translate.cli.console import ReportingGroup, run_command_line
 from translate.cli.show import show_app
@@ -54,4 +55,5 @@ def translate(
 
 def main() -> None:
     """The `translate` command."""
+    split_after_equals()
     run_command_line(app)

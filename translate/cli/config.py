@@ -6,6 +6,7 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.commands import Commands
+from translate.cli.completion import complete_key
 from translate.cli.lines import write_lines
 from translate.cli.options import ConfigArgument, Overrides
 
@@ -32,7 +33,12 @@ def show_config(
 
 @config_app.command("describe")
 def describe_config(
-    key: Annotated[str, Argument(metavar="KEY", show_default=False, help="A key or a section. Default: all.")] = "",
+    key: Annotated[
+        str,
+        Argument(
+            metavar="KEY", show_default=False, help="A key or a section. Default: all.", autocompletion=complete_key
+        ),
+    ] = "",
 ) -> None:
     """Print what a key takes and means: its default, type, choices, bounds and meaning.
 

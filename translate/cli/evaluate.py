@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from translate.cli.completion import complete_run
 from translate.cli.console import line_bar
 from translate.cli.lines import paired_lines
 from translate.cli.options import CheckpointOption, takes_decoding_options
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 @takes_decoding_options
 def evaluate(
-    run: Annotated[Path | None, Argument(metavar="RUN", help="A run directory; not needed with --hypotheses.")] = None,
+    run: Annotated[
+        Path | None,
+        Argument(metavar="RUN", help="A run directory; not needed with --hypotheses.", autocompletion=complete_run),
+    ] = None,
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of the test sets.")] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="References of --source or --hypotheses.")] = None,
     hypotheses: Annotated[Path | None, Option(metavar="F", help="Score these translations; no run is needed.")] = None,

@@ -15,16 +15,26 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
-RunArgument = Annotated[Path, Argument(metavar="RUN", help="A run directory, as `translate train` makes it.")]
+from translate.cli.completion import complete_config, complete_override, complete_run
+
+RunArgument = Annotated[
+    Path, Argument(metavar="RUN", help="A run directory, as `translate train` makes it.", autocompletion=complete_run)
+]
 ConfigArgument = Annotated[
     str,
     Argument(
-        metavar="CONFIG", help="A config file, the name of a preset such as demo, or a run, which has its config."
+        metavar="CONFIG",
+        help="A config file, the name of a preset such as demo, or a run, which has its config.",
+        autocompletion=complete_config,
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    Argument(metavar="KEY=VALUE", help="Values that replace the config's, such as model.d_model=256."),
+    Argument(
+        metavar="KEY=VALUE",
+        help="Values that replace the config's, such as model.d_model=256.",
+        autocompletion=complete_override,
+    ),
 ]
 CheckpointOption = Annotated[
     Literal["best", "last"], Option("--checkpoint", help="Take the weights that are best on validation, or the last.")

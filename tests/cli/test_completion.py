@@ -1,0 +1,94 @@
+"""What a shell is offered on TAB, by the protocols of bash, zsh and fish."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from typer.testing import CliRunner
+
+from translate.cli import app
+from translate.cli.completion import split_after_equals
+from translate.config.decoding import DecodingConfig
+from translate.config.load import preset_names
+from translate.config.schema import TrainingConfig
+
+Complete = Callable[..., list[str]]
+
+
+@pytest.fixture
+def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
+    """Completes the last word of a command line, which bash has split at each `=`; the folder has two runs."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("runs/demo/run.json", "runs/demo/config.yaml", "runs/wide/run.json", "mine.yaml", "folder/other.yaml"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+
+    def run(line: str) -> list[str]:
+        words = ["translate", *line.replace("=", " = ").split()] + ([""] if line.endswith(" ") else [])
+        monkeypatch.setenv("COMP_WORDS", "\n".join(words))
+        monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+        monkeypatch.setenv("_TRANSLATE_COMPLETE", "complete_bash")
+        split_after_equals()
+        result = CliRunner().invoke(app, [], prog_name="translate", catch_exceptions=False)
+        assert (result.exit_code, result.stderr) == (0, "")
+        return result.stdout.split()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("train ", [*preset_names(), "folder/other.yaml", "mine.yaml", "runs/demo", "runs/wide"]),
+        ("train d", ["demo"]),
+        ("check mi", ["mine.yaml"]),
+        ("config show fo", ["folder/other.yaml"]),
+        ("train runs/", ["runs/demo", "runs/wide"]),
+        ("train nothing", []),  # the shell then offers files
+        ("decode ", ["runs/demo", "runs/wide"]),
+        ("decode runs/d", ["runs/demo"]),
+        ("eval runs/w", ["runs/wide"]),
+        ("export runs/*", []),
+        ("decode runs/demo --precision ", list(get_args(DecodingConfig.model_fields["precision"].annotation))),
+        ("decode runs/demo --sear", ["--search"]),
+        ("decode runs/demo --search ", ["beam", "sample"]),
+        ("train demo ", ["data.", "decoding.", "evaluation.", "model.", "name=", "tokenizer.", "training."]),
+        ("train demo t", ["tokenizer.", "training."]),
+        ("train demo training.le", ["training.learning_rate=1.0", "training.learning_rate="]),
+        ("train demo training.sc", [f"training.schedule={x}" for x in "noam inverse_sqrt constant linear cosine".split()]),
+        ("train demo training.schedule=", ["noam", "inverse_sqrt", "constant", "linear", "cosine"]),
+        ("train demo training.schedule=co", ["constant", "cosine"]),
+        ("train demo training.seed=3 training.compile=", ["true", "false"]),
+        ("train demo training.seed=3 --run x model.norm=p", ["post", "pre"]),
+        ("train demo training.seed=", ["1"]),
+        ("train demo training.batch_tokens=", ["4096"]),
+        ("train demo training.nothing=", []),
+        ("train demo evaluation", ["evaluation.bleu_tokenizer=", "evaluation.bootstrap_samples="]),
+        ("config describe tr", [f"training.{name}" for name in TrainingConfig.model_fields]),
+        ("config describe t", ["tokenizer.", "training."]),
+        ("config describe training.learning", ["training.learning_rate"]),
+        ("ev", ["eval"]),
+        ("config ", ["show", "describe", "schema", "presets"]),
+    ],
+)
+def test_bash(complete: Complete, line: str, words: list[str]) -> None:
+    assert complete(line) == words
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_shells_that_do_not_split_at_equals(complete: Complete, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    monkeypatch.setenv("_TRANSLATE_COMPLETE", f"complete_{shell}")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    for typed, words in [
+        ("training.schedule=co", ["training.schedule=constant", "training.schedule=cosine"]),
+        ("training.le", ["training.learning_rate=1.0", "training.learning_rate="]),
+        ("training.compile=", ["training.compile=true", "training.compile=false"]),
+    ]:
+        monkeypatch.setenv("_TYPER_COMPLETE_ARGS", f"translate train demo {typed}")
+        output = CliRunner().invoke(app, [], prog_name="translate", catch_exceptions=False).stdout
+        if shell == "zsh":
+            shown = "\n".join(f'"{word}"' for word in words)
+            assert output == f"_arguments '*: :(({shown}))'\n"
+        else:
+            assert output.split() == words
