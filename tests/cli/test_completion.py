@@ -56,7 +56,10 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
         ("train demo ", ["data.", "decoding.", "evaluation.", "model.", "name=", "tokenizer.", "training."]),
         ("train demo t", ["tokenizer.", "training."]),
         ("train demo training.le", ["training.learning_rate=1.0", "training.learning_rate="]),
-        ("train demo training.sc", [f"training.schedule={x}" for x in "noam inverse_sqrt constant linear cosine".split()]),
+        (
+            "train demo training.sc",
+            [f"training.schedule={x}" for x in ["noam", "inverse_sqrt", "constant", "linear", "cosine"]],
+        ),
         ("train demo training.schedule=", ["noam", "inverse_sqrt", "constant", "linear", "cosine"]),
         ("train demo training.schedule=co", ["constant", "cosine"]),
         ("train demo training.seed=3 training.compile=", ["true", "false"]),
