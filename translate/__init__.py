@@ -64,13 +64,13 @@ def load(
         InputError: Not a run, or settings that cannot be.
         RunError: A damaged run.
     """
-    from translate.decoding.loading import load_translator
     from translate.errors import InputError
+    from translate.export import load_engine
     from translate.nearest import did_you_mean, nearest
 
     for name in options:
         if meant := nearest(name, ["checkpoint", "contrast", "ensemble", "forbidden"], cutoff=0.8):
             raise InputError(f"unknown option {name}{did_you_mean(meant)}")
-    return load_translator(
+    return load_engine(
         run, checkpoint=checkpoint, options=options, ensemble=ensemble, contrast=contrast, forbidden=forbidden
     ).translator

@@ -280,7 +280,7 @@ def test_settings_that_cannot_go_together(translate: Translate, run: Path, optio
 
 
 def test_an_ensemble_with_itself_is_the_run(translate: Translate, learnt: Path) -> None:
-    options = ["decode", learnt, learnt.parent / "new.de", "--format", "jsonl"]
+    options = ["decode", learnt, learnt.parent / "new.de", "--format", "jsonl", "--precision", "fp32"]
     alone, together = records(translate(*options)), records(translate(*options, "--ensemble", learnt))
     for one, other in zip(alone, together, strict=True):
         assert one["translation"] == other["translation"]
@@ -289,7 +289,7 @@ def test_an_ensemble_with_itself_is_the_run(translate: Translate, learnt: Path) 
 
 def test_contrast(translate: Translate, learnt: Path) -> None:
     """Against itself only the length is left to choose by; with no weight it changes nothing."""
-    options = ["decode", learnt, learnt.parent / "new.de"]
+    options = ["decode", learnt, learnt.parent / "new.de", "--precision", "fp32"]
     alone = translate(*options).stdout
     nothing = ["--contrastive-weight", "0", "--contrastive-plausibility", "0"]
     assert translate(*options, "--contrast", learnt, *nothing).stdout == alone

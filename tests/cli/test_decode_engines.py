@@ -105,16 +105,17 @@ def test_ctranslate2_gives_our_lines(decode: Decode) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "jsonl"], "--format jsonl is not for --engine ctranslate2; leave one of them out"),
-        (["--alignments", "FILE"], "--alignments is not for --engine ctranslate2"),
-        (["--prefix", "FILE"], "--prefix is not for --engine ctranslate2"),
+        (["--prefix", "FILE"], "--prefix is not for --engine ctranslate2; leave one of them out"),
         (["--require", "FILE"], "--require is not for --engine ctranslate2"),
         (["--terminology", "FILE"], "--terminology is not for --engine ctranslate2"),
         (["--forbid", "FILE"], "--forbid is not for --engine ctranslate2"),
-        (["--ensemble", "FILE"], "--ensemble is not for --engine ctranslate2"),
-        (["--contrast", "FILE"], "--contrast is not for --engine ctranslate2"),
-        (["--search", "sample"], "the engine ctranslate2 cannot search as decoding.search = 'sample' asks"),
-        (["--shortlist"], "the engine ctranslate2 cannot search as decoding.shortlist = True asks"),
+        (
+            ["--ensemble", "FILE"],
+            "the engine ctranslate2 cannot search with ensemble; use the engine auto or translate",
+        ),
+        (["--contrast", "FILE"], "the engine ctranslate2 cannot search with contrast"),
+        (["--search", "sample"], "the engine ctranslate2 cannot search with decoding.search = 'sample'"),
+        (["--shortlist"], "the engine ctranslate2 cannot search with decoding.shortlist = True"),
     ],
 )
 def test_what_ctranslate2_lacks_is_refused(

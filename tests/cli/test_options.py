@@ -43,6 +43,7 @@ GIVEN: dict[str, object] = {
     "alignment_layer": 0,
     "batch_tokens": 500,
     "look_ahead_lines": 19,
+    "engine": "translate",
     "precision": "bf16",
     "shortlist": False,
     "workers": 1,
@@ -130,6 +131,7 @@ def test_every_option_comes_through(
         raise InputError("seen")
 
     monkeypatch.setattr("translate.decoding.loading.load_translator", load)
+    monkeypatch.setattr("translate.export.load_engine", load)
     files = {"score": [corpus / "train.de", corpus / "train.en"]}.get(command, [])
     assert GIVEN.keys() == DECODING_OPTIONS.keys()
     for settings in (GIVEN, {"shortlist": True}, {}):

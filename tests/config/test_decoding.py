@@ -49,4 +49,4 @@ def test_what_can_be(values: dict[str, object]) -> None:
 def test_the_defaults_are_a_plain_beam_search() -> None:
     decoding = Config().decoding
     assert (decoding.search, decoding.beam_size, decoding.n_best, decoding.length_penalty) == ("beam", 5, 1, 0.6)
-    assert (decoding.precision, decoding.shortlist, decoding.mbr) == ("fp32", False, "none")
+    assert (decoding.engine, decoding.precision, decoding.shortlist, decoding.mbr) == ("auto", "auto", False, "none")

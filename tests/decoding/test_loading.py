@@ -13,8 +13,8 @@ from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers, train_tokenizer
-from translate.decoding import Combination, Request, Translation, Translator
-from translate.decoding.loading import load_translator
+from translate.decoding import Combination, Request, Translation, Translator, loading
+from translate.decoding.loading import load_translator, resolve_auto
 from translate.decoding.shortlist import Shortlist
 from translate.errors import InputError, RunError
 from translate.model import Transformer
@@ -46,11 +46,11 @@ def test_the_translator_of_a_run(toy: Toy, run: Path) -> None:
     """As the model and its settings give it, in evaluation mode; the path may be text."""
     lines = toy.sources[:9]
     loaded = translate.load(str(run))
-    assert isinstance(loaded, Translator) and loaded.config == DecodingConfig(
-        device="cpu", beam_size=3, max_source_tokens=256, max_target_tokens=256
+    assert isinstance(loaded, Translator) and loaded.config == resolve_auto(
+        DecodingConfig(device="cpu", beam_size=3, max_source_tokens=256, max_target_tokens=256)
     )
     assert not any(module.training for module in loaded.model.modules())
-    assert repr(loaded).startswith(f"<Translator {run}, de → en: ")
+    assert f"Translator {run}, de → en: " in repr(loaded)
     translations = loaded.translate(lines)
     assert all(type(each) is Translation for each in translations)
     assert texts(Translator(toy.model, toy.tokenizers, loaded.config), lines) == [each.text for each in translations]
@@ -132,7 +132,9 @@ def other_run(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_ensemble_of_a_run_with_itself_is_the_run(toy: Toy, run: Path) -> None:
     lines = toy.sources[:7]
-    assert texts(translate.load(run, ensemble=[run, str(run)]), lines) == texts(translate.load(run), lines)
+    assert texts(translate.load(run, ensemble=[run, str(run)], precision="fp32"), lines) == texts(
+        translate.load(run), lines
+    )
 
 
 @pytest.mark.parametrize("kind", ["ensemble", "contrast"])
@@ -212,7 +214,7 @@ def save_shortlist(run: Path) -> Any:
 
 def test_a_shortlist_is_loaded_with_the_run(toy: Toy, run: Path, save_shortlist: Callable[..., Path]) -> None:
     save_shortlist(toy)
-    listed = translate.load(run, shortlist=True)
+    listed = translate.load(run, shortlist=True, precision="fp32")
     assert texts(listed, toy.sources[:5]) == texts(translate.load(run), toy.sources[:5])
     assert [each.text for each in listed.translate(toy.sources[:5], shortlist=False)] == texts(listed, toy.sources[:5])
     with pytest.raises(InputError, match="^decoding.shortlist: none was loaded; .* load the run with shortlist=True$"):
@@ -232,3 +234,41 @@ def test_a_damaged_shortlist(toy: Toy, run: Path, save_shortlist: Callable[..., 
 def test_what_is_loaded_is_said(run: Path) -> None:
     loaded = load_translator(run, options={"beam_size": 1})
     assert (loaded.run.step, loaded.run.directory) == (300, run)
+
+
+# auto
+
+
+@pytest.mark.parametrize(
+    ("options", "installed", "bf16", "expected"),
+    [
+        ({}, True, True, ("ctranslate2", "fp32")),
+        ({}, True, False, ("ctranslate2", "fp32")),
+        ({}, False, True, ("translate", "bf16")),
+        ({}, False, False, ("translate", "fp32")),
+        ({"mbr": "chrf"}, True, True, ("translate", "bf16")),
+        ({"precision": "int8"}, True, True, ("ctranslate2", "int8")),
+        ({"precision": "bf16"}, True, True, ("translate", "bf16")),
+        ({"precision": "fp32", "search": "sample"}, True, True, ("translate", "fp32")),
+        ({"engine": "translate"}, True, True, ("translate", "bf16")),
+        ({"engine": "ctranslate2"}, False, True, ("ctranslate2", "fp32")),
+        ({"device": "cuda"}, True, True, ("translate", "bf16")),
+    ],
+)
+def test_auto(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], installed: bool, bf16: bool, expected: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(loading, "choose_device", torch.device)
+    monkeypatch.setattr(loading, "choose_precision", lambda name, device: "bf16" if bf16 else "fp32")
+    monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: name if installed else None)
+    config = resolve_auto(DecodingConfig.model_validate({"device": "cpu"} | options))
+    assert (config.engine, config.precision) == expected
+
+
+def test_auto_is_ours_for_what_else_ctranslate2_lacks() -> None:
+    assert resolve_auto(DecodingConfig(device="cpu"), others=["ensemble"]).engine == "translate"
+
+
+def test_without_a_precision_scores_are_computed_in_fp32(toy: Any, run: Path) -> None:
+    translator = load_translator(run).translator
+    assert translator.config.precision == "fp32" and translator.model.output.weight.dtype == torch.float32

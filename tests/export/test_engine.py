@@ -8,9 +8,11 @@ import pytest
 
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
-from translate.decoding import Translator
+from translate.decoding import Request, Translator
+from translate.decoding.loading import load_translator
+from translate.decoding.request import SearchInput
 from translate.errors import InputError, RunError
-from translate.export import CTranslate2Translator, engine
+from translate.export import engine, load_engine
 from translate.export.ctranslate2 import convert_run
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import read_checksums, write_checksums
@@ -23,7 +25,13 @@ ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2`
 
 
 def settings(**options: object) -> DecodingConfig:
-    return DecodingConfig.model_validate({"device": "cpu", "workers": 2} | options)
+    return DecodingConfig.model_validate({"device": "cpu", "workers": 2, "precision": "fp32"} | options)
+
+
+def load(path: Path, config: DecodingConfig, **options: Any) -> Translator:
+    """A translator that uses CTranslate2, or fails."""
+    given = config.model_dump() | {"engine": "ctranslate2"}
+    return load_engine(path, options=given, **options).translator
 
 
 @pytest.mark.parametrize(("beam_size", "length_penalty"), [(1, 0.6), (2, 0.0), (5, 0.6), (5, 1.3)])
@@ -31,7 +39,7 @@ def test_translations_are_the_translators(toy: Toy, beam_size: int, length_penal
     """All of them, and those of lines without words too."""
     lines = ["", *toy.sources[:20], "   ", *toy.sources[20:], "日本"]
     config = settings(beam_size=beam_size, length_penalty=length_penalty, look_ahead_lines=11)
-    theirs = CTranslate2Translator(toy.path, config).translate(lines)
+    theirs = load(toy.path, config).translate(lines)
     ours = Translator(toy.model, toy.tokenizers, config).translate(lines)
     assert [translation.source for translation in theirs] == lines
     same = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if mine.text == other.text]
@@ -43,7 +51,7 @@ def test_translations_are_the_translators(toy: Toy, beam_size: int, length_penal
 
 def test_the_toy_language_is_learnt(toy: Toy) -> None:
     """Else the comparisons would compare noise."""
-    translations = CTranslate2Translator(toy.path, settings()).translate(toy.sources)
+    translations = load(toy.path, settings()).translate(toy.sources)
     right = sum(t.text == reference for t, reference in zip(translations, toy.references, strict=True))
     assert right > len(toy.references) / 2
 
@@ -51,7 +59,7 @@ def test_the_toy_language_is_learnt(toy: Toy) -> None:
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_maximum_lengths_are_each_lines_own(toy: Toy, beam_size: int) -> None:
     config = settings(beam_size=beam_size, max_length_factor=0.4, max_length_constant=1)
-    theirs = CTranslate2Translator(toy.path, config).translate(toy.sources)
+    theirs = load(toy.path, config).translate(toy.sources)
     ours = Translator(toy.model, toy.tokenizers, config).translate(toy.sources)
     assert any(translation.truncated for translation in theirs)
     assert len({len(translation.ids) for translation in theirs if translation.truncated}) > 3
@@ -69,30 +77,38 @@ def test_sources_are_cut_to_learned_positions(toy: Toy, tmp_path: Path, save_run
     lines = ["Hund " * 30, "Haus"]
     for long, flags in (("truncate", {"source_truncated"}), ("split", {"split"})):
         given = settings(beam_size=1, long=long)
-        theirs = CTranslate2Translator(tmp_path / "run", given).translate(lines)
+        theirs = load(tmp_path / "run", given).translate(lines)
         ours = Translator(model, toy.tokenizers, given).translate(lines)
         assert [each.flags & {"source_truncated", "split"} for each in theirs] == [flags, frozenset()]
         assert [each.text for each in theirs] == [each.text for each in ours]
         assert [len(each.pieces) for each in theirs] == [len(each.pieces) for each in ours]
     with pytest.raises(
-        InputError, match=r"^line 1: the source has \d+ tokens, and the limit is 12 \(model.max_positions, less one"
+        InputError, match=r"^line 1: the source has \d+ tokens, and the limit is 12 \(decoding.max_source_tokens"
     ):
-        CTranslate2Translator(tmp_path / "run", settings(long="error")).translate(lines)
+        load(tmp_path / "run", settings(long="error")).translate(lines)
 
 
-def test_a_sentence_longer_than_the_table_is_refused(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_exported_table_is_too_short_for_is_ours(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source of more positions, or one whose translation may have more."""
+    searched: list[list[str]] = []
+    real = Translator._search
+
+    def search(self: Translator, inputs: list[SearchInput]) -> Any:
+        searched.append([each.source for each in inputs])
+        return real(self, inputs)
+
     monkeypatch.setattr(engine, "max_positions", lambda config: 41)
-    translator = CTranslate2Translator(toy.path, settings(beam_size=1))
-    shortest, longest = translator.translate(["Hund", "Hund " * 20])  # 2 tokens each
-    assert len(shortest.ids) < len(longest.ids) <= 41
-    message = r"^line 2: the source has 43 tokens with its end symbol, and the engine ctranslate2 has 41 positions; "
-    with pytest.raises(InputError, match=message):
-        translator.translate(["Hund", "Hund " * 21])
+    monkeypatch.setattr(Translator, "_search", search)
+    lines = ["Hund", "Hund " * 21, "", "Hund " * 12, "Haus"]  # 2 tokens each
+    config = settings(beam_size=1)
+    texts = [each.text for each in load(toy.path, config).translate(lines)]
+    assert searched == [["Hund " * 21, "", "Hund " * 12]]
+    assert texts == [each.text for each in Translator(toy.model, toy.tokenizers, config).translate(lines)]
 
 
 def test_n_best(toy: Toy) -> None:
     config = settings(beam_size=4, n_best=3)
-    for translation in CTranslate2Translator(toy.path, config).translate(toy.sources[:5]):
+    for translation in load(toy.path, config).translate(toy.sources[:5]):
         scores = [translation.score, *(other.score for other in translation.alternatives)]
         assert len(scores) == 3 and scores == sorted(scores, reverse=True)
 
@@ -106,7 +122,7 @@ def test_reads_no_further_than_the_window(toy: Toy) -> None:
             taken += 1
             yield line
 
-    stream = CTranslate2Translator(toy.path, settings(look_ahead_lines=3)).translate_stream(lines())
+    stream = load(toy.path, settings(look_ahead_lines=3)).translate_stream(lines())
     next(stream)
     assert taken == 3
 
@@ -121,7 +137,7 @@ def test_progress_counts_each_line_once(toy: Toy) -> None:
 
 
 def test_int8_translates(toy: Toy) -> None:
-    translations = CTranslate2Translator(toy.path, settings(precision="int8")).translate(toy.sources)
+    translations = load(toy.path, settings(precision="int8")).translate(toy.sources)
     assert sum(t.text == r for t, r in zip(translations, toy.references, strict=True)) > len(toy.references) / 2
 
 
@@ -135,12 +151,95 @@ def test_a_precision_that_is_not_here_is_refused(toy: Toy, monkeypatch: pytest.M
 
     monkeypatch.setattr(ctranslate2, "Translator", without_bfloat16)
     with pytest.raises(InputError, match="^device = cpu and precision = bf16: .* Requested bfloat16 compute type"):
-        CTranslate2Translator(toy.path, settings(precision="bf16"))
+        load(toy.path, settings(precision="bf16"))
 
 
-def test_given_translations_are_refused(toy: Toy) -> None:
-    with pytest.raises(InputError, match="cannot score or align given translations; use the engine translate"):
-        CTranslate2Translator(toy.path, settings()).score(["Hund"], [[5]])
+def test_given_translations_are_scored_as_ever(toy: Toy) -> None:
+    ours = Translator(toy.model, toy.tokenizers, settings())
+    assert load(toy.path, settings()).score(["Hund"], [[5]]) == ours.score(["Hund"], [[5]])
+
+
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_tokens_have_the_log_probabilities_that_ours_have(toy: Toy, n_best: int) -> None:
+    """Of translations that were cut and of those that were not; none if nobody wants them."""
+    for options in {"max_length_factor": 0.4, "max_length_constant": 1}, {}:
+        config = settings(beam_size=4, n_best=n_best, **options)
+        lines = ["", *toy.sources]
+        ours = Translator(toy.model, toy.tokenizers, config).translate(lines)
+        for mine, other in zip(ours, load(toy.path, config).translate(lines), strict=True):
+            for one, theirs in zip((mine, *mine.alternatives), (other, *other.alternatives), strict=True):
+                assert (theirs.ids, theirs.flags) == (one.ids, one.flags)
+                assert theirs.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-4)
+        assert not any(each.token_log_probs for each in load(toy.path, config, token_scores=False).translate(lines))
+
+
+# auto
+
+
+@pytest.fixture
+def run(toy: Toy, tmp_path: Path, save_run: SaveRun) -> Path:
+    """A run that nothing was converted in."""
+    save_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
+    return tmp_path / "run"
+
+
+def automatic(run: Path, **options: Any) -> Translator:
+    given = {"precision": "auto", "workers": 2, "beam_size": 1} | options
+    return load_engine(run, options=given).translator
+
+
+def test_a_run_is_converted_as_soon_as_it_pays(
+    toy: Toy, run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="translate")
+    monkeypatch.setattr(engine, "CONVERT_FROM", 20)
+    expected = [
+        each.text for each in Translator(toy.model, toy.tokenizers, settings(beam_size=1)).translate(toy.sources)
+    ]
+    translator = automatic(run)
+    assert [each.text for each in translator.translate(toy.sources[:19])] == expected[:19]
+    assert caplog.messages == [] and not (run / "export").exists()
+    for _ in range(2):
+        assert [each.text for each in translator.translate(toy.sources)] == expected
+    assert [each.text for each in automatic(run).translate(toy.sources[:1])] == expected[:1]
+    assert caplog.messages == ["Searching with CTranslate2 in fp32"] * 2  # one line for each translator that was loaded
+
+
+def test_what_only_ours_can_is_ours(toy: Toy, run: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Options of a call, and constraints of single lines."""
+    caplog.set_level("INFO", logger="translate")
+    convert_run(run, checkpoint="best")
+    ours = load_translator(run, options={"workers": 2, "beam_size": 1}).translator
+    translator = automatic(run)
+    options = {"search": "sample", "seed": 3, "temperature": 1.3}
+    assert translator.translate(toy.sources, **options) == ours.translate(toy.sources, **options)
+    assert caplog.messages == []
+    requests = [Request(line, prefix="the" if number % 3 == 0 else "") for number, line in enumerate(toy.sources)]
+    found = translator.translate(requests)
+    assert [each.text for each in found] == [each.text for each in ours.translate(requests)]
+    assert all(each.text.startswith("the") for each in found[::3])
+    with pytest.raises(InputError, match="the engine ctranslate2 has no prefixes, phrases or terminology"):
+        load(run, settings()).translate(requests)
+    with pytest.raises(
+        InputError, match=r"cannot search with decoding.search = 'sample'; use the engine auto or translate"
+    ):
+        load(run, settings()).translate(toy.sources, search="sample")
+    with pytest.raises(InputError, match="decoding.engine is fixed when a run is loaded"):
+        translator.translate(toy.sources, engine="translate")
+
+
+def test_where_the_conversion_cannot_be_kept_the_search_is_ours(
+    toy: Toy, run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine, "CONVERT_FROM", 1)
+    (run / "export").write_text("in the way")
+    translator = automatic(run)
+    for _ in range(2):
+        assert len(translator.translate(toy.sources[:3])) == 3
+    (message,) = caplog.messages
+    assert message.startswith("Searching without CTranslate2: ") and "export" in message
+    with pytest.raises(RunError, match="export"):
+        load(run, settings())
 
 
 @pytest.mark.parametrize(
@@ -159,7 +258,7 @@ def test_given_translations_are_refused(toy: Toy) -> None:
 )
 def test_searches_that_ctranslate2_lacks_are_refused_by_name(toy: Toy, key: str, value: object) -> None:
     with pytest.raises(InputError, match=f"decoding.{key} = {value!r}"):
-        CTranslate2Translator(toy.path, settings(**{key: value}))
+        load(toy.path, settings(**{key: value}))
 
 
 def test_weights_that_are_not_finite(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
@@ -167,7 +266,7 @@ def test_weights_that_are_not_finite(toy: Toy, tmp_path: Path, save_run: SaveRun
     model.output.weight.data[5] = float("nan")
     save_run(tmp_path / "run", toy.config, toy.tokenizers, model)
     with pytest.raises(RunError, match="differ by up to nan"):
-        CTranslate2Translator(tmp_path / "run", settings())
+        load(tmp_path / "run", settings())
     assert list((tmp_path / "run" / "export").iterdir()) == []
 
 
@@ -179,7 +278,7 @@ def test_a_failing_search_names_the_conversion(toy: Toy, tmp_path: Path, save_ru
     config.write_text(config.read_text().replace('"add_source_bos": false', '"add_source_bos": -1'))
     write_checksums(folder, {**read_checksums(folder), config.name: fingerprint(config)})
     with pytest.raises(RunError) as caught:
-        CTranslate2Translator(tmp_path / "run", settings()).translate(toy.sources[:1])
+        load(tmp_path / "run", settings()).translate(toy.sources[:1])
     message = str(caught.value)
     assert message.startswith("CTranslate2 cannot translate: ")
     assert message.endswith(f". Lower decoding.batch_tokens, or remove {folder}, and it is made again")

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from translate.config.schema import Config
-from translate.decoding import Translator
 from translate.errors import RunError
 from translate.evaluation.evaluate import evaluate
+from translate.export import engine, load_engine
 from translate.runs.loading import load_run
 from translate.training import validation
 
@@ -20,17 +20,32 @@ StateOf = Callable[[Path], Any]
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
 
+@pytest.mark.parametrize("precision", ["auto", "bf16", "int8"])
 def test_validation_bleu_is_what_evaluation_gives(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
+    run_training: RunTraining,
+    digits: Digits,
+    tmp_path: Path,
+    state_of: StateOf,
+    monkeypatch: pytest.MonkeyPatch,
+    precision: str,
 ) -> None:
-    config = digits("training.max_steps=60", "training.validate_every=60", "training.ema_decay=0.9")
+    """Of the checkpoint, in the precision of the decoding settings; with auto that of CTranslate2, if it is there."""
+    monkeypatch.setattr(engine, "CONVERT_FROM", 1)
+    config = digits(
+        "training.max_steps=60",
+        "training.validate_every=60",
+        "training.ema_decay=0.9",
+        f"decoding.precision={precision}",
+    )
     run_training(config, tmp_path / "run")
     logged = next(record for record in state_of(tmp_path / "run").metrics if record["kind"] == "validation")
     loaded = load_run(tmp_path / "run")
+    translator = load_engine(
+        tmp_path / "run", options={"engine": "auto" if precision == "auto" else "translate"}
+    ).translator
     corpus = config.data.validation
     assert corpus is not None and corpus.kind == "text"
     sources, references = (path.read_text(encoding="utf-8").splitlines() for path in (corpus.source, corpus.target))
-    translator = Translator(loaded.model, loaded.tokenizers, loaded.config.decoding)
     evaluation = evaluate(translator, sources, references, loaded.config.evaluation)
     for name in ("BLEU", "BLEU-lc", "chrF"):
         assert logged[name] == evaluation.score(name)

@@ -51,7 +51,6 @@ class DecodeCommand:
     constraints: dict[str, Path]
     ensemble: list[Path]
     contrast: Path | None
-    engine: Literal["translate", "ctranslate2"]
     options: dict[str, Any]
 
     @property
@@ -79,22 +78,15 @@ class DecodeCommand:
         return source, requests, translator
 
     def _load(self) -> "Translator":
-        if self.engine == "ctranslate2":
-            from translate.config.load import override_config, read_resolved_config
-            from translate.export import CTranslate2Translator
-            from translate.runs.directory import open_run
-
-            config = read_resolved_config(open_run(self.run).config)
-            config = override_config(config, {f"decoding.{key}": value for key, value in self.options.items()})
-            return CTranslate2Translator(self.run, config.decoding_settings(), checkpoint=self.checkpoint)
         from translate.data.text import read_lines
-        from translate.decoding.loading import load_translator
+        from translate.export import load_engine
 
         forbid = self.constraints.get("forbid")
-        return load_translator(
+        return load_engine(
             self.run,
             checkpoint=self.checkpoint,
             options=self.options,
+            token_scores=self.output_format == "jsonl",
             ensemble=self.ensemble,
             contrast=self.contrast,
             forbidden=[] if forbid is None else [phrase for phrase in read_lines(forbid) if phrase.strip()],
@@ -127,14 +119,6 @@ def decode(
     contrast: Annotated[
         Path | None, Option(metavar="RUN", help="Subtract the log-probabilities of a weaker run.")
     ] = None,
-    engine: Annotated[
-        Literal["translate", "ctranslate2"],
-        Option(
-            metavar="NAME",
-            help="translate, or ctranslate2, which runs the same search with CTranslate2 and needs the extra"
-            " `ctranslate2`.",
-        ),
-    ] = "translate",
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     *,
     constraints: dict[str, Path],
@@ -168,21 +152,12 @@ def decode(
         )
     if interactive or is_typed(file):
         options["look_ahead_lines"] = 1
-    if engine == "ctranslate2":
-        unsupported = {
-            "--format jsonl": output_format != "text",
-            "--alignments": alignments,
-            **{f"--{name}": True for name in constraints},
-            "--ensemble": ensemble,
-            "--contrast": contrast,
-            "--resume, or torchrun,": in_parts,
-        }
-        for name, value in unsupported.items():
-            if value:
-                raise InputError(f"{name} is not for --engine ctranslate2; leave one of them out")
+    given = [f"--{name}" for name in constraints] + ["--resume, or torchrun,"] * in_parts
+    if options.get("engine") == "ctranslate2" and given:
+        raise InputError(f"{given[0]} is not for --engine ctranslate2; leave one of them out")
     ensemble = ensemble or []
     command = DecodeCommand(
-        run, file, output, alignments, output_format, checkpoint, constraints, ensemble, contrast, engine, options
+        run, file, output, alignments, output_format, checkpoint, constraints, ensemble, contrast, options
     )
     if in_parts:
         _decode_in_parts(command)
@@ -302,6 +277,8 @@ def score(
     from translate.decoding.loading import load_translator
     from translate.decoding.output.formats import CorpusScore, describe_scores
 
+    if options.get("engine") == "ctranslate2":
+        raise InputError("score does not compute with --engine ctranslate2; leave it out")
     check_outputs({"--output": output or STANDARD_OUTPUT}, [source, target])
     pairs = paired_lines(source, target)
     translator = load_translator(run, checkpoint=checkpoint, options=options).translator

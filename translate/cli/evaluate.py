@@ -61,14 +61,14 @@ def evaluate(
         raise InputError("--source and --reference go together, and not with --set")
     from translate.config.load import read_resolved_config
     from translate.decoding import count_conditions
-    from translate.decoding.loading import load_translator
     from translate.evaluation.evaluate import choose_test_sets, evaluate, report_folder, spread_samples, write_report
+    from translate.export import load_engine
     from translate.runs.directory import open_run
 
     directory = open_run(run)
     config = read_resolved_config(directory.config)
     test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
-    translator, loaded = load_translator(run, checkpoint=checkpoint, options=options)
+    translator, loaded = load_engine(run, checkpoint=checkpoint, options=options, token_scores=False)
     for name, pairs in test_sets.items():
         with line_bar(len(pairs.sources)) as advance:
             evaluation = evaluate(translator, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)

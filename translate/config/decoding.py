@@ -74,8 +74,12 @@ class DecodingConfig(Section):
     """Source tokens that a worker decodes at once, padding counted, times the beam size."""
     look_ahead_lines: PositiveInt = 2000
     """Number of lines read ahead and sorted by length into even batches; the output keeps the input's order."""
-    precision: Literal["fp32", "bf16", "int8"] = "fp32"
-    """fp32; bf16 throughout; or int8 weights and activations in the matrix products (CPU only)."""
+    engine: Literal["auto", "translate", "ctranslate2"] = "auto"
+    """The program that searches: auto is CTranslate2 on a CPU, if it is installed and gives the same translations, and
+    else translate itself."""
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    """fp32; bf16 throughout; or int8 weights and activations in the matrix products (CPU only). auto is fp32 with
+    CTranslate2, and else bf16 where the hardware multiplies it."""
     shortlist: bool = False
     """Allow only the words that the run's shortlist (`translate shortlist`) gives for the source."""
     workers: PositiveInt | None = None

@@ -1,5 +1,9 @@
-"""Loads a translator from a run directory: weights in their precision, other runs to combine, the shortlist."""
+"""Loads a translator from a run directory: weights in their precision, other runs to combine, the shortlist.
 
+`resolve_auto` says what `auto` means for the engine and the precision; CTranslate2 itself is in `export/engine.py`.
+"""
+
+import importlib.util
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -13,10 +17,16 @@ from translate.decoding.translator import Translator
 from translate.errors import InputError
 from translate.memory import limit_kernel_caches
 from translate.model import Transformer
-from translate.model.device import choose_device, explain_out_of_memory
+from translate.model.device import choose_device, choose_precision, explain_out_of_memory
 from translate.model.quantization import quantize_projections
 from translate.runs.directory import Checkpoint
 from translate.runs.loading import LoadedRun, load_run
+
+# Settings of a search that other programs do not have; with the defaults of all of them a search is plain beam search.
+_ONLY_OURS = {
+    "search", "coverage_penalty", "min_length_factor", "min_length_constant", "diversity_groups", "mbr",
+    "no_repeat_ngram", "repetition_penalty", "shortlist",
+}  # fmt: skip
 
 
 class LoadedTranslator(NamedTuple):
@@ -37,6 +47,9 @@ def load_translator(
 ) -> LoadedTranslator:
     """Load a run's model, ready to translate with the run's own decoding settings or with given ones.
 
+    It searches with this package, whatever `decoding.engine` is (see `translate.export.load_engine`), and computes in
+    fp32 unless a precision is given.
+
     Args:
         options: Values of `DecodingConfig` that replace the run's; None keeps the run's value.
         ensemble: Other runs whose probabilities are averaged with this run's.
@@ -53,6 +66,8 @@ def load_translator(
     loaded = load_run(Path(run), checkpoint=checkpoint)
     values = {f"decoding.{key}": value for key, value in (options or {}).items()}
     config = override_config(loaded.config, values).decoding_settings()
+    if config.precision == "auto":
+        config = config.model_copy(update={"precision": "fp32"})
     others = [_load_other(Path(path), loaded, config, checkpoint=checkpoint) for path in ensemble]
     amateur = None if contrast is None else _load_other(Path(contrast), loaded, config, checkpoint=checkpoint)
     translator = Translator(
@@ -65,6 +80,28 @@ def load_translator(
         name=f"{run}, {loaded.config.data.source_language} → {loaded.config.data.target_language}",
     )
     return LoadedTranslator(translator, loaded)
+
+
+def only_ours(config: DecodingConfig) -> list[str]:
+    """The settings of a search that other programs do not have, as "decoding.key = value"."""
+    lacking = config.model_dump(include=_ONLY_OURS, exclude_defaults=True)
+    return [f"decoding.{key} = {value!r}" for key, value in lacking.items()]
+
+
+def resolve_auto(config: DecodingConfig, *, others: Sequence[str] = ()) -> DecodingConfig:
+    """The config with an engine and a precision in the place of auto.
+
+    Args:
+        others: What else a search is asked for and only this package has, such as an ensemble.
+    """
+    device, engine = choose_device(config.device), config.engine
+    if engine == "auto":
+        is_same = device.type == "cpu" and config.precision != "bf16" and not only_ours(config) and not others
+        engine = "ctranslate2" if is_same and importlib.util.find_spec("ctranslate2") else "translate"
+    precision = config.precision
+    if precision == "auto":
+        precision = "bf16" if engine == "translate" and choose_precision("auto", device) == "bf16" else "fp32"
+    return config.model_copy(update={"engine": engine, "precision": precision})
 
 
 def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Transformer:
@@ -85,10 +122,18 @@ def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
         f"the loading of a model of {model.num_parameters:,} parameters to {device}",
         hint="Load fewer runs at once (--ensemble, --contrast), or choose another device (decoding.device).",
     ):
-        model = model.to(device)
-        if config.precision == "bf16":
-            limit_kernel_caches()
-            model = model.bfloat16()
-        elif config.precision == "int8":
-            quantize_projections(model)
+        return set_precision(model.to(device), config.precision)
+
+
+def set_precision(model: Transformer, precision: str) -> Transformer:
+    """Give a model the precision that a config names, in place.
+
+    Raises:
+        InputError: int8 is asked for, and the model is not on a CPU.
+    """
+    if precision == "bf16":
+        limit_kernel_caches()
+        model = model.bfloat16()
+    elif precision == "int8":
+        quantize_projections(model)
     return model

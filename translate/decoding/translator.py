@@ -106,7 +106,7 @@ class Translator:
         Raises:
             InputError: A setting does not exist, its value is invalid, or it is fixed when a run is loaded.
         """
-        for key in ("precision", "device"):
+        for key in ("engine", "precision", "device"):
             if key in options:
                 raise InputError(f"decoding.{key} is fixed when a run is loaded; give it to translate.load")
         overrides = {f"decoding.{key}": value for key, value in options.items()}

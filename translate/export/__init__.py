@@ -6,12 +6,12 @@ from typing import Literal
 from translate.atomic import atomic_folder
 from translate.errors import InputError
 from translate.export.ctranslate2 import write_ctranslate2
-from translate.export.engine import CTranslate2Translator
+from translate.export.engine import CTranslate2Translator, load_engine
 from translate.export.huggingface import write_huggingface
 from translate.runs.directory import Checkpoint
 from translate.runs.loading import load_run
 
-__all__ = ["CTranslate2Translator", "Format", "export_run"]
+__all__ = ["CTranslate2Translator", "Format", "export_run", "load_engine"]
 
 Format = Literal["ctranslate2", "huggingface"]
 

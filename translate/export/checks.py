@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from translate.config.decoding import DecodingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import EOS_ID
+from translate.decoding.loading import only_ours as only_ours
 from translate.errors import InputError, RunError, install_hint
 from translate.model import Transformer
 
@@ -21,12 +21,6 @@ TOLERANCE = 1e-4
 
 # Tokens of source and target. All are in one batch, so that padding and masks are checked too.
 _LENGTHS = ((1, 2), (7, 5), (13, 17), (31, 29), (67, 71))
-
-# Settings that other programs do not have; with the defaults of all of them a search is plain beam search.
-_ONLY_OURS = {
-    "search", "coverage_penalty", "min_length_factor", "min_length_constant", "diversity_groups", "mbr",
-    "no_repeat_ngram", "repetition_penalty", "shortlist",
-}  # fmt: skip
 
 
 class Probes(NamedTuple):
@@ -48,12 +42,6 @@ def import_extra(package: str) -> ModuleType:
     except ImportError as error:
         extra = {"transformers": "huggingface"}.get(package, package)
         raise InputError(f"{package} cannot be imported ({error}): {install_hint(extra)}") from error
-
-
-def only_ours(config: DecodingConfig) -> list[str]:
-    """The settings of a search that other programs do not have, as "decoding.key = value"."""
-    lacking = config.model_dump(include=_ONLY_OURS, exclude_defaults=True)
-    return [f"decoding.{key} = {value!r}" for key, value in lacking.items()]
 
 
 def probe(model: Transformer, *, max_positions: int | None) -> Probes:

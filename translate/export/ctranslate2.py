@@ -6,6 +6,7 @@ and rotary positions are computed alike. Each exported model is checked at the e
 
 import contextlib
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from translate.atomic import atomic_folder
 from translate.config.load import read_resolved_config
 from translate.config.schema import ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizers
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.export.checks import check_agreement, import_extra, probe
 from translate.fingerprint import fingerprint
 from translate.model import Decoder, Encoder, Transformer, log_probabilities
@@ -36,19 +37,15 @@ CONVERSION = 1
 _ALL = slice(None)
 
 
-def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
-    """Convert a checkpoint and keep the result in the run: RUN/export/ctranslate2-CHECKPOINT-FINGERPRINT.
+def find_conversion(run_path: Path, *, checkpoint: Checkpoint) -> Path:
+    """The folder for a converted checkpoint, made or not: RUN/export/ctranslate2-CHECKPOINT-FINGERPRINT.
 
     The fingerprint covers everything that the model is made of. So a checkpoint is converted once, and again only after
-    training has written it anew. Of two processes that convert at once, both use the folder of the quicker one.
-
-    Returns:
-        The folder with the CTranslate2 model.
+    training has written it anew.
 
     Raises:
-        InputError: `run_path` is no run or has no such checkpoint, or the package is not installed.
-        RunError: The run or the converted model is damaged, the run cannot be written to, or the converted model gives
-            other numbers.
+        InputError: `run_path` is no run or has no such checkpoint.
+        RunError: The run is damaged, or the folder is a link that leaves it.
     """
     run = open_run(run_path)
     file = run.checkpoint(checkpoint)
@@ -58,12 +55,31 @@ def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
     content = fingerprint([CONVERSION, TABLE_POSITIONS, model_config], file, *sorted(run.tokenizer.iterdir()))
     folder = run.export / f"ctranslate2-{checkpoint}-{content[:16]}"
     check_inside(folder, run.path)
-    if not (folder / "model.bin").is_file():
+    return folder
+
+
+def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
+    """Convert a checkpoint and keep the result in the run; a damaged one is made again.
+
+    Of two processes that convert at once, both use the folder of the quicker one.
+
+    Returns:
+        The folder with the CTranslate2 model.
+
+    Raises:
+        InputError: `run_path` is no run or has no such checkpoint, or the package is not installed.
+        RunError: The run is damaged or cannot be written to, or the converted model gives other numbers.
+    """
+    folder = find_conversion(run_path, checkpoint=checkpoint)
+    try:
+        check_folder(folder)
+    except RunError:
+        import_extra("ctranslate2")  # else nothing is removed
+        shutil.rmtree(folder, ignore_errors=True)
         loaded = load_run(run_path, checkpoint=checkpoint)
         with contextlib.suppress(FileExistsError), atomic_folder(folder) as temporary:  # another process was quicker
             write_ctranslate2(loaded.model, loaded.tokenizers, temporary)
             write_checksums(temporary, {file.name: fingerprint(file) for file in temporary.iterdir()})
-    check_folder(folder)
     return folder
 
 

@@ -1,96 +1,156 @@
-"""CTranslate2 as an engine in the place of our own search: text in, text out, the same translations.
+"""CTranslate2 in the place of our own search: the same translations from a model that is converted once.
 
 Its beam search is ours: a hypothesis that ends leaves its place to another one, until `beam_size` have ended. The only
 length penalty there is length^alpha, so the run's own scoring ranks them here.
 """
 
 import copy
+import dataclasses
 import itertools
+import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from translate.config.decoding import DecodingConfig
-from translate.config.load import read_resolved_config
-from translate.data.batching import EncodedPair, batch_by_tokens
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, load_tokenizers
-from translate.decoding import OnFinished, Translation, Translator, ignore_progress
+from translate.config.load import override_config, read_resolved_config
+from translate.data.batching import batch_by_tokens
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from translate.decoding import Translation, Translator
+from translate.decoding.loading import LoadedTranslator, load_translator, only_ours, resolve_auto
 from translate.decoding.request import SearchInput
-from translate.decoding.score import ForcedDecoding
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.errors import InputError, RunError
-from translate.export.checks import import_extra, only_ours
-from translate.export.ctranslate2 import convert_run, max_positions
-from translate.model.device import num_cores
+from translate.export.checks import import_extra
+from translate.export.ctranslate2 import convert_run, find_conversion, max_positions
 from translate.runs.directory import Checkpoint, open_run
-from translate.runs.loading import build_model
 
+logger = logging.getLogger(__name__)
+
+CONVERT_FROM = 500  # sentences that are searched together: with fewer, our own search is done sooner
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
 
 
-class CTranslate2Translator(Translator):
-    """Translates lines of text with a run's model, which is converted to CTranslate2 and kept in the run.
+def load_engine(
+    run: str | PathLike[str],
+    *,
+    checkpoint: Checkpoint = "best",
+    options: dict[str, Any],
+    token_scores: bool = True,
+    **others: Any,
+) -> LoadedTranslator:
+    """Load a translator that searches with the engine of `decoding.engine`.
 
     Args:
-        config: Settings of the search; None: those of the run. `workers` is the number of threads, each of which
-            searches its own sentences; null: one for each core.
+        options: As in `load_translator`, and so are `others`.
+        token_scores: Whether translations need the log-probabilities of their tokens, which cost CTranslate2 time.
 
     Raises:
-        InputError: The package is not installed, or CTranslate2 lacks a setting of the config; the error names the key.
-        RunError: The run is damaged or cannot be written to, or the converted model gives other numbers.
+        InputError: As in `load_translator`; or CTranslate2 is asked for, and is not installed or lacks something.
+        RunError: As in `load_translator`; or CTranslate2 is asked for, and the model cannot be converted.
+    """
+    config = read_resolved_config(open_run(Path(run)).config)
+    given = override_config(config, {f"decoding.{key}": value for key, value in options.items()}).decoding
+    asked_for = [name for name, value in others.items() if value]
+    if given.engine == "ctranslate2":
+        _check_search(given, asked_for)
+    resolved = resolve_auto(given, others=asked_for)
+    speed = {"engine": resolved.engine, "precision": resolved.precision}
+    loaded = load_translator(run, checkpoint=checkpoint, options={**options, **speed}, **others)
+    if resolved.engine != "ctranslate2":
+        return loaded
+    model = ConvertedModel(loaded.run.directory, checkpoint, is_required=given.engine == "ctranslate2")
+    return loaded._replace(translator=CTranslate2Translator(loaded.translator, model, token_scores=token_scores))
+
+
+@dataclasses.dataclass
+class ConvertedModel:
+    """A run's model in CTranslate2, which is converted and loaded as soon as it pays.
+
+    Args:
+        is_required: There is an error, instead of our own search, where CTranslate2 cannot be used.
     """
 
-    def __init__(
-        self, run_path: Path, config: DecodingConfig | None = None, *, checkpoint: Checkpoint = "best"
-    ) -> None:
-        run = open_run(run_path)
-        run_config = read_resolved_config(run.config)
-        config = config or run_config.decoding_settings()
-        _check_search(config)
-        tokenizers = load_tokenizers(run.tokenizer)
-        with torch.device("meta"):  # the weights are in the converted model
-            model = build_model(run_config, tokenizers)
-        super().__init__(model, tokenizers, config)
-        self.max_positions = max_positions(run_config.model)
-        target = tokenizers.target
-        self._ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
-        self._never = [[piece] for piece in target.pieces([PAD_ID, BOS_ID])]
-        # Of more than `beam_size` hypotheses the best stay: nearly by our penalty. With 0 it would stop at the first.
-        self._alpha = max(1e-30, 0.7 * config.length_penalty)
-        self._num_workers = config.workers or num_cores()
-        self._folder = convert_run(run_path, checkpoint=checkpoint)
-        name, _, index = config.device.partition(":")
+    run: Path
+    checkpoint: Checkpoint
+    is_required: bool
+    folder: Path | None = None
+    translator: Any = None
+    is_given_up: bool = False
+
+    def load(self, translator: Translator, *, num_sentences: int) -> Any:
+        """The `ctranslate2.Translator` for the settings of a translator; None: our own search is to be used.
+
+        Raises:
+            InputError, RunError: As in `convert_run`, if CTranslate2 is required.
+        """
+        if self.translator is not None or self.is_given_up:
+            return self.translator
+        config = translator.config
         try:
-            self._translator = import_extra("ctranslate2").Translator(
-                os.fsencode(self._folder),
+            self.folder = self.folder or find_conversion(self.run, checkpoint=self.checkpoint)
+            if not (self.is_required or self.folder.is_dir() or num_sentences >= CONVERT_FROM):
+                return None
+            self.folder = convert_run(self.run, checkpoint=self.checkpoint)
+            name, _, index = config.device.partition(":")
+            self.translator = import_extra("ctranslate2").Translator(
+                os.fsencode(self.folder),
                 device=name,
                 device_index=int(index or 0),
                 compute_type=_COMPUTE_TYPES[config.precision],
-                inter_threads=self._num_workers,
+                inter_threads=config.workers or torch.get_num_threads(),
                 intra_threads=1,
-                max_queued_batches=-1,  # as many as a window has
+                max_queued_batches=-1,  # as many as a buffer has
             )
-        except (ValueError, RuntimeError) as error:
-            raise InputError(
-                f"device = {config.device} and precision = {config.precision}: CTranslate2 cannot load the model:"
-                f" {error}; choose others, or the engine translate"
-            ) from error
+            logger.info(f"Searching with CTranslate2 in {config.precision}")
+        except (InputError, RunError, RuntimeError, ValueError) as error:
+            if not self.is_required:
+                self.is_given_up = True
+                logger.warning(f"Searching without CTranslate2: {error}")
+            elif isinstance(error, RuntimeError | ValueError) and not isinstance(error, InputError | RunError):
+                raise InputError(
+                    f"device = {config.device} and precision = {config.precision}: CTranslate2 cannot load the model:"
+                    f" {error}; choose others, or the engine translate"
+                ) from error
+            else:
+                raise
+        return self.translator
+
+
+class CTranslate2Translator(Translator):
+    """Translates with CTranslate2 what it translates as our own search does, and the rest with that.
+
+    Args:
+        translator: The translator of the same run with our own search.
+        token_scores: Whether translations have the log-probabilities of their tokens.
+
+    Raises:
+        InputError, RunError: As in `ConvertedModel.load`.
+    """
+
+    def __init__(self, translator: Translator, model: ConvertedModel, *, token_scores: bool = True) -> None:
+        self.__dict__.update(vars(translator))
+        self._converted, self._token_scores = model, token_scores
+        target = self.tokenizers.target
+        self._ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
+        self._never = set(target.pieces([PAD_ID, BOS_ID]))
+        if model.is_required:
+            model.load(self, num_sentences=0)
 
     def with_options(self, **options: object) -> "CTranslate2Translator":
         """The same translator with some of its settings changed; see `Translator.with_options`."""
         changed = super().with_options(**options)
-        _check_search(changed.config)
+        if self._converted.is_required:
+            _check_search(changed.config)
         translator = copy.copy(self)
-        translator.config, translator.source_limit = changed.config, changed.source_limit
+        translator.__dict__.update(vars(changed))
         return translator
-
-    def force(self, pairs: Sequence[EncodedPair], *, on_finished: OnFinished = ignore_progress) -> list[ForcedDecoding]:
-        """Raise an InputError: CTranslate2 does not give the attention that forced decoding returns."""
-        raise InputError("the engine ctranslate2 cannot score or align given translations; use the engine translate")
 
     def _search(self, inputs: list[SearchInput], on_found: Callable[[int], object]) -> dict[int, list[Hypothesis]]:
         """The hypotheses of each input by its index, the best score first; an input without any word has none.
@@ -100,55 +160,86 @@ class CTranslate2Translator(Translator):
         then is the symbol suppressed, because that changes the probabilities of the other tokens.
 
         Raises:
-            InputError: An input has constraints, or is longer than the exported table of positions.
+            InputError: CTranslate2 is required, and an input has constraints.
         """
-        if any(each.prefix_ids or each.phrase_ids for each in inputs):
-            raise InputError("the engine ctranslate2 has no prefixes, phrases or terminology; use the engine translate")
         lengths = [len(each.source_ids) + 1 for each in inputs]
-        if self.max_positions is not None and max(lengths) > self.max_positions:
-            line = inputs[lengths.index(max(lengths))].line + 1
-            raise InputError(
-                f"line {line}: the source has {max(lengths)} tokens with its end symbol, and the engine ctranslate2 has"
-                f" {self.max_positions} positions; lower decoding.max_source_tokens, or use the engine translate"
-            )
         limits = maximum_lengths(torch.tensor(lengths), self.config, max_positions=self.max_positions).tolist()
-        order = [index for index, each in enumerate(inputs) if each.source_ids and not each.source.isspace()]
+        most = max_positions(self.model.config) or math.inf
+        is_ours = [bool(each.prefix_ids or each.phrase_ids) for each in inputs]
+        if self._converted.is_required and any(is_ours):
+            raise InputError("the engine ctranslate2 has no prefixes, phrases or terminology; use the engine auto")
+        order = [
+            index
+            for index, each in enumerate(inputs)
+            if not is_ours[index]
+            and max(lengths[index], limits[index]) <= most
+            and each.source_ids
+            and not each.source.isspace()
+        ]
+        engine = None
+        if order and not only_ours(self.config):
+            engine = self._converted.load(self, num_sentences=len(order))
+        if engine is None:
+            return super()._search(inputs, on_found)
+        rest = sorted(set(range(len(inputs))) - set(order))
+        found: dict[int, list[Hypothesis]] = {}
+        if any(inputs[index].source_ids for index in rest):
+            ours = super()._search([inputs[index] for index in rest], lambda number: on_found(rest[number]))
+            found = {rest[number]: hypotheses for number, hypotheses in ours.items()}
         order.sort(key=lambda index: -lengths[index])
         costs = [length * self.config.beam_size for length in lengths]
-        per_worker = -(-sum(costs[index] for index in order) // self._num_workers)
+        per_worker = -(-sum(costs[index] for index in order) // (self.config.workers or torch.get_num_threads()))
         batches = batch_by_tokens(costs, order=order, max_tokens=min(self.config.batch_tokens, per_worker))
-        found: dict[int, list[Hypothesis]] = {}
-        again: list[int] = []
-        for batch, results in self._run(batches, inputs, limits, never=None):
+        penalties = build_scoring(self.config).penalty(torch.arange(max(limits) + 2)).tolist()
+        again: list[tuple[int, bool, int]] = []  # maximum length, whether symbols are suppressed, sentence
+        for batch, results in self._run(engine, batches, inputs, limits, never=None):
             longest = max(limits[index] for index in batch)
             for index, result in zip(batch, results, strict=True):
-                reached = max(map(len, result.hypotheses))
-                is_within = reached < limits[index] or limits[index] == longest
-                if is_within and not any([piece] in self._never for piece in itertools.chain(*result.hypotheses)):
-                    found[index] = self._ranked(result)
-                    on_found(index)
+                hypotheses = result.hypotheses
+                is_cut = max(map(len, hypotheses)) >= limits[index] < longest
+                is_odd = not self._never.isdisjoint(itertools.chain(*hypotheses))
+                if is_cut or is_odd:
+                    again.append((limits[index], is_odd, index))
                 else:
-                    again.append(index)
-        again.sort(key=lambda index: limits[index])
-        groups = [list(group) for _, group in itertools.groupby(again, key=lambda index: limits[index])]
-        for batch, results in self._run(groups, inputs, limits, never=self._never):
-            for index, result in zip(batch, results, strict=True):
-                found[index] = self._ranked(result)
-                on_found(index)
+                    found[index] = self._ranked(hypotheses, result.scores, penalties)
+                    on_found(index)
+        for (_, is_odd), group in itertools.groupby(sorted(again), key=lambda each: each[:2]):
+            never = [[piece] for piece in self._never] if is_odd else None
+            for batch, results in self._run(engine, [[index for *_, index in group]], inputs, limits, never=never):
+                for index, result in zip(batch, results, strict=True):
+                    found[index] = self._ranked(result.hypotheses, result.scores, penalties)
+                    on_found(index)
+        if self._token_scores:
+            self._score_tokens(engine, inputs, found, order)
         return found
 
+    @property
+    def _alpha(self) -> float:
+        """CTranslate2's length penalty: of more than `beam_size` hypotheses it keeps the best by it, as ours does.
+
+        It is near the run's own, and not 0, because with that it would stop at the first hypothesis.
+        """
+        config = self.config
+        share = {"gnmt": 0.7, "average": 1.0, "none": 0.0}[config.length_penalty_kind]
+        return max(1e-30, share * config.length_penalty)
+
     def _run(
-        self, batches: list[list[int]], inputs: list[SearchInput], limits: list[int], *, never: list[list[str]] | None
+        self,
+        engine: Any,
+        batches: list[list[int]],
+        inputs: list[SearchInput],
+        limits: list[int],
+        *,
+        never: list[list[str]] | None,
     ) -> Iterator[tuple[list[int], list[Any]]]:
         """Each batch with CTranslate2's results; all batches wait in its queue, from which its workers take them."""
-        beam_size, alpha = self.config.beam_size, self._alpha
         waiting = [
-            self._translator.translate_batch(
+            engine.translate_batch(
                 [self.tokenizers.source.pieces(inputs[index].source_ids) for index in batch],
                 asynchronous=True,
-                beam_size=beam_size,
-                num_hypotheses=beam_size,
-                length_penalty=alpha,
+                beam_size=self.config.beam_size,
+                num_hypotheses=self.config.beam_size,
+                length_penalty=self._alpha,
                 min_decoding_length=0,
                 max_decoding_length=max(limits[index] for index in batch),
                 max_input_length=0,  # no limit
@@ -162,28 +253,54 @@ class CTranslate2Translator(Translator):
             try:
                 yield batch, [result.result() for result in results]
             except RuntimeError as error:
-                hint = f"Lower decoding.batch_tokens, or remove {self._folder}, and it is made again"
+                hint = f"Lower decoding.batch_tokens, or remove {self._converted.folder}, and it is made again"
                 raise RunError(f"CTranslate2 cannot translate: {error}. {hint}") from error
 
-    def _ranked(self, result: Any) -> list[Hypothesis]:
-        scoring = build_scoring(self.config)
-        hypotheses = []
-        for pieces, log_prob in zip(result.hypotheses, result.scores, strict=True):
+    def _ranked(
+        self, hypotheses: Sequence[list[str]], scores: Sequence[float], penalties: Sequence[float]
+    ) -> list[Hypothesis]:
+        ranked = []
+        for pieces, their_score in zip(hypotheses, scores, strict=True):
+            log_prob = their_score * len(pieces) ** self._alpha
             ids = [self._ids[piece] for piece in pieces]
-            log_prob *= len(ids) ** self._alpha
-            score = float(scoring.score(torch.tensor(log_prob), torch.tensor(len(ids))))
             is_ended = ids[-1] == EOS_ID
-            hypotheses.append(Hypothesis(ids[:-1] if is_ended else ids, [log_prob], score, truncated=not is_ended))
-        return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+            score = log_prob / penalties[len(ids)]
+            ranked.append(Hypothesis(ids[:-1] if is_ended else ids, [log_prob], score, truncated=not is_ended))
+        return sorted(ranked, key=lambda hypothesis: -hypothesis.score)
+
+    def _score_tokens(
+        self, engine: Any, inputs: list[SearchInput], found: dict[int, list[Hypothesis]], order: Sequence[int]
+    ) -> None:
+        """Give the hypotheses that are shown the log-probabilities of their tokens, by forced decoding."""
+        num_shown = self.config.beam_size if self.config.n_best > 1 else 1  # several may spell one text
+        shown = [(index, number) for index in order for number in range(min(num_shown, len(found[index])))]
+        given = [found[index][number] for index, number in shown]
+        scored = engine.score_batch(
+            [self.tokenizers.source.pieces(inputs[index].source_ids) for index, _ in shown],
+            # The last token of one that was cut may have the last position that there is.
+            [self.tokenizers.target.pieces(each.ids[: len(each.ids) - each.truncated]) for each in given],
+            max_batch_size=self.config.batch_tokens,
+            batch_type="tokens",
+            max_input_length=0,
+        )
+        for (index, number), each, result in zip(shown, given, scored, strict=True):
+            log_probs = list(result.log_probs)
+            if each.truncated:
+                log_probs[-1] = each.log_prob - math.fsum(log_probs[:-1])
+            found[index][number] = each._replace(token_log_probs=log_probs)
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
-        """As ours, but CTranslate2 gives the sum of a translation's log-probabilities and not those of its tokens."""
+        """As ours, but the log-probabilities of tokens only if they were asked for."""
         made = super()._translation(given, hypotheses)
+        if self._token_scores:
+            return made
         others = tuple(each._replace(token_log_probs=()) for each in made.alternatives)
         return made._replace(token_log_probs=(), alternatives=others)
 
 
-def _check_search(config: DecodingConfig) -> None:
-    """Raise an InputError that names the settings of a search that CTranslate2 lacks."""
-    if lacking := only_ours(config):
-        raise InputError(f"the engine ctranslate2 cannot search as {', '.join(lacking)} asks; use the engine translate")
+def _check_search(config: DecodingConfig, others: Sequence[str] = ()) -> None:
+    """Raise an InputError that names what a search is asked for and CTranslate2 lacks."""
+    if lacking := [*only_ours(config), *others]:
+        raise InputError(
+            f"the engine ctranslate2 cannot search with {', '.join(lacking)}; use the engine auto or translate"
+        )

@@ -1,6 +1,7 @@
 """Validation: the loss by forced decoding, and the scores by the same code as `translate eval`."""
 
 import contextlib
+import copy
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, data_fingerprint
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import OnFinished, Translator, ignore_progress
+from translate.decoding.loading import resolve_auto, set_precision
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.distributed.state import full_tensor, is_sharded
 from translate.evaluation.evaluate import Evaluation, evaluate, gather_lines
@@ -23,7 +25,7 @@ from translate.training.optimizer import AveragedWeights
 
 # Settings of a search that decide the loss, and those that decide no translation; the rest decides BLEU alone.
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
-_DECIDE_NOTHING = {"n_best", "alignment_layer", "batch_tokens", "look_ahead_lines", "workers", "device"}
+_DECIDE_NOTHING = {"n_best", "alignment_layer", "batch_tokens", "look_ahead_lines", "engine", "workers", "device"}
 
 
 class Validation(NamedTuple):
@@ -64,7 +66,7 @@ def validate(
         OutOfMemory: The device's memory is not enough for the search.
     """
     started = time.perf_counter()
-    settings = config.decoding_settings()
+    settings = resolve_auto(config.decoding_settings().model_copy(update={"device": model.device.type}))
     sources, targets = (lines[world.rank :: world.size] for lines in (corpus.sources, corpus.targets))
 
     def score() -> list[tuple[float, int]]:
@@ -87,6 +89,10 @@ def validate(
             translator = Translator(model, tokenizers, settings)
             scores = gather_lines(score, world)
             loss = -sum(log_prob for log_prob, _ in scores) / sum(tokens for _, tokens in scores)
+            if settings.precision == "bf16" or (settings.precision == "int8" and model.device.type == "cpu"):
+                # The loss is that of the weights as they are, and BLEU is what eval computes.
+                searching = set_precision(copy.deepcopy(model), settings.precision)
+                translator = Translator(searching, tokenizers, settings)
             evaluation = evaluate(
                 translator,
                 corpus.sources,
