@@ -93,9 +93,9 @@ def test_what_the_exported_table_is_too_short_for_is_ours(toy: Toy, monkeypatch:
     searched: list[list[str]] = []
     real = Translator._search
 
-    def search(self: Translator, inputs: list[SearchInput]) -> Any:
+    def search(self: Translator, inputs: list[SearchInput], on_found: Any) -> Any:
         searched.append([each.source for each in inputs])
-        return real(self, inputs)
+        return real(self, inputs, on_found)
 
     monkeypatch.setattr(engine, "max_positions", lambda config: 41)
     monkeypatch.setattr(Translator, "_search", search)
@@ -131,7 +131,7 @@ def test_progress_counts_each_line_once(toy: Toy) -> None:
     """Also a line that is searched twice, as one that reaches the maximum length of its own is."""
     told: list[int] = []
     config = settings(max_length_factor=0.5, max_length_constant=1)
-    translator = CTranslate2Translator(toy.path, config)
+    translator = load(toy.path, config)
     found = list(translator.translate_stream([*toy.sources, ""], on_finished=told.append))
     assert any(each.truncated for each in found) and told == [1] * len(found)
 
