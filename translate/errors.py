@@ -18,7 +18,7 @@ class RunError(Exception):
 
 
 def install_hint(extra: str) -> str:
-    """The command that installs what an extra needs, such as "pip install 'matplotlib>=3.9'", for an error's hint.
+    """The command that installs what an extra needs, such as "pip install 'scikit-learn>=1.6'", for an error's hint.
 
     It names packages, never this one: on an index our name may be another project's. They stand in our own metadata;
     metadata without the extra is that of a clone, which is then installed again.

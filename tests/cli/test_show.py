@@ -1,6 +1,7 @@
 """`translate show`: each picture from a real run, in each format; and a paragraph for what cannot be shown."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -49,7 +50,6 @@ def test_attention_of_a_forced_translation(translate: Translate, learnt: Path) -
 
 
 def test_figures(translate: Translate, learnt: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra `pictures` is not installed")
     result = translate("show", "attention", learnt, "Hund läuft", "--format", "png", "--dpi", "40")
     assert (result.exit_code, result.stderr) == (0, "attention.png: Hund läuft → dog runs\n")
     assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
@@ -75,7 +75,7 @@ def test_positions_of_a_config_a_preset_and_a_run(translate: Translate, learnt: 
     ]:
         result = translate("show", "positions", what, "--length", "9")
         assert (result.exit_code, result.stderr) == (0, f"positions.html: {title}\n")
-        assert len(read_data(Path("positions.html"))["panels"][0]["rows"]) == 9
+        assert len(read_data(Path("positions.html"))["panels"][0]["spec"]["data"]["values"]) == 9
 
 
 def test_curves_of_runs(translate: Translate, learnt: Path, run: Path) -> None:
@@ -84,16 +84,17 @@ def test_curves_of_runs(translate: Translate, learnt: Path, run: Path) -> None:
     assert result.stderr == f"curves.html: Training of {learnt}, {run}\n"
     data = read_data(Path("curves.html"))
     logged = [json.loads(line) for line in (learnt / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    losses = [record["loss"] for record in logged if record["kind"] == "train"]
-    shown = {series["name"]: series["y"] for series in data["panels"][0]["series"]}
-    assert shown[f"{learnt}, training"] == pytest.approx(losses, rel=1e-5) and losses
+    losses = [math.log(record["perplexity"]) for record in logged if record["kind"] == "train"]
+    values = data["panels"][0]["spec"]["data"]["values"]
+    shown = [row["y"] for row in values if (row["name"], row["kind"]) == (str(learnt), "training")]
+    assert shown == pytest.approx(losses, rel=1e-5) and losses
 
 
 def test_embeddings(translate: Translate, learnt: Path) -> None:
     result = translate("show", "embeddings", learnt, "--number", "6", "--neighbours", "3")
     assert (result.exit_code, result.stderr) == (0, "embeddings.html: Embeddings of run\n")
     points, neighbours = read_data(Path("embeddings.html"))["panels"]
-    words = {point["label"] for point in points["points"]}
+    words = {point["label"] for point in points["spec"]["data"]["values"]}
     assert words == {
         "Hund",
         "Haus",
@@ -114,7 +115,7 @@ def test_embeddings(translate: Translate, learnt: Path) -> None:
     result = translate("show", "embeddings", learnt, "Hund", "--source", "two.de", "--reference", "two.en")
     assert result.exit_code == 0
     points, neighbours = read_data(Path("embeddings.html"))["panels"]
-    assert [row[0] for row in neighbours["rows"]] == ["Hund"] and len(points["points"]) == 6
+    assert [row[0] for row in neighbours["rows"]] == ["Hund"] and len(points["spec"]["data"]["values"]) == 6
 
 
 def test_alignments(translate: Translate, learnt: Path) -> None:
@@ -135,7 +136,7 @@ def test_alignments(translate: Translate, learnt: Path) -> None:
         "Layers on validation",
     ]
     lines = Path("alignments.align").read_text(encoding="utf-8").splitlines()
-    links = " ".join(f"{source}-{target}" for source, target, _ in data["panels"][0]["links"])
+    links = " ".join(f"{link['source']}-{link['target']}" for link in data["panels"][0]["spec"]["data"]["values"])
     assert len(lines) == 12 and lines[0].split() == sorted(links.split())
     # What `decode` writes for its own translations is what is shown for the same pairs.
     assert (
@@ -218,7 +219,6 @@ def test_a_run_without_its_validation_set(translate: Translate, learnt: Path, tm
 def test_a_run_whose_name_is_not_utf_8(
     translate: Translate, learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     run = tmp_path / os.fsdecode(b"r\xff")
     run.symlink_to(tmp_path / os.fsdecode(b"s\xff"))

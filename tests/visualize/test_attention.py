@@ -20,7 +20,7 @@ from translate.visualize.attention import (
     look_at_attention,
 )
 from translate.visualize.page import picture_page
-from translate.visualize.panels import Matrix, Picture, Table
+from translate.visualize.panels import Matrix, Picture, Table, printable
 from translate.visualize.sentences import MERGED, merge_words
 
 MakeTranslator = Callable[..., Translator]
@@ -95,7 +95,11 @@ def test_a_page_needs_nothing_else_and_no_text_gets_out_of_its_place(attention: 
         assert read_data(page)["source"] == HOSTILE
     else:
         page = picture_page(Picture(HOSTILE, [HOSTILE], [Table(HOSTILE, [HOSTILE], [[HOSTILE]])]))
-        assert read_data(page)["panels"][0]["rows"] == [[HOSTILE]]
+        assert read_data(page)["panels"][0]["rows"] == [[printable(HOSTILE)]]
+    library = (
+        r"<script>\(\(\) => \{\n.*?\n\}\)\(\);</script>"  # Vega-Lite, which could ask for more, but not from this page
+    )
+    page = re.sub(library, "", page, flags=re.DOTALL)
     assert page.count("<script") == 2 and page.count("</script>") == 2 and "alert(1)</script>" not in page
     assert re.findall(r"(?:src|href|url|import|fetch)\s*[=(]\s*[\"']?", page) == []
     addresses = set(re.findall(r"https?://[^\s\"']+", page))

@@ -16,7 +16,7 @@ from translate.visualize.attention import Attention, AttentionChoice, attention_
 from translate.visualize.embeddings import embeddings_picture
 from translate.visualize.masks import masks_picture
 from translate.visualize.page import picture_page
-from translate.visualize.panels import Curves, Picture, Series
+from translate.visualize.panels import Curves, Picture, Series, Switch, Table
 from translate.visualize.positions import positions_picture
 from translate.visualize.sentences import merge_words
 
@@ -331,9 +331,13 @@ def pictures(make_translator: MakeTranslator) -> dict[str, Picture]:
         "masks": masks_picture(translator, ["Der Hund.", "Der"], ["The dog.", "The"]),
         "positions": positions_picture(translator.model.config, None, length=36, name="toy"),
         "curves": Picture("Curves", ["They fall."], [
-            Curves("Loss", "step", "nats", [Series("a", [1, 2, 3], [3.0, None, 1.0]), Series("b", [2], [0.5])], True),
+            Curves("Loss", "step", "nats", [
+                Series("a", [1, 2, 3], [3.0, None, 1.0], "training", [2.0, 4.0, 6.0], (2, "best 1")),
+                Series("b", [2], [0.5], "validation", [9.0]),
+            ], True),
             Curves("Nothing", "step", "nats", [Series("a", [1], [None])]),
-        ], columns=2),
+            Table("Runs", ["", "a"], [["Steps", "3"]]),
+        ], columns=2, switches=[Switch("over", "Over", [("step", "steps"), ("minutes", "time")])]),
         "embeddings": embeddings_picture(
             translator, ["Hund"], sources=sources, targets=targets, num_words=5, num_neighbours=2, name="toy"
         ),
@@ -350,45 +354,85 @@ def pictures(make_translator: MakeTranslator) -> dict[str, Picture]:
 NAMES = ["masks", "positions", "curves", "embeddings", "alignments"]
 
 
+def open_picture(open_page: OpenPage, picture: Picture, **options: Any) -> Page:
+    page = open_page(picture_page(picture), **options)
+    page.locator("main[data-drawn]").wait_for()
+    return page
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_other_pictures(open_page: OpenPage, pictures: dict[str, Picture], name: str) -> None:
     picture = pictures[name]
     for width, scheme in [(1280, "light"), (390, "dark")]:
-        page = open_page(picture_page(picture), width=width, scheme=scheme)
+        page = open_picture(open_page, picture, width=width, scheme=scheme)
         assert page.locator("h1").inner_text() == page.title() == picture.title
         assert page.locator("h2").all_inner_texts() == [panel.title for panel in picture.panels]
-        assert overflowing(page) == [False, []]
+        assert page.locator(".panel svg.marks, .panel canvas.marks, .panel table").count() == len(picture.panels)
+        assert page.locator("summary").count() == 1 and overflowing(page) == [False, []]
+        paper = "document.querySelector('main').dataset.drawn"
+        assert page.evaluate(paper) == scheme
 
 
-def test_curves_are_read_by_mouse_by_slider_and_as_a_table(open_page: OpenPage, pictures: dict[str, Picture]) -> None:
-    page = open_page(picture_page(pictures["curves"]))
-    readout = page.locator("output").first
-    slider = page.locator('input[type="range"]').first
-    slider.focus()
-    page.keyboard.press("Home")
-    assert readout.inner_text() == "step 1: a 3"
-    page.keyboard.press("ArrowRight")
-    assert readout.inner_text() == "step 2: b 0.5"
-    box = page.locator("svg.chart").first.bounding_box()
-    page.mouse.move(box["x"] + box["width"] - 26, box["y"] + 60)
-    assert readout.inner_text() == "step 3: a 1"
-    page.locator("summary").first.click()
-    page.locator("details tr").first.wait_for()
-    rows = page.locator("details[open] tr").all_inner_texts()
-    assert [re.split(r"\s+", row.strip()) for row in rows] == [["step", "a", "b"], ["1", "3"], ["2", "0.5"], ["3", "1"]]
-    assert page.locator("section").nth(1).inner_text().endswith("There is nothing to draw yet.")
+def test_charts_use_the_width(open_page: OpenPage, pictures: dict[str, Picture]) -> None:
+    for width in (390, 1400, 2000):
+        page = open_picture(open_page, pictures["positions"], width=width)
+        boxes = [chart.bounding_box() for chart in page.locator(".panel .marks").all()]
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)  # nothing is cut
+        rightmost = max(box["x"] + box["width"] for box in boxes)
+        assert rightmost > width - 60
 
 
-def test_words_of_a_map_by_keyboard(open_page: OpenPage, pictures: dict[str, Picture]) -> None:
-    page = open_page(picture_page(pictures["embeddings"]))
-    page.locator('svg [tabindex="0"]').focus()
-    first = page.locator("output").inner_text()
-    assert "Nearest: " in first
-    page.keyboard.press("ArrowRight")
-    second = page.locator("output").inner_text()
-    assert "Nearest: " in second and second != first
-    page.keyboard.press("ArrowLeft")
-    assert page.locator("output").inner_text() == first
+def test_the_numbers_are_there_as_tables(open_page: OpenPage, pictures: dict[str, Picture]) -> None:
+    page = open_picture(open_page, pictures["curves"])
+    page.locator("summary").click()
+    rows = page.locator("details table").first.locator("tr").all_inner_texts()
+    assert [re.split(r"\s+", row.strip()) for row in rows] == [
+        ["curve", "of", "step", "minutes", "nats"],
+        ["a", "training", "1", "2", "3"],
+        ["a", "training", "2", "4", "none"],
+        ["a", "training", "3", "6", "1"],
+        ["b", "validation", "2", "9", "0.5"],
+    ]
+    page = open_picture(open_page, pictures["masks"])
+    page.locator("summary").click()
+    row = page.locator("details table").nth(2).locator("tbody tr").nth(1).locator("td").all_inner_texts()
+    assert row[:3] == ["visible", "visible", "not visible"]
+
+
+def test_a_switch_changes_the_axis_of_all_charts(open_page: OpenPage, pictures: dict[str, Picture]) -> None:
+    page = open_picture(open_page, pictures["curves"])
+    titles = page.locator("svg.marks .role-axis-title text")
+    assert titles.first.text_content() == "step"
+    page.locator('input[value="minutes"]').focus()
+    page.keyboard.press("Space")
+    playwright.expect(titles.first).to_have_text("minutes")
+    ticks = page.locator("svg.marks").first.locator(".role-axis-label text").all_text_contents()
+    assert "9" in ticks
+    page.emulate_media(color_scheme="dark")  # the choice outlives that all is drawn anew
+    page.locator('main[data-drawn="dark"]').wait_for()
+    assert page.locator('input[value="minutes"]').is_checked()
+    assert titles.first.text_content() == "minutes"
+
+
+def test_a_hand_reads_the_numbers(open_page: OpenPage, pictures: dict[str, Picture]) -> None:
+    page = open_picture(open_page, pictures["embeddings"])
+    page.locator(".mark-symbol path").nth(1).hover()
+    tip = page.locator("#vg-tooltip-element")
+    tip.get_by_text("Nearest: ").wait_for()
+    page = open_picture(open_page, pictures["curves"])
+    page.locator("svg.marks").first.locator(
+        ".role-mark.layer_3_marks path, .role-mark.layer_4_marks path"
+    ).first.hover()
+    tip = page.locator("#vg-tooltip-element")
+    tip.get_by_text("training").wait_for()
+    assert re.split(r"\s+", tip.inner_text().strip())[:6] == ["curve", "a", "of", "training", "step", "1"]
+    zoomed = page.locator("svg.marks").first.locator(".role-axis-label text")
+    before = zoomed.all_text_contents()
+    page.mouse.wheel(0, -300)
+    assert zoomed.all_text_contents() == before  # the wheel alone is for the page
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -300)
+    playwright.expect(zoomed).not_to_have_text(before)
 
 
 def serious_findings(page: Page) -> list[str]:
@@ -427,10 +471,9 @@ def test_axe_finds_nothing_serious_in_attention(open_page: OpenPage, attention: 
 def test_axe_finds_nothing_serious_in_the_others(
     open_page: OpenPage, pictures: dict[str, Picture], name: str, scheme: str
 ) -> None:
-    page = open_page(picture_page(pictures[name]), scheme=scheme)
-    for summary in page.locator("summary").all()[-1:]:  # the smallest of the tables
-        summary.click()
-        page.locator("details[open] tr").first.wait_for()
+    page = open_picture(open_page, pictures[name], scheme=scheme)
+    page.locator("summary").click()
+    page.locator("details[open] tr").first.wait_for()
     assert serious_findings(page) == []
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from translate.config.schema import Config
+from translate.config.schema import Config, TrainingConfig
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.runs.directory import create_run
 from translate.visualize.curves import curves_picture, read_metrics
-from translate.visualize.panels import Curves, Picture
+from translate.visualize.panels import Curves, Picture, Table
 
 MakeRun = Callable[..., Path]
 
@@ -39,9 +39,10 @@ def validation(step: int, **values: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def make_run(tokenizers: Tokenizers) -> MakeRun:
-    def make(path: Path, *records: dict[str, Any] | str) -> Path:
+    def make(path: Path, *records: dict[str, Any] | str, best_metric: Any = "bleu") -> Path:
         """A run that has recorded so much."""
-        run = create_run(path, config=Config(), tokenizers=tokenizers, command=["translate", "train"])
+        config = Config(training=TrainingConfig(best_metric=best_metric))
+        run = create_run(path, config=config, tokenizers=tokenizers, command=["translate", "train"])
         lines = [record if isinstance(record, str) else json.dumps(record) + "\n" for record in records]
         run.metrics.write_text("".join(lines), encoding="utf-8")
         return path
@@ -55,33 +56,68 @@ def chart(picture: Picture, title: str) -> Curves:
     return found
 
 
+def table(picture: Picture) -> dict[str, list[str]]:
+    found = picture.panels[-1]
+    assert isinstance(found, Table) and found.header[0] == ""
+    return {row[0]: list(row[1:]) for row in found.rows}
+
+
 def test_all_of_a_run_over_steps_and_over_time(make_run: MakeRun, tmp_path: Path) -> None:
     # 6000 tokens at 100 a second are a minute; the second step at 50 takes two, the validation between 1.5.
     run = make_run(tmp_path / "demo", train(1), validation(1), train(2, target_tokens_per_second=50.0))
     picture = curves_picture([run])
-    assert picture.title == "Training of demo" and picture.paragraphs[0].startswith("demo up to step 2.")
-    assert "target tokens divided by their speed" in picture.paragraphs[1] and len(picture.paragraphs) == 2
-    names = ["Loss", "Perplexity", "BLEU on validation", "Learning rate", "Speed", "Gradient norm"]
-    titles = [f"{name} {over}" for name in names for over in ("over steps", "over time")]
+    assert picture.title == "Training of demo" and "target tokens divided by their speed" in picture.paragraphs[0]
+    titles = ["Loss", "BLEU on validation", "Learning rate", "Speed", "Gradient norm", "Runs"]
     assert [panel.title for panel in picture.panels] == titles
-    training, validated = chart(picture, "Loss over steps").series
-    assert (training.name, training.x, training.y) == ("training", [1.0, 2.0], [5.0, 2.5])
-    assert (validated.name, validated.x, validated.y) == ("validation", [1.0], [2.0])
-    training, validated = chart(picture, "Perplexity over time").series
-    assert (training.x, training.y) == ([1.0, 4.5], [9.0, 9.0])
-    assert (validated.x, validated.y) == ([2.5], [7.4])
-    (bleu,) = chart(picture, "BLEU on validation over steps").series
-    assert (bleu.name, bleu.y) == ("demo", [30.0])
+    training, validated = chart(picture, "Loss").series
+    assert (training.name, training.kind, training.x, training.minutes) == ("demo", "training", [1.0, 2.0], [1.0, 4.5])
+    assert training.y == pytest.approx([math.log(9)] * 2)  # of the perplexity: the loss is the smoothed one
+    assert (validated.name, validated.kind, validated.x, validated.minutes) == ("demo", "validation", [1.0], [2.5])
+    assert (validated.y, validated.marked) == ([2.0], (0, "best 2"))
+    (bleu,) = chart(picture, "BLEU on validation").series
+    assert (bleu.name, bleu.y, bleu.marked) == ("demo", [30.0], (0, "best 30"))
     for name, ys in [("Learning rate", [0.001, 0.002]), ("Speed", [100.0, 50.0]), ("Gradient norm", [1.5, 1.5])]:
-        assert chart(picture, f"{name} over time").series[0].y == ys
+        assert chart(picture, name).series[0].y == ys
+    assert table(picture) == {
+        "Steps": ["2"], "Minutes": ["4.5"], "Tokens a second": ["75"], "Best step": ["1"], "BLEU": ["30.00"],
+        "chrF": [""], "Loss": ["2.0000"], "Perplexity": ["7.40"],
+    }  # fmt: skip
+    (switch,) = picture.switches
+    assert switch.options[0][0] == "step"
+    assert curves_picture([run], over="minutes").switches[0].options[0][0] == "minutes"
+
+
+def test_the_loss_without_smoothing_is_taken_where_it_is_recorded(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "demo", train(1, nll=1.25), train(2), train(3, perplexity=0.0))
+    assert chart(curves_picture([run]), "Loss").series[0].y == pytest.approx([1.25, math.log(9)])
+
+
+@pytest.mark.parametrize("metric, step", [("bleu", 4), ("loss", 6)])
+def test_the_best_validation_is_the_first_that_chose_the_checkpoint(
+    make_run: MakeRun, tmp_path: Path, metric: Any, step: int
+) -> None:
+    scores = [(2, 20.0, 2.0), (4, 25.0, 1.9), (6, 25.0, 1.5), (8, math.nan, math.nan)]
+    records = [validation(at, BLEU=bleu, loss=loss) for at, bleu, loss in scores]
+    final = {"kind": "final", "step": 8, "BLEU": 99.0, "loss": 0.1}  # a kind of record that this version does not know
+    run = make_run(tmp_path / "demo", *records, final, best_metric=metric)
+    picture = curves_picture([run])
+    (bleu,) = chart(picture, "BLEU on validation").series
+    assert bleu.x == [2.0, 4.0, 6.0, 8.0] and bleu.y[-1] is None
+    assert bleu.marked == (bleu.x.index(step), "best 25")
+    assert (table(picture)["Best step"], table(picture)["BLEU"]) == ([str(step)], ["25.00"])
 
 
 def test_runs_are_overlaid_by_their_names(make_run: MakeRun, tmp_path: Path) -> None:
     first, second = make_run(tmp_path / "wide", train(1)), make_run(tmp_path / "deep", train(1), train(2))
-    series = chart(curves_picture([first, second]), "Loss over steps").series
-    assert [(each.name, len(each.x)) for each in series] == [("wide, training", 1), ("deep, training", 2)]
+    picture = curves_picture([first, second])
+    series = chart(picture, "Loss").series
+    assert [(each.name, each.kind, len(each.x)) for each in series] == [
+        ("wide", "training", 1),
+        ("deep", "training", 2),
+    ]
+    assert table(picture)["Steps"] == ["1", "2"] and table(picture)["BLEU"] == ["", ""]
     again = make_run(tmp_path / "other" / "wide", train(1))
-    names = [each.name for each in chart(curves_picture([first, again]), "Speed over steps").series]
+    names = [each.name for each in chart(curves_picture([first, again]), "Speed").series]
     assert names == [str(first), str(again)]
 
 
@@ -116,23 +152,26 @@ def test_it_grows_while_the_training_goes_on(make_run: MakeRun, tmp_path: Path) 
     for step in (2, 3):
         with (run / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(train(step)) + "\n")
-        assert chart(curves_picture([run]), "Loss over steps").series[0].x == [
-            float(each) for each in range(1, step + 1)
-        ]
+        assert chart(curves_picture([run]), "Speed").series[0].x == [float(each) for each in range(1, step + 1)]
 
 
 def test_numbers_that_are_none_are_gaps(make_run: MakeRun, tmp_path: Path) -> None:
-    run = make_run(tmp_path / "demo", train(1, loss=float("inf")), train(2, loss=float("nan")), train(3), train(4))
-    (series,) = chart(curves_picture([run]), "Loss over steps").series
-    assert list(series.y) == [None, None, 5 / 3, 1.25]
+    run = make_run(tmp_path / "demo", train(1, nll=float("inf")), train(2, nll=float("nan")), train(3, nll=1.5))
+    (series,) = chart(curves_picture([run]), "Loss").series
+    assert list(series.y) == [None, None, 1.5]
 
 
 def test_values_that_no_training_writes_are_left_out(make_run: MakeRun, tmp_path: Path) -> None:
     huge = int("9" * 400)
-    odd = [train(1, loss=huge, target_tokens=huge), train(2, loss="low", target_tokens_per_second="fast"), train(3)]
+    odd = [
+        train(1, nll=huge, target_tokens=huge),
+        train(2, gradient_norm="low", target_tokens_per_second="fast"),
+        train(3),
+    ]
     run = make_run(tmp_path / "demo", *odd, {"kind": "validation", "step": 3, "seconds": None, "BLEU": []})
-    (series,) = chart(curves_picture([run]), "Loss over steps").series
-    assert list(series.y) == [None, 5 / 3]
+    picture = curves_picture([run])
+    assert list(chart(picture, "Loss").series[0].y) == [None, *[pytest.approx(math.log(9))] * 2]
+    assert list(chart(picture, "Gradient norm").series[0].y) == [1.5, 1.5]
     assert all(math.isfinite(record["minutes_so_far"]) for record in read_metrics(run))
 
 
@@ -149,6 +188,6 @@ def test_nothing_recorded_yet_and_no_run(make_run: MakeRun, tmp_path: Path) -> N
     with pytest.raises(InputError, match="nothing is recorded yet"):
         curves_picture([empty])
     picture = curves_picture([empty, make_run(tmp_path / "demo", train(1))])
-    assert picture.paragraphs[0].startswith("demo up to step 1; empty: nothing yet.")
+    assert table(picture)["Steps"] == ["", "1"]
     with pytest.raises(InputError, match="nowhere: no such run directory"):
         curves_picture([tmp_path / "nowhere"])

@@ -1,8 +1,10 @@
 """Figures: drawn of every kind of panel, the same each time, with whatever text."""
 
-import io
 import re
+import struct
+import subprocess
 import sys
+import zlib
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,7 +13,7 @@ import pytest
 from translate.errors import InputError
 from translate.visualize.figure import draw_figure
 from translate.visualize.page import PictureFile, save_picture
-from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Table, printable
+from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Switch, Table, printable
 
 TOKENS = ["▁Straße", "größer", "$x$", "</s>"]
 WEIGHTS = [[0.25, 0.75, None, None]] * 4
@@ -20,87 +22,126 @@ PICTURE = Picture(
     ["Ein Absatz mit Umlauten: äöüß, $_$.", "x " * 300],
     [
         Matrix("weights", TOKENS, TOKENS, WEIGHTS, "query", "key", "weight"),
-        Matrix("signed", ["0"], ["0", "1"], [[-3.0, 2.0]], "position", "dimension", "signed", note="note " * 40),
+        Matrix("signed", ["0"], ["0", "1"], [[-3.0, 2.0]], "position", "dimension", "signed", "note " * 40, [1, 0]),
         Matrix("nothing", ["0"], ["0", "1"], [[0.0, 0.0]], "", "", "signed"),
-        Matrix("visible", TOKENS, TOKENS, [[1.0, 0.0, 0.0, 0.0]] * 4, "query", "key", "visible"),
+        Matrix("mask", TOKENS, TOKENS, [[1.0, 0.0, 0.0, 0.0]] * 4, "query", "key", "visible"),
         Curves("curves", "step", "loss", [Series("a", [1, 2, 3], [4.0, None, 1.0]), Series("b", [1], [2.0])], True),
+        Curves("nothing yet", "step", "loss", [Series("a", [1], [None])], True),
         Points("map", "x", "y", [Point("Größe", 0, 0, "a"), Point("$", 1, 1, "b", anchor="below")]),
-        Links("links", ["Der", "Hund"], ["The", "dog"], [(0, 0, 1.0), (1, 1, 0.2)]),
+        Links("links", ["Der", "Hund", "hier"], ["The", "dog"], [(0, 0, 1.0), (1, 1, 0.2)]),
         Table("table", ["Wort", "$"], [["Straße", "groß, $1"]]),
     ],
     columns=3,
+    switches=[Switch("order", "Dimensions", [("apart", "apart"), ("as added", "in turn")])],
 )
 
 
-def test_all_panels_are_drawn_the_same_each_time() -> None:
-    pytest.importorskip("matplotlib", reason="the extra `pictures` is not installed")
-    from PIL import Image
+def size(png: bytes) -> tuple[int, int]:
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
 
+
+def texts(svg: bytes) -> list[str]:
+    return ["".join(each.itertext()) for each in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_all_panels_are_drawn_the_same_each_time() -> None:
     png = draw_figure(PICTURE, format="png", dots_per_inch=60)
-    assert png.startswith(b"\x89PNG") and draw_figure(PICTURE, format="png", dots_per_inch=60) == png
-    small = draw_figure(PICTURE, format="png", dots_per_inch=30)
-    widths = [Image.open(io.BytesIO(each)).size[0] for each in (small, png)]
+    assert draw_figure(PICTURE, format="png", dots_per_inch=60) == png
+    widths = [size(each)[0] for each in (draw_figure(PICTURE, format="png", dots_per_inch=30), png)]
     assert widths[1] == pytest.approx(2 * widths[0], rel=0.02)
     svg = draw_figure(PICTURE, format="svg")
     assert draw_figure(PICTURE, format="svg") == svg
-    text = svg.decode()
-    assert text.startswith("<?xml") and "<dc:date>" not in text
-    assert not re.findall(r"(?:href|src)=\"(?!#|data:)", text)  # nothing from elsewhere
+    assert not re.findall(rb"(?:href|src)=\"(?!#|data:)", svg)  # nothing from elsewhere
+    shown = texts(svg)
+    titles = [panel.title for panel in PICTURE.panels]
+    assert [text for text in shown if text in titles] == titles
+    for text in ("Größe & <Maß> $5", "_Straße", "größer", "dimension", "step", "Hund", "hier", "groß, $1"):
+        assert text in shown
 
 
-@pytest.mark.parametrize("text", ["😀 中文 \u0627\u0644", "\u2028\u0000\x1b", "^_{\\frac$$", ""])
+def test_the_pixels_of_a_png_are_packed() -> None:
+    """The checksums are right, and the file is much smaller than the pixels."""
+    png, start, kinds = draw_figure(PICTURE, format="png", dots_per_inch=60), 8, []
+    while start < len(png):
+        length, kind = struct.unpack(">I4s", png[start : start + 8])
+        content = png[start + 4 : start + 8 + length]
+        assert struct.unpack(">I", png[start + 8 + length : start + 12 + length]) == (zlib.crc32(content),)
+        kinds.append(kind)
+        if kind == b"IDAT":
+            width, height = size(png)
+            assert len(zlib.decompress(content[4:])) == (4 * width + 1) * height > 30 * length
+        start += 12 + length
+    assert (kinds[0], kinds[-2:], kinds.count(b"IDAT")) == (b"IHDR", [b"IDAT", b"IEND"], 1)
+
+
+def test_another_process_draws_the_same() -> None:
+    code = (
+        "import sys; from translate.visualize.figure import draw_figure; from translate.visualize.panels import *\n"
+        "panel = Matrix('m', ['a'], ['b'], [[0.5]], 'q', 'k', 'weight')\n"
+        "sys.stdout.buffer.write(draw_figure(Picture('p', [], [panel]), format='svg'))"
+    )
+    svg = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+    panel = Matrix("m", ["a"], ["b"], [[0.5]], "q", "k", "weight")
+    for _ in range(2):
+        assert draw_figure(Picture("p", [], [panel]), format="svg") == svg
+    assert b"gradient" in svg
+
+
+def test_an_equal_legend_is_drawn_once() -> None:
+    heads = [Matrix(f"head {head}", ["x"], ["y"], [[0.5]], "query", "key", "weight") for head in range(3)]
+    assert texts(draw_figure(Picture("heads", [], heads, columns=3), format="svg")).count("weight") == 1
+    limits = [Matrix("m", ["x"], ["y"], [[limit]], "query", "key", "signed") for limit in (40.0, 20.0, 20.0)]
+    shown = texts(draw_figure(Picture("limits", [], limits, columns=3), format="svg"))
+    assert (shown.count("40"), shown.count("−10")) == (1, 1)
+
+
+@pytest.mark.parametrize("text", ["😀 中文 \u0627\u0644", "\u2028\u0000\x1b", "^_{\\frac$$", "", "a'b\"[]datum"])
 def test_no_text_stops_a_figure(text: str) -> None:
-    pytest.importorskip("matplotlib", reason="the extra `pictures` is not installed")
-    panel = Matrix(text, [text], [text], [[1.0]], text, text, "weight")
+    panels = [
+        Matrix(text, [text], [text], [[1.0]], text, text, "weight"),
+        Curves(text, text, text, [Series(text, [1, 2], [1.0, 2.0], text)]),
+        Points(text, text, text, [Point(text, 1, 1, text)]),
+        Links(text, [text], [text], [(0, 0, 0.5)]),
+        Table(text, [text], [[text]]),
+    ]
     for each in ("png", "svg"):
-        assert draw_figure(Picture(text, [text], [panel, Table(text, [text], [[text]])]), format=each)  # type: ignore[arg-type]
+        assert draw_figure(Picture(text, [text], panels), format=each)  # type: ignore[arg-type]
 
 
 HOSTILE = "\x1b[31m \x00 \x85 \ufffe \ud800 \u202e \u200f ]]> -- \t x"
 
 
 def test_characters_that_xml_forbids_are_replaced(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra `pictures` is not installed")
     panel = Matrix(HOSTILE, [HOSTILE], [HOSTILE], [[1.0]], HOSTILE, HOSTILE, "weight", note=HOSTILE)
     links = Links(HOSTILE, [HOSTILE], [HOSTILE], [(0, 0, 1.0)])
     picture = Picture(HOSTILE, [HOSTILE], [panel, links, Table(HOSTILE, [HOSTILE], [[HOSTILE]])])
     for kind in ("svg", "png", "html"):
         save_picture(picture, PictureFile(tmp_path / f"x.{kind}", kind))  # type: ignore[arg-type]
     ElementTree.parse(tmp_path / "x.svg")
-    for kind in ("svg", "html"):
-        text = (tmp_path / f"x.{kind}").read_text(encoding="utf-8")
+    svg = (tmp_path / "x.svg").read_text(encoding="utf-8")
+    page = (tmp_path / "x.html").read_text(encoding="utf-8")
+    data = page[page.index('id="data"') : page.index("</script>")]
+    for text in (svg, data):
+        assert "\ufffd[31m" in text
         assert not re.search(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]|\\u00[01]", text)
     assert printable(HOSTILE) == "\ufffd[31m \ufffd \ufffd \ufffd \ufffd \u202e \u200f ]]> -- \t x"
 
 
-def test_a_figure_that_nobody_could_read_is_refused() -> None:
-    """200 words and eight heads: 8 x 200 cells of 0.19 inches."""
-    pytest.importorskip("matplotlib", reason="the extra `pictures` is not installed")
-    labels = ["x"] * 200
-    heads = [Matrix("head", labels, labels, [[0.0] * 200] * 200, "query", "key", "weight")] * 8
+def test_a_figure_that_is_too_large_is_refused() -> None:
+    numbers = list(map(str, range(800)))
+    panel = Matrix("large", numbers, numbers, [[0.0] * 800] * 800, "position", "position", "signed")
     with pytest.raises(
-        InputError, match="^the figure would be 304 x 38 inches, and the limits are 200 a side and 10,000"
+        InputError, match="^the figure would have 640,000 cells, and the limit is 600,000: show shorter"
     ):
-        draw_figure(Picture("long", [], heads, columns=8), format="svg")
+        draw_figure(Picture("large", [], [panel]), format="svg")
 
 
 def test_long_sentences_get_long_figures_with_every_token() -> None:
-    pytest.importorskip("matplotlib", reason="the extra `pictures` is not installed")
-    from PIL import Image
-
     labels = [f"token{number}" for number in range(70)]
     panel = Matrix("long", labels, labels, [[1 / 70] * 70] * 70, "query", "key", "weight")
-    image = Image.open(io.BytesIO(draw_figure(Picture("long", [], [panel]), format="png", dots_per_inch=60)))
-    assert min(image.size) > 70 * 0.19 * 60  # a line of text for each
-
-
-def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in [module for module in sys.modules if module.split(".")[0] == "matplotlib"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(
-        InputError, match=r"^--format png needs matplotlib: .*pip install 'matplotlib>=\S+', or use --format html"
-    ):
-        save_picture(PICTURE, PictureFile(tmp_path / "x.png", "png"))
-    save_picture(PICTURE, PictureFile(tmp_path / "x.html", "html"))
-    assert [file.name for file in tmp_path.iterdir()] == ["x.html"]
+    picture = Picture("long", [], [panel])
+    assert min(size(draw_figure(picture, format="png", dots_per_inch=72))) > 70 * 18  # a line of text for each
+    shown = texts(draw_figure(picture, format="svg"))
+    assert [shown.count(label) for label in labels] == [2] * 70

@@ -1,12 +1,13 @@
 """Where the file of a picture goes, and that it is written whole or not at all."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from translate.errors import InputError, RunError
-from translate.visualize.page import PictureFile, choose_picture_file, save_picture
-from translate.visualize.panels import Picture, Table
+from translate.visualize.page import PictureFile, choose_picture_file, picture_page, save_picture
+from translate.visualize.panels import Matrix, Picture, Table
 
 PICTURE = Picture("Größe & <Maß> $5", [], [Table("table", ["Wort", "$"], [["Straße", "groß, $1"]])])
 
@@ -30,3 +31,14 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="folder.html: cannot be written: Is a directory$"):
         save_picture(PICTURE, PictureFile(tmp_path / "folder.html", "html"))
     assert [path.name for path in tmp_path.iterdir()] == ["folder.html"]
+
+
+def test_a_page_is_whole_and_asks_nothing_of_the_network() -> None:
+    hostile = "</script><script>alert(1)</script><!--"
+    page = picture_page(Picture(hostile, [hostile], [Matrix(hostile, [hostile], ["x"], [[0.5]], "q", "k", "weight")]))
+    assert page.count("</script>") == 3  # data, library, our own
+    assert "<script>alert" not in page and "{{" not in page[: page.index("<script")]
+    ours = re.sub(r"<script>\(\(\) => \{\n.*?\}\)\(\);</script>", "", page, flags=re.DOTALL)
+    assert len(ours) < 60_000 and not re.findall(r"<(?:link|img|iframe)\b| src=", ours)
+    assert "default-src 'none'" in page and "unsafe-eval" not in page
+    assert 880_000 < len(page.encode()) < 1_000_000  # docs/pictures.md says about 900 KB

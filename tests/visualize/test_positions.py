@@ -42,6 +42,10 @@ def test_sinusoidal() -> None:
             angle = position / 10000 ** ((dimension - dimension % 2) / 6)
             expected = math.cos(angle) if dimension % 2 else math.sin(angle)
             assert table[position, dimension] == pytest.approx(expected, abs=1e-6)
+    # The sines of dimensions 0, 2, 4 come first while the switch says so, then the cosines of 1, 3, 5.
+    shown = panel(picture, "Positions")
+    assert isinstance(shown, Matrix) and list(shown.order) == [0, 3, 1, 4, 2, 5]
+    assert [switch.name for switch in picture.switches] == ["order"]
     # sin a sin b + cos a cos b = cos(a - b): the products depend on the distance alone
     products = matrix(picture, "Positions: dot products")
     for row in range(5):
@@ -60,7 +64,7 @@ def test_learned(make_translator: MakeTranslator) -> None:
         assert table.shape == (40, 24)  # and not the 100 that were asked for
         torch.testing.assert_close(matrix(picture, f"{stack.capitalize()} positions"), table)
         torch.testing.assert_close(matrix(picture, f"{stack.capitalize()} positions: dot products"), table @ table.T)
-    assert "Wave lengths" not in [each.title for each in picture.panels]  # there are none
+    assert "Wave lengths" not in [each.title for each in picture.panels] and not picture.switches  # there are none
     assert "As initialised" not in picture.paragraphs[0]
     assert (
         "As initialised: a config is not trained"

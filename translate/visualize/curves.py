@@ -1,38 +1,44 @@
-"""Learning curves of runs from their `metrics.jsonl`, over steps and over time, all runs in one picture."""
+"""Learning curves of runs from their `metrics.jsonl`, over steps or over time, all runs in one picture."""
 
 import itertools
 import json
 import logging
 import math
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from translate.config.load import read_resolved_config
 from translate.errors import InputError
 from translate.runs.directory import open_run
-from translate.visualize.panels import Curves, Picture, Series
+from translate.visualize.panels import Curves, Panel, Picture, Series, Switch, Table
 
 logger = logging.getLogger(__name__)
 
 Record = dict[str, Any]
 
 _CHARTS = [  # title, vertical axis, the key of the records, and which kinds of records have it
-    ("Loss", "nats a token", "loss", ("train", "validation")),
-    ("Perplexity", "perplexity", "perplexity", ("train", "validation")),
+    ("Loss", "nats a token", "nll", ("train", "validation")),
     ("BLEU on validation", "BLEU", "BLEU", ("validation",)),
     ("Learning rate", "learning rate", "learning_rate", ("train",)),
     ("Speed", "target tokens a second", "target_tokens_per_second", ("train",)),
     ("Gradient norm", "norm before clipping", "gradient_norm", ("train",)),
 ]
-_LOGARITHMIC = ("Perplexity", "Gradient norm")
-_TIME_NOTE = (
-    "Time is the time of training and validating: for each log entry its target tokens divided by their speed, and the"
-    " seconds of each validation. Saving, and pauses between a stop and --resume, are not in it."
+_LOGARITHMIC = ("Gradient norm",)
+_NOTE = (
+    "The losses of training and validation are both without label smoothing, so that they can be compared; dropout was"
+    " on in training alone. Minutes are those of training and validating: for each log entry its target tokens divided"
+    " by their speed, and the seconds of each validation. Saving, and pauses between a stop and --resume, are not in"
+    " them."
 )
 
 
-def curves_picture(runs: Sequence[Path]) -> Picture:
-    """Loss, perplexity, BLEU, learning rate, speed and gradient norm of finished or training runs, overlaid.
+def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "step") -> Picture:
+    """Loss, BLEU, learning rate, speed and gradient norm of finished or training runs, overlaid, and a table of them.
+
+    Args:
+        over: What the curves go over in a figure, and first in a page, which has a switch.
 
     Raises:
         InputError: A path is no run, or no run has recorded anything yet.
@@ -43,28 +49,26 @@ def curves_picture(runs: Sequence[Path]) -> Picture:
         names = [str(run) for run in runs]
     names = [name.encode(errors="backslashreplace").decode() for name in names]  # a path may be no UTF-8
     records = {name: read_metrics(run) for name, run in zip(names, runs, strict=True)}
+    best = {name: _best(run, records[name]) for name, run in zip(names, runs, strict=True)}
     if not any(records.values()):
         raise InputError(
             f"{', '.join(map(str, runs))}: nothing is recorded yet; a training records itself every"
             " training.log_every steps"
         )
-    states = [f"{name} up to step {of_run[-1]['step']:.0f}" for name, of_run in records.items() if of_run]
-    states += [f"{name}: nothing yet" for name, of_run in records.items() if not of_run]
-    panels = []
+    panels: list[Panel] = []
     for title, y_axis, key, kinds in _CHARTS:
-        for x_key, x_axis, over in (("step", "step", "over steps"), ("minutes_so_far", "minutes", "over time")):
-            if series := _series(records, key, kinds, x_key=x_key):
-                panels.append(Curves(f"{title} {over}", x_axis, y_axis, series, title in _LOGARITHMIC))
-    paragraphs = [
-        f"{'; '.join(states)}. The training loss is that which is minimised, with label smoothing; perplexities and the"
-        " validation loss are without it.",
-        _TIME_NOTE,
-    ]
-    return Picture(f"Training of {', '.join(names)}", paragraphs, panels, columns=2)
+        if series := _series(records, key, kinds, best=best):
+            panels.append(Curves(title, "step", y_axis, series, title in _LOGARITHMIC))
+    panels.append(_table(records, best))
+    options = [("step", "steps"), ("minutes", "time")]
+    switch = Switch("over", "Over", options if over == "step" else options[::-1])
+    return Picture(f"Training of {', '.join(names)}", [_NOTE], panels, columns=3, switches=[switch])
 
 
 def read_metrics(run: Path) -> list[Record]:
     """The records of a run, each with its `kind` and `step`, and as `minutes_so_far` the time until then.
+
+    `nll` is the loss without label smoothing: runs of up to version 0.3 recorded only its perplexity in training.
 
     A line that is no record, as the training may still be writing one, is left out with a warning.
 
@@ -92,20 +96,61 @@ def read_metrics(run: Path) -> list[Record]:
             before, tokens = tokens, numbers.get("target_tokens", tokens)
             lasted = (tokens - before) / speed
         seconds += lasted if math.isfinite(lasted) else 0.0
-        records.append({"kind": kind, **numbers, "minutes_so_far": seconds / 60})
+        records.append({"kind": kind, **_with_nll(kind, numbers), "minutes_so_far": seconds / 60})
     return records
 
 
-def _series(records: dict[str, list[Record]], key: str, kinds: Sequence[str], *, x_key: str) -> list[Series]:
-    """The curves of one chart, named by the run and the kind of its records, as far as there are several."""
+def _with_nll(kind: str, numbers: dict[str, float]) -> dict[str, float]:
+    nll = numbers.get("loss") if kind == "validation" else numbers.get("nll")
+    if nll is None and numbers.get("perplexity", 0.0) > 0:
+        nll = math.log(numbers["perplexity"])
+    return numbers if nll is None else {**numbers, "nll": nll}
+
+
+def _best(run: Path, records: list[Record]) -> Record | None:
+    """The validation whose weights are the best checkpoint."""
+    metric = read_resolved_config(open_run(run).config).training.best_metric
+    key, sign = ("BLEU", 1) if metric == "bleu" else ("nll", -1)
+    validations = [
+        record for record in records if record["kind"] == "validation" and math.isfinite(record.get(key, math.nan))
+    ]
+    return max(validations, key=lambda record: sign * record[key], default=None)
+
+
+def _series(
+    records: dict[str, list[Record]], key: str, kinds: Sequence[str], *, best: dict[str, Record | None]
+) -> list[Series]:
+    """The curves of one chart, named by the run."""
     series = []
     for (name, of_run), kind in itertools.product(records.items(), kinds):
-        names = [name] if len(records) > 1 or len(kinds) == 1 else []
-        if len(kinds) > 1:
-            names.append({"train": "training"}.get(kind, kind))
         shown = [record for record in of_run if record["kind"] == kind and key in record]
         if shown:
-            xs = [float(record[x_key]) for record in shown]
-            ys = [float(record[key]) if math.isfinite(record[key]) else None for record in shown]
-            series.append(Series(", ".join(names), xs, ys))
+            xs, minutes = [record["step"] for record in shown], [record["minutes_so_far"] for record in shown]
+            ys = [record[key] if math.isfinite(record[key]) else None for record in shown]
+            mark = None
+            for place, record in enumerate(shown):
+                if record is best[name]:
+                    mark = place, f"best {record[key]:.4g}"
+            series.append(Series(name, xs, ys, {"train": "training"}.get(kind, kind), minutes, mark))
     return series
+
+
+def _table(records: dict[str, list[Record]], best: dict[str, Record | None]) -> Table:
+    """What each run has come to."""
+    rows: dict[str, list[str]] = {}
+    for name, of_run in records.items():
+        speeds = [record["target_tokens_per_second"] for record in of_run if "target_tokens_per_second" in record]
+        last, found = (of_run or [{}])[-1], best[name] or {}
+        for title, record, key, form in (
+            ("Steps", last, "step", ",.0f"),
+            ("Minutes", last, "minutes_so_far", ",.1f"),
+            ("Tokens a second", {"median": statistics.median(speeds)} if speeds else {}, "median", ",.0f"),
+            ("Best step", found, "step", ",.0f"),
+            ("BLEU", found, "BLEU", ".2f"),
+            ("chrF", found, "chrF", ".2f"),
+            ("Loss", found, "nll", ".4f"),
+            ("Perplexity", found, "perplexity", ",.2f"),
+        ):
+            rows.setdefault(title, [title]).append(f"{record[key]:{form}}" if key in record else "")
+    note = "Of the validation at the best step: BLEU, chrF, loss and perplexity."
+    return Table("Runs", ["", *records], list(rows.values()), note)

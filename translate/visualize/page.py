@@ -9,10 +9,12 @@ from typing import Any, Literal, NamedTuple
 
 from translate.atomic import open_output
 from translate.errors import InputError
+from translate.visualize.charts import chart_specs, theme
 from translate.visualize.figure import DOTS_PER_INCH, draw_figure
-from translate.visualize.panels import Picture, printable
+from translate.visualize.panels import Curves, Picture, Points, Table, printable
 
 PictureFormat = Literal["html", "png", "svg"]
+_FONT = 'system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
 _FORMATS: dict[str, PictureFormat] = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg"}
 
 
@@ -50,7 +52,7 @@ def save_picture(picture: Picture | str, file: PictureFile) -> None:
     """Draw a picture, unless it is a page that is already drawn, and save it.
 
     Raises:
-        InputError: The format needs matplotlib, which is not installed.
+        InputError: The picture is too large for a figure.
         RunError: The file cannot be written.
     """
     picture = printable(picture)
@@ -65,14 +67,27 @@ def save_picture(picture: Picture | str, file: PictureFile) -> None:
 
 
 def picture_page(picture: Picture) -> str:
-    """The HTML page of a picture."""
+    """The HTML page of a picture, with Vega-Lite in it."""
+    import vl_convert
+
+    picture = printable(picture)
+    panels = []
+    for panel, spec in zip(picture.panels, chart_specs(picture, is_page=True), strict=True):
+        shown: dict[str, Any] = (
+            {"rows": panel.rows, "header": panel.header} if isinstance(panel, Table) else {"spec": spec}
+        )
+        panels.append({"title": panel.title, "note": panel.note, **shown})
     data = {
         "title": picture.title,
         "paragraphs": list(picture.paragraphs),
         "columns": picture.columns,
-        "panels": [{**to_json_types(each), "kind": type(each).__name__.lower()} for each in picture.panels],
+        "canZoom": any(isinstance(panel, Curves | Points) for panel in picture.panels),
+        "switches": [switch._asdict() for switch in picture.switches],
+        "themes": {"light": theme("light", font=_FONT), "dark": theme("dark", font=_FONT)},
+        "panels": panels,
     }
-    return fill_template(title=picture.title, data=data, scripts=["drawing.js", "panels.js"])
+    scripts = {"library": vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")}
+    return fill_template(title=picture.title, data=data, scripts=["drawing.js", "page.js"], **scripts)
 
 
 def to_json_types(value: Any) -> Any:
@@ -84,18 +99,20 @@ def to_json_types(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def fill_template(*, title: str, data: dict[str, Any], scripts: list[str]) -> str:
+def fill_template(*, title: str, data: dict[str, Any], scripts: list[str], library: str = "") -> str:
     """The HTML template with title, style, data and scripts filled in.
 
     Args:
         data: Values of JSON's types, which the scripts read.
         scripts: Names of script files of this package, in their order.
+        library: The code of a library that they use.
     """
     parts = {
         "title": html.escape(title),
         "style": _read("page.css"),
         # With < escaped, no text of the data can end the script element or begin a comment in it.
         "data": json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
+        "library": library.replace("</script", "<\\/script"),
         "script": "\n".join(_read(name) for name in scripts),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _read("page.html"))

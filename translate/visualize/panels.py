@@ -1,4 +1,4 @@
-"""The panels of a picture, for a browser or matplotlib to draw: matrices, curves, maps, links and tables."""
+"""The panels of a picture, for Vega-Lite to draw: matrices, curves, maps, links and tables."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,9 @@ from typing import Any, Literal, NamedTuple
 from translate.errors import InputError
 
 MOST_NUMBERS = 2_500_000  # of a picture's matrices: a page of some 20 MB
-_UNPRINTABLE = re.compile("[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufdd0-\\ufdef\\ufffe\\uffff]")
+_UNPRINTABLE = re.compile(
+    "[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff\\ufdd0-\\ufdef\\ufffe\\uffff]"
+)
 
 
 class Matrix(NamedTuple):
@@ -21,14 +23,18 @@ class Matrix(NamedTuple):
     column_axis: str
     scale: Literal["weight", "signed", "visible"]  # weight: 0 to 1; signed: around 0; visible: 1 is yes and 0 is no
     note: str = ""
+    order: Sequence[int] = ()  # the place of each column while the picture's switch `order` is "apart"
 
 
 class Series(NamedTuple):
     """One curve; None in `y` is a gap."""
 
-    name: str
+    name: str  # the same name has the same colour in all panels
     x: Sequence[float]
     y: Sequence[float | None]
+    kind: str = ""  # the first kind of a picture is drawn through, the second dashed
+    minutes: Sequence[float] = ()  # instead of `x` while the picture's switch `over` is "minutes"
+    marked: tuple[int, str] | None = None  # the place of a point to mark, and what to write there
 
 
 class Curves(NamedTuple):
@@ -67,7 +73,7 @@ class Points(NamedTuple):
 
 
 class Links(NamedTuple):
-    """Two sentences, one above the other, and lines between their words."""
+    """Two sentences side by side, a word a line, and lines between their words; words without one are grey."""
 
     title: str
     source: Sequence[str]
@@ -88,17 +94,26 @@ class Table(NamedTuple):
 Panel = Matrix | Curves | Points | Links | Table
 
 
+class Switch(NamedTuple):
+    """A choice that a reader of a page has, for all its panels; a figure has the first option."""
+
+    name: Literal["over", "order"]
+    title: str
+    options: Sequence[tuple[str, str]]  # the value, which the panels know, and its name for the reader
+
+
 class Picture(NamedTuple):
     """Panels under a title."""
 
     title: str
     paragraphs: Sequence[str]  # text below the title: what the panels show, and how they were made
     panels: Sequence[Panel]
-    columns: int = 1  # panels side by side in a figure
+    columns: int = 1  # panels side by side, where there is room
+    switches: Sequence[Switch] = ()
 
 
 def printable(value: Any) -> Any:
-    """A picture, a panel or a text in which U+FFFD replaces characters that XML and HTML forbid."""
+    """A picture, a panel or a text in which U+FFFD replaces characters that XML, HTML or Vega forbid."""
     if isinstance(value, str):
         return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):

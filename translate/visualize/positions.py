@@ -15,7 +15,7 @@ from translate.model.positions import (
     SinusoidalPositions,
     build_positions,
 )
-from translate.visualize.panels import Curves, Matrix, Panel, Picture, Series
+from translate.visualize.panels import Curves, Matrix, Panel, Picture, Series, Switch
 
 _SHOWN_DISTANCE = 160  # of relative positions
 
@@ -32,6 +32,7 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
     else:
         encoder, decoder = model.encoder.embedder.positions, model.decoder.embedder.positions
     at_first = ""  # what is learnt, before training
+    switches = []
     match config.positions:
         case "sinusoidal":
             about = (
@@ -39,6 +40,8 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
                 " width, and in encoder and decoder. Vaswani et al. 2017, section 3.5."
             )
             panels = [*_table_panels("Positions", encoder, length), _wave_lengths(config.d_model, "d_model")]
+            names = [("apart", "sines, then cosines"), ("as added", "in turn, as they are added")]
+            switches = [Switch("order", "Dimensions", names)]
         case "learned":
             about, at_first = "Learned positions: row p is added to the embedding at position p.", "As initialised"
             panels = _table_panels("Encoder positions", encoder, length)
@@ -59,7 +62,7 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
             panels = _relative_panels("Encoder", encoder) + _relative_panels("Decoder", decoder)
     if model is None and at_first:
         about += f" {at_first}: a config is not trained; name a run to see what was learnt."
-    return Picture(f"Positions of {name}: {config.positions}", [about], panels, columns=2)
+    return Picture(f"Positions of {name}: {config.positions}", [about], panels, columns=2, switches=switches)
 
 
 def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
@@ -69,9 +72,12 @@ def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
     positions.reserve(length)
     table = positions.table[:length].detach().cpu()
     numbers, dimensions = list(map(str, range(length))), list(map(str, range(table.shape[1])))
+    order = []
+    if isinstance(positions, SinusoidalPositions):  # sines have even dimensions
+        order = [dimension // 2 + dimension % 2 * (len(dimensions) // 2) for dimension in range(len(dimensions))]
     products = (table @ table.T).tolist()
     return [
-        Matrix(name, numbers, dimensions, table.tolist(), "position", "dimension", "signed"),
+        Matrix(name, numbers, dimensions, table.tolist(), "position", "dimension", "signed", order=order),
         Matrix(f"{name}: dot products", numbers, numbers, products, "position", "position", "signed"),
     ]
 

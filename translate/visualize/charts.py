@@ -1,0 +1,355 @@
+"""Panels as Vega-Lite specifications: the same one is drawn by a browser in a page, and as PNG or SVG without one.
+
+https://vega.github.io/vega-lite/docs/
+"""
+
+import json
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from translate.visualize.panels import Curves, Links, Matrix, Panel, Picture, Points, Table
+
+Spec = dict[str, Any]
+
+_LETTER, _LINE = 6.4, 18  # the mean width of a letter, and the height of a line, in pixels
+_MOST_IN_SVG = 4000  # cells; a browser draws more of them on a canvas
+_TICK_STEPS = (1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256, 500)
+_COLOURS = {
+    # Lightness rises or falls evenly along each scale, and no scale relies on telling red from green. The series have
+    # Okabe and Ito's colours, which colour-blind people tell apart.
+    "light": {
+        "paper": "#ffffff", "ink": "#16202b", "faint": "#4d5a68", "line": "#e3e7ec", "masked": "#d4dae1",
+        "weight": ["#ffffff", "#d6e6f4", "#8fc1de", "#3d8dc3", "#125ea6", "#08306b"],
+        "signed": ["#08306b", "#2f79b5", "#9cc7e0", "#f7f7f7", "#f3b670", "#c96a12", "#7f3b08"],
+        "visible": ["#125ea6", "#eef1f4"],
+        "series": ["#0072b2", "#c25700", "#007a5a", "#a8497d", "#7a5f00", "#333333"],
+    },
+    "dark": {
+        "paper": "#12161c", "ink": "#e8edf3", "faint": "#aab6c3", "line": "#2a333d", "masked": "#39434e",
+        "weight": ["#12161c", "#14324f", "#1a5c8e", "#3592cf", "#7cc4ef", "#dff2ff"],
+        "signed": ["#bfe3ff", "#57a9e0", "#22587f", "#181c22", "#8a4d12", "#e08a2c", "#ffdca8"],
+        "visible": ["#3592cf", "#20272f"],
+        "series": ["#56b4e9", "#e69f00", "#3fc79a", "#e08fc0", "#f0e442", "#e8edf3"],
+    },
+}  # fmt: skip
+_STROKES = {"title": None, "symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
+_ANCHORS = {  # where the label of a point stands
+    "right": {"dx": 8, "align": "left", "baseline": "middle"},
+    "left": {"dx": -8, "align": "right", "baseline": "middle"},
+    "above": {"dy": -7, "align": "center", "baseline": "bottom"},
+    "below": {"dy": 7, "align": "center", "baseline": "top"},
+}
+
+
+def theme(name: Literal["light", "dark"], *, font: str) -> Spec:
+    """Vega's configuration, which has all colours, so that a specification serves light and dark pages."""
+    colours: dict[str, Any] = _COLOURS[name]
+    ink, faint, line, series = (colours[each] for each in ("ink", "faint", "line", "series"))
+    texts = {"labelColor": ink, "titleColor": faint, "titleFontWeight": "normal", "labelLimit": 300, "titleLimit": 600}
+    texts |= {"labelFontSize": 12, "titleFontSize": 12}
+    ramps = {"heatmap": colours["weight"], "diverging": colours["signed"], "ordinal": colours["visible"]}
+    return {
+        "aria": False,  # the page describes its charts, and has their numbers as tables
+        "background": colours["paper"],
+        "font": font,
+        "axis": {**texts, "gridColor": line, "domainColor": faint, "tickColor": faint},
+        "legend": {**texts, "orient": "bottom", "direction": "horizontal", "titleOrient": "left"},
+        "title": {"color": ink, "subtitleColor": faint, "anchor": "start", "fontSize": 14, "subtitleFontSize": 12},
+        "view": {"stroke": None},
+        "text": {"color": ink, "fontSize": 12},
+        "style": {"masked": {"fill": colours["masked"], "stroke": line}, "link": {"stroke": series[0]}},
+        "range": {"category": series, **ramps},
+    }
+
+
+def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
+    """A specification for each panel; of equal legends the first panel has the only one.
+
+    What the page asks stands in `usermeta`: the header and the fields of the data as a table, whether the chart grows
+    with the window, and how it is drawn.
+
+    Args:
+        is_page: For a page, with tooltips and zoom, and without titles.
+    """
+    specs: list[Spec] = []
+    legends: set[str] = set()
+    for panel in picture.panels:
+        spec = _spec(panel, is_page=is_page)
+        layers = [layer.get("encoding", {}) for layer in (spec, *spec.get("layer", []))]
+        channels = [each for layer in layers for each in layer.items() if "legend" in each[1]]
+        keys = [json.dumps(each) for each in channels]
+        for key, (_, channel) in zip(keys, channels, strict=True):
+            if key in legends:
+                channel["legend"] = None
+        legends.update(keys)
+        if not is_page:
+            note = textwrap.wrap(panel.note, max(40, int(spec["width"] / _LETTER)))
+            spec["title"] = {"text": panel.title, "subtitle": note}
+        specs.append(spec)
+    return specs
+
+
+def _spec(panel: Panel, *, is_page: bool) -> Spec:
+    match panel:
+        case Matrix():
+            return _matrix(panel)
+        case Curves():
+            return _curves(panel, is_page=is_page)
+        case Points():
+            return _points(panel, is_page=is_page)
+        case Links():
+            return _links(panel)
+        case Table():
+            return _table(panel)
+
+
+def _number(field: str, **settings: Any) -> Spec:
+    return {"field": field, "type": "quantitative", **settings}
+
+
+def _name(field: str, **settings: Any) -> Spec:
+    return {"field": field, "type": "nominal", **settings}
+
+
+def _tooltip(titles: dict[str, str]) -> list[Spec]:
+    return [{"field": field, "title": title} for field, title in titles.items()]
+
+
+def _zoom(*channels: str) -> list[Spec]:
+    """Drag to move, Ctrl and wheel to zoom: the wheel alone scrolls the page."""
+    select = {"type": "interval", "encodings": channels, "zoom": "wheel![event.ctrlKey || event.metaKey]"}
+    return [{"name": "zoom", "select": select, "bind": "scales"}]
+
+
+def _rounded(value: float | int | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
+
+
+def _labels(labels: Sequence[str]) -> str:
+    """An expression of Vega for the label at a place."""
+    return f"{json.dumps(list(labels), ensure_ascii=False)}[datum.value]"
+
+
+def _is_numbered(labels: Sequence[str]) -> bool:
+    return len(labels) > 1 and list(labels) == list(map(str, range(len(labels))))
+
+
+def _axis(labels: Sequence[str], title: str, **settings: Any) -> Spec:
+    """An axis with a label for each row or column, or with round numbers."""
+    is_numbered, step = _is_numbered(labels), 1
+    if is_numbered:
+        step = next((step for step in _TICK_STEPS if len(labels) / step <= 16), len(labels))
+    values = list(range(0, len(labels), step))
+    axis = {"title": title or None, "values": values, "labelOverlap": is_numbered, "ticks": False, "domain": False}
+    return {**axis, "labelExpr": _labels(labels), "labelAngle": 0 if is_numbered else -90, **settings}
+
+
+def _matrix(panel: Matrix) -> Spec:
+    num_rows, num_columns = len(panel.rows), len(panel.columns)
+    row_numbers, column_numbers = _is_numbered(panel.rows), _is_numbered(panel.columns)
+    width = min(max(14 * num_columns, 160), 640) if column_numbers else max(_LINE * num_columns, 60)
+    height = min(max(14 * num_rows, 30), 420) if row_numbers else _LINE * num_rows
+    columns = _axis(panel.columns, panel.column_axis, orient="top")
+    places = f"sequence({num_columns})"
+    if panel.order:
+        apart = [panel.columns[panel.order.index(place)] for place in range(num_columns)]
+        places = f"order == 'apart' ? {list(panel.order)} : {places}"
+        columns["labelExpr"] = f"order == 'apart' ? {_labels(apart)} : {columns['labelExpr']}"
+    values: list[list[Any]] = [[_rounded(value) for value in row] for row in panel.values]
+    scale: Spec = {"type": "sqrt", "domain": [0, 1], "range": "heatmap", "interpolate": "rgb"}
+    legend: Spec = {"title": "weight", "values": [0, 0.01, 0.1, 0.25, 0.5, 1], "gradientLength": 200}
+    if panel.scale == "signed":
+        limit = max((abs(value) for row in values for value in row if value is not None), default=0.0) or 1.0
+        scale = {"domain": [-limit, limit], "range": "diverging", "interpolate": "rgb"}
+        legend = {"title": None, "gradientLength": 200}
+    elif panel.scale == "visible":
+        values = [["visible" if value else "not visible" for value in row] for row in values]
+        scale = {"domain": ["visible", "not visible"], "range": "ordinal"}
+        legend = {"title": None, "symbolType": "square"}
+    # Numbered cells overlap, so that no light shines between small ones.
+    bands = 1 + 1.5 * num_columns / width, 1 + 1.5 * num_rows / height
+    across, down = bands[0] if column_numbers else 0.95, bands[1] if row_numbers else 0.95
+    titles = {"query": panel.row_axis, "key": panel.column_axis, "value": legend["title"] or "value"}
+    rows = enumerate(zip(panel.rows, values, strict=True))
+    return {
+        "width": width,
+        "height": height,
+        "view": {"style": "masked"},
+        "data": {"values": [{"row": number, "query": label, "value": row} for number, (label, row) in rows]},
+        "transform": [
+            {"calculate": places, "as": "column"},
+            {"calculate": json.dumps(list(panel.columns), ensure_ascii=False), "as": "key"},
+            {"flatten": ["value", "column", "key"]},
+            {"filter": "datum.value !== null"},
+        ],
+        "mark": {"type": "rect", "width": {"band": across}, "height": {"band": down}},
+        "encoding": {
+            "x": {"field": "column", "type": "ordinal", "axis": columns},
+            "y": {"field": "row", "type": "ordinal", "axis": _axis(panel.rows, panel.row_axis, labelAngle=0)},
+            "color": (_name if panel.scale == "visible" else _number)("value", scale=scale, legend=legend),
+            "tooltip": _tooltip(titles),
+        },
+        "usermeta": {
+            "header": [panel.row_axis, *panel.columns],
+            "fields": ["query", "value"],
+            "grows": column_numbers,
+            "embedOptions": {"renderer": "canvas" if num_rows * num_columns > _MOST_IN_SVG else "svg"},
+        },
+    }
+
+
+def _curves(panel: Curves, *, is_page: bool) -> Spec:
+    has_minutes = any(series.minutes for series in panel.series)
+    rows: list[Spec] = []
+    marks: list[Spec] = []
+    for series in panel.series:
+        minutes = series.minutes or [None] * len(series.x)
+        for place, (x, y, minute) in enumerate(zip(series.x, series.y, minutes, strict=True)):
+            height = None if panel.is_log and not (y or 0) > 0 else _rounded(y)
+            row = {"name": series.name, "kind": series.kind, "x": x, "minutes": _rounded(minute), "y": height}
+            rows.append(row)
+            if series.marked and place == series.marked[0]:
+                marks.append({**row, "mark": series.marked[1], "is_late": 2 * place >= len(series.x)})
+    names, kinds = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "kind"))
+    up: Spec = {"title": panel.y_axis, "scale": {"zero": False, "padding": 4}, "axis": {"tickCount": 5}}
+    if panel.is_log:
+        heights = [math.log10(row["y"]) for row in rows if row["y"]] or [0.0]
+        factors = [1] if max(heights) - min(heights) > 2 else [1, 2, 5]
+        powers = range(math.floor(min(heights)), math.ceil(max(heights)) + 1)
+        up["axis"] = {"values": [float(f"{factor}e{power}") for power in powers for factor in factors]}
+        up["scale"] = {"type": "log", "nice": False, "padding": 4}
+    along = {"title": {"expr": "over"} if has_minutes else panel.x_axis, "tickCount": 6}
+    colour = {"color": _name("name", sort=names, legend=_STROKES)}
+    dots = {"type": "point", "filled": True, "opacity": 1, "clip": is_page}
+    line: Spec = {"mark": {"type": "line", "strokeWidth": 1.8, "clip": is_page}, "encoding": {**colour}}
+    if len(kinds) > 1:
+        dashes = {"domain": kinds, "range": [[1, 0], [6, 4], [2, 3]]}
+        line["encoding"]["strokeDash"] = _name(
+            "kind", scale=dashes, legend={**_STROKES, "symbolStrokeColor": "#808a96"}
+        )
+    layers = [line]
+    if max(len(series.x) for series in panel.series) <= 40:
+        layers.append({"mark": {**dots, "size": 16}, "encoding": colour})
+    transform = [
+        {"calculate": "over == 'minutes' ? datum.minutes : datum.x" if has_minutes else "datum.x", "as": "along"}
+    ]
+    for is_late in {mark["is_late"] for mark in marks}:
+        data = {"data": {"values": [mark for mark in marks if mark["is_late"] == is_late]}, "transform": transform}
+        shift = {"align": "right", "dx": -6} if is_late else {"align": "left", "dx": 6}
+        text = {"type": "text", "dy": -10, "clip": is_page, **shift}
+        layers.append({**data, "mark": {**dots, "size": 70}, "encoding": colour})
+        layers.append({**data, "mark": text, "encoding": {"text": {"field": "mark"}}})
+    titles = {"name": "curve", "kind": "of", "x": panel.x_axis, "minutes": "minutes", "y": panel.y_axis}
+    titles = {field: title for field, title in titles.items() if any(row[field] not in ("", None) for row in rows)}
+    if is_page:  # Points under the mouse. (With "nearest", tooltips of Vega-Lite 6.4 lack the numbers.)
+        line["params"] = _zoom("x")
+        hover = {"name": "hover", "select": {"type": "point", "on": "pointerover", "clear": "pointerout"}}
+        shown = {"condition": {"param": "hover", "empty": False, "value": 0.5}, "value": 0}
+        encoding = {**colour, "opacity": shown, "tooltip": _tooltip(titles)}
+        layers.append({"params": [hover], "mark": {**dots, "size": 160}, "encoding": encoding})
+    scale = {"nice": False, "zero": False, "padding": 4}
+    return {
+        "width": 380,
+        "height": 230,
+        "data": {"values": rows},
+        "transform": transform,
+        "encoding": {"x": _number("along", scale=scale, axis=along), "y": _number("y", **up)},
+        "layer": layers,
+        "usermeta": {"header": list(titles.values()), "fields": list(titles), "grows": True},
+    }
+
+
+def _points(panel: Points, *, is_page: bool) -> Spec:
+    groups = list(dict.fromkeys(point.group for point in panel.points))
+    # Colours and shapes that have the same domain have one legend.
+    look = _name("group", scale={"domain": groups}, legend={"title": None})
+    place: Spec = {"scale": {"nice": False, "zero": False, "padding": 30}, "axis": {"tickCount": 8}}
+    titles = {"label": "word", "group": "of", "note": "note", "x": panel.x_axis, "y": panel.y_axis}
+    points: Spec = {
+        "mark": {"type": "point", "filled": True, "size": 55, "clip": is_page},
+        "encoding": {"shape": {**look}, "tooltip": _tooltip({"label": "word", "group": "of", "note": "note"})},
+    }
+    if is_page:
+        points["params"] = _zoom("x", "y")
+    labels = [
+        {
+            "transform": [{"filter": f"datum.anchor == '{anchor}'"}],
+            "mark": {"type": "text", "clip": is_page, **settings},
+            "encoding": {"text": {"field": "label"}},
+        }
+        for anchor, settings in _ANCHORS.items()
+    ]
+    return {
+        "width": 820,
+        "height": 600,
+        "data": {"values": [point._asdict() for point in panel.points]},
+        "encoding": {
+            "x": _number("x", title=panel.x_axis, **place),
+            "y": _number("y", title=panel.y_axis, **place),
+            "color": look,
+        },
+        "layer": [points, *labels],
+        "usermeta": {"header": list(titles.values()), "fields": list(titles), "grows": True},
+    }
+
+
+def _links(panel: Links) -> Spec:
+    rows = []
+    for source, target, weight in panel.links:
+        words = {"from": panel.source[source], "to": panel.target[target]}
+        rows.append({"source": source, "target": target, "weight": _rounded(weight), **words})
+    longest = max(len(panel.source), len(panel.target), 1)
+    scale = {"domain": [-0.5, longest - 0.5], "reverse": True, "nice": False}
+
+    def side(name: Literal["source", "target"], **settings: Any) -> Spec:
+        linked = sorted({row[name] for row in rows})
+        grey = {"labelOpacity": {"expr": f"indexof({linked}, datum.value) < 0 ? 0.45 : 1"}, "labelFontSize": 13}
+        words: Sequence[str] = getattr(panel, name)
+        axis = _axis(words, "", labelAngle=0, grid=False, labelPadding=6, **grey, **settings)
+        axis |= {"values": list(range(len(words))), "labelOverlap": False}
+        return _number(name, title=None, scale=scale, axis=axis)
+
+    thickness = {"title": "weight", "values": [0.1, 0.5, 1], "symbolType": "stroke"}
+    titles = {"from": "source word", "to": "target word", "weight": "weight"}
+    across = {"domain": [0, 1], "nice": False}
+    lines = {
+        "mark": {"type": "rule", "style": "link", "strokeCap": "round", "opacity": 0.75},
+        "encoding": {
+            "x": {"datum": 0, "type": "quantitative", "axis": None, "scale": across},
+            "x2": {"datum": 1},
+            "y": side("source", orient="left"),
+            "y2": {"field": "target"},
+            "strokeWidth": _number("weight", scale={"domain": [0, 1], "range": [0.4, 6]}, legend=thickness),
+            "tooltip": _tooltip(titles),
+        },
+    }
+    return {
+        "width": 150,
+        "height": 22 * longest,
+        "data": {"values": rows},
+        "layer": [lines, {"mark": {"type": "rule", "opacity": 0}, "encoding": {"y": side("target", orient="right")}}],
+        "resolve": {"axis": {"y": "independent"}},
+        "usermeta": {"header": list(titles.values()), "fields": list(titles), "grows": False},
+    }
+
+
+def _table(panel: Table) -> Spec:
+    """Lines of text, for a figure; a page has a table of its own kind."""
+    cells, start = [], 0.0
+    for column in zip(panel.header, *panel.rows, strict=True):
+        cells += [{"x": start, "row": row, "text": text} for row, text in enumerate(column)]
+        start += _LETTER * max(map(len, column)) + 18
+    return {
+        "width": math.ceil(start),
+        "height": _LINE * (len(panel.rows) + 1),
+        "data": {"values": cells},
+        "mark": {"type": "text", "align": "left"},
+        "encoding": {
+            "x": _number("x", axis=None, scale={"domain": [0, math.ceil(start)]}),
+            "y": {"field": "row", "type": "ordinal", "axis": None},
+            "text": {"field": "text"},
+            "opacity": {"condition": {"test": "datum.row == 0", "value": 0.7}, "value": 1},
+        },
+    }
