@@ -35,7 +35,7 @@ _COLOURS = {
     },
 }  # fmt: skip
 _STROKES = {"title": None, "symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
-_ANCHORS = {  # where the label of a point stands
+_ANCHORS: dict[str, Spec] = {  # where the label of a point stands
     "right": {"dx": 8, "align": "left", "baseline": "middle"},
     "left": {"dx": -8, "align": "right", "baseline": "middle"},
     "above": {"dy": -7, "align": "center", "baseline": "bottom"},
@@ -205,7 +205,7 @@ def _curves(panel: Curves, *, is_page: bool) -> Spec:
     rows: list[Spec] = []
     marks: list[Spec] = []
     for series in panel.series:
-        minutes = series.minutes or [None] * len(series.x)
+        minutes: Sequence[float | None] = series.minutes or [None] * len(series.x)
         for place, (x, y, minute) in enumerate(zip(series.x, series.y, minutes, strict=True)):
             height = None if panel.is_log and not (y or 0) > 0 else _rounded(y)
             row = {"name": series.name, "kind": series.kind, "x": x, "minutes": _rounded(minute), "y": height}
@@ -273,7 +273,7 @@ def _points(panel: Points, *, is_page: bool) -> Spec:
     }
     if is_page:
         points["params"] = _zoom("x", "y")
-    labels = [
+    labels: list[Spec] = [
         {
             "transform": [{"filter": f"datum.anchor == '{anchor}'"}],
             "mark": {"type": "text", "clip": is_page, **settings},
@@ -296,7 +296,7 @@ def _points(panel: Points, *, is_page: bool) -> Spec:
 
 
 def _links(panel: Links) -> Spec:
-    rows = []
+    rows: list[Spec] = []
     for source, target, weight in panel.links:
         words = {"from": panel.source[source], "to": panel.target[target]}
         rows.append({"source": source, "target": target, "weight": _rounded(weight), **words})
