@@ -17,8 +17,8 @@ PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 .PHONY: demo test test-system test-slow lint types check docs pictures tutorial wheel clean
 
 demo: $(VENV)/installed
-	rm -rf runs/demo
-	$(BIN)/translate train demo --run runs/demo
+	@test ! -f runs/demo/run.json || echo "runs/demo is there: it is used, and continued if it was stopped. Remove it to begin anew."
+	$(BIN)/translate train demo --run runs/demo --resume
 	$(BIN)/translate eval runs/demo --samples 10
 
 test: $(VENV)/installed-for-tests

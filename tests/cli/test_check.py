@@ -41,6 +41,10 @@ def test_clean(translate: Translate, folder: Path) -> None:
     for name in ("tokens", "vocabulary", "model", "memory", "speed", "training", "time"):
         assert any(line.startswith(f"{name:<11} ") for line in lines), result.stdout
     assert re.search(r"\n {12} +6–10  █+ +\d+ +█+", result.stdout)
+    assert re.search(r"\nvocabulary  joint, .* subwords never used, \d\.\d subwords a word\n", result.stdout)
+    place = next(number for number, line in enumerate(lines) if line.startswith("export "))
+    expected = ["export      ctranslate2", "            not huggingface, which lacks model.norm = 'pre'", ""]
+    assert lines[place : place + 3] == expected
     assert max(map(len, lines)) <= 120
     assert sorted(os.listdir(folder)) == before  # no run directory
 
@@ -84,6 +88,8 @@ def test_json(translate: Translate, folder: Path, quick: None, is_dirty: bool) -
     assert result.exit_code == 0 and result.stderr == ""
     document = json.loads(result.stdout)
     assert document["format"] == 1 and document["name"] == "mine"
+    assert document["export_obstacles"]["ctranslate2"] == []
+    assert document["export_obstacles"]["huggingface"][0] == "model.norm = 'pre' (it has 'post')"
     assert [corpus["key"] for corpus in document["corpora"]] == ["data.train.0", "data.validation"]
     assert [finding["name"] for finding in document["findings"]] == ["characters_in_bytes"] * is_dirty
     strict = translate("check", "mine.yaml", "--json", "--strict", "training.warmup_steps=100")

@@ -42,6 +42,13 @@ def copied(run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(run, tmp_path / "copy"))
 
 
+def test_a_run_that_has_ended_says_how_it_can_be_extended(translate: Translate, copied: Path) -> None:
+    result = translate("train", copied, "--resume")
+    assert result.exit_code == 0
+    assert "The training has ended there; training.max_steps=N, with a larger N, extends it\n" in result.stderr
+    assert "has ended there" not in translate("train", copied, "--resume", "training.max_steps=4").stderr
+
+
 @pytest.mark.parametrize("named", [[], ["--run", "elsewhere/../copy"], ["--run-dir", "copy/"]])
 def test_a_run_is_continued_from_its_own_config(
     translate: Translate, copied: Path, monkeypatch: pytest.MonkeyPatch, named: list[str]

@@ -14,6 +14,7 @@ def test_the_presets() -> None:
         "multi30k",
         "multi30k-en-de",
         "multi30k-local",
+        "multi30k-marian",
         "transformer-base",
         "transformer-big",
     ]

@@ -85,7 +85,9 @@ def separate_tokenizers(toy_sentences: Sentences) -> Tokenizers:
 def build(toy: Toy, separate_tokenizers: Tokenizers) -> Callable[..., tuple[Transformer, Tokenizers]]:
     """Makes an untrained model with all its weights far from zero, biases and norms too, and its tokenizers."""
 
-    def build_random(*, vocabulary: str = "joint", **shape: object) -> tuple[Transformer, Tokenizers]:
+    def build_random(
+        *, vocabulary: str = "joint", noise: float = 0.3, **shape: object
+    ) -> tuple[Transformer, Tokenizers]:
         tokenizers = toy.tokenizers if vocabulary == "joint" else separate_tokenizers
         sizes = {"d_model": 20, "num_heads": 2, "d_ff": 28, "num_encoder_layers": 2, "num_decoder_layers": 3}
         model = Transformer(
@@ -96,7 +98,7 @@ def build(toy: Toy, separate_tokenizers: Tokenizers) -> Callable[..., tuple[Tran
         )
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter += 0.3 * torch.randn_like(parameter)
+                parameter += noise * torch.randn_like(parameter)
         return model.eval(), tokenizers
 
     return build_random

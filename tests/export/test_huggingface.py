@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from translate.config.decoding import DecodingConfig
+from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.errors import InputError, RunError
-from translate.export import export_run
+from translate.export import export_obstacles, export_run
 from translate.export.huggingface import (
     check_huggingface,
     check_marian_can_express,
@@ -46,6 +47,16 @@ def test_models(build: Build, tmp_path: Path, shape: dict[str, object]) -> None:
     model, tokenizers = build(**shape)
     config = Config.model_construct(model=model.config)
     write_huggingface(model, tokenizers, config, tmp_path)  # checks what it wrote
+
+
+def test_the_preset_for_marian_builds_and_exports(build: Build, tmp_path: Path) -> None:
+    config = load_config("multi30k-marian").config
+    assert export_obstacles(config.model) == {"ctranslate2": [], "huggingface": []}
+    model, tokenizers = build(**config.model.model_dump(), noise=0.02)
+    assert len(model.encoder.layers) == 3
+    write_huggingface(model, tokenizers, config, tmp_path)  # checks what it wrote
+    lacking = export_obstacles(load_config("multi30k").config.model)["huggingface"]
+    assert lacking == ["model.norm = 'pre' (it has 'post')", "model.positions = 'rotary' (it has 'sinusoidal')"]
 
 
 def test_translates_offline_as_the_run_does(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Each finding is made on a config that deserves it, and none on those that do not."""
 
+import re
+
 import pytest
 
 from translate.config.load import load_config, override_config, preset_names
@@ -46,7 +48,7 @@ def test_multi30k_is_above_reproach() -> None:
             {"training__warmup_steps": 4000},
             "warmup_longer_than_training",
             "training.warmup_steps = 4000 is not less than training.max_steps = 4000",
-            "training.warmup_steps to about 400",
+            "set training.warmup_steps=400, or train longer",
         ),
         # The paper's peak here: 256^-0.5 · 4000^-0.5 = 9.88e-4; five times that is 4.94e-3, a twentieth 4.9e-5.
         ({"training__learning_rate": 0.005}, "learning_rate_high", "peaks at 9.9e-04", "training.learning_rate=1e-03"),
@@ -56,13 +58,13 @@ def test_multi30k_is_above_reproach() -> None:
             {"training__schedule": "noam", "training__learning_rate": 0.001},
             "learning_rate_low",
             "is a factor for noam and gives a peak of 3.1e-06",
-            "training.learning_rate=1 and",
+            "training.learning_rate=0.32 with training.warmup_steps=400",  # √(400 / 4000)
         ),
         (
             {"model__norm": "post", "model__num_encoder_layers": 6, "training__warmup_steps": 500},
             "post_norm_without_warmup",
             "with 6 layers and training.warmup_steps = 500",
-            "training.warmup_steps=4000",
+            "set model.norm=pre",
         ),
         ({"model__norm": "post", "model__num_decoder_layers": 16}, "post_norm_deep", "16 layers", "model.norm=pre"),
         (
@@ -77,7 +79,7 @@ def test_multi30k_is_above_reproach() -> None:
             {"training__validate_every": 4001},
             "validation_once",
             "training.validate_every = 4001 is more than training.max_steps = 4000",
-            "about 400",
+            "set training.validate_every=400",
         ),
         ({"training__patience": 8}, "patience_too_long", "8 validations of 500 steps", "lower training.patience"),
         ({"decoding__beam_size": 31}, "beam_wide", "decoding.beam_size = 31", "decoding.beam_size=5"),
@@ -145,7 +147,12 @@ def test_without_validation(patience: int | None, name: str, message: str, hint:
             "49,000,000 parameters for 443,000 target tokens, 111 a token",
         ),
         ({"training__max_steps": 97, "training__warmup_steps": 9}, {}, "less_than_an_epoch", "50% of the data"),
-        ({"training__max_steps": 60_000}, {}, "very_many_epochs", "is 308 times through the data, 195 steps each"),
+        (
+            {"training__max_steps": 19_598},  # 195 steps an epoch
+            {},
+            "very_many_epochs",
+            "training.max_steps = 19598 of 195 an epoch is 101 times through the 29,000 pairs: published",
+        ),
     ],
 )
 def test_settings_and_data(overrides: dict[str, object], facts: dict[str, int], name: str, message: str) -> None:
@@ -166,12 +173,44 @@ def test_settings_and_data(overrides: dict[str, object], facts: dict[str, int], 
         ({"model__dropout": 0.0}, {"num_pairs": 1_000_000}),
         ({}, {"num_parameters": 22_000_000}),
         ({"training__max_steps": 195}, {}),
+        ({"training__max_steps": 19_500}, {}),
         ({"training__max_steps": 60_000, "training__patience": 5}, {}),
         ({"training__max_steps": 60_000, "training__max_epochs": 20}, {}),
     ],
 )
 def test_data_silent_up_to_the_border(overrides: dict[str, object], facts: dict[str, int]) -> None:
     assert list(data_findings(configured(**overrides), MULTI30K._replace(**facts))) == []
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        "max_steps=1 schedule=noam learning_rate=0.001",
+        "max_steps=1",
+        "max_steps=9 warmup_steps=9",
+        "max_steps=10",
+        "max_steps=100 schedule=noam learning_rate=0.001",
+        "max_steps=1000 schedule=noam learning_rate=1 warmup_steps=4000",
+        "max_steps=5000 schedule=noam learning_rate=90",
+        "max_steps=1000 norm=post num_encoder_layers=6",
+        "max_steps=6000 norm=post num_encoder_layers=6",
+        "max_steps=400 norm=post learning_rate=1e-6",
+        "max_steps=100000 validate_every=50000 dropout=0",
+        "max_steps=60000 optimizer=adam weight_decay=0.01",
+    ],
+)
+def test_advice_is_not_circular(overrides: str) -> None:
+    """Whoever does what the hints say, again and again, comes to the end; a trial of a few steps may stay as it is."""
+    model = {"norm", "num_encoder_layers", "dropout"}
+    given = [f"{'model' if each.split('=')[0] in model else 'training'}.{each}" for each in overrides.split()]
+    for _ in range(3):
+        config = resolve_step_tokens(load_config("multi30k", given).config)
+        findings = [*settings_findings(config), *data_findings(config, MULTI30K)]
+        hints = [hint for each in findings for hint in re.findall(r"[a-z]+\.[a-z_]+=[\w.e+-]*\w", each.hint)]
+        given += hints
+    assert len(given) > len(overrides.split()) and hints == []
+    trial = {"less_than_an_epoch", *(["warmup_longer_than_training"] if config.training.max_steps < 10 else [])}
+    assert {each.name for each in findings} <= trial
 
 
 def test_more_than_a_tenth_left_out_is_a_warning() -> None:

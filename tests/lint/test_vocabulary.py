@@ -1,16 +1,22 @@
 """Characters without an entry and entries without use, counted by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from translate.config.data import TokenizerConfig
+from translate.config.load import load_config, override_config
+from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizer, train_tokenizer
 from translate.lint.vocabulary import (
     HISTOGRAM_ENDS,
     SideSpelling,
+    VocabularyReport,
     examine_spelling,
     examine_vocabulary,
     measure_lengths,
+    vocabulary_findings,
 )
 
 Text = tuple[list[str], list[str]]
@@ -43,13 +49,65 @@ def test_all_is_spelt_of_what_the_vocabulary_was_made_from(some: Text, tokenizer
 
 def test_entries_that_are_not_used() -> None:
     tokenizer = train_tokenizer(["ab cd", "dc ba", "abc d"] * 5, TokenizerConfig(vocab_size=265))
-    use = examine_vocabulary("joint", tokenizer, [[[*range(4, 265)] * 10]], share=1.0)
-    assert use == ("joint", 265, 265 - 4 - 256, 0, 0)
+    use = examine_vocabulary("joint", tokenizer, [[[*range(4, 265)] * 10]], [], share=1.0)
+    assert use == ("joint", 265, 265 - 4 - 256, 0, 0, 10.0, None)
     ids = [[260] * 10, [261] * 9, [262]]  # an entry ten times, one nine times, one once
-    assert examine_vocabulary("source", tokenizer, [ids], share=1.0)[2:] == (5, 2, 4)
-    assert examine_vocabulary("source", tokenizer, [ids[:1], ids[1:]], share=1.0)[2:] == (5, 2, 4)
+    assert examine_vocabulary("source", tokenizer, [ids], [], share=1.0)[2:6] == (5, 2, 4, 1.0)
+    assert examine_vocabulary("source", tokenizer, [ids[:1], ids[1:]], [], share=1.0)[2:5] == (5, 2, 4)
     # Of a corpus ten times as large, the one that was seen once is expected ten times.
-    assert examine_vocabulary("source", tokenizer, [ids], share=0.1)[2:] == (5, 2, 2)
+    assert examine_vocabulary("source", tokenizer, [ids], [], share=0.1)[2:6] == (5, 2, 2, 10.0)
+
+
+def test_subwords_of_a_word() -> None:
+    tokenizer = train_tokenizer(["ab cd", "dc ba", "abc d"] * 5, TokenizerConfig(vocab_size=265))
+    sides = [[[260] * 4, [261] * 3], [[262] * 5]]  # 12 subwords of 5 words
+
+    def subwords(*lines: str) -> float | None:
+        return examine_vocabulary("joint", tokenizer, sides, lines, share=1.0).subwords_per_word
+
+    assert subwords("ab cd ab", "", " dc ba ") == 2.4
+    assert subwords("这是一个没有空格的句子它很长 很长很长很长很长很长很长很长很长很长很长") is None  # no spaces
+    assert subwords("") is None
+
+
+def used(**values: object) -> VocabularyReport:
+    report = VocabularyReport("joint", 500, 240, num_unused=0, num_rare=12, median_count=5198.0, subwords_per_word=3.04)
+    return report._replace(**values)
+
+
+def configured(**tokenizer: object) -> Config:
+    config = load_config("multi30k").config
+    return override_config(
+        config, {f"tokenizer.{key}": value for key, value in {"vocab_size": 500, **tokenizer}.items()}
+    )
+
+
+def test_a_vocabulary_too_small_for_the_text() -> None:
+    """The numbers are those of Multi30k's training set with a joint vocabulary of 500."""
+    (finding,) = vocabulary_findings([used()], configured())
+    assert (finding.severity, finding.name) == ("warning", "vocabulary_small_for_corpus")
+    assert "the joint vocabulary makes 3.0 subwords of a word" in finding.message
+    assert "half of its 240 entries occur 5,198 times or more" in finding.message
+    assert finding.hint == "double tokenizer.vocab_size = 500"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"subwords_per_word": 2.5},
+        {"median_count": 399.0},  # little text: with more entries each would be rare
+        {"subwords_per_word": None},
+        {"num_entries": 740, "median_count": 858.0, "subwords_per_word": 2.06},  # Multi30k with 1,000
+    ],
+)
+def test_a_small_vocabulary_that_suits(values: dict[str, object]) -> None:
+    assert list(vocabulary_findings([used(**values)], configured())) == []
+
+
+def test_a_given_vocabulary_is_not_to_be_enlarged() -> None:
+    config = configured()
+    given = config.tokenizer.model_copy(update={"source_model": Path("given.model")})
+    assert list(vocabulary_findings([used()], config.model_copy(update={"tokenizer": given}))) == []
 
 
 def test_histogram() -> None:

@@ -5,7 +5,7 @@ import logging
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +16,7 @@ from translate.cli.options import ConfigArgument, Overrides, RunArgument
 from translate.messages import escaped
 
 if TYPE_CHECKING:
+    from translate.export import Format
     from translate.lint.check import Report
 
 _BAR_COLUMNS = 20
@@ -45,10 +46,13 @@ def check(
 
     with showing_activity() as show:
         report = check_training(loaded, watch=show)
-    typer.echo(
-        json.dumps(report.to_document(), indent=2) if as_json else "\n".join(_lines(report)),
-        color=has_colour(sys.stdout),
-    )
+    from translate.export import export_obstacles
+
+    obstacles = export_obstacles(loaded.model)
+    shown = "\n".join(_lines(report, obstacles))
+    if as_json:
+        shown = json.dumps(report.to_document() | {"export_obstacles": obstacles}, indent=2)
+    typer.echo(shown, color=has_colour(sys.stdout))
     if report.count("error") or (strict and report.count("warning")):
         raise typer.Exit(1)
 
@@ -90,10 +94,18 @@ def verify(
         raise typer.Exit(1)
 
 
-def _lines(report: "Report") -> Iterator[str]:
-    for part in (_data_lines, _length_lines, _training_lines, _finding_lines):
-        yield from part(report)
-        yield ""
+def _lines(report: "Report", obstacles: Mapping["Format", list[str]]) -> Iterator[str]:
+    yield from _data_lines(report)
+    yield ""
+    yield from _length_lines(report)
+    yield ""
+    yield from _training_lines(report)
+    for number, (toolkit, lacking) in enumerate(obstacles.items()):
+        possible = f"not {toolkit}, which lacks {', '.join(text.partition(' (')[0] for text in lacking)}"
+        yield _row("" if number else "export", possible if lacking else f"{toolkit}")
+    yield ""
+    yield from _finding_lines(report)
+    yield ""
     if number := report.count("error"):
         yield f"Not ready: fix {_plural(number, 'error')} first"
     else:
@@ -138,6 +150,8 @@ def _training_lines(report: "Report") -> Iterator[str]:
 
     for vocabulary in report.vocabularies:
         unused = f"{vocabulary.num_unused:,} of {vocabulary.num_entries:,} subwords never used"
+        if vocabulary.subwords_per_word is not None:
+            unused += f", {vocabulary.subwords_per_word:.1f} subwords a word"
         yield _row("vocabulary", f"{vocabulary.name}, {vocabulary.size:,} entries: {unused}")
     plan, measured = report.plan, report.dry_run
     if measured is not None:

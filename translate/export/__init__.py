@@ -4,16 +4,22 @@ from pathlib import Path
 from typing import Literal
 
 from translate.atomic import atomic_folder
+from translate.config.schema import ModelConfig
 from translate.errors import InputError
 from translate.export.ctranslate2 import write_ctranslate2
 from translate.export.engine import CTranslate2Translator, load_engine
-from translate.export.huggingface import write_huggingface
+from translate.export.huggingface import marian_lacks, write_huggingface
 from translate.runs.directory import Checkpoint
 from translate.runs.loading import load_run
 
-__all__ = ["CTranslate2Translator", "Format", "export_run", "load_engine"]
+__all__ = ["CTranslate2Translator", "Format", "export_obstacles", "export_run", "load_engine"]
 
 Format = Literal["ctranslate2", "huggingface"]
+
+
+def export_obstacles(config: ModelConfig) -> dict[Format, list[str]]:
+    """What each format cannot express of a model, as "model.key = value (it has …)"; it can be exported if nothing."""
+    return {"ctranslate2": [], "huggingface": marian_lacks(config)}  # CTranslate2 has a counterpart of every option
 
 
 def export_run(run_path: Path, *, to: Format, output: Path, checkpoint: Checkpoint = "best") -> int:

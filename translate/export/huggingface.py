@@ -29,19 +29,23 @@ TABLE_POSITIONS = 1024
 _SYMBOLS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID, "decoder_start_token_id": BOS_ID}
 
 
+def marian_lacks(config: ModelConfig) -> list[str]:
+    """What a MarianMT model cannot express of a model, as "model.key = value (it has …)"; empty if it can be one."""
+    needed = {"norm": ("post",), "positions": ("sinusoidal",), "activation": ("relu", "gelu"), "norm_epsilon": (1e-5,)}
+    return [
+        f"model.{key} = {getattr(config, key)!r} (it has {' or '.join(map(repr, values))})"
+        for key, values in needed.items()
+        if getattr(config, key) not in values
+    ]
+
+
 def check_marian_can_express(config: ModelConfig) -> None:
     """Check that a MarianMT model can express a model.
 
     Raises:
         InputError: It cannot; the error names the keys.
     """
-    needed = {"norm": ("post",), "positions": ("sinusoidal",), "activation": ("relu", "gelu"), "norm_epsilon": (1e-5,)}
-    lacking = [
-        f"model.{key} = {getattr(config, key)!r} (it has {' or '.join(map(repr, values))})"
-        for key, values in needed.items()
-        if getattr(config, key) not in values
-    ]
-    if lacking:
+    if lacking := marian_lacks(config):
         raise InputError(f"a MarianMT model cannot express {', '.join(lacking)}; export to ctranslate2, which can")
 
 

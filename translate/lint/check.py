@@ -187,6 +187,8 @@ def _inspect(
     reports: list[CorpusReport] = []
     source_ids: list[list[int]] = []  # of training
     target_ids: list[list[int]] = []
+    source_lines: list[str] = []
+    target_lines: list[str] = []
     for survey, sample, filtered in zip_longest([*training, *held_out], samples, batches.filter_reports):
         sources = tokenizers.source.encode_lines(sample.sources, num_threads=torch.get_num_threads())
         targets = tokenizers.target.encode_lines(sample.targets, num_threads=torch.get_num_threads())
@@ -201,14 +203,19 @@ def _inspect(
         if filtered is not None:
             source_ids += sources
             target_ids += targets
+            source_lines += sample.sources
+            target_lines += sample.targets
             reasons = zip(filtered._fields[3:], filtered[3:], strict=True)  # behind the name, limits and size
             left_out = {name.removeprefix("num_"): count for name, count in reasons if count}
         about = survey.key, survey.unit, survey.corpus.name, len(survey.corpus.sources), filtered and filtered.num_kept
         reports.append(CorpusReport(*about, left_out, len(sample.sources), tuple(suspects), spelling))
     share = len(source_ids) / sum(report.num_pairs for report in reports[: len(training)])
-    parts = [("source", tokenizers.source, [source_ids]), ("target", tokenizers.target, [target_ids])]
+    parts = [
+        ("source", tokenizers.source, [source_ids], source_lines),
+        ("target", tokenizers.target, [target_ids], target_lines),
+    ]
     if tokenizers.vocabulary == "joint":
-        parts = [("joint", tokenizers.source, [source_ids, target_ids])]
+        parts = [("joint", tokenizers.source, [source_ids, target_ids], source_lines + target_lines)]
     vocabularies = [vocabulary.examine_vocabulary(*part, share=share) for part in parts]
     return reports, vocabulary.measure_lengths(count_items(source_ids), count_items(target_ids)), vocabularies
 

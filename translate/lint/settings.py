@@ -15,6 +15,11 @@ from translate.lint.findings import Finding
 _PAPER_WARMUP = 4000
 _MAX_RATE_FACTOR = 5.0
 _MIN_RATE_FACTOR = 0.05
+_FEW_STEPS = 10  # with fewer no warm-up is short enough
+# Published trainings on small corpora see them 50 times (fairseq's example for IWSLT14) to 100 times (JoeyNMT's), our
+# presets 10 to 20 times. Of text that is repeated without dropout, little is learnt after 4 times and nothing after 40
+# (Muennighoff et al. 2023, arXiv 2305.16264).
+_MAX_EPOCHS = 100
 
 
 class DataFacts(NamedTuple):
@@ -47,16 +52,21 @@ def _optimization(config: Config) -> Iterator[Finding]:
     """
     model, training = config.model, config.training
     warmup, steps = f"training.warmup_steps = {training.warmup_steps}", f"training.max_steps = {training.max_steps}"
-    if training.warmup_steps >= training.max_steps:
+    warmup_steps = training.warmup_steps
+    if warmup_steps >= training.max_steps:
         message = f"{warmup} is not less than {steps}: the learning rate never reaches its peak and never falls"
-        hint = f"set training.warmup_steps to about {max(1, training.max_steps // 10)}, or train longer"
+        hint = "train longer: so few steps try the program, and no model"
+        if training.max_steps >= _FEW_STEPS:
+            warmup_steps = training.max_steps // 10
+            hint = f"set training.warmup_steps={warmup_steps}, or train longer"
         yield Finding("warning", "warmup_longer_than_training", message, hint)
     peak, usual = training.learning_rate, 1.0 / math.sqrt(model.d_model * _PAPER_WARMUP)
     given, hint = f"training.learning_rate = {peak:g} is", f"try training.learning_rate={usual:.0e}"
     if training.schedule == "noam":
         peak /= math.sqrt(model.d_model * training.warmup_steps)
         given += f" a factor for noam and gives a peak of {peak:.1e}, which is"
-        hint = "try training.learning_rate=1 and training.warmup_steps=4000"
+        factor = math.sqrt(warmup_steps / _PAPER_WARMUP)  # gives the usual peak
+        hint = f"try training.learning_rate={factor:.2g} with training.warmup_steps={warmup_steps}"
     if not usual * _MIN_RATE_FACTOR <= peak <= usual * _MAX_RATE_FACTOR:
         what = "high" if peak > usual else "low"
         message = f"{given} {what} for model.d_model = {model.d_model}: the paper's schedule peaks at {usual:.1e}"
@@ -68,7 +78,9 @@ def _optimization(config: Config) -> Iterator[Finding]:
         yield Finding("warning", "post_norm_deep", message, "set model.norm=pre")
     elif model.norm == "post" and depth >= 6 and training.warmup_steps <= 500:
         message = f"{layers} and {warmup}: without a long warm-up such models diverge or stay bad (Xiong et al. 2020)"
-        hint = "set training.warmup_steps=4000, or model.norm=pre"
+        hint = "set model.norm=pre"
+        if training.max_steps > _PAPER_WARMUP:
+            hint += f", or training.warmup_steps={_PAPER_WARMUP}"
         yield Finding("warning", "post_norm_without_warmup", message, hint)
     if training.optimizer == "adam" and training.weight_decay >= 1e-3:
         decay = f"training.weight_decay = {training.weight_decay:g} with training.optimizer = 'adam'"
@@ -99,7 +111,7 @@ def _validation_and_search(config: Config) -> Iterator[Finding]:
         yield Finding("warning", "no_validation", message, hint)
     elif every > training.max_steps:
         message = f"training.validate_every = {every} is more than {steps}: only the last checkpoint is validated"
-        hint = f"set training.validate_every to about {max(1, training.max_steps // 10)}"
+        hint = f"set training.validate_every={max(1, training.max_steps // 10)}"
         yield Finding("warning", "validation_once", message, hint)
     elif patience is not None and patience * every >= training.max_steps:
         message = f"training.patience = {patience} validations of {every} steps reach {steps}: it cannot stop early"
@@ -158,7 +170,9 @@ def data_findings(config: Config, facts: DataFacts) -> Iterator[Finding]:
         message = f"{steps} of {num_steps} steps an epoch: {1 - epochs:.0%} of the data are never seen"
         hint = f"set training.max_steps to at least {num_steps}, if that is not meant"
         yield Finding("note", "less_than_an_epoch", message, hint)
-    elif epochs > 300 and training.patience is None:
-        message = f"{steps} is {epochs:.0f} times through the data, {num_steps} steps each"
-        hint = "lower training.max_steps, or set training.patience=10 to stop when validation does not improve"
+    elif epochs > _MAX_EPOCHS and training.patience is None:
+        often = f"{epochs:,.0f} times through the {num_pairs:,} pairs"
+        usual = f"published trainings on small corpora end after 50 to {_MAX_EPOCHS} times"
+        message = f"{steps} of {num_steps} an epoch is {often}: {usual}"
+        hint = f"set training.max_steps={_MAX_EPOCHS * num_steps} or fewer, or stop early by training.patience"
         yield Finding("warning", "very_many_epochs", message, hint)

@@ -110,6 +110,8 @@ def train(
             if is_continued:
                 saved, new = restore_last(run, train_step, average, world=world), progress
                 progress = world.run_on_all_ranks(lambda: _continue_from(run, saved, new=new))
+                if progress.step >= config.training.max_steps:
+                    logger.info("The training has ended there; training.max_steps=N, with a larger N, extends it")
                 world.run_on_rank_0(lambda: write_config(run, config))
                 if isinstance(batches, StreamedBatches):
                     batches.continue_from(progress.epoch, progress.stream)
