@@ -50,6 +50,8 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
         ("decode runs/d", ["runs/demo"]),
         ("eval runs/w", ["runs/wide"]),
         ("export runs/*", []),
+        ("decode runs/demo --ensemble ", ["runs/demo", "runs/wide"]),
+        ("show curves runs/demo runs/w", ["runs/wide"]),
         ("decode runs/demo --precision ", list(get_args(DecodingConfig.model_fields["precision"].annotation))),
         ("decode runs/demo --sear", ["--search"]),
         ("decode runs/demo --search ", ["beam", "sample"]),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
+from translate.cli.completion import complete_run
 from translate.cli.console import fail_interrupted, is_terminal, line_bar, prompted, showing_activity
 from translate.cli.conversation import announce, converse, is_typed, typed_lines
 from translate.cli.lines import (
@@ -114,10 +115,12 @@ def decode(
         bool, Option("--interactive", help="Answer each line of a pipe at once, as on a terminal.")
     ] = False,
     ensemble: Annotated[
-        list[Path] | None, Option(metavar="RUN", help="Average the probabilities with those of another run.")
+        list[Path] | None,
+        Option(metavar="RUN", help="Average the probabilities with those of another run.", autocompletion=complete_run),
     ] = None,
     contrast: Annotated[
-        Path | None, Option(metavar="RUN", help="Subtract the log-probabilities of a weaker run.")
+        Path | None,
+        Option(metavar="RUN", help="Subtract the log-probabilities of a weaker run.", autocompletion=complete_run),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     *,

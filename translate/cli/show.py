@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from translate.cli.commands import Commands
+from translate.cli.completion import complete_run
 from translate.cli.lines import check_outputs, write_lines
 from translate.cli.options import CheckpointOption, RunArgument, add_options
 from translate.errors import InputError
@@ -137,7 +138,10 @@ def show_positions(
 @picture_command("curves")
 def show_curves(
     file: "PictureFile",
-    runs: Annotated[list[Path], Argument(metavar="RUN", help="Run directories, finished or still training.")],
+    runs: Annotated[
+        list[Path],
+        Argument(metavar="RUN", help="Run directories, finished or still training.", autocompletion=complete_run),
+    ],
 ) -> None:
     """How trainings went: loss, perplexity, BLEU, learning rate, speed and gradient norm, over steps and over time.
 
