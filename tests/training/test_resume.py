@@ -52,7 +52,7 @@ def test_stopped_after_each_step_and_continued_is_never_stopped(
         assert progress["validated_step"] != number, "a stop does not wait for a validation"
     run_training(config, run, resume=True)
     assert state_of(run) == state_of(tmp_path / "straight")
-    assert [record["step"] for record in state_of(run).metrics] == [4, 5, 8, 10, 12, 14, 14]
+    assert [record["step"] for record in state_of(run).metrics] == [4, 5, 8, 10, 12, *[14] * 3]
 
 
 def test_the_comparison_sees_a_difference(
@@ -210,7 +210,7 @@ def test_a_run_that_goes_further_is_one_that_was_never_shorter(
 ) -> None:
     """At step 8 both validate; at step 9 one had ended, with a log entry of half a window that is taken back."""
     run_training(stateful("training.max_steps=8"), tmp_path / "run")
-    assert [record["step"] for record in state_of(tmp_path / "run").metrics] == [4, 5, 8, 8]
+    assert [record["step"] for record in state_of(tmp_path / "run").metrics] == [4, 5, 8, 8, 8]
     run_training(stateful(), tmp_path / "run", resume=True)
     assert state_of(tmp_path / "run") == state_of(straight)
 
@@ -296,7 +296,11 @@ NOT_COMPARED = (
 
 
 @pytest.mark.parametrize(
-    "changed", ["data.validation.weight=1.0", "decoding.batch_tokens=100", "decoding.device=cpu", "training.patience=9"]
+    "changed",
+    [
+        *("data.validation.weight=1.0", "decoding.batch_tokens=100", "decoding.device=cpu", "training.patience=9"),
+        *("decoding.beam_size=3", "decoding.n_best=2"),
+    ],
 )
 def test_what_decides_no_score_leaves_the_best(
     run_training: RunTraining, progress_of: ProgressOf, stateful: Digits, finished: Path, changed: str
@@ -307,7 +311,9 @@ def test_what_decides_no_score_leaves_the_best(
     assert progress_of(finished)["best_score"] >= before["best_score"]
 
 
-@pytest.mark.parametrize("changed", ["data.validation", "decoding.beam_size=1", "evaluation.bleu_tokenizer=char"])
+@pytest.mark.parametrize(
+    "changed", ["data.validation", "training.validation_beam_size=2", "evaluation.bleu_tokenizer=char"]
+)
 def test_scores_of_other_validations_are_not_compared(
     run_training: RunTraining,
     happening: Happening,
@@ -346,20 +352,25 @@ def test_the_log_says_that_scores_are_not_compared(
     run_training: RunTraining, stateful: Digits, finished: Path, progress_of: ProgressOf
 ) -> None:
     best_step = progress_of(finished)["best_step"]
-    said = run_training(stateful("decoding.beam_size=1"), finished, resume=True)
+    said = run_training(stateful("training.validation_beam_size=2"), finished, resume=True)
     assert [line for line in said if f"{NOT_COMPARED} {best_step}, so their scores are not compared: " in line]
 
 
-def test_a_checkpoint_that_does_not_know_its_validation_is_continued_as_before(
-    run_training: RunTraining, progress_of: ProgressOf, stateful: Digits, finished: Path
+@pytest.mark.parametrize("metric", ["loss", "bleu"])
+def test_a_checkpoint_that_does_not_know_its_validation(
+    run_training: RunTraining, progress_of: ProgressOf, stateful: Digits, finished: Path, metric: str
 ) -> None:
-    """Those of version 0.3.0."""
+    """Those of version 0.3.0, whose BLEU was of another search; its loss can be compared."""
     tensors, metadata, _ = read_tensors(RunDirectory(finished).checkpoint("last"))
     progress = json.loads(metadata["progress"])
     known = progress.pop("validation_fingerprint")
     metadata["progress"] = json.dumps(progress)
     write_checkpoint(RunDirectory(finished), "last", tensors, metadata)
-    said = run_training(stateful("training.max_steps=15"), finished, resume=True)
-    assert not [line for line in said if NOT_COMPARED in line]
-    assert progress_of(finished)["best_score"] >= progress["best_score"]
-    assert len(known) == 64 and progress_of(finished)["validation_fingerprint"] == known
+    config = RunDirectory(finished).config
+    if metric == "loss":
+        text = config.read_text(encoding="utf-8")
+        config.write_text(text.replace("best_metric: bleu", "best_metric: loss"), encoding="utf-8")
+        config.with_name("SHA256SUMS").unlink()
+    said = run_training(stateful("training.max_steps=15", f"training.best_metric={metric}"), finished, resume=True)
+    assert len([line for line in said if NOT_COMPARED in line]) == (metric == "bleu")
+    assert len(known) == 64 and (progress_of(finished)["validation_fingerprint"] == known) == (metric == "bleu")

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import torch
 
+from translate.config.load import override_config
 from translate.config.schema import Config
 from translate.errors import RunError
-from translate.evaluation.evaluate import evaluate
+from translate.evaluation.evaluate import choose_test_sets, evaluate
 from translate.export import engine, load_engine
 from translate.runs.loading import load_run
+from translate.runs.verify import verify_run
 from translate.training import validation
 
 Digits = Callable[..., Config]
@@ -29,27 +31,83 @@ def test_validation_bleu_is_what_evaluation_gives(
     monkeypatch: pytest.MonkeyPatch,
     precision: str,
 ) -> None:
-    """Of the checkpoint, in the precision of the decoding settings; with auto that of CTranslate2, if it is there."""
+    """With the options that docs/training.md names; and in the end, with the settings of the run.
+
+    In the precision of the decoding settings; with auto that of CTranslate2, if it is there.
+    """
     monkeypatch.setattr(engine, "CONVERT_FROM", 1)
     config = digits(
-        "training.max_steps=60",
-        "training.validate_every=60",
-        "training.ema_decay=0.9",
-        f"decoding.precision={precision}",
+        *("training.max_steps=60", "training.validate_every=30", "training.ema_decay=0.9", "decoding.beam_size=4"),
+        *("decoding.max_length_factor=2", "decoding.max_length_constant=20", f"decoding.precision={precision}"),
     )
-    run_training(config, tmp_path / "run")
-    logged = next(record for record in state_of(tmp_path / "run").metrics if record["kind"] == "validation")
-    loaded = load_run(tmp_path / "run")
-    translator = load_engine(
-        tmp_path / "run", options={"engine": "auto" if precision == "auto" else "translate"}
-    ).translator
-    corpus = config.data.validation
-    assert corpus is not None and corpus.kind == "text"
-    sources, references = (path.read_text(encoding="utf-8").splitlines() for path in (corpus.source, corpus.target))
-    evaluation = evaluate(translator, sources, references, loaded.config.evaluation)
-    for name in ("BLEU", "BLEU-lc", "chrF"):
-        assert logged[name] == evaluation.score(name)
-    assert loaded.step == logged["step"] == 60
+    said = run_training(config, tmp_path / "run")
+    records = [record for record in state_of(tmp_path / "run").metrics if record["kind"] != "train"]
+    assert [(record["kind"], record["step"]) for record in records] == [
+        ("validation", 30),
+        ("validation", 60),
+        ("evaluation", 60),
+    ]
+    assert config.data.validation is not None
+    ((_, corpus),) = choose_test_sets(config, source=None, reference=None, name="validation").items()
+    as_in_training = {"beam_size": 1, "max_length_constant": 10}
+    for record, checkpoint, options in ((records[1], "last", as_in_training), (records[2], "best", {})):
+        which = {"engine": "auto" if precision == "auto" else "translate"}
+        translator = load_engine(tmp_path / "run", checkpoint=checkpoint, options={**options, **which}).translator
+        loaded = load_run(tmp_path / "run", checkpoint=checkpoint)
+        evaluation = evaluate(translator, corpus.sources, corpus.targets, loaded.config.evaluation)
+        for name in ("BLEU", "BLEU-lc", "chrF"):
+            assert record[name] == evaluation.score(name)
+        num_truncated = sum(translation.truncated for translation in evaluation.translations)
+        assert record["num_truncated"] == num_truncated and loaded.step == record.get("best_step", 60)
+    line = f"Best checkpoint (step {records[2]['best_step']}), beam 4: BLEU {records[2]['BLEU']:.2f}, chrF "
+    assert len([each for each in said if each.startswith(line)]) == 1 and records[1]["chrF"] > 0
+    best = max(records[:2], key=lambda record: record["BLEU"])
+    assert records[2]["best_step"] == best["step"], "chosen by scores of one kind"
+    for record in records[:2]:
+        cut = f"  {record['num_truncated']} of 23 translations were cut at their maximum length"
+        assert (cut in said) == (record["num_truncated"] > 0)
+
+
+def test_a_validation_is_a_plain_quick_search() -> None:
+    config = override_config(
+        Config(),
+        {
+            "training.validation_beam_size": 3,
+            "decoding.search": "sample",
+            "decoding.n_best": 7,
+            "decoding.max_length_factor": 3.0,
+            "decoding.length_penalty": 0.9,
+        },
+    )
+    expected = {"search": "beam", "beam_size": 3, "n_best": 1, "max_length_factor": 3.0, "max_length_constant": 10}
+    search = validation.validation_search(config)
+    assert {key: getattr(search, key) for key in expected} == expected and search.length_penalty == 0.9
+    assert validation.validation_search(Config()).beam_size == 1
+    for given, constant in ({"max_length_constant": 4}, 4), ({"min_length_constant": 15}, 15):
+        config = override_config(Config(), {f"decoding.{key}": value for key, value in given.items()})
+        assert validation.validation_search(config).max_length_constant == constant
+
+
+def test_the_evaluation_at_the_end_is_of_the_best_checkpoint_and_is_cut_off_by_a_longer_training(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
+) -> None:
+    for steps in (6, 12):
+        run_training(digits(f"training.max_steps={steps}"), tmp_path / "run", resume=steps > 6)
+        kinds = [record["kind"] for record in state_of(tmp_path / "run").metrics]
+        assert kinds.count("evaluation") == 1 and kinds[-1] == "evaluation"
+    run_training(digits(), tmp_path / "straight")
+    assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
+    assert not verify_run(tmp_path / "run").unsound
+    said = run_training(digits(), tmp_path / "run", resume=True)  # nothing is left to do but the evaluation
+    assert any(line.startswith("Best checkpoint (step ") for line in said)
+    assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
+
+
+def test_no_evaluation_at_the_end_of_what_was_searched_so_all_the_time(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
+) -> None:
+    run_training(digits("decoding.beam_size=1"), tmp_path / "run")
+    assert "evaluation" not in [record["kind"] for record in state_of(tmp_path / "run").metrics]
 
 
 def test_a_validation_without_memory_can_be_done_later(
@@ -63,6 +121,6 @@ def test_a_validation_without_memory_can_be_done_later(
         run_training(digits("training.save_every=100"), tmp_path / "run")
     message = str(caught.value)
     assert message.startswith("out of memory on the validation (CUDA out of memory. Tried to allocate 20.00 MiB).")
-    assert "Lower decoding.batch_tokens (now 8192) or decoding.beam_size (now 2), and go on with --resume." in message
+    assert "Lower decoding.batch_tokens (now 8192) or decoding.beam_size (now 1), and go on with --resume." in message
     said = run_training(digits("decoding.beam_size=1"), tmp_path / "run", resume=True)
     assert "Going on from step 6" in said

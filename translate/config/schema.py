@@ -132,6 +132,10 @@ class TrainingConfig(Section):
     """With several processes, ddp keeps all weights on each; fsdp shards them, for models that do not fit on one."""
     validate_every: PositiveInt = 1000
     """Number of steps between validations."""
+    validation_beam_size: PositiveInt = 1
+    """Beam size of validations while the training runs; 1 is greedy search. Whatever `decoding` says, they search for
+    one translation, of at most decoding.max_length_factor * source tokens + 10 tokens, or decoding.max_length_constant
+    if that is less. In the end the best checkpoint is also evaluated once with the settings of `decoding`."""
     save_every: PositiveInt = 1000
     """Number of steps between checkpoints to resume from; one is also written at each validation and at the end."""
     log_every: PositiveInt = 100

@@ -23,7 +23,7 @@ from translate.model import Transformer
 from translate.training.optimizer import learning_rate
 from translate.training.setup import setup_training
 from translate.training.step import describe_shapes
-from translate.training.validation import validate
+from translate.training.validation import validate, validation_search
 
 _MAX_TIMED_STEPS = 30
 _FEW_LINES, _SOME_LINES = 16, 200  # of validation
@@ -138,8 +138,8 @@ def _time_validation(model: Transformer, tokenizers: Tokenizers, validation: Par
         part = validation._replace(sources=[validation.sources[line] for line in lines], targets=targets)
         mean_length = sum(len(tokenizers.target.encode(target)) for target in targets) // num_lines + 1
         limits = {"max_length_factor": 0.0, "max_length_constant": mean_length, "min_length_factor": 0.0}
-        decoding = config.decoding.model_copy(update={**limits, "min_length_constant": 0})
-        seconds = validate(model, tokenizers, part, config.model_copy(update={"decoding": decoding})).seconds
+        search = validation_search(config).model_copy(update={**limits, "min_length_constant": 0})
+        seconds = validate(model, tokenizers, part, config, search=search).seconds
         if seconds > 1.0 or num_lines == len(validation.sources):
             break
     return seconds * len(validation.sources) / num_lines

@@ -14,6 +14,7 @@ from torch import Tensor
 import translate
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config, TrainingConfig
+from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import World
 from translate.distributed.state import (
     full_state_dict,
@@ -22,6 +23,7 @@ from translate.distributed.state import (
     optimizer_state_dict,
 )
 from translate.errors import InputError, RunError
+from translate.model import Transformer
 from translate.model.device import choose_precision
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
@@ -34,7 +36,7 @@ from translate.runs.checkpoint import (
     write_checkpoint,
 )
 from translate.runs.directory import RunDirectory, check_holds_run, open_run
-from translate.runs.loading import check_same_tensors, get_parameters
+from translate.runs.loading import build_model, check_same_tensors, get_parameters
 from translate.runs.progress import Progress
 from translate.training.optimizer import AveragedWeights, expected_state
 from translate.training.step import TrainStep
@@ -45,7 +47,7 @@ logger = logging.getLogger(__name__)
 _MAY_CHANGE = {
     f"training.{name}"
     for name in (
-        *("max_steps", "max_epochs", "validate_every", "save_every", "log_every", "patience"),
+        *("max_steps", "max_epochs", "validate_every", "validation_beam_size", "save_every", "log_every", "patience"),
         *("threads", "device", "parallel", "sample_translations", "tensorboard"),
     )
 } | {"tokenizer.max_training_lines"}  # The tokenizer is trained already.
@@ -65,6 +67,22 @@ def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world
     tensors = full_state_dict(add_prefix(weights, WEIGHTS_PREFIX), world)
     if world.is_main_process:
         write_checkpoint(run, "best", tensors, {"step": str(step)})
+
+
+def load_best(
+    run: RunDirectory, config: Config, tokenizers: Tokenizers, *, device: torch.device, world: World
+) -> Transformer:
+    """Build another model with the weights that are the best; rank 0 reads them.
+
+    Raises:
+        RunError: The checkpoint is damaged or gone.
+        OutOfMemory: The memory is not enough for a second model.
+    """
+    model, weights = build_model(config, tokenizers, device=device), dict[str, Tensor]()
+    path = run.checkpoint("best")
+    world.run_on_rank_0(lambda: weights.update(read_tensors(path, prefixes=(WEIGHTS_PREFIX,)).tensors))
+    load_model_state_dict(model, weights, world)
+    return model
 
 
 def save_last(

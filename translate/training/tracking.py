@@ -114,7 +114,7 @@ class Recorder:
         """Keep a record.
 
         Args:
-            record: A record with `kind` (train or validation) and `step`; its numbers go to TensorBoard too.
+            record: A record with `kind` (train, validation or evaluation) and `step`; TensorBoard gets its numbers too.
 
         Raises:
             RunError: It cannot be written.

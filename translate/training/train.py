@@ -5,6 +5,7 @@ import logging
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from translate import __version__
 from translate.config.schema import Config, TrainingConfig
@@ -109,7 +110,9 @@ def train(
             )
             if is_continued:
                 saved, new = restore_last(run, train_step, average, world=world), progress
-                progress = world.run_on_all_ranks(lambda: _continue_from(run, saved, new=new))
+                progress = world.run_on_all_ranks(
+                    lambda: _continue_from(run, saved, new=new, metric=config.training.best_metric)
+                )
                 if progress.step >= config.training.max_steps:
                     logger.info("The training has ended there; training.max_steps=N, with a larger N, extends it")
                 world.run_on_rank_0(lambda: write_config(run, config))
@@ -158,7 +161,9 @@ def _claim(config: Config, directory: Path, *, resume: bool, held: contextlib.Ex
     return config.training, is_continued
 
 
-def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) -> Progress:
+def _continue_from(
+    run: RunDirectory, saved: Progress | None, *, new: Progress, metric: Literal["bleu", "loss"]
+) -> Progress:
     """Check that a continued training has the data of the new one, log what else has changed; returns its progress."""
     if saved is None:
         logger.info(f"{run.path} has no checkpoint yet: its training begins at the first step")
@@ -178,7 +183,9 @@ def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) 
             f"Continued in another environment: {', '.join(changes)}. The training is as good, but its numbers are not"
             " bit for bit those of a run that was never stopped"
         )
-    if saved.validation_fingerprint not in (None, new.validation_fingerprint) and saved.best_score is not None:
+    # Progress of up to 0.3.0 has no fingerprint: its loss was computed as today, but its BLEU with another search.
+    comparable = {new.validation_fingerprint} | ({None} if metric == "loss" else set())
+    if saved.best_score is not None and saved.validation_fingerprint not in comparable:
         logger.warning(
             "data.validation, or a setting that decides its score, is not that of the best validation so far, of step"
             f" {saved.best_step}, so their scores are not compared: best.safetensors has those weights until the next"

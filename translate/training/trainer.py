@@ -8,11 +8,12 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 from torch.profiler import record_function
 
+from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
@@ -24,16 +25,17 @@ from translate.decoding import count_conditions
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError
 from translate.evaluation.evaluate import spread_samples
+from translate.model import Transformer
 from translate.model.device import OutOfMemory
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import get_parameters
 from translate.runs.progress import LogWindow, Progress
 from translate.training.optimizer import AveragedWeights, learning_rate
 from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
-from translate.training.state import save_best, save_last
+from translate.training.state import load_best, save_best, save_last
 from translate.training.step import TrainStep
-from translate.training.tracking import Recorder, Throughput, describe_step, describe_validation
-from translate.training.validation import Validation, computing_with, validate
+from translate.training.tracking import Recorder, Throughput, describe_seconds, describe_step, describe_validation
+from translate.training.validation import Validation, computing_with, validate, validation_search
 
 logger = logging.getLogger(__name__)
 
@@ -175,6 +177,8 @@ class Trainer:
             self._stop_if_asked()
         if record is not None:  # after the checkpoint, which has the open window: a continued run fills it up
             self.recorder.record(record)
+        self._evaluate_best()
+        self._stop_if_asked()
 
     def _owes_validation(self) -> bool:
         step = self.progress.step
@@ -289,16 +293,9 @@ class Trainer:
             save_best(self.run, weights, step=progress.step, world=self.world)
             self._save()
             return
-        num_lines = 2 * len(self.validation.sources[self.world.rank :: self.world.size])  # scored, then translated
         try:
-            with (
-                computing_with(self.model, average, self.config, self.tokenizers) as model,
-                self.recorder.validating(num_lines) as advance,
-                self.stop.abandoning(model.decoder.final_norm),  # at every position, with a cache or without
-            ):
-                result = validate(
-                    model, self.tokenizers, self.validation, self.config, world=self.world, on_finished=advance
-                )
+            with computing_with(self.model, average, self.config, self.tokenizers) as model:
+                result = self._score(model, self.validation, validation_search(self.config))
         except Cancelled:
             return
         except RunError:  # such as too little memory; the validation can be done later
@@ -317,21 +314,58 @@ class Trainer:
         self._log_validation(result, is_best=is_best)
         self._save()
 
-    def _log_validation(self, result: Validation, *, is_best: bool) -> None:
-        """Record the result of a validation, and log some of its translations, evenly spaced."""
-        evaluation = result.evaluation
-        record = {
-            "kind": "validation",
+    def _score(self, model: Transformer, corpus: ParallelCorpus, search: DecodingConfig) -> Validation:
+        """The model's loss and scores; raises `Cancelled` when a signal comes."""
+        num_lines = 2 * len(corpus.sources[self.world.rank :: self.world.size])  # scored, then translated
+        with (
+            self.recorder.validating(num_lines) as advance,
+            self.stop.abandoning(model.decoder.final_norm),  # at every position, with a cache or without
+        ):
+            return validate(
+                model, self.tokenizers, corpus, self.config, search=search, world=self.world, on_finished=advance
+            )
+
+    @record_function(VALIDATION_AND_SAVING)
+    def _evaluate_best(self) -> None:
+        """Score the best checkpoint with the settings of `decoding`, unless all validations had them.
+
+        The record comes after the last checkpoint: a continued training cuts it off, and writes its own in the end.
+        """
+        search, progress = self.config.decoding_settings(), self.progress
+        if self.validation is None or progress.best_step is None or search == validation_search(self.config):
+            return
+        model = load_best(self.run, self.config, self.tokenizers, device=self.model.device, world=self.world)
+        try:
+            result = self._score(model, self.validation, search)
+        except Cancelled:
+            return
+        scores = {metric.name: metric.score for metric in result.evaluation.metrics}
+        how = f"beam {search.beam_size}" if search.search == "beam" else "sampled"
+        self.recorder.record(self._validation_record(result, "evaluation") | {"best_step": progress.best_step})
+        what = f"Best checkpoint (step {progress.best_step:,}), {how}"
+        text = f"{what}: BLEU {scores['BLEU']:.2f}, chrF {scores['chrF']:.2f}"
+        logger.info(f"{text}, {describe_seconds(result.seconds)}", extra={"bold": text})
+
+    def _validation_record(self, result: Validation, kind: Literal["validation", "evaluation"]) -> dict[str, Any]:
+        return {
+            "kind": kind,
             "step": self.progress.step,
             "loss": result.loss,
             "perplexity": math.exp(min(700.0, result.loss)),
-            **{metric.name: metric.score for metric in evaluation.metrics},
-            "num_truncated": count_conditions(evaluation.translations)["truncated"],
+            **{metric.name: metric.score for metric in result.evaluation.metrics},
+            "num_truncated": count_conditions(result.evaluation.translations)["truncated"],
             "seconds": round(result.seconds, 3),
         }
+
+    def _log_validation(self, result: Validation, *, is_best: bool) -> None:
+        """Record the result of a validation, and log some of its translations, evenly spaced."""
+        evaluation, record = result.evaluation, self._validation_record(result, "validation")
         self.recorder.record(record)
         scores, others = describe_validation(record, is_best=is_best)
         logger.info(f"{scores}{others}", extra={"bold": scores})
+        if num_truncated := record["num_truncated"]:
+            num_lines = len(evaluation.translations)
+            logger.info(f"  {num_truncated:,} of {num_lines:,} translations were cut at their maximum length")
         assert self.validation is not None
         references = self.validation.targets
         for index in spread_samples(len(references), self.settings.sample_translations):

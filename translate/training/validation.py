@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 
+from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, data_fingerprint
 from translate.data.tokenizer import Tokenizers
@@ -25,6 +26,7 @@ from translate.training.optimizer import AveragedWeights
 
 # Settings of a search that decide the loss, and those that decide no translation; the rest decides BLEU alone.
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
+_MAX_LENGTH_CONSTANT = 10  # tokens of a translation beyond those that the length of its source allows
 _DECIDE_NOTHING = {"n_best", "alignment_layer", "batch_tokens", "look_ahead_lines", "engine", "workers", "device"}
 
 
@@ -36,12 +38,23 @@ class Validation(NamedTuple):
     seconds: float
 
 
+def validation_search(config: Config) -> DecodingConfig:
+    """The search of the validations that choose the best checkpoint: quick, for a validation is there to compare.
+
+    The maximum length is lower than that of other searches, because a model that has learnt little does not end.
+    """
+    decoding = config.decoding_settings()
+    constant = min(decoding.max_length_constant, max(_MAX_LENGTH_CONSTANT, decoding.min_length_constant))
+    plain = {"search": "beam", "beam_size": config.training.validation_beam_size, "n_best": 1, "mbr": "none"}
+    return decoding.model_copy(update={**plain, "diversity_groups": 1, "max_length_constant": constant})
+
+
 def validation_fingerprint(corpus: ParallelCorpus | None, tokenizers: Tokenizers, config: Config) -> str | None:
     """A checksum of what decides a validation's score besides the weights; only equal ones have comparable scores."""
     if corpus is None:
         return None
     included = _DECIDE_LOSS if config.training.best_metric == "loss" else None
-    search = config.decoding_settings().model_dump(mode="json", include=included, exclude=_DECIDE_NOTHING)
+    search = validation_search(config).model_dump(mode="json", include=included, exclude=_DECIDE_NOTHING)
     tokenizer = None if included else config.evaluation.bleu_tokenizer
     return fingerprint([data_fingerprint([corpus], tokenizers), search, tokenizer])
 
@@ -52,12 +65,14 @@ def validate(
     corpus: ParallelCorpus,
     config: Config,
     *,
+    search: DecodingConfig | None = None,
     world: World = SINGLE_PROCESS,
     on_finished: OnFinished = ignore_progress,
 ) -> Validation:
     """Compute the model's loss, translations and scores on the validation corpus; afterwards it is in training mode.
 
     Args:
+        search: How to search for the translations; None: as validations do while a training runs.
         world: The processes that validate together: each takes every n-th line, and gets the results of all lines.
         on_finished: Shows the progress of this process, which comes to each of its lines twice.
 
@@ -66,7 +81,7 @@ def validate(
         OutOfMemory: The device's memory is not enough for the search.
     """
     started = time.perf_counter()
-    settings = resolve_auto(config.decoding_settings().model_copy(update={"device": model.device.type}))
+    settings = resolve_auto((search or validation_search(config)).model_copy(update={"device": model.device.type}))
     sources, targets = (lines[world.rank :: world.size] for lines in (corpus.sources, corpus.targets))
 
     def score() -> list[tuple[float, int]]:
