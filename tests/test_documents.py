@@ -1,5 +1,6 @@
 """The README and the pages of `docs/` cannot rot: tests run their commands and follow their links."""
 
+import logging
 import re
 import shlex
 from pathlib import Path
@@ -70,9 +71,13 @@ def test_commands_of_the_readme_and_of_the_pages_run(tmp_path: Path, monkeypatch
         assert result.exit_code == 0, f"{words}: {result.output}"
         assert words[0] != "check" or "tokenizer.vocab_size" not in result.output, "the vocabulary suits the text"
     assert (tmp_path / "output.en").read_text(encoding="utf-8").count("\n") == 10
-    for page in (README, read("model.md")):
-        for code in blocks(page, "python"):
-            exec(code, globals())
+    try:
+        for page in (README, read("model.md"), read("python.md")):
+            for code in blocks(page, "python"):
+                exec(code, globals())
+        assert (tmp_path / "attention.html").stat().st_size > 10_000
+    finally:
+        logging.getLogger("translate").setLevel(logging.NOTSET)  # a page shows how to change it
 
 
 def test_torchrun_hands_on_what_the_documents_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,8 +108,10 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_the_site_lists_every_page() -> None:
-    listed = set(re.findall(r"^  - .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
-    assert listed == {page.name for page in (ROOT / "docs").glob("*.md")}
+    pages = re.findall(
+        r"^  - .*: (\S+\.(?:md|ipynb))$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert set(pages) == {page.name for page in (ROOT / "docs").iterdir() if page.suffix in (".md", ".ipynb")}
 
 
 def test_tests_named_by_the_contracts_exist() -> None:

@@ -17,12 +17,17 @@ from translate.decoding import Translator
 from translate.decoding.loading import load_translator
 from translate.errors import InputError
 from translate.evaluation import evaluate as evaluation
+from translate.export import load_engine
 from translate.messages import MessageFormatter
 from translate.runs.directory import Checkpoint, open_run
 from translate.visualize.attention import Attention, AttentionChoice, AttentionKind, look_at_attention
-from translate.visualize.curves import Record, read_metrics
+from translate.visualize.curves import Record, best_record, read_metrics
 
-_CURVES = (("train", "loss"), ("validation", "loss"), ("validation", "BLEU"))  # kinds of records, and keys
+_CURVES = {  # kind of the records, and key
+    "training loss": ("train", "nll"),
+    "validation loss": ("validation", "nll"),
+    "validation BLEU": ("validation", "BLEU"),
+}
 
 
 class Run:
@@ -50,13 +55,11 @@ class Run:
     @property
     def best(self) -> Record | None:
         """The record of the best validation, whose weights are the best checkpoint; None: there was no validation."""
-        key, sign = ("loss", -1) if self.config.training.best_metric == "loss" else ("BLEU", 1)
-        validations = [record for record in self.metrics if record["kind"] == "validation" and key in record]
-        return max(validations, key=lambda record: sign * record[key], default=None)
+        return best_record(self.path, self.metrics)
 
     def load(self, *, checkpoint: Checkpoint = "best", **options: Any) -> Translator:
         """The run's translator; see `translate.load`."""
-        return load_translator(self.path, checkpoint=checkpoint, options=options).translator
+        return load_engine(self.path, checkpoint=checkpoint, options=options).translator
 
     def __repr__(self) -> str:
         data, best = self.config.data, self.best
@@ -71,11 +74,11 @@ class Run:
         )
         return (
             f'<div><b>{html.escape(repr(self)[1:-1])}</b><div style="display:flex;flex-wrap:wrap;gap:24px">'
-            f"{''.join(_draw_curve(metrics, kind, key) for kind, key in _CURVES)}</div>{sections}</div>"
+            f"{''.join(_draw_curve(title, metrics, *of) for title, of in _CURVES.items())}</div>{sections}</div>"
         )
 
 
-def _draw_curve(metrics: Sequence[Record], kind: str, key: str) -> str:
+def _draw_curve(title: str, metrics: Sequence[Record], kind: str, key: str) -> str:
     """A small curve over the steps as SVG, with the first and the last value in its caption."""
     records = [each for each in metrics if each["kind"] == kind and math.isfinite(each.get(key, math.nan))]
     if len(records) < 2:
@@ -84,7 +87,7 @@ def _draw_curve(metrics: Sequence[Record], kind: str, key: str) -> str:
     high, range_, last = max(values), (max(values) - min(values)) or 1, records[-1]["step"]
     points = " ".join(f"{260 * each['step'] / last:.1f},{5 + 80 * (high - each[key]) / range_:.1f}" for each in records)
     return (
-        f'<figure style="margin:8px 0"><figcaption>{kind} {key}: {values[0]:.4g} → {values[-1]:.4g}</figcaption>'
+        f'<figure style="margin:8px 0"><figcaption>{title}: {values[0]:.4g} → {values[-1]:.4g}</figcaption>'
         '<svg width="260" height="90"><path d="M0 0V90H260" fill="none" stroke="currentColor" opacity="0.3"/>'
         f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/></svg></figure>'
     )
@@ -178,7 +181,7 @@ def evaluate(
             raise InputError(f"{run.path} has the test sets {', '.join(sets)}: name one, as test_set={[*sets][0]!r}")
         (pairs,) = sets.values()
         sources, references = pairs.sources, pairs.targets
-    translator = run.load(checkpoint=checkpoint, **options)
+    translator = load_engine(run.path, checkpoint=checkpoint, options=options, token_scores=False).translator
     return evaluation.evaluate(translator, sources, references, run.config.evaluation)
 
 

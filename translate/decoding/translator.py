@@ -67,8 +67,6 @@ class Translator:
         InputError: The config asks for a shortlist that was not given, or for a decoder layer that does not exist.
     """
 
-    can_align = True  # whether the engine gives the attention that alignments are made from
-
     def __init__(
         self,
         model: Transformer,
@@ -142,7 +140,7 @@ class Translator:
 
         Args:
             lines: One line, or a list or any other iterable of lines. A `Request` is a line with constraints.
-            align: Also align the words, which takes a forward pass; None: only those of one line, where the engine can.
+            align: Also align the words, which takes a forward pass; None: only those of one line.
             options: Settings of `DecodingConfig` for this call, such as `beam_size=4`.
 
         Raises:
@@ -154,7 +152,7 @@ class Translator:
         translator = self.with_options(**options) if options else self
         is_one = isinstance(lines, str | Request)
         translations = translator.translate_stream(_check_lines([lines] if is_one else lines))
-        if align or (align is None and is_one and self.can_align):
+        if is_one if align is None else align:
             translations = align_translations(translator, translations)
         found = list(translations)
         return found[0] if is_one else found

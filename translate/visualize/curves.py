@@ -49,7 +49,7 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
         names = [str(run) for run in runs]
     names = [name.encode(errors="backslashreplace").decode() for name in names]  # a path may be no UTF-8
     records = {name: read_metrics(run) for name, run in zip(names, runs, strict=True)}
-    best = {name: _best(run, records[name]) for name, run in zip(names, runs, strict=True)}
+    best = {name: best_record(run, records[name]) for name, run in zip(names, runs, strict=True)}
     if not any(records.values()):
         raise InputError(
             f"{', '.join(map(str, runs))}: nothing is recorded yet; a training records itself every"
@@ -107,7 +107,7 @@ def _with_nll(kind: str, numbers: dict[str, float]) -> dict[str, float]:
     return numbers if nll is None else {**numbers, "nll": nll}
 
 
-def _best(run: Path, records: list[Record]) -> Record | None:
+def best_record(run: Path, records: list[Record]) -> Record | None:
     """The validation whose weights are the best checkpoint."""
     metric = read_resolved_config(open_run(run).config).training.best_metric
     key, sign = ("BLEU", 1) if metric == "bleu" else ("nll", -1)
