@@ -21,6 +21,7 @@ _OTHER_NAMES = {  # what fairseq, Marian, JoeyNMT, OpenNMT and papers call a set
     "precision": "fp16 amp",
     "save_every": "save_freq save_interval",
     "schedule": "lr_scheduler scheduler scheduling",
+    "trackers": "tensorboard use_tensorboard wandb wandb_project mlflow report_to",
     "validate_every": "valid_freq validation_freq validate_interval eval_interval",
     "vocab_size": "voc_limit dim_vocabs num_merges",
     "warmup_steps": "lr_warmup warmup_updates learning_rate_warmup",

@@ -93,7 +93,12 @@ KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
         ("model=3", f"model = 3: should be a section of keys and values, or be left out {HERE}"),
         ("model.d_model.x=3", f'model.d_model = {{"x": 3}}: should be a whole number {HERE}'),
         ("model.num_heads=5", "model.num_heads = 5 must divide model.d_model = 64 (command line, run.yaml:9:3)"),
-        ("training.tensorboard=yes", f'training.tensorboard = "yes": should be true or false {HERE}'),
+        ("training.trackers=wandb", f'training.trackers = "wandb": should be a list, such as [wandb] {HERE}'),
+        (
+            "training.trackers=[wand]",
+            f"training.trackers.0 = \"wand\": should be 'tensorboard', 'wandb' or 'mlflow' {HERE}; did you mean wandb?",
+        ),
+        ("training.tf32=yes", f'training.tf32 = "yes": should be true or false {HERE}'),
         (
             "training.warmup_steps=0",
             f"training.warmup_steps = 0 must be at least 1 for training.schedule = 'noam' {HERE}",

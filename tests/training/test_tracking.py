@@ -66,11 +66,13 @@ def test_changed_metrics_are_kept_by_step_with_a_warning(tmp_path: Path, caplog:
     for text in ("".join(lines), "".join(lines) + '{"kind": "tr', "".join(lines) + "[" * 10_000 + "\n[]\n" + huge):
         file.write_text(text, encoding="utf-8")
         # Of a checkpoint of version 0.1.0, which has no mark, by step too, and nothing is to be said.
-        Recorder(RunDirectory(tmp_path), TrainingConfig(), Progress("data", step=10)).close()
+        with Recorder(RunDirectory(tmp_path), TrainingConfig(), Progress("data", step=10)):
+            pass
         assert file.read_text(encoding="utf-8") == lines[0] + lines[1] and not caplog.messages
     file.write_text("".join(lines), encoding="utf-8")
     marked = Progress("data", step=10, metrics_bytes=30, metrics_sha256="0" * 64)
-    Recorder(RunDirectory(tmp_path), TrainingConfig(), marked).close()
+    with Recorder(RunDirectory(tmp_path), TrainingConfig(), marked):
+        pass
     assert file.read_text(encoding="utf-8") == lines[0] + lines[1]
     assert caplog.messages == [f"{file} has changed since its checkpoint; its lines up to step 10 are kept"]
 
@@ -78,22 +80,21 @@ def test_changed_metrics_are_kept_by_step_with_a_warning(tmp_path: Path, caplog:
 def test_metrics_that_cannot_be_written(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     run, settings = RunDirectory(tmp_path), TrainingConfig()
-    recorder = Recorder(run, settings, Progress("data"))
-    recorder.record({"kind": "train", "step": 1})
-    before, mark = file.read_bytes(), recorder.sync()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, hard))  # for this one write alone
-    try:
-        with pytest.raises(RunError) as caught:
-            recorder.record({"kind": "train", "step": 2})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    recorder.close()
+    with Recorder(run, settings, Progress("data")) as recorder:
+        recorder.record({"kind": "train", "step": 1})
+        before, mark = file.read_bytes(), recorder.sync()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, hard))  # for this one write alone
+        try:
+            with pytest.raises(RunError) as caught:
+                recorder.record({"kind": "train", "step": 2})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert str(caught.value) == f"{file}: cannot be written: File too large; free some space on that disk"
     assert file.read_bytes() != before, "a part of the line was written"
-    continued = Recorder(run, settings, Progress("data", step=1, metrics_bytes=mark[0], metrics_sha256=mark[1]))
-    assert file.read_bytes() == before and continued.sync() == mark
-    continued.close()
+    continued = Progress("data", step=1, metrics_bytes=mark[0], metrics_sha256=mark[1])
+    with Recorder(run, settings, continued) as recorder:
+        assert file.read_bytes() == before and recorder.sync() == mark
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -108,10 +109,10 @@ def test_a_bar_asks_for_its_text_about_once_a_second(tmp_path: Path, is_terminal
     if is_terminal:
         fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
     with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
-        recorder = Recorder(RunDirectory(tmp_path), TrainingConfig(max_steps=100_000), Progress("data"), stream=stream)
-        for _ in range(50):
-            recorder.advance(tell, num_steps=7000)
-        recorder.close()
+        settings = TrainingConfig(max_steps=100_000)
+        with Recorder(RunDirectory(tmp_path), settings, Progress("data"), stream=stream) as recorder:
+            for _ in range(50):
+                recorder.advance(tell, num_steps=7000)
         stream.write(".")
         stream.flush()
         text = ""
@@ -128,11 +129,10 @@ def test_a_validation_has_a_bar_below_that_of_the_training(tmp_path: Path) -> No
     reader, writer = os.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
-        tracker = Recorder(RunDirectory(tmp_path), TrainingConfig(max_steps=70), Progress("data"), stream=stream)
-        with tracker.validating(20) as advance:
+        recorder = Recorder(RunDirectory(tmp_path), TrainingConfig(max_steps=70), Progress("data"), stream=stream)
+        with recorder, recorder.validating(20) as advance:
             time.sleep(0.15)
             advance(9)
-        tracker.close()
         stream.write(".")
         stream.flush()
         text = ""
@@ -144,10 +144,9 @@ def test_a_validation_has_a_bar_below_that_of_the_training(tmp_path: Path) -> No
 
 
 def test_a_validation_without_a_terminal_has_no_bar(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    tracker = Recorder(RunDirectory(tmp_path), TrainingConfig(max_steps=70), Progress("data"))
-    with tracker.validating(20) as advance:
+    recorder = Recorder(RunDirectory(tmp_path), TrainingConfig(max_steps=70), Progress("data"))
+    with recorder, recorder.validating(20) as advance:
         advance(20)
-    tracker.close()
     assert capfd.readouterr() == ("", "")
 
 

@@ -127,12 +127,6 @@ def test_a_refused_training_writes_into_no_run(run_training: RunTraining, digits
     assert log.read_bytes() == before
 
 
-def test_tensorboard_events_are_written(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    run_training(digits("training.tensorboard=true", "training.max_steps=5"), tmp_path / "run")
-    assert list((tmp_path / "run" / "tensorboard").glob("events.out.tfevents.*"))
-
-
 def test_bf16_trains(run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf) -> None:
     """An untrained model of these 40 tokens has a loss of ln 40 = 3.7; a hundred steps bring it far below."""
     run_training(
@@ -242,7 +236,9 @@ def test_a_moved_run_goes_on(
     assert not (tmp_path / "here").exists()
 
 
-@pytest.mark.parametrize("name", ["profile", "profile/time.txt", "tensorboard", "metrics.jsonl", "evaluation"])
+@pytest.mark.parametrize(
+    "name", ["profile", "profile/time.txt", "tensorboard", "wandb", "mlflow", "metrics.jsonl", "log.txt", "evaluation"]
+)
 def test_a_link_out_of_a_run_is_not_followed(
     run_training: RunTraining, stateful: Digits, tmp_path: Path, finished: Path, name: str
 ) -> None:
@@ -252,7 +248,7 @@ def test_a_link_out_of_a_run_is_not_followed(
     (finished / name).unlink(missing_ok=True)
     (finished / name).symlink_to(outside / "file")
     with pytest.raises(RunError, match=rf"^{finished}/{name}: is a link out of {finished}, to {outside}/file; "):
-        run_training(stateful("training.max_steps=40", "training.tensorboard=true"), finished, resume=True)
+        run_training(stateful("training.max_steps=40", "training.trackers=[tensorboard]"), finished, resume=True)
     assert not list(outside.iterdir())
 
 

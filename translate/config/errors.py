@@ -56,6 +56,8 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
         case "string_pattern_mismatch" if location == ("name",):
             rule = "has letters, digits, '_', '-' and '.', and does not begin with '-' or '.'"
             return f"name = {_shown(problem['input'])}: a run's name {rule}{where}"
+        case "tuple_type" if location[0] == "training":
+            return f"{key} = {_shown(problem['input'])}: should be a list, such as [wandb]{where}"
     expected = _EXPECTED.get(problem["type"]) or re.sub(r"^(Input|String) ", "", problem["msg"])
     choice = _suggested_choice(problem["input"], expected) if problem["type"] == "literal_error" else ""
     return f"{key} = {_shown(problem['input'])}: {expected}{where}{choice}"

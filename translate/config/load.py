@@ -79,7 +79,9 @@ def read_resolved_config(path: Path) -> Config:
     Raises:
         InputError: The file is unreadable, invalid or incomplete.
     """
-    config = _validate(read_yaml(path))
+    document = read_yaml(path)
+    _rename_old_keys(document)
+    config = _validate(document)
     missing = [name for name in Config.model_fields if name not in config.model_fields_set]
     if not missing:
         missing = [f"model.{name}" for name in ModelConfig.model_fields if name not in config.model.model_fields_set]
@@ -116,6 +118,8 @@ def _validate(document: Document) -> Config:
 def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
     """Read a config file over the one that it extends."""
     document = read_yaml(path)
+    if is_run(str(path.parent)):
+        _rename_old_keys(document)
     base_name = document.values.pop("extends", None)
     if base_name is None:
         return document
@@ -133,6 +137,13 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
     base = _read_extended(base_path, chain)
     base.values.update(_merge(base.values, document.values, "", base.origins, document.origins))
     return base
+
+
+def _rename_old_keys(document: Document) -> None:
+    """Give a run's config of an older version the keys of this one."""
+    training = document.values.get("training")
+    if isinstance(training, dict) and isinstance(training.get("tensorboard"), bool):  # until 0.4.0
+        training["trackers"] = ["tensorboard"] if training.pop("tensorboard") else []
 
 
 def _apply_override(document: Document, override: str, *, place: str = "command line") -> None:

@@ -146,8 +146,8 @@ class TrainingConfig(Section):
     """Stop after this many validations in a row without a better one; null never stops early."""
     sample_translations: NotNegativeInt = 3
     """Number of validation sentences printed with their translations at each validation."""
-    tensorboard: bool = False
-    """Also write TensorBoard events (needs the extra `tensorboard`)."""
+    trackers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+    """Services that receive all numbers of the training too; each needs the extra of its name."""
 
     @property
     def num_batch_tokens(self) -> int:

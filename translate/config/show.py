@@ -137,8 +137,10 @@ def _values(field: dict[str, Any]) -> str:
         return ", ".join(f"`{dump_scalar(value)}`" for value in field.get("enum", [field.get("const")]))
     if "$ref" in field or "oneOf" in field:
         return "a corpus"
-    if field["type"] in ("array", "object"):
-        return "a list of corpora" if field["type"] == "array" else "corpora by name"
+    if field["type"] == "array":
+        return f"a list of {_values(field['items']) if 'enum' in field['items'] else 'corpora'}"
+    if field["type"] == "object":
+        return "corpora by name"
     names = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true`, `false`"}
     kind = "path" if field.get("format") == "path" else names.get(field["type"], field["type"])
     shown = [f"{sign} {json.dumps(field[name])}" for name, sign in _BOUNDS.items() if field.get(name, 2**53) != 2**53]

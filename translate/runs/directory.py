@@ -42,7 +42,10 @@ class RunDirectory:
         self.export = path / "export"
         self.shortlist = path / "shortlist.safetensors"
         self.profile = path / "profile"
+        self.trackers = path / "trackers.json"
         self.tensorboard = path / "tensorboard"
+        self.wandb = path / "wandb"
+        self.mlflow = path / "mlflow"
         self.lock = path / "lock"
 
     def parts(self) -> list[Path]:

@@ -48,7 +48,7 @@ _MAY_CHANGE = {
     f"training.{name}"
     for name in (
         *("max_steps", "max_epochs", "validate_every", "validation_beam_size", "save_every", "log_every", "patience"),
-        *("threads", "device", "parallel", "sample_translations", "tensorboard"),
+        *("threads", "device", "parallel", "sample_translations", "trackers"),
     )
 } | {"tokenizer.max_training_lines"}  # The tokenizer is trained already.
 # The content of the training corpora is compared by fingerprint; where they lie may change.
@@ -176,7 +176,7 @@ def check_settings(config: Config, directory: Path) -> None:
     """
     before, settings = read_resolved_config(open_run(directory).config), config.training
     saved, given = (
-        _flatten(each.model_dump(mode="json", include={"tokenizer", "model", "training", "data"}))
+        flatten(each.model_dump(mode="json", include={"tokenizer", "model", "training", "data"}))
         for each in (before, config)
     )
     different = [
@@ -196,7 +196,7 @@ def check_settings(config: Config, directory: Path) -> None:
 
 def settings_of_all_processes(config: Config, device: torch.device) -> dict[str, str]:
     """What must be the same in all processes of a training, by name; where a machine keeps its files may differ."""
-    facts = _flatten(config.model_dump(mode="json")) | describe_environment(config.training, device)
+    facts = flatten(config.model_dump(mode="json")) | describe_environment(config.training, device)
     may_differ = (*_LOCATIONS, "training.threads", "CPU threads")
     return {key: str(value) for key, value in facts.items() if not key.startswith(may_differ)} | {"device": device.type}
 
@@ -217,11 +217,11 @@ def describe_environment(settings: TrainingConfig, device: torch.device, *, num_
     return environment
 
 
-def _flatten(value: object, prefix: str = "") -> dict[str, object]:
+def flatten(value: object, prefix: str = "") -> dict[str, object]:
     """A nested mapping with dotted keys."""
     if not isinstance(value, dict):
         return {prefix: value}
     flat: dict[str, object] = {}
     for name, item in value.items():
-        flat |= _flatten(item, f"{prefix}.{name}" if prefix else name)
+        flat |= flatten(item, f"{prefix}.{name}" if prefix else name)
     return flat

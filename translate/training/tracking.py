@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
 from torch.profiler import record_function
@@ -16,10 +17,10 @@ from tqdm import tqdm
 
 from translate.atomic import atomic_write, write_error
 from translate.config.schema import TrainingConfig
-from translate.errors import InputError, install_hint
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
 from translate.training.profile import WAITING_FOR_DATA
+from translate.training.trackers import Trackers
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ _BAR = "{l_bar}{bar}| {n:,}/{total:,} [{elapsed}{postfix}]"  # the text beside i
 
 
 class Recorder:
-    """Receives the records of a training: writes them to `metrics.jsonl` and TensorBoard, and shows a bar.
+    """Receives the records of a training: writes them to `metrics.jsonl`, gives them to trackers, and shows a bar.
 
     The bar appears on a terminal only. What a continued training computes again is cut off from `metrics.jsonl` first.
 
@@ -41,7 +42,6 @@ class Recorder:
         stream: Shows the bar; None: standard error.
 
     Raises:
-        InputError: TensorBoard is asked for and not installed.
         RunError: The metrics cannot be read or written.
     """
 
@@ -51,10 +51,11 @@ class Recorder:
         settings: TrainingConfig,
         progress: Progress,
         *,
+        trackers: Trackers | None = None,
         is_silent: bool = False,
         stream: TextIO | None = None,
     ) -> None:
-        self._path = run.metrics
+        self._path, self._trackers = run.metrics, trackers
         self._file = None
         if not is_silent:
             with self._explain_errors():
@@ -71,15 +72,6 @@ class Recorder:
             bar_format=_BAR,
         )
         self._shown_at = 0.0
-        self._writer = None
-        if settings.tensorboard and not is_silent:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError as error:
-                raise InputError(
-                    f"training.tensorboard = true needs TensorBoard: {install_hint('tensorboard')}"
-                ) from error
-            self._writer = SummaryWriter(run.tensorboard, purge_step=progress.step + 1)
 
     def advance(self, describe: Callable[[], str], *, num_steps: int) -> None:
         """Count one more step on the bar.
@@ -114,7 +106,7 @@ class Recorder:
         """Keep a record.
 
         Args:
-            record: A record with `kind` (train, validation or evaluation) and `step`; TensorBoard gets its numbers too.
+            record: A record with `kind` (train, validation or evaluation) and `step`; trackers get its numbers too.
 
         Raises:
             RunError: It cannot be written.
@@ -125,10 +117,8 @@ class Recorder:
                 written = 0
                 while written < len(line):
                     written += self._file.write(line[written:])
-        if self._writer is not None:
-            for name, value in record.items():
-                if isinstance(value, int | float) and name != "step":
-                    self._writer.add_scalar(f"{record['kind']}/{name}", value, record["step"])
+        if self._trackers is not None:
+            self._trackers.log(record)
 
     def sync(self) -> tuple[int, str]:
         """Wait until all records are on the disk, and return the bytes of `metrics.jsonl` and their SHA-256.
@@ -144,13 +134,16 @@ class Recorder:
             content = self._file.read()
         return len(content), hashlib.sha256(content).hexdigest()
 
-    def close(self) -> None:
-        """Finish the files."""
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Finish the files, and the services' runs."""
         self._bar.close()
         if self._file is not None:
             self._file.close()
-        if self._writer is not None:
-            self._writer.close()
+        if self._trackers is not None:
+            self._trackers.close(is_done=error is None)
 
     @contextlib.contextmanager
     def _explain_errors(self) -> Iterator[None]:

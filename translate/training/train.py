@@ -30,6 +30,7 @@ from translate.training.state import (
     restore_last,
     settings_of_all_processes,
 )
+from translate.training.trackers import check_trackers
 from translate.training.trainer import StoppedBySignal, Trainer
 from translate.training.validation import validation_fingerprint
 
@@ -74,6 +75,7 @@ def train(
             device = world.run_on_all_ranks(lambda: choose_training_device(config.training.device, world.environment))
             set_num_threads(config.training.threads, world.environment)
             world.check_same_on_all_ranks(settings_of_all_processes(config, device))
+            world.run_on_rank_0(lambda: check_trackers(config.training))
             settings, is_continued = world.run_on_rank_0(lambda: _claim(config, directory, resume=resume, held=held))
             config = config.model_copy(update={"training": settings})
             run = RunDirectory(directory)

@@ -34,6 +34,7 @@ from translate.training.optimizer import AveragedWeights, learning_rate
 from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
 from translate.training.state import load_best, save_best, save_last
 from translate.training.step import TrainStep
+from translate.training.trackers import Trackers
 from translate.training.tracking import Recorder, Throughput, describe_seconds, describe_step, describe_validation
 from translate.training.validation import Validation, computing_with, validate, validation_search
 
@@ -126,14 +127,19 @@ class Trainer:
         """Train until the last step, the last epoch, or too many validations without a better one.
 
         Raises:
-            InputError: TensorBoard is asked for and not installed.
+            InputError: A tracker cannot start.
             StoppedBySignal: SIGINT, SIGTERM or SIGHUP came, and the training is saved.
             RunError: The loss or a gradient is not finite, memory is out, or a file cannot be written.
         """
-        self.recorder = self.world.run_on_all_ranks(
-            lambda: Recorder(self.run, self.settings, self.progress, is_silent=not self.world.is_main_process)
-        )
-        with contextlib.closing(self.recorder), self.stop.listening():
+
+        def begin() -> Recorder:
+            if not self.world.is_main_process:
+                return Recorder(self.run, self.settings, self.progress, is_silent=True)
+            trackers = Trackers(self.run, self.config, step=self.progress.step)
+            return Recorder(self.run, self.settings, self.progress, trackers=trackers)
+
+        self.recorder = self.world.run_on_all_ranks(begin)
+        with self.recorder, self.stop.listening():
             self._train()
 
     def _train(self) -> None:

@@ -1,0 +1,232 @@
+"""TensorBoard, Weights & Biases and MLflow receive what `metrics.jsonl` has, offline; and services that fail."""
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.config.load import load_config, read_resolved_config
+from translate.config.schema import Config
+from translate.errors import InputError
+from translate.runs.directory import RunDirectory
+from translate.runs.verify import verify_run
+from translate.training import StoppedBySignal, trackers
+
+Digits = Callable[..., Config]
+RunTraining = Callable[..., list[str]]
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WANDB_PROJECT", "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+
+
+def records_of(run: RunDirectory) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run.metrics.read_text(encoding="utf-8").splitlines()]
+
+
+def numbers_of(run: RunDirectory) -> dict[str, dict[int, float]]:
+    """The numbers of `metrics.jsonl`, by kind and name, and by step."""
+    numbers: dict[str, dict[int, float]] = {}
+    for record in records_of(run):
+        for name, value in record.items():
+            if name not in ("kind", "step"):
+                numbers.setdefault(f"{record['kind']}/{name}", {})[record["step"]] = float(value)
+    return numbers
+
+
+def test_tensorboard(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run = RunDirectory(tmp_path / "run")
+    for steps in (6, 10):
+        config = digits(f"training.max_steps={steps}", "training.trackers=[tensorboard]", "training.log_every=3")
+        run_training(config, run.path, resume=True)
+    events = accumulator.EventAccumulator(str(run.tensorboard)).Reload()
+    numbers = numbers_of(run)
+    assert set(events.Tags()["scalars"]) == set(numbers)
+    for name in ("train/nll", "validation/BLEU"):
+        assert {event.step: event.value for event in events.Scalars(name)} == pytest.approx(numbers[name])
+
+
+def test_weights_and_biases(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+    wandb = pytest.importorskip("wandb")
+    run = RunDirectory(tmp_path / "größe")
+    for steps in (6, 10):
+        config = digits(f"training.max_steps={steps}", "training.trackers=[wandb]", "training.log_every=3")
+        said = run_training(config, run.path, resume=True)
+    wandb.teardown()  # waits for the process that writes the files, as the end of a command does
+    run_id = json.loads(run.trackers.read_bytes())["wandb"]
+    begun, continued = sorted(run.wandb.glob(f"offline-run-*-{run_id}"), key=lambda folder: folder.stat().st_mtime)
+    assert f"Weights & Biases: {continued}" in said
+    contents = [(folder / f"run-{run_id}.wandb").read_bytes() for folder in (begun, continued)]
+    for record in records_of(run):
+        content = contents[record["step"] > 6]
+        assert f"{record['kind']}/loss".encode() in content and repr(record["loss"]).encode() in content
+    for content, steps in zip(contents, (6, 10), strict=True):
+        assert "größe".encode() in content and f'"max_steps":{steps},'.encode() in content
+        assert b"/step" not in content and b"/kind" not in content
+    assert not verify_run(run.path).unsound
+    assert not [path for path in run.wandb.rglob("*") if path.is_symlink()], "a copied run would lead out"
+
+
+def test_mlflow(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, happening: Callable[..., AbstractContextManager[None]]
+) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    run = RunDirectory(tmp_path / "run")
+
+    def train(*overrides: str) -> list[str]:
+        return run_training(digits("training.trackers=[mlflow]", *overrides), run.path, resume=True)
+
+    with happening(in_step=6, what=signal.SIGINT), pytest.raises(StoppedBySignal):
+        train("training.max_steps=10")
+    run_id = json.loads(run.trackers.read_bytes())["mlflow"]
+    client = mlflow.MlflowClient(f"sqlite:///{run.mlflow / 'mlflow.db'}")
+    assert client.get_run(run_id).info.status == "KILLED"
+    train("training.max_steps=11")
+    found = client.get_run(run_id)
+    (experiment,) = [each for each in client.search_experiments() if each.name == "translate"]
+    assert [each.info.run_id for each in client.search_runs([experiment.experiment_id])] == [run_id]
+    assert (found.info.status, found.info.run_name) == ("FINISHED", "run")
+    assert found.data.params["training.max_steps"] == "10" and found.data.params["model.d_model"] == "16"
+    numbers = numbers_of(run)
+    assert set(found.data.metrics) == set(numbers)
+    for name in ("train/nll", "validation/BLEU"):
+        assert {each.step: each.value for each in client.get_metric_history(run_id, name)} == numbers[name]
+    assert not verify_run(run.path).unsound
+    # Another store, here an emptied one, begins a new run.
+    run.trackers.write_text(json.dumps({"mlflow": "0" * 32, "wandb": "kept"}))
+    said = train("training.max_steps=12")
+    ids = json.loads(run.trackers.read_bytes())
+    assert ids["mlflow"] not in (run_id, "0" * 32) and ids["wandb"] == "kept"
+    assert f"MLflow: run {ids['mlflow']} in sqlite:///{run.mlflow / 'mlflow.db'}" in said
+
+
+class FakeTracker:
+    """A service that notes what it receives, and fails at a step."""
+
+    run_id: str | None = "seven"
+    fails_at: int | None = None
+    happened: list[Any] = []
+
+    def __init__(self, run: RunDirectory, config: Config, *, run_id: str | None, step: int) -> None:
+        self.happened.append(("start", run_id, step))
+
+    def log(self, kind: str, numbers: Mapping[str, float], *, step: int) -> None:
+        if step == self.fails_at:
+            raise ConnectionError("the server is gone")
+        self.happened.append((kind, step, sorted(numbers)[:2]))
+
+    def close(self, *, is_done: bool) -> None:
+        self.happened.append(("close", is_done))
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeTracker]:
+    monkeypatch.setattr(trackers, "TensorBoardTracker", FakeTracker)
+    monkeypatch.setattr(FakeTracker, "happened", [])
+    return FakeTracker
+
+
+def test_a_service_receives_every_record_and_goes_on_with_its_run(
+    fake: type[FakeTracker], run_training: RunTraining, digits: Digits, tmp_path: Path
+) -> None:
+    run, settings = tmp_path / "run", ("training.trackers=[tensorboard]", "training.log_every=6")
+    run_training(digits("training.max_steps=6", *settings), run)
+    train = ("train", 6, ["epoch", "gradient_norm"])
+    assert fake.happened == [("start", None, 0), train, ("validation", 6, ["BLEU", "BLEU-lc"]), ("close", True)]
+    fake.happened.clear()
+    run_training(digits("training.max_steps=7", *settings), run, resume=True)
+    assert fake.happened[0] == ("start", "seven", 6) and fake.happened[-1] == ("close", True)
+    RunDirectory(run).trackers.write_text("{damaged", encoding="utf-8")
+    fake.happened.clear()
+    run_training(digits("training.max_steps=8", *settings), run, resume=True)
+    assert fake.happened[0] == ("start", None, 7)
+    assert json.loads(RunDirectory(run).trackers.read_bytes()) == {"tensorboard": "seven"}
+
+
+def test_a_service_that_fails_ends_no_training(
+    fake: type[FakeTracker],
+    run_training: RunTraining,
+    digits: Digits,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fake, "fails_at", 4)
+    config = digits("training.max_steps=8", "training.log_every=2", "training.trackers=[tensorboard]")
+    said = run_training(config, tmp_path / "run")
+    told = "training.trackers: tensorboard has failed, and receives nothing more: the server is gone"
+    assert said.count(told) == 1
+    assert [each[:2] for each in fake.happened] == [("start", None), ("train", 2)]
+    assert [record["step"] for record in records_of(RunDirectory(tmp_path / "run"))] == [2, 4, 6, 6, 8, 8]
+
+
+def test_a_service_that_cannot_start(
+    fake: type[FakeTracker],
+    run_training: RunTraining,
+    digits: Digits,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise ValueError("no API key\n")
+
+    monkeypatch.setattr(trackers, "WandbTracker", refuse)
+    with pytest.raises(InputError) as caught:
+        run_training(digits("training.trackers=[tensorboard, wandb]"), tmp_path / "run")
+    assert str(caught.value) == "training.trackers: wandb cannot start: no API key; set it up, or leave it out"
+    assert fake.happened == [("start", None, 0), ("close", False)]
+
+
+@pytest.mark.parametrize("name, module", trackers._MODULES.items())
+def test_a_missing_package_is_told_before_any_work(
+    run_training: RunTraining,
+    digits: Digits,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    module: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(trackers, "install_hint", lambda extra: f"pip install what-{extra}-needs")
+    with pytest.raises(InputError) as caught:
+        run_training(digits(f"training.trackers=[{name}]"), tmp_path / "run")
+    assert str(caught.value).startswith(f"training.trackers: {name} cannot be imported (")
+    assert str(caught.value).endswith(f"): pip install what-{name}-needs")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_a_run_of_an_older_version_goes_on(
+    fake: type[FakeTracker], run_training: RunTraining, digits: Digits, tmp_path: Path, was_on: bool
+) -> None:
+    """Up to 0.4.0 the key was `training.tensorboard`."""
+    run = RunDirectory(tmp_path / "run")
+    run_training(digits("training.max_steps=2"), run.path)
+    text = run.config.read_text(encoding="utf-8")
+    old = text.replace("  trackers: []\n", f"  tensorboard: {str(was_on).lower()}\n")
+    assert old != text
+    run.config.write_text(old, encoding="utf-8")
+    lines = run.checksums.read_text(encoding="utf-8").splitlines(keepends=True)
+    run.checksums.write_text("".join(line for line in lines if "config.yaml" not in line), encoding="utf-8")
+    expected = ("tensorboard",) if was_on else ()
+    assert read_resolved_config(run.config).training.trackers == expected
+    assert load_config(str(run.path)).config.training.trackers == expected
+    assert load_config(str(run.config)).config.training.trackers == expected
+    run_training(load_config(str(run.path), ["training.max_steps=3"]).config, run.path, resume=True)
+    assert bool(fake.happened) == was_on
+    assert "tensorboard:" not in run.config.read_text(encoding="utf-8")
+
+
+def test_the_old_key_in_a_config_of_the_user_is_an_error_that_names_the_new_one(digits: Digits) -> None:
+    with pytest.raises(InputError, match=r"unknown key training\.tensorboard .*did you mean training\.trackers\?"):
+        digits("training.tensorboard=true")

@@ -1,0 +1,190 @@
+"""Services that receive the numbers of a training, and go on with the same run of theirs when it is continued."""
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from translate.atomic import write_text
+from translate.config.schema import Config, TrainingConfig
+from translate.errors import InputError, install_hint
+from translate.runs.directory import RunDirectory
+from translate.training.state import flatten
+
+logger = logging.getLogger(__name__)
+
+_MODULES = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
+_PROJECT = "translate"  # of Weights & Biases, and the experiment of MLflow, where the environment names none
+
+
+class Tracker(Protocol):
+    """A service that receives the numbers of one training."""
+
+    run_id: str | None  # by which the service finds its run again; None: it needs none
+
+    def log(self, kind: str, numbers: Mapping[str, float], *, step: int) -> None:
+        """Receive the numbers of a record of this kind, train or validation."""
+
+    def close(self, *, is_done: bool) -> None:
+        """Finish the service's run; a training that is not done was stopped or has failed."""
+
+
+class Trackers:
+    """The services that a config names. One that fails later receives nothing more, and ends no training.
+
+    Args:
+        step: The last step that is done; what the services know of later ones is computed again.
+
+    Raises:
+        InputError: A service cannot start.
+        RunError: The run directory cannot be written.
+    """
+
+    def __init__(self, run: RunDirectory, config: Config, *, step: int) -> None:
+        kinds: dict[str, Callable[..., Tracker]]
+        kinds = {"tensorboard": TensorBoardTracker, "wandb": WandbTracker, "mlflow": MlflowTracker}
+        self._trackers: dict[str, Tracker] = {}
+        run_ids: dict[str, str] = {}
+        with contextlib.suppress(OSError, ValueError):  # Without its id a service begins a new run.
+            run_ids = dict(json.loads(run.trackers.read_bytes()))
+        for name in config.training.trackers:
+            try:
+                with _without_warnings():
+                    self._trackers[name] = kinds[name](run, config, run_id=run_ids.get(name), step=step)
+            except Exception as error:  # each package has its own
+                self.close(is_done=False)
+                raise InputError(
+                    f"training.trackers: {name} cannot start: {str(error).strip()}; set it up, or leave it out"
+                ) from error
+        new_ids = {name: tracker.run_id for name, tracker in self._trackers.items() if tracker.run_id is not None}
+        if new_ids:
+            write_text(run.trackers, json.dumps(run_ids | new_ids) + "\n")
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Give the numbers of a record to each service."""
+        kind, step = record["kind"], record["step"]
+        numbers = {name: float(value) for name, value in record.items() if name not in ("kind", "step")}
+        self._for_each(lambda tracker: tracker.log(kind, numbers, step=step))
+
+    def close(self, *, is_done: bool) -> None:
+        """Finish the run of each service."""
+        self._for_each(lambda tracker: tracker.close(is_done=is_done))
+
+    def _for_each(self, call: Callable[[Tracker], None]) -> None:
+        for name, tracker in list(self._trackers.items()):
+            try:
+                call(tracker)
+            except Exception as error:
+                del self._trackers[name]
+                logger.warning(f"training.trackers: {name} has failed, and receives nothing more: {error}")
+
+
+def check_trackers(settings: TrainingConfig) -> None:
+    """Check, before a training prepares anything, that the packages of its trackers can be imported.
+
+    Raises:
+        InputError: One cannot be.
+    """
+    for name in settings.trackers:
+        try:
+            with _without_warnings():
+                importlib.import_module(_MODULES[name])
+        except ImportError as error:
+            raise InputError(f"training.trackers: {name} cannot be imported ({error}): {install_hint(name)}") from error
+
+
+class TensorBoardTracker:
+    """Writes event files into the run's folder `tensorboard`."""
+
+    run_id: str | None = None
+
+    def __init__(self, run: RunDirectory, config: Config, *, run_id: str | None, step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(run.tensorboard, purge_step=step + 1)
+
+    def log(self, kind: str, numbers: Mapping[str, float], *, step: int) -> None:
+        for name, value in numbers.items():
+            self._writer.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self, *, is_done: bool) -> None:
+        self._writer.close()
+
+
+class WandbTracker:
+    """Sends to Weights & Biases; with WANDB_MODE=offline, writes into the run's folder `wandb`."""
+
+    def __init__(self, run: RunDirectory, config: Config, *, run_id: str | None, step: int) -> None:
+        import wandb
+
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", _PROJECT),
+            name=run.path.resolve().name,
+            id=run_id,
+            resume="allow",
+            dir=run.path,
+            config=config.model_dump(mode="json"),
+            allow_val_change=True,  # such as max_steps of a continued training
+            # What is printed is the training's own; a link could lead out of a copied run.
+            settings=wandb.Settings(console="off", silent=True, symlink=False),
+        )
+        self.run_id: str | None = self._run.id
+        logger.info(f"Weights & Biases: {Path(self._run.dir).parent if self._run.offline else self._run.url}")
+
+    def log(self, kind: str, numbers: Mapping[str, float], *, step: int) -> None:
+        self._run.log({f"{kind}/{name}": value for name, value in numbers.items()}, step=step)
+
+    def close(self, *, is_done: bool) -> None:
+        self._run.finish(exit_code=0 if is_done else 1)
+
+
+class MlflowTracker:
+    """Sends to where MLFLOW_TRACKING_URI says; without one, writes into a database in the run's folder `mlflow`."""
+
+    def __init__(self, run: RunDirectory, config: Config, *, run_id: str | None, step: int) -> None:
+        import mlflow
+        from mlflow.entities import Param
+
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # else it tells how it makes its tables
+        own = f"sqlite:///{run.mlflow.resolve() / 'mlflow.db'}"
+        if not mlflow.is_tracking_uri_set():
+            run.mlflow.mkdir(exist_ok=True)
+        self._client = mlflow.MlflowClient(None if mlflow.is_tracking_uri_set() else own)
+        self.run_id: str | None = None
+        if run_id is not None:
+            with contextlib.suppress(mlflow.MlflowException):  # another store than before begins a new run
+                self._client.update_run(run_id, status="RUNNING")
+                self.run_id = run_id
+        if self.run_id is None:
+            name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
+            experiment = self._client.get_experiment_by_name(name)
+            number = experiment.experiment_id if experiment else self._client.create_experiment(name)
+            self.run_id = self._client.create_run(number, run_name=run.path.resolve().name).info.run_id
+            params = [Param(key, str(value)) for key, value in flatten(config.model_dump(mode="json")).items()]
+            for first in range(0, len(params), 100):  # the most at once
+                self._client.log_batch(self.run_id, params=params[first : first + 100])
+        logger.info(f"MLflow: run {self.run_id} in {self._client.tracking_uri}")
+
+    def log(self, kind: str, numbers: Mapping[str, float], *, step: int) -> None:
+        from mlflow.entities import Metric
+
+        now = round(time.time() * 1000)
+        metrics = [Metric(f"{kind}/{name}", value, now, step) for name, value in numbers.items()]
+        self._client.log_batch(self.run_id, metrics=metrics)
+
+    def close(self, *, is_done: bool) -> None:
+        self._client.set_terminated(self.run_id, status="FINISHED" if is_done else "KILLED")
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Hide what packages warn their own authors of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
