@@ -131,7 +131,7 @@ class WandbTracker:
             dir=run.path,
             config=config.model_dump(mode="json"),
             allow_val_change=True,  # such as max_steps of a continued training
-            # What is printed is the training's own; a link could lead out of a copied run.
+            # What is printed is the training's own; links would hinder a copy of the run.
             settings=wandb.Settings(console="off", silent=True, symlink=False),
         )
         self.run_id: str | None = self._run.id
@@ -142,6 +142,9 @@ class WandbTracker:
 
     def close(self, *, is_done: bool) -> None:
         self._run.finish(exit_code=0 if is_done else 1)
+        for link in (Path(self._run.dir).parent / "logs").iterdir():
+            if link.is_symlink():  # to a log of W&B's own in the user's home, which a copied run could not find
+                link.unlink()
 
 
 class MlflowTracker:
