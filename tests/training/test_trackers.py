@@ -143,7 +143,8 @@ def test_a_service_receives_every_record_and_goes_on_with_its_run(
     run, settings = tmp_path / "run", ("training.trackers=[tensorboard]", "training.log_every=6")
     run_training(digits("training.max_steps=6", *settings), run)
     train = ("train", 6, ["epoch", "gradient_norm"])
-    assert fake.happened == [("start", None, 0), train, ("validation", 6, ["BLEU", "BLEU-lc"]), ("close", True)]
+    scored = [(kind, 6, ["BLEU", "BLEU-lc"]) for kind in ("validation", "evaluation")]
+    assert fake.happened == [("start", None, 0), train, *scored, ("close", True)]
     fake.happened.clear()
     run_training(digits("training.max_steps=7", *settings), run, resume=True)
     assert fake.happened[0] == ("start", "seven", 6) and fake.happened[-1] == ("close", True)
@@ -167,7 +168,7 @@ def test_a_service_that_fails_ends_no_training(
     told = "training.trackers: tensorboard has failed, and receives nothing more: the server is gone"
     assert said.count(told) == 1
     assert [each[:2] for each in fake.happened] == [("start", None), ("train", 2)]
-    assert [record["step"] for record in records_of(RunDirectory(tmp_path / "run"))] == [2, 4, 6, 6, 8, 8]
+    assert [record["step"] for record in records_of(RunDirectory(tmp_path / "run"))] == [2, 4, 6, 6, 8, 8, 8]
 
 
 def test_a_service_that_cannot_start(
