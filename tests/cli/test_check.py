@@ -41,9 +41,9 @@ def test_clean(translate: Translate, folder: Path) -> None:
     for name in ("tokens", "vocabulary", "model", "memory", "speed", "training", "time"):
         assert any(line.startswith(f"{name:<11} ") for line in lines), result.stdout
     assert re.search(r"\n {12} +6–10  █+ +\d+ +█+", result.stdout)
-    assert re.search(r"\nvocabulary  joint, .* subwords never used, \d\.\d subwords a word\n", result.stdout)
+    assert re.search(r"\nvocabulary  joint, .* subwords never used, \d\.\d a word\n", result.stdout)
     place = next(number for number, line in enumerate(lines) if line.startswith("export "))
-    expected = ["export      ctranslate2", "            not huggingface, which lacks model.norm = 'pre'", ""]
+    expected = ["export      ctranslate2", "            not huggingface: model.norm = 'pre'", ""]
     assert lines[place : place + 3] == expected
     assert max(map(len, lines)) <= 120
     assert sorted(os.listdir(folder)) == before  # no run directory

@@ -101,7 +101,7 @@ def _lines(report: "Report", obstacles: Mapping["Format", list[str]]) -> Iterato
     yield ""
     yield from _training_lines(report)
     for number, (toolkit, lacking) in enumerate(obstacles.items()):
-        possible = f"not {toolkit}, which lacks {', '.join(text.partition(' (')[0] for text in lacking)}"
+        possible = f"not {toolkit}: {', '.join(text.partition(' (')[0] for text in lacking)}"
         yield _row("" if number else "export", possible if lacking else f"{toolkit}")
     yield ""
     yield from _finding_lines(report)
@@ -151,7 +151,7 @@ def _training_lines(report: "Report") -> Iterator[str]:
     for vocabulary in report.vocabularies:
         unused = f"{vocabulary.num_unused:,} of {vocabulary.num_entries:,} subwords never used"
         if vocabulary.subwords_per_word is not None:
-            unused += f", {vocabulary.subwords_per_word:.1f} subwords a word"
+            unused += f", {vocabulary.subwords_per_word:.1f} a word"
         yield _row("vocabulary", f"{vocabulary.name}, {vocabulary.size:,} entries: {unused}")
     plan, measured = report.plan, report.dry_run
     if measured is not None:

@@ -258,7 +258,7 @@ def _plan(config: Config, steps_per_epoch: int, padding_share: float, measured: 
 
 
 def _time_findings(config: Config, plan: TrainingPlan) -> Iterator[Finding]:
-    between_saves = min(config.training.save_every, config.training.validate_every) / plan.num_steps
+    between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps
     if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
         message = f"a checkpoint is written every {seconds / 3600:.1f} hours: so much is lost if the process dies"
         yield Finding("note", "checkpoints_far_apart", message, "lower training.save_every")
