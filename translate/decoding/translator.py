@@ -30,6 +30,8 @@ from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
 
 Item = TypeVar("Item")
+OnFound = Callable[[int, list[Hypothesis]], object]
+"""Is given the index of an input and its hypotheses, the best score first, in the thread that has found them."""
 
 BUFFER_CHARACTERS = 1_000_000  # a buffer of very long lines ends early
 LINES_PER_WORKER = 4  # a worker searches so many lines or more together
@@ -251,8 +253,10 @@ class Translator:
                 phrase_ids = [encode_phrase(target, phrase) for phrase in phrases]
                 inputs.append(each._replace(prefix_ids=prefix_ids, phrases=phrases, phrase_ids=phrase_ids))
         pieces_left, lock = Counter(each.line for each in inputs), threading.Lock()
+        made: dict[int, Translation] = {}
 
-        def on_found(index: int) -> None:
+        def on_found(index: int, hypotheses: list[Hypothesis]) -> None:
+            made[index] = self._translation(inputs[index], hypotheses)  # while the search goes on
             with lock:
                 pieces_left[inputs[index].line] -= 1
                 if pieces_left[inputs[index].line] == 0:
@@ -264,9 +268,9 @@ class Translator:
             hint=f"Lower decoding.batch_tokens (now {self.config.batch_tokens}), decoding.beam_size (now"
             f" {self.config.beam_size}) or decoding.max_source_tokens (--max-source-tokens).",
         ):
-            found = self._search(inputs, on_found)
+            self._search(inputs, on_found)
         on_finished(sum(left > 0 for left in pieces_left.values()))  # lines without words are not searched
-        translations = iter([self._translation(each, found.get(index, [])) for index, each in enumerate(inputs)])
+        translations = iter([made.get(index) or self._translation(each, []) for index, each in enumerate(inputs)])
         for request, pieces in zip(requests, inputs_by_line, strict=True):
             joined = join_translations(request.source, [next(translations) for _ in pieces])
             if joined.pieces and request.required:  # the pieces were searched without these phrases
@@ -278,10 +282,8 @@ class Translator:
                 joined = best._replace(alternatives=tuple(others))
             yield joined
 
-    def _search(self, inputs: list[SearchInput], on_found: Callable[[int], object]) -> dict[int, list[Hypothesis]]:
-        """The hypotheses of each input by its index, the best score first; an input without any word has none.
-
-        `on_found` is called with the index of each input as soon as it has them, in the thread that has found them.
+    def _search(self, inputs: list[SearchInput], on_found: OnFound) -> None:
+        """Find the hypotheses of each input that has a word.
 
         On a CPU it searches with `decoding.workers` threads or fewer. Each runs torch with one thread: torch's own
         would wait for each other after every product, and on a busy machine ten times as long as the product takes.
@@ -291,35 +293,34 @@ class Translator:
         order.sort(key=lambda index: -len(inputs[index].source_ids))
         stop = threading.Event()  # set when a worker has failed, or the search is interrupted
         if self.model.device.type != "cpu":
-            return self._search_sentences(inputs, order, stop, on_found)
+            self._search_sentences(inputs, order, stop, on_found)
+            return
         wanted = self.config.workers or torch.get_num_threads()
         num_workers = max(1, min(wanted, len(order) // LINES_PER_WORKER))
 
-        def search_share(worker: int) -> dict[int, list[Hypothesis]]:
+        def search_share(worker: int) -> None:
             torch.set_num_threads(1)
             # Every n-th sentence: each worker has equal work, and always the same sentences.
-            return self._search_sentences(inputs, order[worker::num_workers], stop, on_found)
+            self._search_sentences(inputs, order[worker::num_workers], stop, on_found)
 
-        found: dict[int, list[Hypothesis]] = {}
         num_threads = torch.get_num_threads()
         try:
             with ThreadPoolExecutor(num_workers) as executor:
                 try:
-                    for share in executor.map(search_share, range(num_workers)):
-                        found |= share
+                    for _ in executor.map(search_share, range(num_workers)):
+                        pass
                 finally:
                     stop.set()  # before the executor waits for the other workers
         finally:
             torch.set_num_threads(num_threads)
-        return found
 
     def _search_sentences(
         self,
         inputs: list[SearchInput],
         order: Sequence[int],
         stop: threading.Event,
-        on_found: Callable[[int], object],
-    ) -> dict[int, list[Hypothesis]]:
+        on_found: OnFound,
+    ) -> None:
         """The work of one worker: searches its sentences, until all are done or another worker fails."""
         device = self.model.device
         source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
@@ -331,7 +332,6 @@ class Translator:
             words=self.words,
             device=device,
         )
-        found: dict[int, list[Hypothesis]] = {}
         with torch.inference_mode():
             model = CachedDecoder(
                 self.model,
@@ -357,9 +357,7 @@ class Translator:
                         f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"
                         " are not finite, or the constraints forbid every word"
                     )
-                found[sentence] = hypotheses
-                on_found(sentence)
-        return found
+                on_found(sentence, hypotheses)
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
         """The best of a search's hypotheses as a translation, with other good ones as its alternatives.

@@ -10,7 +10,7 @@ import itertools
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from translate.decoding.loading import LoadedTranslator, load_translator, only_o
 from translate.decoding.request import SearchInput
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
+from translate.decoding.translator import OnFound
 from translate.errors import InputError, RunError
 from translate.export.checks import import_extra
 from translate.export.ctranslate2 import convert_run, find_conversion, max_positions
@@ -33,6 +34,7 @@ from translate.runs.directory import Checkpoint, open_run
 
 logger = logging.getLogger(__name__)
 
+_BATCHES_PER_WORKER = 4
 CONVERT_FROM = 500  # sentences that are searched together: with fewer, our own search is done sooner
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
 
@@ -152,8 +154,8 @@ class CTranslate2Translator(Translator):
         translator.__dict__.update(vars(changed))
         return translator
 
-    def _search(self, inputs: list[SearchInput], on_found: Callable[[int], object]) -> dict[int, list[Hypothesis]]:
-        """The hypotheses of each input by its index, the best score first; an input without any word has none.
+    def _search(self, inputs: list[SearchInput], on_found: OnFound) -> None:
+        """Find the hypotheses of each input that has a word.
 
         A batch has one maximum length, the largest of its sentences. A sentence that reached its own maximum is
         searched again, with others of the same maximum. So is a sentence with a symbol that ours never generates: only
@@ -180,20 +182,22 @@ class CTranslate2Translator(Translator):
         if order and not only_ours(self.config):
             engine = self._converted.load(self, num_sentences=len(order))
         if engine is None:
-            return super()._search(inputs, on_found)
+            super()._search(inputs, on_found)
+            return
         rest = sorted(set(range(len(inputs))) - set(order))
-        found: dict[int, list[Hypothesis]] = {}
         if any(inputs[index].source_ids for index in rest):
-            ours = super()._search([inputs[index] for index in rest], lambda number: on_found(rest[number]))
-            found = {rest[number]: hypotheses for number, hypotheses in ours.items()}
+            super()._search([inputs[index] for index in rest], lambda number, ours: on_found(rest[number], ours))
         order.sort(key=lambda index: -lengths[index])
         costs = [length * self.config.beam_size for length in lengths]
-        per_worker = -(-sum(costs[index] for index in order) // (self.config.workers or torch.get_num_threads()))
-        batches = batch_by_tokens(costs, order=order, max_tokens=min(self.config.batch_tokens, per_worker))
+        # A few batches for each worker, so that all are busy to the end, and translations are made meanwhile.
+        num_batches = _BATCHES_PER_WORKER * (self.config.workers or torch.get_num_threads())
+        share = -(-sum(costs[index] for index in order) // num_batches)
+        batches = batch_by_tokens(costs, order=order, max_tokens=min(self.config.batch_tokens, share))
         penalties = build_scoring(self.config).penalty(torch.arange(max(limits) + 2)).tolist()
         again: list[tuple[int, bool, int]] = []  # maximum length, whether symbols are suppressed, sentence
         for batch, results in self._run(engine, batches, inputs, limits, never=None):
             longest = max(limits[index] for index in batch)
+            found: dict[int, list[Hypothesis]] = {}
             for index, result in zip(batch, results, strict=True):
                 hypotheses = result.hypotheses
                 is_cut = max(map(len, hypotheses)) >= limits[index] < longest
@@ -202,16 +206,20 @@ class CTranslate2Translator(Translator):
                     again.append((limits[index], is_odd, index))
                 else:
                     found[index] = self._ranked(hypotheses, result.scores, penalties)
-                    on_found(index)
+            self._pass_on(engine, inputs, found, on_found)
         for (_, is_odd), group in itertools.groupby(sorted(again), key=lambda each: each[:2]):
             never = [[piece] for piece in self._never] if is_odd else None
             for batch, results in self._run(engine, [[index for *_, index in group]], inputs, limits, never=never):
-                for index, result in zip(batch, results, strict=True):
-                    found[index] = self._ranked(result.hypotheses, result.scores, penalties)
-                    on_found(index)
-        if self._token_scores:
-            self._score_tokens(engine, inputs, found, order)
-        return found
+                ranked = [self._ranked(result.hypotheses, result.scores, penalties) for result in results]
+                self._pass_on(engine, inputs, dict(zip(batch, ranked, strict=True)), on_found)
+
+    def _pass_on(
+        self, engine: Any, inputs: list[SearchInput], found: dict[int, list[Hypothesis]], on_found: OnFound
+    ) -> None:
+        if self._token_scores and found:
+            self._score_tokens(engine, inputs, found)
+        for index, hypotheses in found.items():
+            on_found(index, hypotheses)
 
     @property
     def _alpha(self) -> float:
@@ -268,12 +276,10 @@ class CTranslate2Translator(Translator):
             ranked.append(Hypothesis(ids[:-1] if is_ended else ids, [log_prob], score, truncated=not is_ended))
         return sorted(ranked, key=lambda hypothesis: -hypothesis.score)
 
-    def _score_tokens(
-        self, engine: Any, inputs: list[SearchInput], found: dict[int, list[Hypothesis]], order: Sequence[int]
-    ) -> None:
+    def _score_tokens(self, engine: Any, inputs: list[SearchInput], found: dict[int, list[Hypothesis]]) -> None:
         """Give the hypotheses that are shown the log-probabilities of their tokens, by forced decoding."""
         num_shown = self.config.beam_size if self.config.n_best > 1 else 1  # several may spell one text
-        shown = [(index, number) for index in order for number in range(min(num_shown, len(found[index])))]
+        shown = [(index, number) for index in found for number in range(min(num_shown, len(found[index])))]
         given = [found[index][number] for index, number in shown]
         scored = engine.score_batch(
             [self.tokenizers.source.pieces(inputs[index].source_ids) for index, _ in shown],
