@@ -4,7 +4,8 @@
 
 Each engine runs in a process of its own, loads once (not timed) and waits for its turn; the turns alternate, so that a
 noisy machine is noisy for all. Before that each engine tries its thread layouts and batch sizes once, on the first
-lines, and keeps the fastest. Times are of whole files: text in, detokenised text out.
+lines, and keeps the fastest. Times are of whole files: text in, detokenised text out; only "ctranslate2 alone" is given
+subwords and gives subwords. "auto" is what `translate decode` does where CTranslate2 is installed.
 
 Needs the extras `ctranslate2` and `huggingface`, and a RUN with a shortlist; an engine whose package is missing is left
 out, and said.
@@ -50,6 +51,23 @@ def build_ours(run: Path, layout: Layout, *, precision: str, shortlist: bool = F
     return run_ours
 
 
+def build_auto(run: Path, layout: Layout, *, precision: str) -> Translate:
+    """`translate decode` as it is: CTranslate2's search between our reading and writing, with its own batches."""
+    import torch
+
+    from translate.export import load_engine
+
+    torch.set_num_threads(layout.workers * layout.threads)
+    options = {"engine": "ctranslate2", "precision": precision, "device": "cpu", "workers": layout.workers}
+    translator = load_engine(run, options=options, token_scores=False).translator
+    translators = {beam_size: translator.with_options(beam_size=beam_size) for beam_size in (1, 5)}
+
+    def run_auto(lines: Sequence[str], beam_size: int) -> list[str]:
+        return [each.text for each in translators[beam_size].translate_stream(lines)]
+
+    return run_auto
+
+
 def build_uncached(run: Path, layout: Layout) -> Translate:
     """Our model and search, but the whole prefix is computed again for each token."""
     import torch
@@ -85,8 +103,12 @@ def build_uncached(run: Path, layout: Layout) -> Translate:
     return run_uncached
 
 
-def build_ctranslate2(run: Path, layout: Layout, *, compute_type: str) -> Translate:
-    """CTranslate2 as its users call it: its own search, sorting and batching."""
+def build_ctranslate2(run: Path, layout: Layout, *, compute_type: str, alone: bool = False) -> Translate:
+    """CTranslate2 as its users call it: its own search, sorting and batching.
+
+    Args:
+        alone: The input is tokenised before the time begins, and the output is left as subwords.
+    """
     import ctranslate2
 
     from translate.data.tokenizer import load_tokenizers
@@ -100,10 +122,16 @@ def build_ctranslate2(run: Path, layout: Layout, *, compute_type: str) -> Transl
         intra_threads=layout.threads,
     )
 
+    tokenized: dict[int, list[list[str]]] = {}  # by the number of lines: the probe, or the whole
+
     def run_ctranslate2(lines: Sequence[str], beam_size: int) -> list[str]:
-        sources = tokenizers.source.encode_lines(list(lines), num_threads=1)
-        pieces = [[*tokenizers.source.pieces(ids), "</s>"] for ids in sources]
+        pieces = tokenized.get(len(lines)) if alone else None
+        if pieces is None:  # with `alone` in the turn for warming up
+            sources = tokenizers.source.encode_lines(list(lines), num_threads=1)
+            pieces = tokenized[len(lines)] = [tokenizers.source.pieces(ids) for ids in sources]
         results = engine.translate_batch(pieces, beam_size=beam_size, max_batch_size=layout.batch)
+        if alone:
+            return [" ".join(result.hypotheses[0]) for result in results]
         return [tokenizers.target.decode(tokenizers.target.parse(result.hypotheses[0])) for result in results]
 
     return run_ctranslate2
@@ -158,11 +186,15 @@ def in_batches(
 
 
 ENGINES: dict[str, tuple[Callable[..., Translate], dict[str, Any], Sequence[int]]] = {
+    "auto fp32": (build_auto, {"precision": "fp32"}, (1,)),
+    "auto int8": (build_auto, {"precision": "int8"}, (1,)),
     "ours fp32": (build_ours, {"precision": "fp32"}, (40, 80, 160)),
     "ours bf16": (build_ours, {"precision": "bf16"}, (40, 80, 160)),
     "ours int8": (build_ours, {"precision": "int8"}, (40, 80, 160)),
     "ours fp32 shortlist": (build_ours, {"precision": "fp32", "shortlist": True}, (40, 80, 160)),
     "ours bf16 shortlist": (build_ours, {"precision": "bf16", "shortlist": True}, (40, 80, 160)),
+    "ctranslate2 alone float32": (build_ctranslate2, {"compute_type": "float32", "alone": True}, (16, 32, 64, 128)),
+    "ctranslate2 alone int8": (build_ctranslate2, {"compute_type": "int8", "alone": True}, (16, 32, 64, 128)),
     "ctranslate2 float32": (build_ctranslate2, {"compute_type": "float32"}, (16, 32, 64)),
     "ctranslate2 int8": (build_ctranslate2, {"compute_type": "int8"}, (16, 32, 64)),
     "huggingface fp32": (build_huggingface, {}, (32, 64)),
@@ -255,21 +287,26 @@ def main() -> None:
     report: list[dict[str, Any]] = []
     for beam_size in (1, 5):
         turns: dict[str, list[Turn]] = {name: [] for name in engines}
+        for engine in engines.values():  # once before the time begins
+            engine.connection.send((lines, beam_size))
+            engine.connection.recv()
         for _ in range(arguments.repeats):
             for name, engine in engines.items():
                 engine.connection.send((lines, beam_size))
                 turns[name].append(engine.connection.recv())
         print(f"\nbeam {beam_size}, {len(lines)} lines, {arguments.threads} threads, median of {arguments.repeats}")
-        print(f"{'engine':<22}{'lines/s':>9}{'(min':>8}{'max)':>8}{'tokens/s':>10}{'BLEU':>7}{'MiB':>7}  layout")
+        print(f"{'engine':<27}{'lines/s':>9}{'(min':>8}{'max)':>8}{'tokens/s':>10}{'BLEU':>7}{'MiB':>7}  layout")
         for name, done in turns.items():
             rates = sorted(len(lines) / turn.seconds for turn in done)
             texts = done[-1].texts
+            if " alone " in name:
+                texts = [target.decode(target.parse(text.split())) for text in texts]
             num_tokens = sum(len(target.encode(text)) + 1 for text in texts)
             bleu = sacrebleu.corpus_bleu(texts, [references]).score
             median = statistics.median(rates)
             layout = engines[name].layouts[beam_size]
             print(
-                f"{name:<22}{median:9.1f}{rates[0]:8.1f}{rates[-1]:8.1f}{median * num_tokens / len(lines):10.0f}"
+                f"{name:<27}{median:9.1f}{rates[0]:8.1f}{rates[-1]:8.1f}{median * num_tokens / len(lines):10.0f}"
                 f"{bleu:7.2f}{done[-1].peak_mib:7.0f}  {layout.workers} x {layout.threads}, {layout.batch}"
             )
             report.append(
@@ -286,9 +323,9 @@ def main() -> None:
 def print_ratios(turns: dict[str, list[Turn]]) -> None:
     """How many times as fast as the others each of our modes was, turn by turn; medians."""
     seconds = {name: [turn.seconds for turn in done] for name, done in turns.items()}
-    for ours in (name for name in turns if name.startswith("ours")):
+    for ours in (name for name in turns if name.startswith(("auto", "ours"))):
         ratios = []
-        for other in (name for name in turns if not name.startswith("ours")):
+        for other in (name for name in turns if not name.startswith(("auto", "ours"))):
             pairs = zip(seconds[other], seconds[ours], strict=True)
             ratios.append(f"{statistics.median(theirs / mine for theirs, mine in pairs):.2f} x {other}")
         print(f"  {ours}: {', '.join(ratios)}")

@@ -71,7 +71,7 @@ def test_the_model_has_learnt_something(toy: Toy, translator: MakeTranslator) ->
     """Else the tests below would compare nothing with nothing."""
     translations = translator().translate(toy.sources)
     right = sum(each.text == reference for each, reference in zip(translations, toy.references, strict=True))
-    assert right > len(toy.sources) / 3
+    assert right > len(toy.sources) / 4
     assert not any(each.truncated for each in translations)
     assert len({len(each.ids) for each in translations}) >= 5
 

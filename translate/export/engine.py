@@ -35,6 +35,7 @@ from translate.runs.directory import Checkpoint, open_run
 logger = logging.getLogger(__name__)
 
 _BATCHES_PER_WORKER = 4
+_LEAST_TOKENS = 600  # source tokens of a batch, times the beam size: products of fewer rows are slow
 CONVERT_FROM = 500  # sentences that are searched together: with fewer, our own search is done sooner
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
 
@@ -192,7 +193,8 @@ class CTranslate2Translator(Translator):
         # A few batches for each worker, so that all are busy to the end, and translations are made meanwhile.
         num_batches = _BATCHES_PER_WORKER * (self.config.workers or torch.get_num_threads())
         share = -(-sum(costs[index] for index in order) // num_batches)
-        batches = batch_by_tokens(costs, order=order, max_tokens=min(self.config.batch_tokens, share))
+        least = _LEAST_TOKENS * self.config.beam_size
+        batches = batch_by_tokens(costs, order=order, max_tokens=min(self.config.batch_tokens, max(share, least)))
         penalties = build_scoring(self.config).penalty(torch.arange(max(limits) + 2)).tolist()
         again: list[tuple[int, bool, int]] = []  # maximum length, whether symbols are suppressed, sentence
         for batch, results in self._run(engine, batches, inputs, limits, never=None):
