@@ -10,7 +10,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SHOW := $(BIN)/translate show
-AS := --dpi 90 --output docs/pictures/
+AS := --dpi 72 --output docs/pictures/
 INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
@@ -50,7 +50,7 @@ pictures: $(VENV)/installed-for-tests
 	$(SHOW) positions runs/demo $(AS)positions.png
 	$(SHOW) curves runs/demo $(AS)curves.png
 	$(SHOW) embeddings runs/demo --number 30 $(AS)embeddings.png
-	$(SHOW) alignments runs/demo --source data/test.de --reference data/test.en --layer best --number 2 \
+	$(SHOW) alignments runs/demo --source data/test.de --reference data/test.en --number 2 \
 		--pharaoh runs/demo.align $(AS)alignments.png
 
 tutorial: $(VENV)/installed-for-tests

@@ -1,16 +1,21 @@
 """Neighbours and the map of words, by hand."""
 
+import re
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
+from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.errors import InputError
 from translate.visualize.embeddings import (
+    content_words,
     cosine_neighbours,
     embeddings_picture,
-    frequent_words,
+    neighbour_plane,
     principal_plane,
 )
 from translate.visualize.panels import Picture, Points, Table
@@ -20,24 +25,29 @@ SOURCES = ["Der Hund läuft.", "Der Hund schläft, der Hund!", "Zwei Künstler d
 TARGETS = ["The dog runs.", "The dog sleeps, the dog!", "Two artists thank."]
 
 
-def test_the_most_frequent_words() -> None:
-    assert frequent_words(SOURCES, 3) == ["Hund", "Der", "läuft"]
-    assert frequent_words(["„Straße“ (Straße) — don't, 1. 😀"], 9) == ["Straße", "don't", "1"]
-    assert frequent_words([], 3) == []
+def test_content_words(tokenizers: Tokenizers) -> None:
+    """Four letters, in at most one line of fifty, and an embedding of their own; then others, by frequency."""
+    lines = (
+        ["Der Hund und die Eltern, Straße"] + ["der Hund (Straße) 12"] * 3 + ["die Katze-Katze x"] * 2 + ["und"] * 194
+    )
+    tokenizer = tokenizers.source
+    by_frequency = ["Hund", "Straße", "Katze-Katze", "Eltern"]
+    whole = [word for word in by_frequency if len(tokenizer.encode(word)) == 1]
+    assert "Hund" in whole and "Katze-Katze" not in whole
+    assert content_words(lines, 4, tokenizer) == [*whole, *(word for word in by_frequency if word not in whole)]
+    others = content_words(lines, 99, tokenizer)[4:]
+    assert set(others) == {"Der", "und", "die", "der", "x"} and others.index("und") < others.index("Der")
+    assert content_words([], 3, tokenizer) == []
 
 
 def test_neighbours_by_the_angle_and_not_by_the_length() -> None:
-    others = {
-        "same way": torch.tensor([10.0, 10.0]),
-        "near": torch.tensor([3.0, 4.0]),
-        "opposite": torch.tensor([-1.0, -1.0]),
-        "itself": torch.tensor([1.0, 1.0]),
-    }
-    # By hand: cos((1, 1), (3, 4)) = 7 / (5 √2)
-    found = cosine_neighbours("itself", torch.tensor([1.0, 1.0]), others, count=3)
-    assert [word for word, _ in found] == ["same way", "near", "opposite"]
+    labels = ["<s>", "▁same", "near", "▁opposite", "▁itself", "▁", "<0x0A>"]
+    table = torch.tensor([[1.0, 1.0], [10.0, 10.0], [3.0, 4.0], [-1.0, -1.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
+    # By hand: cos((1, 1), (3, 4)) = 7 / (5 √2). Special symbols, bytes, the lone space and the word are left out.
+    found = cosine_neighbours("itself", torch.tensor([1.0, 1.0]), table, labels=labels, count=9)
+    assert [word for word, _ in found] == ["same", "-near", "opposite"]
     assert [cosine for _, cosine in found] == pytest.approx([1.0, 7 / (5 * 2**0.5), -1.0])
-    assert len(cosine_neighbours("itself", torch.tensor([1.0, 1.0]), others, count=1)) == 1
+    assert len(cosine_neighbours("itself", torch.tensor([1.0, 1.0]), table, labels=labels, count=1)) == 1
 
 
 def test_the_plane_of_points_on_it() -> None:
@@ -47,6 +57,32 @@ def test_the_plane_of_points_on_it() -> None:
     places, shares = principal_plane(torch.tensor(offsets) + shift)
     torch.testing.assert_close(places, torch.tensor([[5.0, 0.0], [-5.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
     assert shares == pytest.approx([50 / 52, 2 / 52])
+
+
+def test_neighbours_stay_neighbours_in_t_sne() -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed: it is in the extra `pictures`")
+    torch.manual_seed(3)
+    centres = torch.eye(3, 8) * 10
+    groups = torch.arange(3).repeat_interleave(6)
+    vectors = centres[groups] + torch.rand(18, 8)
+    places = neighbour_plane(vectors)
+    torch.testing.assert_close(neighbour_plane(vectors * 4), places)  # by the angle, and the same each time
+    distances = torch.cdist(places, places) + torch.eye(18) * 1e9
+    assert groups[distances.argmin(dim=1)].tolist() == groups.tolist()
+
+
+def test_t_sne_in_the_picture_and_without_scikit_learn(
+    make_translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed: it is in the extra `pictures`")
+    translator = make_translator(tie_embeddings="all")
+    settings: Any = {"sources": SOURCES, "targets": TARGETS, "num_words": 5, "num_neighbours": 2, "name": "toy"}
+    points = embeddings_picture(translator, [], method="tsne", **settings).panels[0]
+    assert isinstance(points, Points) and (points.x_axis, points.y_axis) == ("t-SNE 1", "t-SNE 2")
+    assert points.note.startswith("t-SNE puts neighbours together")
+    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
+    with pytest.raises(InputError, match="^--method tsne needs scikit-learn: .*, or use --method pca$"):
+        embeddings_picture(translator, [], method="tsne", **settings)
 
 
 def picture(translator: Translator, words: list[str]) -> Picture:
@@ -60,16 +96,17 @@ def test_a_joint_vocabulary_has_one_map(make_translator: MakeTranslator) -> None
     points, table = picture(translator, []).panels
     assert isinstance(points, Points) and isinstance(table, Table)
     assert {point.group for point in points.points} == {"source", "target"}
-    assert {point.label for point in points.points if point.group == "source"} == {
-        "Hund",
-        "Der",
-        "läuft",
-        "schläft",
-        "der",
-    }
+    words = content_words(SOURCES, 5, translator.tokenizers.source)
+    assert [point.label for point in points.points if point.group == "source"] == words and "Hund" in words
+    total = sum(map(float, re.findall(r"(\d+)%", points.x_axis + points.y_axis)))
+    (shown,) = re.findall(r"They show (\d+)% of the variance", points.note)
+    assert float(shown) == pytest.approx(total, abs=1)
     (hund,) = [point for point in points.points if point.label == "Hund"]
     assert hund.note.startswith("Nearest: ") and hund.note.count(",") == 1 and "Hund" not in hund.note
-    assert [row[0] for row in table.rows][:2] == ["Hund", "Der"] and len(table.rows) == 10
+    assert [row[0] for row in table.rows][:5] == words and len(table.rows) == 10
+    vocabulary = {piece.lstrip("▁") for piece in translator.tokenizers.source.pieces(range(320))}
+    for row in table.rows:  # among the whole vocabulary
+        assert {part.rsplit(" ", 1)[0].lstrip("-") for part in row[1].split(", ")} <= vocabulary
 
 
 def test_words_that_are_asked_for(make_translator: MakeTranslator) -> None:
@@ -94,7 +131,7 @@ def test_vocabularies_apart_have_a_map_each(make_translator: MakeTranslator) -> 
     assert isinstance(points, Points)
     # The map of the target words, from the target's table, by hand.
     table = translator.model.decoder.embedder.tokens.weight.detach()
-    words = frequent_words(TARGETS, 5)
+    words = content_words(TARGETS, 5, translator.tokenizers.target)
     vectors = torch.stack([table[translator.tokenizers.target.encode(word)].mean(dim=0) for word in words])
     expected, _ = principal_plane(vectors)
     assert [point.label for point in points.points] == words

@@ -20,6 +20,11 @@ def test_where_a_picture_goes() -> None:
     assert choose_picture_file(Path("b.picture"), "svg", name="masks") == PictureFile(Path("b.picture"), "svg")
     with pytest.raises(InputError, match="^--format png but --output b.svg: leave one of them out, or let them agree$"):
         choose_picture_file(Path("b.svg"), "png", name="masks")
+    assert choose_picture_file(Path("b.png"), None, name="masks", dots_per_inch=90).dots_per_inch == 90
+    with pytest.raises(
+        InputError, match="^--dpi 90 is for PNGs, and masks.html is html: leave it out, or write a PNG$"
+    ):
+        choose_picture_file(None, None, name="masks", dots_per_inch=90)
     with pytest.raises(InputError, match=r"^--output b.jpg: end it in .html, .png or .svg, or give --format too$"):
         choose_picture_file(Path("b.jpg"), None, name="masks")
 

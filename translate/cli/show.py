@@ -30,17 +30,16 @@ def picture_command(name: str) -> Callable[[Callable[..., None]], Callable[..., 
     output = Option("--output", "-o", metavar="FILE", help=f"Write to this file. Default: {name}.html.")
     output_format = Option(
         "--format",
-        help="html is a page for the browser; png and svg are figures and need the extra `pictures`. Default: by"
-        " FILE's ending, or html.",
+        help="html is a page for the browser; png and svg are figures. Default: by FILE's ending, or html.",
     )
-    dpi = Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG.")
+    dpi = Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG. Default: 160.")
     options: dict[str, tuple[Any, Any]] = {
         "output": (Annotated[Path | None, output], None),
         "output_format": (Annotated[Literal["html", "png", "svg"] | None, output_format], None),
-        "dpi": (Annotated[int, dpi], 160),
+        "dpi": (Annotated[int | None, dpi], None),
     }
 
-    def choose_file(dpi: int, output: Path | None = None, output_format: Any = None) -> "PictureFile":
+    def choose_file(dpi: int | None = None, output: Path | None = None, output_format: Any = None) -> "PictureFile":
         from translate.visualize.page import choose_picture_file
 
         file = choose_picture_file(output, output_format, dots_per_inch=dpi, name=name)
@@ -112,7 +111,9 @@ def show_positions(
     file: "PictureFile",
     config_or_run: Annotated[str, Argument(metavar="CONFIG|RUN", help="A config, a preset or a run directory.")],
     length: Annotated[int, Option(metavar="N", min=2, max=1000, help="Number of positions to show.")] = 64,
-    checkpoint: CheckpointOption = "best",
+    checkpoint: Annotated[
+        Literal["best", "last"] | None, Option(help="Of a run: the weights that are best on validation, or the last.")
+    ] = None,
 ) -> None:
     """How the model knows the order of words: the positional table, its similarities and wave lengths, and more.
 
@@ -127,8 +128,10 @@ def show_positions(
     if Path(config_or_run).is_dir():
         from translate.runs.loading import load_run
 
-        run = load_run(Path(config_or_run), checkpoint=checkpoint)
+        run = load_run(Path(config_or_run), checkpoint=checkpoint or "best")
         config, model, name = run.config, run.model, escaped(run.directory.resolve().name)
+    elif checkpoint:
+        raise InputError(f"--checkpoint {checkpoint}: {config_or_run} is no run directory, and only a run has weights")
     else:
         config, model = load_config(config_or_run).config, None
         name = config.name
@@ -142,8 +145,11 @@ def show_curves(
         list[Path],
         Argument(metavar="RUN", help="Run directories, finished or still training.", autocompletion=complete_run),
     ],
+    over: Annotated[
+        Literal["step", "minutes"], Option(help="What the curves go over; a page has a switch and begins with it.")
+    ] = "step",
 ) -> None:
-    """How trainings went: loss, perplexity, BLEU, learning rate, speed and gradient norm, over steps and over time.
+    """How trainings went: loss, BLEU, learning rate, speed and gradient norm, over steps or time, and a table.
 
     Examples:
       translate show curves runs/demo
@@ -151,7 +157,7 @@ def show_curves(
     """
     from translate.visualize.curves import curves_picture
 
-    _save(curves_picture(runs), file)
+    _save(curves_picture(runs, over=over), file)
 
 
 @picture_command("embeddings")
@@ -159,18 +165,22 @@ def show_embeddings(
     file: "PictureFile",
     run: RunArgument,
     words: Annotated[
-        list[str] | None, Argument(metavar="WORD", help="Words to look at. Default: the most frequent words.")
+        list[str] | None, Argument(metavar="WORD", help="Words to look at. Default: content words of the text.")
     ] = None,
     source: Annotated[
         Path | None,
-        Option(metavar="F", help="Show the most frequent words of this text. Default: the run's validation corpus."),
+        Option(metavar="F", help="Show content words of this text. Default: the run's validation corpus."),
     ] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="The same for the target language.")] = None,
     number: Annotated[int, Option(metavar="N", min=3, max=1000, help="Words of each side on the map.")] = 40,
     neighbours: Annotated[int, Option(metavar="N", min=1, max=100, help="Neighbours of each word.")] = 6,
+    method: Annotated[
+        Literal["pca", "tsne"],
+        Option(help="Map by principal components, or by t-SNE, which needs scikit-learn (extra `pictures`)."),
+    ] = "pca",
     checkpoint: CheckpointOption = "best",
 ) -> None:
-    """Which words the model represents alike: nearest neighbours by cosine, and a map by principal components.
+    """Which words the model represents alike: nearest neighbours by cosine, and a map of the words.
 
     Examples:
       translate show embeddings runs/demo
@@ -190,6 +200,7 @@ def show_embeddings(
         num_words=number,
         num_neighbours=neighbours,
         name=escaped(run.resolve().name),
+        method=method,
     )
     _save(picture, file)
 
@@ -205,9 +216,9 @@ def show_alignments(
         Option(
             metavar="N|mean|best",
             help="Decoder layer, counted from 0, whose heads are averaged; mean averages all layers, and best takes the"
-            " layer that does best on validation.",
+            " layer that does best on validation, or on the text, if the run has no validation.",
         ),
-    ] = "mean",
+    ] = "best",
     pharaoh: Annotated[
         Path | None,
         Option(
@@ -236,30 +247,31 @@ def show_alignments(
     pairs = _read_pairs(loaded, source, reference, file)
     if first > len(pairs.sources):
         raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")
-    chosen, error_rates, how = _choose_layer(loaded, layer, file)
+    chosen, error_rates, how = _choose_layer(loaded, layer, file, pairs)
     aligned = align_pairs(loaded.translator, pairs.sources, pairs.targets, layer=chosen)
     shown = aligned[first - 1 : first - 1 + number]
     picture = alignments_picture(
         shown, first_line=first, how=how, error_rates=error_rates, name=escaped(run.resolve().name)
     )
     save_picture(picture, file)
-    write_lines((format_pharaoh(pair.links) for pair in aligned), links_file)
+    write_lines((format_pharaoh(pair.written) for pair in aligned), links_file)
     last = first + len(shown) - 1
     logger.info(f"{file.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
 
 
 def _choose_layer(
-    loaded: "LoadedTranslator", wanted: str, file: "PictureFile"
+    loaded: "LoadedTranslator", wanted: str, file: "PictureFile", given: "ParallelCorpus"
 ) -> tuple[int | Literal["mean"], list[float], str]:
     from translate.visualize.alignments import layer_error_rates
 
     if wanted == "mean":
         return "mean", [], "The mean over the heads of all decoder layers"
     if wanted == "best":
-        pairs = _read_pairs(loaded, None, None, file)
+        has_validation = loaded.run.config.data.validation is not None
+        pairs = _read_pairs(loaded, None, None, file) if has_validation else given
         error_rates = layer_error_rates(loaded.translator, pairs.sources, pairs.targets)
-        best = error_rates.index(min(error_rates))
-        return best, error_rates, f"The mean over the heads of decoder layer {best}, the best on validation"
+        best, text = error_rates.index(min(error_rates)), "validation" if has_validation else "this text"
+        return best, error_rates, f"The mean over the heads of decoder layer {best}, the best on {text}"
     if not wanted.isdecimal():
         raise InputError(f"--layer {wanted}: should be a layer counted from 0, mean or best")
     return int(wanted), [], f"The mean over the heads of decoder layer {wanted}"

@@ -10,19 +10,27 @@ from torch import Tensor
 from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.decoding import Translator
-from translate.decoding.output.words import AlignmentLink, align_words, alignment_error_rate
+from translate.decoding.output.words import (
+    SPACE,
+    AlignmentLink,
+    Word,
+    align_words,
+    alignment_error_rate,
+    group_words,
+)
 from translate.errors import InputError
 from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, check_numbers
-from translate.visualize.sentences import MERGED, check_positions, merge_words, tokens_of
+from translate.visualize.sentences import MERGED, Tokens, check_positions, merge_words, tokens_of
 
 
 class AlignedPair(NamedTuple):
-    """The words of a pair, the links between them, and the attention between them."""
+    """The words of a pair, punctuation apart, the links between them, and the attention between them."""
 
     source: list[str]
     target: list[str]
     links: dict[AlignmentLink, float]
     weights: Float[Tensor, "target source"]  # the last row and column are those of the end symbols
+    written: dict[AlignmentLink, float]  # the links between words as they are written, with punctuation
 
 
 def layer_error_rates(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
@@ -89,13 +97,14 @@ def alignments_picture(
     if error_rates:
         rows = [[str(layer), f"{error_rate:.3f}"] for layer, error_rate in enumerate(error_rates)]
         panels.append(
-            Table("Layers on validation", ["Layer", "Error rate"], rows,
+            Table("Layers", ["Layer", "Error rate"], rows,
                   note="Alignment error rate against the links of a word translation model (IBM model 1) learnt from"
-                  " the validation pairs; less is better. It is a yardstick, not the truth.")
+                  " the same pairs; less is better. It is a yardstick, not the truth.")
         )  # fmt: skip
     paragraphs = [
         f"{how}. Each target word is linked to the source word that it looks at most when it is predicted, the end"
-        f" symbols left out. {MERGED}"
+        " symbols left out: the thicker the line, the larger that source word's share of the weight. Words without a"
+        f" line are grey. Punctuation is a word of its own here, but not in the Pharaoh file. {MERGED}"
     ]
     return Picture(f"Word alignments of {name}", paragraphs, panels, columns=2)
 
@@ -110,18 +119,43 @@ def _encode(translator: Translator, sources: Sequence[str], targets: Sequence[st
 
 
 def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> AlignedPair:
-    source = tokens_of(translator.tokenizers.source, pair.source).words
-    target = tokens_of(translator.tokenizers.target, pair.target).words
+    source = tokens_of(translator.tokenizers.source, pair.source)
+    target = tokens_of(translator.tokenizers.target, pair.target)
+
+    def links(source_words: Sequence[Word], target_words: Sequence[Word]) -> dict[AlignmentLink, float]:
+        """Links without the end symbols, which are the last words."""
+        sides = {"source_words": source_words, "target_words": target_words}
+        return align_words(weights, **{name: [word.positions for word in side[:-1]] for name, side in sides.items()})
+
+    source_parts, target_parts = split_punctuation(source), split_punctuation(target)
     return AlignedPair(
-        source=[word.text for word in source[:-1]],
-        target=[word.text for word in target[:-1]],
-        links=align_words(
-            weights,
-            source_words=[word.positions for word in source[:-1]],
-            target_words=[word.positions for word in target[:-1]],
-        ),
-        weights=merge_words(weights.double(), query_words=target, key_words=source),
+        source=[word.text for word in source_parts[:-1]],
+        target=[word.text for word in target_parts[:-1]],
+        links=links(source_parts, target_parts),
+        weights=merge_words(weights.double(), query_words=target_parts, key_words=source_parts),
+        written=links(source.words, target.words),
     )
+
+
+def split_punctuation(tokens: Tokens) -> list[Word]:
+    """Words with the subwords apart that are punctuation alone; a subword itself is not divided."""
+    parts = []
+    for word in tokens.words:
+        groups: list[list[int]] = []
+        was_mark = was_space = False
+        for position in word.positions:
+            is_mark = not any(map(str.isalnum, tokens.pieces[position]))
+            if not groups or (is_mark != was_mark and not was_space):
+                groups.append([])
+            groups[-1].append(position)
+            was_mark, was_space = is_mark, tokens.pieces[position] == SPACE
+        texts = [_spell([tokens.pieces[position] for position in group]) for group in groups]
+        parts += [word] if len(groups) == 1 else list(map(Word, texts, groups))
+    return parts
+
+
+def _spell(pieces: Sequence[str]) -> str:
+    return "".join(word.text for word in group_words(pieces))
 
 
 def _lexical_links(pairs: Sequence[EncodedPair], lexicon: Lexicon) -> list[set[AlignmentLink]]:

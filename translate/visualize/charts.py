@@ -6,10 +6,10 @@ https://vega.github.io/vega-lite/docs/
 import json
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from translate.visualize.panels import Curves, Links, Matrix, Panel, Picture, Points, Table
+from translate.visualize.panels import Curves, Links, Matrix, Picture, Points, Table
 
 Spec = dict[str, Any]
 
@@ -35,6 +35,7 @@ _COLOURS = {
     },
 }  # fmt: skip
 _STROKES = {"title": None, "symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
+_GREY = {"symbolStrokeColor": "#808a96"}  # on white and on black
 _ANCHORS: dict[str, Spec] = {  # where the label of a point stands
     "right": {"dx": 8, "align": "left", "baseline": "middle"},
     "left": {"dx": -8, "align": "right", "baseline": "middle"},
@@ -59,7 +60,8 @@ def theme(name: Literal["light", "dark"], *, font: str) -> Spec:
         "title": {"color": ink, "subtitleColor": faint, "anchor": "start", "fontSize": 14, "subtitleFontSize": 12},
         "view": {"stroke": None},
         "text": {"color": ink, "fontSize": 12},
-        "style": {"masked": {"fill": colours["masked"], "stroke": line}, "link": {"stroke": series[0]}},
+        "rule": {"color": series[0]},
+        "style": {"masked": {"fill": colours["masked"], "stroke": line}},
         "range": {"category": series, **ramps},
     }
 
@@ -73,10 +75,13 @@ def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
     Args:
         is_page: For a page, with tooltips and zoom, and without titles.
     """
+    draw: dict[type, Callable[..., Spec]] = {
+        Matrix: _matrix, Curves: _curves, Points: _points, Links: _links, Table: _table
+    }  # fmt: skip
     specs: list[Spec] = []
     legends: set[str] = set()
     for panel in picture.panels:
-        spec = _spec(panel, is_page=is_page)
+        spec = draw[type(panel)](panel, is_page)
         layers = [layer.get("encoding", {}) for layer in (spec, *spec.get("layer", []))]
         channels = [each for layer in layers for each in layer.items() if "legend" in each[1]]
         keys = [json.dumps(each) for each in channels]
@@ -89,20 +94,6 @@ def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
             spec["title"] = {"text": panel.title, "subtitle": note}
         specs.append(spec)
     return specs
-
-
-def _spec(panel: Panel, *, is_page: bool) -> Spec:
-    match panel:
-        case Matrix():
-            return _matrix(panel)
-        case Curves():
-            return _curves(panel, is_page=is_page)
-        case Points():
-            return _points(panel, is_page=is_page)
-        case Links():
-            return _links(panel)
-        case Table():
-            return _table(panel)
 
 
 def _number(field: str, **settings: Any) -> Spec:
@@ -146,7 +137,7 @@ def _axis(labels: Sequence[str], title: str, **settings: Any) -> Spec:
     return {**axis, "labelExpr": _labels(labels), "labelAngle": 0 if is_numbered else -90, **settings}
 
 
-def _matrix(panel: Matrix) -> Spec:
+def _matrix(panel: Matrix, is_page: bool) -> Spec:
     num_rows, num_columns = len(panel.rows), len(panel.columns)
     row_numbers, column_numbers = _is_numbered(panel.rows), _is_numbered(panel.columns)
     width = min(max(14 * num_columns, 160), 640) if column_numbers else max(_LINE * num_columns, 60)
@@ -200,7 +191,7 @@ def _matrix(panel: Matrix) -> Spec:
     }
 
 
-def _curves(panel: Curves, *, is_page: bool) -> Spec:
+def _curves(panel: Curves, is_page: bool) -> Spec:
     has_minutes = any(series.minutes for series in panel.series)
     rows: list[Spec] = []
     marks: list[Spec] = []
@@ -226,9 +217,7 @@ def _curves(panel: Curves, *, is_page: bool) -> Spec:
     line: Spec = {"mark": {"type": "line", "strokeWidth": 1.8, "clip": is_page}, "encoding": {**colour}}
     if len(kinds) > 1:
         dashes = {"domain": kinds, "range": [[1, 0], [6, 4], [2, 3]]}
-        line["encoding"]["strokeDash"] = _name(
-            "kind", scale=dashes, legend={**_STROKES, "symbolStrokeColor": "#808a96"}
-        )
+        line["encoding"]["strokeDash"] = _name("kind", scale=dashes, legend=_STROKES | _GREY)
     layers = [line]
     if max(len(series.x) for series in panel.series) <= 40:
         layers.append({"mark": {**dots, "size": 16}, "encoding": colour})
@@ -261,11 +250,11 @@ def _curves(panel: Curves, *, is_page: bool) -> Spec:
     }
 
 
-def _points(panel: Points, *, is_page: bool) -> Spec:
+def _points(panel: Points, is_page: bool) -> Spec:
     groups = list(dict.fromkeys(point.group for point in panel.points))
     # Colours and shapes that have the same domain have one legend.
     look = _name("group", scale={"domain": groups}, legend={"title": None})
-    place: Spec = {"scale": {"nice": False, "zero": False, "padding": 30}, "axis": {"tickCount": 8}}
+    place: Spec = {"scale": {"nice": False, "zero": False, "padding": 60}, "axis": {"tickCount": 8}}
     titles = {"label": "word", "group": "of", "note": "note", "x": panel.x_axis, "y": panel.y_axis}
     points: Spec = {
         "mark": {"type": "point", "filled": True, "size": 55, "clip": is_page},
@@ -295,7 +284,7 @@ def _points(panel: Points, *, is_page: bool) -> Spec:
     }
 
 
-def _links(panel: Links) -> Spec:
+def _links(panel: Links, is_page: bool) -> Spec:
     rows: list[Spec] = []
     for source, target, weight in panel.links:
         words = {"from": panel.source[source], "to": panel.target[target]}
@@ -311,11 +300,12 @@ def _links(panel: Links) -> Spec:
         axis |= {"values": list(range(len(words))), "labelOverlap": False}
         return _number(name, title=None, scale=scale, axis=axis)
 
-    thickness = {"title": "weight", "values": [0.1, 0.5, 1], "symbolType": "stroke"}
+    thickness = {**_STROKES, **_GREY, "title": "weight", "values": [0.1, 0.5, 1]}
+    del thickness["symbolStrokeWidth"]
     titles = {"from": "source word", "to": "target word", "weight": "weight"}
     across = {"domain": [0, 1], "nice": False}
     lines = {
-        "mark": {"type": "rule", "style": "link", "strokeCap": "round", "opacity": 0.75},
+        "mark": {"type": "rule", "strokeCap": "round", "opacity": 0.75},
         "encoding": {
             "x": {"datum": 0, "type": "quantitative", "axis": None, "scale": across},
             "x2": {"datum": 1},
@@ -335,7 +325,7 @@ def _links(panel: Links) -> Spec:
     }
 
 
-def _table(panel: Table) -> Spec:
+def _table(panel: Table, is_page: bool) -> Spec:
     """Lines of text, for a figure; a page has a table of its own kind."""
     cells, start = [], 0.0
     for column in zip(panel.header, *panel.rows, strict=True):

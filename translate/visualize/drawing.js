@@ -13,7 +13,6 @@ const SCALES = {
     light: ["#08306b", "#2f79b5", "#9cc7e0", "#f7f7f7", "#f3b670", "#c96a12", "#7f3b08"],
     dark: ["#bfe3ff", "#57a9e0", "#22587f", "#181c22", "#8a4d12", "#e08a2c", "#ffdca8"],
   },
-  visible: { light: ["#ffffff", "#125ea6"], dark: ["#12161c", "#3592cf"] },
 };
 // Okabe and Ito's colours, which colour-blind people tell apart; the dark page has lighter shades where it needs them.
 const SERIES_COLOURS = {
@@ -71,8 +70,7 @@ function colourAt(scale, place) {
 /** The colour of a number: weights by their root, so that small ones are seen; signed numbers up to ± `limit`. */
 function colourOf(scale, value, limit = 1) {
   if (scale === "weight") return colourAt(scale, Math.sqrt(value));
-  if (scale === "signed") return colourAt(scale, 0.5 + value / (2 * limit));
-  return colourAt(scale, value);
+  return colourAt(scale, 0.5 + value / (2 * limit));
 }
 
 const css = ([red, green, blue]) => `rgb(${red},${green},${blue})`;
@@ -132,27 +130,17 @@ function makeReadout(hint) {
 }
 
 /** A legend of a scale: what its colours mean. */
-function makeLegend(scale, { limit = 1, hasMasked = false, names = null } = {}) {
-  const entries = [];
-  if (scale === "visible") {
-    for (const [value, name] of [[1, names ? names[0] : "visible"], [0, names ? names[1] : "not visible"]]) {
-      const swatch = make("span", { class: "swatch" });
-      swatch.style.background = css(colourAt(scale, value));
-      entries.push(swatch, make("span", {}, name));
+function makeLegend(scale, { limit = 1, hasMasked = false } = {}) {
+  const [low, high] = scale === "weight" ? [0, 1] : [-limit, limit];
+  const bar = makeCanvas(180, 13, null, (context, width, height) => {
+    for (let x = 0; x < width; x++) {
+      context.fillStyle = css(colourOf(scale, low + ((high - low) * x) / (width - 1), limit));
+      context.fillRect(x, 0, 1, height);
     }
-  } else {
-    const [low, high] = scale === "weight" ? [0, 1] : [-limit, limit];
-    const bar = makeCanvas(180, 13, null, (context, width, height) => {
-      for (let x = 0; x < width; x++) {
-        const value = low + ((high - low) * x) / (width - 1);
-        context.fillStyle = css(colourOf(scale, value, limit));
-        context.fillRect(x, 0, 1, height);
-      }
-    });
-    entries.push(make("span", {}, shortNumber(low)), bar, make("span", {}, shortNumber(high)));
-    if (scale === "weight") {
-      entries.push(make("span", {}, "the colour goes with the root of the weight, so that small ones are seen"));
-    }
+  });
+  const entries = [make("span", {}, shortNumber(low)), bar, make("span", {}, shortNumber(high))];
+  if (scale === "weight") {
+    entries.push(make("span", {}, "the colour goes with the root of the weight, so that small ones are seen"));
   }
   if (hasMasked) entries.push(make("span", { class: "swatch masked" }), make("span", {}, "masked: exactly 0"));
   return make("div", { class: "legend" }, ...entries);

@@ -1,7 +1,9 @@
-"""Which words have similar embeddings: nearest neighbours, and a map of the two principal components."""
+"""Which words have similar embeddings: nearest neighbours, and a map by principal components or t-SNE."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -9,7 +11,8 @@ from torch import Tensor
 
 from translate.data.tokenizer import Tokenizer
 from translate.decoding import Translator
-from translate.errors import InputError
+from translate.decoding.output.words import SPACE
+from translate.errors import InputError, install_hint
 from translate.visualize.panels import Anchor, Panel, Picture, Point, Points, Table
 
 
@@ -22,18 +25,20 @@ def embeddings_picture(
     num_words: int,
     num_neighbours: int,
     name: str,
+    method: Literal["pca", "tsne"] = "pca",
 ) -> Picture:
     """Nearest neighbours and a map of source and target words.
 
     Args:
-        words: The words whose neighbours are listed, in either language; empty: the most frequent ones.
-        sources: Source text whose most frequent words are on the map.
-        targets: Target text whose most frequent words are on the map.
+        words: The words whose neighbours are listed, in either language; empty: content words.
+        sources: Source text whose content words are on the map.
+        targets: Target text whose content words are on the map.
         num_words: How many words of each side are on the map.
         num_neighbours: How many neighbours of each word are listed.
+        method: Principal components, or t-SNE, which keeps neighbours together and no distances.
 
     Raises:
-        InputError: A word is empty, or the texts have too few words.
+        InputError: A word is empty, the texts have too few words, or scikit-learn is not installed, which has t-SNE.
     """
     model, tokenizers = translator.model, translator.tokenizers
     source_table, target_table = (
@@ -42,8 +47,8 @@ def embeddings_picture(
     if not all(word.strip() for word in words):
         raise InputError("a word to look at is empty: '' has no neighbours")
     # The groups of the words on each map: the language that they are from.
-    source = dict.fromkeys(frequent_words(sources, num_words), "source")
-    target = dict.fromkeys(frequent_words(targets, num_words), "target")
+    source = dict.fromkeys(content_words(sources, num_words, tokenizers.source), "source")
+    target = dict.fromkeys(content_words(targets, num_words, tokenizers.target), "target")
     is_joint = model.config.tie_embeddings == "all"
     if is_joint:
         both = dict.fromkeys(source.keys() & target.keys(), "both")
@@ -60,14 +65,21 @@ def embeddings_picture(
         if len(vectors) < 3:
             raise InputError(f"{len(vectors)} {side} words are too few for a map: give a text with more of them")
         asked = _embed_words(tokenizer, words, table)
-        panels.append(_map(side, vectors | asked, groups | dict.fromkeys(asked, "asked for"), num_neighbours))
-        looked_up = asked or {word: vectors[word] for word in shown}
-        rows = [[word, _list_neighbours(word, vector, vectors, num_neighbours)] for word, vector in looked_up.items()]
+        labels = tokenizer.pieces(range(len(table)))
+        neighbours = {
+            word: ", ".join(f"{text} {cosine:.2f}" for text, cosine in nearest)
+            for word, vector in (vectors | asked).items()
+            for nearest in [cosine_neighbours(word, vector, table, labels=labels, count=num_neighbours)]
+        }
+        panels.append(_map(side, vectors | asked, groups | dict.fromkeys(asked, "asked for"), neighbours, method))
+        rows = [[word, neighbours[word]] for word in asked or shown]
         panels.append(Table(f"Nearest neighbours of {side} words", ["Word", "Neighbours and their cosines"], rows))
+    content = (
+        "Words of four letters or more that stand in few lines of the text, preferably with an embedding of their own. "
+    )
     paragraphs = [
-        "A word of several subwords is the mean of their embeddings. The map is the plane in which the embeddings"
-        " differ most (principal components); words that are close on it may be apart in the other dimensions, and so"
-        " the neighbours are by the cosine of all dimensions, among the words of the map.",
+        f"{'' if words else content}A word of several subwords is the mean of their embeddings. Neighbours are by the"
+        " cosine of all dimensions, among the whole vocabulary: -x is a subword inside or at the end of a word.",
         "Source and target share one table of embeddings."
         if is_joint
         else "Source and target have tables of their own: their directions cannot be compared, so each has its map.",
@@ -75,21 +87,46 @@ def embeddings_picture(
     return Picture(f"Embeddings of {name}", paragraphs, panels)
 
 
-def frequent_words(lines: Sequence[str], count: int) -> list[str]:
-    """The most frequent words of a text, without punctuation around them; of equally frequent ones the first."""
-    words = (word for line in lines for word in line.split())
-    bare = (word.strip("".join(mark for mark in set(word) if not mark.isalnum())) for word in words)
-    return [word for word, _ in Counter(filter(None, bare)).most_common(count)]
+def content_words(lines: Sequence[str], count: int, tokenizer: Tokenizer) -> list[str]:
+    """The most frequent words of a text that probably have a meaning of their own; of equally frequent ones the first.
+
+    That are words of at least four letters that stand in at most one line of fifty, those with an embedding of their
+    own first. A short text may not have enough of them: then others follow, by their frequency.
+    """
+    bare = (re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", line) for line in lines)
+    frequency = Counter(word for words in bare for word in dict.fromkeys(words))
+
+    def rank(word: str) -> tuple[bool, bool]:
+        is_content = len(word) >= 4 and frequency[word] * 50 <= len(lines)
+        return not is_content, len(tokenizer.encode(word)) > 1
+
+    ordered = [word for word, _ in frequency.most_common()]
+    return sorted(ordered, key=rank)[:count]
 
 
 def cosine_neighbours(
-    word: str, vector: Float[Tensor, " d_model"], others: Mapping[str, Tensor], *, count: int
+    word: str,
+    vector: Float[Tensor, " d_model"],
+    table: Float[Tensor, "vocab d_model"],
+    *,
+    labels: Sequence[str],
+    count: int,
 ) -> list[tuple[str, float]]:
-    """The other words whose embeddings have the largest cosine with a word's, and the cosines."""
-    texts = [text for text in others if text != word]
-    cosines = torch.nn.functional.cosine_similarity(torch.stack([others[text] for text in texts]), vector[None], dim=1)
-    nearest = cosines.argsort(descending=True, stable=True)[:count].tolist()
-    return [(texts[place], float(cosines[place])) for place in nearest]
+    """The entries of the vocabulary whose embeddings have the largest cosine with a word's, and the cosines.
+
+    Args:
+        labels: The subword of each row of the table. Special symbols, bytes and the word itself are left out.
+    """
+    cosines = torch.nn.functional.cosine_similarity(table, vector[None], dim=1)
+    nearest: list[tuple[str, float]] = []
+    for place in cosines.argsort(descending=True, stable=True).tolist():
+        label = labels[place]
+        text = label.removeprefix(SPACE) if label.startswith(SPACE) else f"-{label}"
+        if text not in ("", "-", word) and not re.fullmatch(r"<.*>", label):
+            nearest.append((text, float(cosines[place])))
+        if len(nearest) == count:
+            break
+    return nearest
 
 
 def principal_plane(vectors: Float[Tensor, "word d_model"]) -> tuple[Float[Tensor, "word 2"], list[float]]:
@@ -110,28 +147,49 @@ def principal_plane(vectors: Float[Tensor, "word d_model"]) -> tuple[Float[Tenso
     return places.float(), [float(value) ** 2 / total for value in singular[:2]]
 
 
+def neighbour_plane(vectors: Float[Tensor, "word d_model"]) -> Float[Tensor, "word 2"]:
+    """t-SNE: a plane on which words are close whose vectors have a large cosine; the same vectors give the same plane.
+
+    Raises:
+        InputError: scikit-learn is not installed.
+
+    Source: Van der Maaten and Hinton 2008, https://www.jmlr.org/papers/v9/vandermaaten08a.html.
+    """
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        raise InputError(
+            f"--method tsne needs scikit-learn: {install_hint('pictures')}, or use --method pca"
+        ) from error
+    unit = torch.nn.functional.normalize(vectors.double(), dim=1)
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    return torch.from_numpy(TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(unit.numpy())).float()
+
+
 def _embed_words(tokenizer: Tokenizer, words: Iterable[str], table: Tensor) -> dict[str, Tensor]:
     """The embedding of each word, (d_model): the mean over its pieces."""
     return {word: table[ids].mean(dim=0) for word in words if (ids := tokenizer.encode(word))}
 
 
-def _list_neighbours(word: str, vector: Tensor, others: Mapping[str, Tensor], count: int) -> str:
-    return ", ".join(f"{text} {cosine:.2f}" for text, cosine in cosine_neighbours(word, vector, others, count=count))
-
-
-def _map(side: str, vectors: dict[str, Tensor], groups: dict[str, str], num_neighbours: int) -> Points:
-    places, shares = principal_plane(torch.stack(list(vectors.values())))
-    points = []
-    for (word, vector), (x, y), anchor in zip(vectors.items(), places.tolist(), _anchors(vectors, places), strict=True):
-        note = "Nearest: " + _list_neighbours(word, vector, vectors, num_neighbours)
-        points.append(Point(word, x, y, groups[word], note, anchor))
-    first, second = (f"{share:.0%}" for share in shares)
-    return Points(
-        f"Map of {side} words",
-        f"first principal component ({first} of the variance)",
-        f"second principal component ({second})",
-        points,
-    )
+def _map(
+    side: str, vectors: dict[str, Tensor], groups: dict[str, str], neighbours: dict[str, str], method: str
+) -> Points:
+    stacked = torch.stack(list(vectors.values()))
+    if method == "tsne":
+        places, axes = neighbour_plane(stacked), ("t-SNE 1", "t-SNE 2")
+        note = "t-SNE puts neighbours together; larger distances, and the axes, have no meaning."
+    else:
+        places, (first, second) = principal_plane(stacked)
+        axes = f"first principal component ({first:.0%} of the variance)", f"second principal component ({second:.0%})"
+        note = (
+            f"The two directions in which the words differ most. They show {first + second:.0%} of the variance of"
+            " these words: words that are close here may be apart in the other dimensions."
+        )
+    points = [
+        Point(word, x, y, groups[word], f"Nearest: {neighbours[word]}", anchor)
+        for word, (x, y), anchor in zip(vectors, places.tolist(), _anchors(vectors, places), strict=True)
+    ]
+    return Points(f"Map of {side} words", *axes, points, note=note)
 
 
 def _anchors(labels: Iterable[str], places: Float[Tensor, "word 2"]) -> list[Anchor]:

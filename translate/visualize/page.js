@@ -44,8 +44,9 @@ async function drawEverything() {
   const rows = [];
   for (let first = 0; first < panels.length; first += data.columns) {
     const row = make("div", { class: "row" }, ...panels.slice(first, first + data.columns));
-    const widths = data.panels.slice(first, first + data.columns).map(({ spec }) => (spec ? spec.width + (spec.usermeta.grows ? 32 : 160) : 240));
-    row.style.flexBasis = `${widths.reduce((sum, width) => sum + width)}px`;
+    const specs = data.panels.slice(first, first + data.columns).map(({ spec }) => spec).filter(Boolean);
+    const width = specs.reduce((sum, spec) => sum + spec.width + 32, 0);
+    row.style.flex = specs.some((spec) => spec.usermeta.grows) ? `1 1 ${width}px` : "0 1 max-content";
     rows.push(row);
   }
   charts.replaceChildren(...rows);

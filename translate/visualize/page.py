@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -27,7 +28,7 @@ class PictureFile(NamedTuple):
 
 
 def choose_picture_file(
-    output: Path | None, wanted: PictureFormat | None, *, name: str, dots_per_inch: int = DOTS_PER_INCH
+    output: Path | None, wanted: PictureFormat | None, *, name: str, dots_per_inch: int | None = None
 ) -> PictureFile:
     """The file and format that the user asked for.
 
@@ -36,7 +37,7 @@ def choose_picture_file(
         wanted: The format; None: by the file's ending, or html.
 
     Raises:
-        InputError: The file's ending belongs to another format, or to none.
+        InputError: The file's ending belongs to another format, or to none, or `dots_per_inch` is given and no PNG.
     """
     output = output or Path(f"{name}.{wanted or 'html'}")
     ending = _FORMATS.get(output.suffix.lower())
@@ -45,7 +46,9 @@ def choose_picture_file(
     chosen = wanted or ending
     if chosen is None:
         raise InputError(f"--output {output}: end it in .html, .png or .svg, or give --format too")
-    return PictureFile(output, chosen, dots_per_inch)
+    if dots_per_inch and chosen != "png":
+        raise InputError(f"--dpi {dots_per_inch} is for PNGs, and {output} is {chosen}: leave it out, or write a PNG")
+    return PictureFile(output, chosen, dots_per_inch or DOTS_PER_INCH)
 
 
 def save_picture(picture: Picture | str, file: PictureFile) -> None:
@@ -68,8 +71,6 @@ def save_picture(picture: Picture | str, file: PictureFile) -> None:
 
 def picture_page(picture: Picture) -> str:
     """The HTML page of a picture, with Vega-Lite in it."""
-    import vl_convert
-
     picture = printable(picture)
     panels = []
     for panel, spec in zip(picture.panels, chart_specs(picture, is_page=True), strict=True):
@@ -86,8 +87,15 @@ def picture_page(picture: Picture) -> str:
         "themes": {"light": theme("light", font=_FONT), "dark": theme("dark", font=_FONT)},
         "panels": panels,
     }
-    scripts = {"library": vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")}
-    return fill_template(title=picture.title, data=data, scripts=["drawing.js", "page.js"], **scripts)
+    return fill_template(title=picture.title, data=data, scripts=["drawing.js", "page.js"], library=_vega())
+
+
+@cache
+def _vega() -> str:
+    """Vega-Lite, all that it needs, and `vegaEmbed`, which draws."""
+    import vl_convert
+
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 
 def to_json_types(value: Any) -> Any:
