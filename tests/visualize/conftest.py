@@ -52,7 +52,13 @@ def make_translator(tokenizers: Tokenizers) -> MakeTranslator:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(0.2 * torch.randn_like(parameter))
-        limits = {"device": "cpu", "beam_size": 2, "max_length_factor": 0.0, "max_length_constant": 5}
+        limits = {
+            "device": "cpu",
+            "precision": "fp32",
+            "beam_size": 2,
+            "max_length_factor": 0.0,
+            "max_length_constant": 5,
+        }
         return Translator(model.eval(), tokenizers, DecodingConfig(**{**limits, **(decoding or {})}))
 
     return make
