@@ -3,6 +3,7 @@
 # make test-system   run the tests that start processes, browsers or torchrun
 # make test-slow     run the tests that take minutes
 # make check         lint, types and fast tests
+# make notebook      run docs/first-model.ipynb, and keep what its cells give
 # make tutorial      run the code of docs/tutorial, and write its output and pictures anew
 # make docs          write docs/config.md from the code, build the pages of docs/ as a site in build/site, and check their links
 
@@ -14,7 +15,7 @@ AS := --dpi 72 --output docs/pictures/
 INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-system test-slow lint types check docs pictures tutorial wheel clean
+.PHONY: demo test test-system test-slow lint types check docs pictures notebook tutorial wheel clean
 
 demo: $(VENV)/installed
 	@test ! -f runs/demo/run.json || echo "runs/demo is there: it is used, and continued if it was stopped. Remove it to begin anew."
@@ -52,6 +53,9 @@ pictures: $(VENV)/installed-for-tests
 	$(SHOW) embeddings runs/demo --number 30 $(AS)embeddings.png
 	$(SHOW) alignments runs/demo --source data/test.de --reference data/test.en --number 2 \
 		--pharaoh runs/demo.align $(AS)alignments.png
+
+notebook: $(VENV)/installed-for-docs
+	$(BIN)/python docs/run_notebook.py
 
 tutorial: $(VENV)/installed-for-tests
 	test -f runs/demo/run.json || $(BIN)/translate train demo --run runs/demo

@@ -11,6 +11,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from translate.config.load import is_run, load_config, read_resolved_config
 from translate.config.schema import Config
 from translate.decoding import Translator
@@ -126,7 +128,11 @@ def train(
         directory = named if run is None else Path(run)
         values = json.dumps([given, fspath(directory), overrides], default=fspath, ensure_ascii=False)
         call = f"translate.train with config, run, overrides: {values}"
-        train_run(loaded, directory, resume=resume, command=[call], inspect=log_findings)
+        num_threads = torch.get_num_threads()  # a training that works in several threads sets one for each
+        try:
+            train_run(loaded, directory, resume=resume, command=[call], inspect=log_findings)
+        finally:
+            torch.set_num_threads(num_threads)
     return Run(directory)
 
 
