@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 import translate
 from translate import InputError, Run
@@ -144,6 +145,12 @@ def test_a_root_logger_with_a_handler_prints_each_line_once(
     translate.train(CONFIG, run=tmp_path / "run", overrides=QUICK)
     assert sum(record.getMessage().startswith("Training ended after 4 steps") for record in caplog.records) == 1
     assert capsys.readouterr().out == ""
+
+
+def test_training_leaves_the_number_of_threads_as_it_was(run: Run, tmp_path: Path) -> None:
+    torch.set_num_threads(3)
+    translate.train(CONFIG, run=tmp_path / "run", overrides={**QUICK, "training.threads": 1})
+    assert torch.get_num_threads() == 3
 
 
 def test_a_run_is_continued_by_itself_and_a_config_is_an_object(run: Run, tmp_path: Path) -> None:
