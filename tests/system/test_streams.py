@@ -190,7 +190,7 @@ def read_until(descriptor: int, end: bytes, *, seconds: float = 60.0) -> bytes:
     return seen
 
 
-def test_interactive_prompts_for_each_line_and_answers_it_at_once(folder: Path) -> None:
+def test_interactive_answers_each_line_at_once(folder: Path) -> None:
     """A person types at a terminal; the next line is typed after the answer to the one before has come."""
     pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
     run, lines = str(folder / "run"), ["12345", "", "987"]
@@ -209,11 +209,10 @@ def test_interactive_prompts_for_each_line_and_answers_it_at_once(folder: Path) 
     ) as process:
         os.close(theirs)
         assert process.stdout is not None
-        assert read_until(ours, b"> ").endswith(b"> ")
+        assert read_until(ours, b"ends.\r\n").endswith(b"Ctrl-D ends.\r\n")
         for line, answer in zip(lines, expected, strict=True):
             os.write(ours, f"{line}\n".encode())
             assert read_until(process.stdout.fileno(), b"\n").decode() == f"{answer}\n"
-            assert read_until(ours, b"\n> ").decode() == f"{line}\r\n> "  # what was typed, and the next prompt
         os.write(ours, b"\x04")  # the end of input
         assert b"3 lines, 1 empty" in read_until(ours, b" lines/s)\r\n")
     os.close(ours)
@@ -247,7 +246,7 @@ def test_a_conversation_on_a_terminal(folder: Path) -> None:
     try:
         before = read_until(ours, b"> ")
         assert f"Loading {run} …\r\x1b[K".encode() in before
-        assert before.endswith(b"Reading German lines from the terminal. Ctrl-C cancels a line, Ctrl-D ends.\r\n> ")
+        assert before.endswith(b"Reading lines (de) from the terminal. Ctrl-C cancels a line, Ctrl-D ends.\r\n> ")
         for line, answer in zip(lines, answers, strict=True):
             (shown,) = told(f"{line}\n".encode())
             assert shown.partition("  ")[0] == answer

@@ -198,8 +198,7 @@ def _row(name: str, text: str) -> str:
 
 
 def _painted(text: str, *, colour: str | None = None) -> str:
-    """Make text bold, where colours are shown."""
-    return typer.style(text, fg=colour, bold=True) if has_colour(sys.stdout) else text
+    return typer.style(text, fg=colour, bold=True)
 
 
 def _plural(number: int, noun: str) -> str:

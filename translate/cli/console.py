@@ -8,17 +8,15 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, NoReturn, TextIO, TypeVar
+from typing import Any, NoReturn, TextIO
 
 import typer
 
 from translate.cli.commands import CommandGroup, UsageError, explain_usage
 from translate.errors import InputError, RunError
 from translate.messages import MessageFormatter, escaped
-
-Item = TypeVar("Item")
 
 _MAX_LINES = 10  # of an error
 
@@ -242,17 +240,6 @@ def showing_activity() -> Iterator[Callable[[str], None]]:
         yield show
     finally:
         show("")
-
-
-def prompted(lines: Iterable[Item]) -> Iterator[Item]:
-    """Yield the same lines, and print a prompt for each if a person is typing."""
-    prompt = "> " if is_terminal(sys.stdin) and is_terminal(sys.stderr) else ""
-    typer.echo(prompt, err=True, nl=False)
-    for line in lines:
-        yield line
-        typer.echo(prompt, err=True, nl=False)
-    if prompt:
-        typer.echo(err=True)  # the next message does not follow the prompt
 
 
 def has_colour(stream: TextIO | None) -> bool:

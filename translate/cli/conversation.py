@@ -18,10 +18,6 @@ from translate.messages import escaped
 if TYPE_CHECKING:
     from translate.decoding import Request, Translation, Translator
 
-_LANGUAGES = {
-    "cs": "Czech", "de": "German", "en": "English", "es": "Spanish", "fr": "French", "it": "Italian", "nl": "Dutch",
-    "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "uk": "Ukrainian", "zh": "Chinese",
-}  # fmt: skip
 _NOTES = {
     "empty": "no translation: it is empty",
     "truncated": "cut at the maximum length",
@@ -39,8 +35,7 @@ def is_typed(file: Path | None) -> bool:
 
 def announce(language: str) -> None:
     """Say on standard error what is read from the terminal, and how to end."""
-    language = _LANGUAGES.get(language, language)
-    typer.echo(f"Reading {language} lines from the terminal. Ctrl-C cancels a line, Ctrl-D ends.", err=True)
+    typer.echo(f"Reading lines ({language}) from the terminal. Ctrl-C cancels a line, Ctrl-D ends.", err=True)
 
 
 def converse(
@@ -63,7 +58,7 @@ def converse(
         except KeyboardInterrupt:
             typer.echo("\r[cancelled]")
         else:
-            typer.echo("\n".join(answer))
+            typer.echo("\n".join(answer), color=has_colour(sys.stdout))
             yield from translations
 
 
@@ -100,8 +95,8 @@ def _describe(translation: "Translation", translator: "Translator") -> Iterator[
         if number == 1 and (unknown := _unknown_characters(translation.source, translator)):
             notes.insert(0, f"not in the vocabulary: {' '.join(unknown)}")
         notes += [f"without {phrase!r}" for phrase in each.unmet]
-        shown = _dim(f"[{'; '.join(notes)}]") if notes else ""
-        yield f"{_dim(rank)}{escaped(each.text)}{'  ' * bool(each.text and notes)}{shown}"
+        shown = typer.style(escaped(f"[{'; '.join(notes)}]"), dim=True) if notes else ""
+        yield f"{typer.style(rank, dim=True)}{escaped(each.text)}{'  ' * bool(each.text and notes)}{shown}"
 
 
 def _unknown_characters(source: str, translator: "Translator") -> list[str]:
@@ -109,13 +104,8 @@ def _unknown_characters(source: str, translator: "Translator") -> list[str]:
     from translate.data.tokenizer import BYTE_PIECE, UNK_ID
 
     tokenizer = translator.tokenizers.source
-    spelt = {character: tokenizer.encode(character) for character in dict.fromkeys(source)}
     return [
         character
-        for character, ids in spelt.items()
-        if UNK_ID in ids or any(BYTE_PIECE.fullmatch(piece) for piece in tokenizer.pieces(ids))
+        for character in dict.fromkeys(source)
+        if UNK_ID in (ids := tokenizer.encode(character)) or any(map(BYTE_PIECE.fullmatch, tokenizer.pieces(ids)))
     ]
-
-
-def _dim(text: str) -> str:
-    return typer.style(escaped(text), dim=True) if text and has_colour(sys.stdout) else escaped(text)

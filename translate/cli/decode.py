@@ -15,7 +15,7 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.completion import complete_run
-from translate.cli.console import fail_interrupted, is_terminal, line_bar, prompted, showing_activity
+from translate.cli.console import fail_interrupted, is_terminal, line_bar, showing_activity
 from translate.cli.conversation import announce, converse, is_typed, typed_lines
 from translate.cli.lines import (
     STANDARD_OUTPUT,
@@ -62,36 +62,28 @@ class DecodeCommand:
 
     def open(self) -> tuple[TextLines[str], Iterator["Request"], "Translator"]:
         """Check the files, open the input and its constraints, and load the translator."""
+        from translate.data.text import read_lines
+        from translate.export import load_engine
+
         outputs = {"--output": self.output or STANDARD_OUTPUT, "--alignments": self.alignments}
         check_outputs(outputs, [self.file, *self.constraints.values()])
         with showing_activity() as show:
             show(f"Loading {self.run}")
-            source = open_lines(self.file)
-            if self.is_conversation:
-                source = TextLines(typed_lines(), None, "the terminal")
+            source = TextLines(typed_lines(), None, "the terminal") if self.is_conversation else open_lines(self.file)
             requests = read_requests(source, self.constraints)  # a wrong file is reported before the model is loaded
-            translator = self._load()
+            phrases = read_lines(self.constraints["forbid"]) if "forbid" in self.constraints else []
+            loaded = load_engine(
+                self.run,
+                checkpoint=self.checkpoint,
+                options=self.options,
+                token_scores=self.output_format == "jsonl",
+                ensemble=self.ensemble,
+                contrast=self.contrast,
+                forbidden=[phrase for phrase in phrases if phrase.strip()],
+            )
         if is_typed(self.file):
-            from translate.config.load import read_resolved_config
-            from translate.runs.directory import RunDirectory
-
-            announce(read_resolved_config(RunDirectory(self.run).config).data.source_language)
-        return source, requests, translator
-
-    def _load(self) -> "Translator":
-        from translate.data.text import read_lines
-        from translate.export import load_engine
-
-        forbid = self.constraints.get("forbid")
-        return load_engine(
-            self.run,
-            checkpoint=self.checkpoint,
-            options=self.options,
-            token_scores=self.output_format == "jsonl",
-            ensemble=self.ensemble,
-            contrast=self.contrast,
-            forbidden=[] if forbid is None else [phrase for phrase in read_lines(forbid) if phrase.strip()],
-        ).translator
+            announce(loaded.run.config.data.source_language)
+        return source, requests, loaded.translator
 
 
 @takes_decoding_options
@@ -158,9 +150,8 @@ def decode(
     given = [f"--{name}" for name in constraints] + ["--resume, or torchrun,"] * in_parts
     if options.get("engine") == "ctranslate2" and given:
         raise InputError(f"{given[0]} is not for --engine ctranslate2; leave one of them out")
-    ensemble = ensemble or []
     command = DecodeCommand(
-        run, file, output, alignments, output_format, checkpoint, constraints, ensemble, contrast, options
+        run, file, output, alignments, output_format, checkpoint, constraints, ensemble or [], contrast, options
     )
     if in_parts:
         _decode_in_parts(command)
@@ -171,22 +162,18 @@ def decode(
 def _decode_at_once(command: DecodeCommand, *, is_interactive: bool) -> None:
     """Translate the input as it is read, and write each translation as it comes."""
     source, requests, translator = command.open()
-    from translate.decoding import ConditionCounts
+    from translate.decoding import ConditionCounts, count_conditions
     from translate.decoding.output.formats import format_translations
 
     if command.is_conversation:
-        counts = ConditionCounts()
-        for _ in counts.watch(converse(translator, requests, output_format=command.output_format)):
-            pass
-        logger.info(str(counts))
+        logger.info(str(count_conditions(converse(translator, requests, output_format=command.output_format))))
         return
     started = time.perf_counter()
     counts = ConditionCounts()
     with contextlib.ExitStack() as stack:
-        is_prompted = is_interactive or is_typed(command.file)  # a bar would stand beside the prompt
-        advance = stack.enter_context(line_bar(source.total, is_hidden=is_prompted))
-        given = prompted(requests) if is_prompted else requests
-        translations = translator.translate_stream(given, on_finished=advance)
+        is_hidden = is_interactive or is_typed(command.file)  # a bar would stand beside what is typed
+        advance = stack.enter_context(line_bar(source.total, is_hidden=is_hidden))
+        translations = translator.translate_stream(requests, on_finished=advance)
         write = stack.enter_context(open_line_output(command.alignments)) if command.alignments else None
         lines = format_translations(
             counts.watch(translations), translator, output_format=command.output_format, write_alignment=write

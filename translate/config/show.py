@@ -7,17 +7,19 @@ import typing
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from pydantic_core import to_jsonable_python
+
 from translate.config.data import Corpus
 from translate.config.errors import nearest_keys
 from translate.config.load import LoadedConfig
 from translate.config.schema import Config
 from translate.config.section import Section
-from translate.config.yaml import dump_scalar, dump_yaml, join_key
+from translate.config.yaml import Origin, dump_scalar, dump_yaml, join_key
 from translate.errors import InputError
 from translate.nearest import did_you_mean
 
 _WIDEST_VALUE = 60  # a longer line pushes its own comment to the right, not everyone's
-_IN_CORPUS = re.compile(r"(data\.(?:train(?:\.\w+)?|validation|test\.[\w-]+))\.(\w+)")
+_IN_CORPUS = re.compile(r"data\.(?:train(?:\.\w+)?|validation|test\.[\w-]+)\.(\w+)")
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
@@ -47,42 +49,32 @@ def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False) -> str:
     Args:
         describe: Whether the meaning of each key stands above it.
     """
-    lines = list(_annotated_lines(loaded.config.model_dump(mode="json"), "", "", loaded))
-    meanings = dict(_meanings(loaded.config, "")) if describe else {}
+    lines = list(_annotated_lines(loaded.config, "", "", loaded.origins))
     width = min(max(len(text) for text, _, _ in lines), _WIDEST_VALUE)
     written = []
-    for text, origin, key in lines:
+    for text, origin, meaning in lines:
         start = " " * (len(text) - len(text.lstrip())) + "# "
-        written += textwrap.wrap(meanings.get(key, ""), 100, initial_indent=start, subsequent_indent=start)
+        written += textwrap.wrap(meaning if describe else "", 100, initial_indent=start, subsequent_indent=start)
         written.append(f"{text:<{width}}  # {origin}" if origin else text)
     return "\n".join(written) + "\n"
 
 
-def _meanings(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """Yield the dotted keys in a section, a list or a mapping of sections, each with its meaning."""
-    for name, item in enumerate(value) if isinstance(value, tuple) else dict(value).items():
+def _annotated_lines(value: Any, key: str, indent: str, origins: dict[str, Origin]) -> Iterator[tuple[str, str, str]]:
+    """Yield lines of YAML, each with its origin, which a section's own line lacks, and the meaning of its key."""
+    is_list = isinstance(value, tuple)
+    for name, item in enumerate(value) if is_list else dict(value).items():
         dotted = join_key(key, str(name))
-        if isinstance(value, Section):
-            yield dotted, type(value).model_fields[str(name)].description or ""
-        if isinstance(item, Section | tuple | dict):
-            yield from _meanings(item, dotted)
-
-
-def _annotated_lines(value: Any, key: str, indent: str, loaded: LoadedConfig) -> Iterator[tuple[str, str, str]]:
-    """Yield lines of YAML, each with its comment and its key; a section's own line has no comment."""
-    is_list = isinstance(value, list)
-    for name, item in enumerate(value) if is_list else value.items():
-        dotted = join_key(key, str(name))
+        meaning = (type(value).model_fields[name].description or "") if isinstance(value, Section) else ""
         start = f"{indent}-" if is_list else f"{indent}{dump_scalar(name)}:"
-        if not isinstance(item, dict | list) or not item:
-            yield f"{start} {dump_scalar(item)}", str(loaded.origins.get(dotted, "default")), dotted
+        if not isinstance(item, Section | dict | tuple) or not item:
+            yield f"{start} {dump_scalar(to_jsonable_python(item))}", str(origins.get(dotted, "default")), meaning
             continue
-        lines = _annotated_lines(item, dotted, f"{indent}  ", loaded)
+        lines = _annotated_lines(item, dotted, f"{indent}  ", origins)
         if is_list:  # a list's dash takes the place of its first line's indentation
-            text, origin, first = next(lines)
-            yield f"{start} {text[len(start) + 1 :]}", origin, first
+            text, origin, meaning = next(lines)
+            yield f"{start} {text[len(start) + 1 :]}", origin, meaning
         else:
-            yield start, "", dotted
+            yield start, "", meaning
         yield from lines
 
 
@@ -116,8 +108,8 @@ def describe_sections() -> dict[str, SectionDescription]:
     schema = Config.model_json_schema()
     places = {name: field["$ref"].rpartition("/")[2] for name, field in schema["properties"].items() if "$ref" in field}
     corpora = [corpus.__name__ for corpus in typing.get_args(typing.get_args(Corpus)[0])]
-    parts = {"": {**schema, "properties": {k: v for k, v in schema["properties"].items() if k not in places}}}
-    parts |= {title: schema["$defs"][place] for title, place in places.items()}
+    top = {name: field for name, field in schema["properties"].items() if name not in places}
+    parts = {"": {**schema, "properties": top}, **{title: schema["$defs"][name] for title, name in places.items()}}
     parts |= {f"{name.removesuffix('Corpus')} corpus": schema["$defs"][name] for name in corpora}
     sections = {}
     for title, part in parts.items():
@@ -154,27 +146,24 @@ def describe(key: str, *, width: int) -> str:
         InputError: There is no such key; the message names near ones.
     """
     sections = describe_sections()
-    corpora = [title for title in sections if title.endswith(" corpus")]
     in_corpus = _IN_CORPUS.fullmatch(key)
-    place, name = in_corpus.groups() if in_corpus else key.rpartition(".")[::2]
-    if in_corpus:
-        having = [title for title in reversed(corpora) if name in sections[title].keys]
-        shown = [*{sections[title].keys[name]: (title, name) for title in having}.values()]
-    elif key in sections and key not in corpora:
-        shown = [(title, each) for title in (sections if key == "" else [key]) for each in sections[title].keys]
-    else:
-        is_key = place in sections and place not in corpora and name in sections[place].keys
-        shown = [(place, name)] if is_key else []
-    if key in ("data.train", "data.validation", "data.test"):
-        shown += [(title, each) for title in corpora for each in sections[title].keys]
+
+    def is_meant(title: str, name: str) -> bool:
+        if title.endswith(" corpus"):
+            return name == in_corpus[1] if in_corpus else key in ("", "data.train", "data.validation", "data.test")
+        return key in ("", title, join_key(title, name))
+
+    shown = [(title, name) for title, section in sections.items() for name in section.keys if is_meant(title, name)]
+    if in_corpus:  # once, where several kinds of corpora have the same
+        shown = [*{sections[title].keys[name]: (title, name) for title, name in reversed(shown)}.values()]
     if not shown:
         raise InputError(f"unknown key {key}{did_you_mean(nearest_keys(key))}")
     lines: list[str] = []
-    for number, (title, each) in enumerate(shown):
+    for number, (title, name) in enumerate(shown):
         if len(shown) > 1 and (number == 0 or shown[number - 1][0] != title):
             lines += ["", *textwrap.wrap(f"{title or 'Config'}: {sections[title].meaning}", width), ""]
-        default, values, meaning = sections[title].keys[each]
-        full_key = join_key(place if in_corpus else "" if title in corpora else title, each)
+        default, values, meaning = sections[title].keys[name]
+        full_key = key if in_corpus else join_key("" if title.endswith(" corpus") else title, name)
         given = "must be given" if default is None else f"default: {default}"
         lines += textwrap.wrap(f"{full_key}: {values.replace('`', '')}; {given}", width, subsequent_indent="    ")
         lines += textwrap.wrap(meaning, width, initial_indent="    ", subsequent_indent="    ")
