@@ -27,8 +27,7 @@ def install_hint(extra: str) -> str:
         needed = metadata.requires("translate-nmt") or []
     except metadata.PackageNotFoundError:
         needed = []
-    extras = (re.fullmatch(r"([^;\s]+)\s*;\s*extra\s*==\s*['\"](.*)['\"]", requirement) for requirement in needed)
-    packages = [match[1] for match in extras if match and match[2] == extra]
+    packages = [each.split(";")[0] for each in needed if re.search(rf"extra\s*==\s*['\"]{extra}['\"]", each)]
     wanted = packages or ["--editable", f"{Path(__file__).resolve().parents[1]}[{extra}]"]
     # A command may run without its environment being activated: `pip` would then be another one's.
     beside = os.path.dirname(shutil.which("pip") or "") == os.path.dirname(sys.executable)

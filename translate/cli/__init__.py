@@ -7,10 +7,9 @@ import typer
 from typer import Option
 
 from translate.cli import check, decode, evaluate, export, train
-from translate.cli.commands import Commands
-from translate.cli.completion import split_after_equals
 from translate.cli.config import config_app
-from translate.cli.console import ReportingGroup, run_command_line
+from translate.cli.console import Commands, ReportingGroup, run_command_line
+from translate.cli.options import split_after_equals
 from translate.cli.show import show_app
 from translate.cli.tokenizer import tokenizer_app
 

@@ -5,10 +5,9 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from translate.cli.commands import Commands
-from translate.cli.completion import complete_key
+from translate.cli.console import Commands
 from translate.cli.lines import write_lines
-from translate.cli.options import ConfigArgument, Overrides
+from translate.cli.options import ConfigArgument, Overrides, complete_key
 
 config_app = Commands(help="Look at configs before they run.")
 

@@ -90,13 +90,13 @@ def _describe(translation: "Translation", translator: "Translator") -> Iterator[
     """A line for each of the n-best translations, with its number and score, and its notes."""
     candidates = (translation, *translation.alternatives)
     for number, each in enumerate(candidates, start=1):
-        rank = f"{number:>2}  {each.score:8.3f}  " if translator.config.n_best > 1 else ""
+        rank = typer.style(f"{number:>2}  {each.score:8.3f}  ", dim=True) if translator.config.n_best > 1 else ""
         notes = [text for flag, text in _NOTES.items() if flag in each.flags]
         if number == 1 and (unknown := _unknown_characters(translation.source, translator)):
             notes.insert(0, f"not in the vocabulary: {' '.join(unknown)}")
         notes += [f"without {phrase!r}" for phrase in each.unmet]
         shown = typer.style(escaped(f"[{'; '.join(notes)}]"), dim=True) if notes else ""
-        yield f"{typer.style(rank, dim=True)}{escaped(each.text)}{'  ' * bool(each.text and notes)}{shown}"
+        yield f"{rank}{escaped(each.text)}{'  ' * bool(each.text and notes)}{shown}"
 
 
 def _unknown_characters(source: str, translator: "Translator") -> list[str]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from translate.cli.completion import complete_run
 from translate.cli.console import fail_interrupted, is_terminal, line_bar, showing_activity
 from translate.cli.conversation import announce, converse, is_typed, typed_lines
 from translate.cli.lines import (
@@ -28,7 +27,14 @@ from translate.cli.lines import (
     takes_constraints,
     write_lines,
 )
-from translate.cli.options import CheckpointOption, InputFile, OutputFile, RunArgument, takes_decoding_options
+from translate.cli.options import (
+    CheckpointOption,
+    InputFile,
+    OutputFile,
+    RunArgument,
+    complete_run,
+    takes_decoding_options,
+)
 from translate.errors import InputError
 
 if TYPE_CHECKING:
@@ -132,8 +138,6 @@ def decode(
       echo "Ein Hund läuft durch den Schnee." | translate decode runs/demo
       translate decode runs/demo input.de --output output.en --length-penalty 0.6
       translate decode runs/demo input.de --format jsonl --n-best 3
-      translate decode runs/demo
-      translate decode runs/demo input.de --search sample --top-p 0.9 --seed 7
       translate decode runs/demo input.de --search sample --epsilon 0.02 --mbr chrf
       translate decode runs/demo input.de --terminology a.tsv --forbid words.txt
       translate decode runs/demo large.de --output large.en --resume

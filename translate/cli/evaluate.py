@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from translate.cli.completion import complete_run
 from translate.cli.console import line_bar
 from translate.cli.lines import paired_lines
-from translate.cli.options import CheckpointOption, takes_decoding_options
+from translate.cli.options import CheckpointOption, complete_run, takes_decoding_options
 from translate.errors import InputError
 from translate.messages import escaped
 

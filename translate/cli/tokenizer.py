@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from translate.cli.commands import Commands
+from translate.cli.console import Commands
 from translate.cli.lines import check_outputs, open_lines, write_lines
 from translate.cli.options import InputFile
 from translate.errors import InputError
@@ -37,7 +37,9 @@ def train_tokenizer(
     character_coverage: Annotated[
         float, Option(metavar="X", help="Share of characters with their own subword, 0.98 to 1.")
     ] = 1.0,
-    byte_fallback: Annotated[bool, Option(help="Spell unknown characters in bytes.")] = True,
+    byte_fallback: Annotated[
+        bool, Option(show_default=False, help="Spell unknown characters in bytes, which is the default.")
+    ] = True,
     normalization: Annotated[
         Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"],
         Option(metavar="NAME", help="Unicode normalisation: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf or identity."),
@@ -55,13 +57,13 @@ def train_tokenizer(
     from translate.data.tokenizer import train_tokenizer as train_model
 
     options = {
-        "tokenizer.type": kind,
-        "tokenizer.vocab_size": vocab_size,
-        "tokenizer.character_coverage": character_coverage,
-        "tokenizer.byte_fallback": byte_fallback,
-        "tokenizer.normalization": normalization,
+        "type": kind,
+        "vocab_size": vocab_size,
+        "character_coverage": character_coverage,
+        "byte_fallback": byte_fallback,
+        "normalization": normalization,
     }
-    config = override_config(Config(), options).tokenizer
+    config = override_config(Config(), {f"tokenizer.{key}": value for key, value in options.items()}).tokenizer
     check_outputs({"--output": output}, corpora)
     if not output.resolve().parent.is_dir():
         raise InputError(f"{output}: cannot be written: there is no such folder")

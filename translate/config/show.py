@@ -64,7 +64,7 @@ def _annotated_lines(value: Any, key: str, indent: str, origins: dict[str, Origi
     is_list = isinstance(value, tuple)
     for name, item in enumerate(value) if is_list else dict(value).items():
         dotted = join_key(key, str(name))
-        meaning = (type(value).model_fields[name].description or "") if isinstance(value, Section) else ""
+        meaning = (type(value).model_fields[str(name)].description or "") if isinstance(value, Section) else ""
         start = f"{indent}-" if is_list else f"{indent}{dump_scalar(name)}:"
         if not isinstance(item, Section | dict | tuple) or not item:
             yield f"{start} {dump_scalar(to_jsonable_python(item))}", str(origins.get(dotted, "default")), meaning
