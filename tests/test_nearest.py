@@ -30,6 +30,11 @@ def test_names(name: str, found: list[str]) -> None:
     assert nearest(name, OPTIONS) == found
 
 
+def test_a_name_that_begins_with_the_word_comes_before_one_that_contains_it() -> None:
+    assert nearest("beam", ["validation_beam_size", "beam_size"]) == ["beam_size"]
+    assert nearest("size", ["validation_beam_size", "beam_size"]) == ["validation_beam_size", "beam_size"]
+
+
 def test_a_name_of_our_own_is_never_taken_for_another_toolkits() -> None:
     assert nearest("norms", ["norm", "prenorm"]) == ["norm"]
 

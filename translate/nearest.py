@@ -40,7 +40,8 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str
     others = [own for own, names in _OTHER_NAMES.items() if word in names.split()]
     parts = [each for each in plain.values() if set(word.split("_")) <= set(each.split("_"))]
     close = difflib.get_close_matches(word, plain.values(), n=1, cutoff=cutoff)
-    for meant in ([word], others, parts, close):
+    begins = [each for each in parts if each.startswith(word)]
+    for meant in ([word], others, begins, parts, close):
         if found := [each for each in plain if plain[each] in meant]:
             return found[:3]
     return []

@@ -1,5 +1,6 @@
 """`config show`, `describe`, `schema` and `presets`: configs before they run."""
 
+import shutil
 from typing import Annotated
 
 import typer
@@ -33,11 +34,9 @@ def show_config(
 @config_app.command("describe")
 def describe_config(
     key: Annotated[
-        str,
-        Argument(
-            metavar="KEY", show_default=False, help="A key or a section. Default: all.", autocompletion=complete_key
-        ),
-    ] = "",
+        str | None,
+        Argument(metavar="KEY", help="A key or a section. Default: all.", autocompletion=complete_key),
+    ] = None,
 ) -> None:
     """Print what a key takes and means: its default, type, choices, bounds and meaning.
 
@@ -46,11 +45,9 @@ def describe_config(
       translate config describe decoding
       translate config describe data.train
     """
-    import shutil
-
     from translate.config.show import describe
 
-    write_lines([describe(key, width=min(shutil.get_terminal_size().columns, 120))], None)
+    write_lines([describe(key or "", width=min(shutil.get_terminal_size().columns, 120))], None)
 
 
 @config_app.command("schema")

@@ -172,17 +172,14 @@ def add_options(
         gather: Makes the parameter's value from the options that are not None.
         panels: Panels of the help, and the options in each; None leaves all in one.
     """
-    own = inspect.signature(command)
-    parameters = {parameter.name: parameter for parameter in own.parameters.values() if parameter.name != name}
+    own, keyword = inspect.signature(command), inspect.Parameter.KEYWORD_ONLY
+    parameters = {each.name: each.replace(kind=keyword) for each in own.parameters.values() if each.name != name}
     for option, (annotation, default) in options.items():
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters[option] = inspect.Parameter(option, kind, default=default, annotation=annotation)
+        parameters[option] = inspect.Parameter(option, keyword, default=default, annotation=annotation)
     for panel, names in (panels or {}).items():
-        for option in names.split():
-            if option in parameters:
-                parameter = parameters.pop(option)
-                parameter.annotation.__metadata__[0].rich_help_panel = panel
-                parameters[option] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for option in filter(parameters.__contains__, names.split()):
+            parameters[option] = parameters.pop(option)  # behind those of the panels before
+            parameters[option].annotation.__metadata__[0].rich_help_panel = panel
 
     @functools.wraps(command)
     def with_options(**arguments: Any) -> None:
