@@ -82,6 +82,11 @@ def test_versions(translate: Translate) -> None:
             ["decode", "run", "--checkpoint", "middle"],
             "invalid value for '--checkpoint': 'middle' is not one of 'best', 'last'",
         ),
+        (
+            ["export", "run", "out", "--to", "ctrnslate2"],
+            "invalid value for '--to': 'ctrnslate2' is not one of 'ctranslate2', 'huggingface'; did you mean"
+            " ctranslate2?",
+        ),
         (["--versoin"], "no such option: --versoin; did you mean --version?"),
         (["trian"], "no such command 'trian'; did you mean 'train'?"),
         (["train", "demo", "--lr", "1"], "no such option: --lr; did you mean training.learning_rate=…?"),

@@ -76,6 +76,10 @@ def explain_usage(error: Any) -> str:
     wrong = getattr(error, "option_name", None)
     message = error.message if wrong else error.format_message().replace("Value error, ", "")
     message = message[0].lower() + message[1:].rstrip(".").replace(". Did", "; did")
+    if choice := re.search(r"'([^']*)' is not one of (.*)", message):
+        from translate.config.errors import suggested_choice
+
+        message += suggested_choice(*choice.groups())
     if error.ctx is None:
         return message
     if wrong:

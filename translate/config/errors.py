@@ -46,7 +46,7 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
         case "union_tag_invalid":
             kind, expected = problem["input"]["kind"], problem["ctx"]["expected_tags"]
             place = _where([f"{key}.kind"], document)
-            return f"{key}.kind = {_shown(kind)}: should be one of {expected}{place}{_suggested_choice(kind, expected)}"
+            return f"{key}.kind = {_shown(kind)}: should be one of {expected}{place}{suggested_choice(kind, expected)}"
         case "value_error":
             message = problem["msg"].removeprefix("Value error, ")
             if location[:1] == ("data",) and len(location) > 1:  # a corpus does not know its own key
@@ -59,11 +59,12 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
         case "tuple_type" if location[0] == "training":
             return f"{key} = {_shown(problem['input'])}: should be a list, such as [wandb]{where}"
     expected = _EXPECTED.get(problem["type"]) or re.sub(r"^(Input|String) ", "", problem["msg"])
-    choice = _suggested_choice(problem["input"], expected) if problem["type"] == "literal_error" else ""
+    choice = suggested_choice(problem["input"], expected) if problem["type"] == "literal_error" else ""
     return f"{key} = {_shown(problem['input'])}: {expected}{where}{choice}"
 
 
-def _suggested_choice(value: Any, choices: str) -> str:
+def suggested_choice(value: Any, choices: str) -> str:
+    """Ask for the choice that was probably meant, of those that stand in quotes; empty if there is none."""
     return did_you_mean(nearest(value, re.findall("'([^']+)'", choices))) if isinstance(value, str) and value else ""
 
 
