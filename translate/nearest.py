@@ -60,7 +60,7 @@ def nearest_paths(path: Path, *folders: Path) -> list[str]:
 
 
 def did_you_mean(names: Sequence[str]) -> str:
-    """The end of a message that asks for one of the names; empty if there is none."""
+    """The end of a message that asks whether one of the names was meant; empty if there is none."""
     return f"; did you mean {' or '.join(filter(None, [', '.join(names[:-1]), names[-1]]))}?" if names else ""
 
 

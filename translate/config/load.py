@@ -243,26 +243,26 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
                     problems.append(f"{key} = {str(found)!r}: a run cannot keep a path that is not UTF-8; {hint}")
                 return found
         looked = ", ".join(dict.fromkeys(os.path.abspath(candidate) for candidate in candidates))
-        problem = "no such folder" if key == "data.root" else "no such file"
-        if problem == "no such file" and any(os.path.isdir(candidate) for candidate in candidates):
-            problem = "is a folder, and a file is needed"
+        is_folder = key != "data.root" and any(os.path.isdir(candidate) for candidate in candidates)
+        missing = "no such folder" if key == "data.root" else "no such file"
+        problem = "is a folder, and a file is needed" if is_folder else missing
         meant = did_you_mean(nearest_paths(candidates[0], *(candidate.parent for candidate in candidates[1:])))
         where = f" ({origin.position})" if origin else ""
         problems.append(f"{key} = {path}: {problem}{where}; looked for {looked}{meant}")
         return Path(name)
 
     def replace_paths(value: Any, key: str) -> Any:
+        if key == "data.root":
+            return root
         if isinstance(value, tuple):
             return tuple(replace_paths(item, join_key(key, str(index))) for index, item in enumerate(value))
         if isinstance(value, dict):
             return {name: replace_paths(item, join_key(key, name)) for name, item in value.items()}
         if isinstance(value, Section):
             return value.model_copy(update={name: replace_paths(item, join_key(key, name)) for name, item in value})
-        return find(value, key) if isinstance(value, Path) and key != "data.root" else value
+        return find(value, key) if isinstance(value, Path) else value
 
-    if config.data.root is not None:
-        root = find(config.data.root, "data.root")
-        config = config.model_copy(update={"data": config.data.model_copy(update={"root": root})})
+    root = config.data.root and find(config.data.root, "data.root")
     found = typing.cast(Config, replace_paths(config, ""))
     if required and problems:
         raise InputError("\n".join(problems))
