@@ -110,19 +110,18 @@ def test_a_page_needs_nothing_else_and_no_text_gets_out_of_its_place(attention: 
 
 def test_the_figure_has_the_same_weights(attention: Attention) -> None:
     picture = attention_picture(attention._replace(choice=AttentionChoice("decoder")))
-    assert picture.columns == 3 and len(picture.panels) == 6
+    assert picture.columns == 4 and len(picture.panels) == 8  # the mean and three heads of two layers
     layer = next(each for each in attention.layers if (each.kind, each.layer) == ("decoder", 1))
-    panel = picture.panels[4]
-    assert isinstance(panel, Matrix) and panel.title == "layer 1, head 1"
     length = len(attention.pair.target_input.pieces)
-    for row in range(length):
-        for column in range(length):
-            value = panel.values[row][column]
-            assert value == (None if column > row else float(layer.weights[1, row, column]))
-    first = picture.panels[0]
-    assert isinstance(first, Matrix)
-    assert list(first.rows) == list(first.columns) == attention.pair.target_input.pieces
-    assert set(panel.rows) == set(panel.columns) == {""}  # those of the first row and column are for all
+    mean = layer.weights.double().mean(dim=0)
+    for place, title, weights in [(4, "mean of the heads", mean), (6, "head 1", layer.weights[1])]:
+        panel = picture.panels[place]
+        assert isinstance(panel, Matrix) and panel.title == f"layer 1, {title}"
+        assert list(panel.rows) == list(panel.columns) == attention.pair.target_input.pieces
+        for row in range(length):
+            for column in range(length):
+                value = panel.values[row][column]
+                assert value == (None if column > row else float(weights[row, column]))
     assert "Der Künstler läuft. → The artist runs." in picture.paragraphs
 
 

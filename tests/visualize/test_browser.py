@@ -142,17 +142,18 @@ def test_masked_cells_are_hatched_and_said_to_be_zero(page: Page) -> None:
 
 
 def test_whole_words_and_the_mean_of_heads(page: Page, attention: Attention) -> None:
+    assert page.locator("h2").inner_text() == "Cross-attention, layer 1, mean of the heads"
     choose(page, "unit", "words")
     assert "summed over the pieces of a word looked at, averaged over" in page.locator("main").inner_text()
     weights = weights_of(attention, "cross", 1).double()
     words = {"query_words": attention.pair.target_output.words, "key_words": attention.pair.source.words}
     merged = torch.stack([merge_words(head, **words) for head in weights])
     cell(page, 1, 1).hover()
-    assert shown_weight(page) == pytest.approx(float(merged[0, 1, 1]), abs=1e-6)
+    assert shown_weight(page) == pytest.approx(float(merged.mean(dim=0)[1, 1]), abs=1e-6)
     assert "“artist” (1) looks at “Künstler” (1)" in page.locator("output").inner_text()
-    choose(page, "head", -1)
+    choose(page, "head", 0)
     cell(page, 2, 3).hover()
-    assert shown_weight(page) == pytest.approx(float(merged.mean(dim=0)[2, 3]), abs=1e-6)
+    assert shown_weight(page) == pytest.approx(float(merged[0, 2, 3]), abs=1e-6)
 
 
 def test_all_by_keyboard(page: Page, attention: Attention) -> None:
@@ -164,8 +165,8 @@ def test_all_by_keyboard(page: Page, attention: Attention) -> None:
             page.keyboard.press(key)
             assert page.evaluate("document.activeElement.name") == name  # the focus stays where it was
         page.keyboard.press("Tab")
-    assert page.locator("h2").inner_text() == "Cross-attention, layer 0, head 1"
-    weights = weights_of(attention, "cross", 0)[1]
+    assert page.locator("h2").inner_text() == "Cross-attention, layer 0, head 0"  # behind the mean is the first
+    weights = weights_of(attention, "cross", 0)[0]
     assert shown_weight(page) == pytest.approx(float(weights[0, 0]), abs=5e-7)
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowUp"):
         page.keyboard.press(key)
@@ -179,6 +180,7 @@ def test_all_by_keyboard(page: Page, attention: Attention) -> None:
 
 def test_lines_between_tokens(page: Page, attention: Attention) -> None:
     choose(page, "view", "lines")
+    choose(page, "head", 0)
     weights = weights_of(attention, "cross", 1)[0]
     assert page.locator(".bipartite line").count() == int((weights >= 0.005).sum())
     page.locator(".queries button").nth(2).hover()
@@ -232,6 +234,22 @@ def test_a_small_picture_leads_to_its_head(page: Page, view: str, next_view: str
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     assert page.locator("h2").inner_text() == "Cross-attention, layer 0, head 2"
+
+
+def test_small_matrices_have_their_tokens_beside_and_above(page: Page, attention: Attention) -> None:
+    choose(page, "view", "heads")
+    for place, side in (("left", attention.pair.target_output), ("above", attention.pair.source)):
+        shown = page.locator(f".beside.{place}").last
+        assert shown.locator("span").all_inner_texts() == side.pieces
+        last = shown.locator("span").last.bounding_box()
+        matrix = page.locator(".thumbnails canvas").last.bounding_box()
+        assert last is not None and matrix is not None
+        if place == "left":
+            assert last["y"] + last["height"] == pytest.approx(matrix["y"] + matrix["height"], abs=1.5)
+        else:
+            assert last["x"] + last["width"] == pytest.approx(matrix["x"] + matrix["width"], abs=1.5)
+    choose(page, "view", "model")
+    assert page.locator(".beside").count() == 0
 
 
 def test_small_pictures_have_the_colours_of_the_weights(page: Page, attention: Attention) -> None:

@@ -142,14 +142,27 @@ function drawMatrix(kind) {
   return [...heading(kind), ...table, makeLegend("weight", { hasMasked })];
 }
 
-/** Small pictures of heads in rows of layers; a click on one shows it large. */
-function makeThumbnails(kind, paint, size, view) {
+/** Tokens beside or above a small matrix, each as high or as wide as its row or column. */
+function makeTokens(texts, side, place) {
+  const tokens = make("div", { class: `beside ${place}`, "aria-hidden": "true" }, ...texts.map((text) => make("span", {}, text)));
+  tokens.style.setProperty("--side", `${side}px`);
+  return tokens;
+}
+
+/** Small pictures of heads in rows of layers; a click on one shows it large.
+ *
+ * `side` is that of a cell in matrices, whose tokens are shown; null: the pictures are no matrices.
+ */
+function makeThumbnails(kind, paint, size, view, side = null) {
   const grid = make("div", { class: "thumbnails" });
   grid.style.gridTemplateColumns = `max-content repeat(${data.numHeads}, max-content)`;
   grid.append(make("span", { class: "corner" }));
-  for (let head = 0; head < data.numHeads; head++) grid.append(make("span", { class: "axis top" }, `head ${head}`));
+  const tokens = (of, place) => (side === null ? [] : [makeTokens(labels(of), side, place)]);
+  for (let head = 0; head < data.numHeads; head++) {
+    grid.append(make("div", { class: "axis top" }, `head ${head}`, ...tokens(kind.keys, "above")));
+  }
   const rows = kind.layers.map((_, layer) => {
-    grid.append(make("span", { class: "axis" }, `layer ${layer}`));
+    grid.append(make("div", { class: "axis" }, `layer ${layer}`, ...tokens(kind.queries, "left")));
     return Array.from({ length: data.numHeads }, (__, head) => {
       const weights = headWeights(kind, layer, head, state.unit);
       const picture = makeCanvas(...size(weights), null, (context, width, height) => paint(context, weights, width, height));
@@ -170,19 +183,18 @@ function makeThumbnails(kind, paint, size, view) {
 }
 
 function drawHeads(kind) {
-  const cell = (weights) => Math.max(3, Math.min(11, Math.floor(190 / Math.max(weights.length, weights[0].length))));
+  const side = Math.max(11, Math.min(16, Math.floor(190 / Math.max(labels(kind.queries).length, labels(kind.keys).length))));
   const paint = (context, weights) => weights.forEach((row, y) => row.forEach((weight, x) => {
-    const side = cell(weights);
     if (weight === null) return hatch(context, x * side, y * side, side, side);
     context.fillStyle = css(colourOf("weight", weight));
     context.fillRect(x * side, y * side, side, side);
   }));
-  const size = (weights) => [weights[0].length * cell(weights), weights.length * cell(weights)];
+  const size = (weights) => [weights[0].length * side, weights.length * side];
   return [
     make("h2", {}, `${capital(kind.name)}: all layers and heads`),
     make("p", { class: "note" }, `Rows: ${axisName(kind.rowAxis)}. Columns: ${axisName(kind.columnAxis)}. Choose a head to see it large.`
       + (state.unit === "words" ? ` ${data.merged}` : "")),
-    makeThumbnails(kind, paint, size, "matrix"),
+    makeThumbnails(kind, paint, size, "matrix", side),
     makeLegend("weight", { hasMasked: kind.visible.some((line) => line.includes("0")) }),
   ];
 }
@@ -242,9 +254,9 @@ function drawLines(kind) {
     svg.append(line);
   })));
   const readout = makeReadout("Point at a token, or move to it with Tab and the arrow keys: its weights appear.");
-  const makeTokens = (texts) => texts.map((text) =>
+  const makeButtons = (texts) => texts.map((text) =>
     make("button", { type: "button" }, make("span", {}, text), ...shown.map(() => make("span", { class: "number" }))));
-  const sides = [makeTokens(queries), makeTokens(keys)];
+  const sides = [makeButtons(queries), makeButtons(keys)];
   const look = (side, position) => {
     lines.forEach(([line, y, x]) => {
       line.style.display = side === null || [y, x][side] === position ? "" : "none";

@@ -40,6 +40,7 @@ _KINDS: dict[AttentionKind, dict[str, str]] = {
         "rowAxis": "target token predicted", "columnAxis": "source token looked at",
     },
 }  # fmt: skip
+_MEAN = -1  # in place of a head's number: the mean of all heads
 _POSITIONS = {
     "sinusoidal": "Positions (sinusoidal) were added to the embeddings: they are inside the vectors.",
     "learned": "Positions (learned) were added to the embeddings: they are inside the vectors.",
@@ -66,7 +67,7 @@ class AttentionChoice(NamedTuple):
 
     kind: AttentionKind = "cross"
     layer: int | None = None  # None: all, and in a page the last
-    head: int | None = None  # None: all, and in a page the first
+    head: int | None = None  # None: all, and in a page their mean
     unit: Literal["subwords", "words"] = "subwords"
 
 
@@ -213,7 +214,8 @@ def attention_page(attention: Attention) -> str:
     """The page with all heads of all layers, their queries and keys."""
     pair, choice = attention.pair, attention.choice
     last = max(each.layer for each in attention.layers if each.kind == choice.kind)
-    start = choice._replace(layer=last if choice.layer is None else choice.layer, head=choice.head or 0)
+    layer, head = last if choice.layer is None else choice.layer, _MEAN if choice.head is None else choice.head
+    start = choice._replace(layer=layer, head=head)
     arrays = ("weights", "query", "key", "position_scores")
     kinds = []
     for kind, description in _KINDS.items():
@@ -248,20 +250,15 @@ def _base64(tensor: Tensor | None) -> str | None:
 
 
 def attention_picture(attention: Attention) -> Picture:
-    """The figure with a matrix for each chosen head of one kind."""
+    """The figure with a matrix for each chosen head of one kind, or for all heads after their mean."""
     choice = attention.choice
-    heads = range(len(attention.layers[0].weights)) if choice.head is None else [choice.head]
-    panels: list[Panel] = []
-    for each in attention.layers:
-        if each.kind != choice.kind or choice.layer not in (None, each.layer):
-            continue
-        for head in heads:
-            panel = _matrix(each, head, attention.pair, unit=choice.unit)
-            if len(panels) >= len(heads):  # only the first row and column have labels
-                panel = panel._replace(columns=[""] * len(panel.columns), column_axis="")
-            if head != heads[0]:
-                panel = panel._replace(rows=[""] * len(panel.rows), row_axis="")
-            panels.append(panel)
+    heads = range(_MEAN, len(attention.layers[0].weights)) if choice.head is None else [choice.head]
+    panels: list[Panel] = [
+        _matrix(each, head, attention.pair, unit=choice.unit)
+        for each in attention.layers
+        if each.kind == choice.kind and choice.layer in (None, each.layer)
+        for head in heads
+    ]
     paragraphs = [f"{attention.pair.source_text} → {attention.pair.target_text}", *attention.paragraphs]
     paragraphs.append(
         "The darker, the more weight, from 0 to 1; the colour goes with the root of the weight, so that small ones are"
@@ -276,7 +273,8 @@ def _matrix(each: LayerAttention, head: int, pair: SentencePair, *, unit: str) -
     kind = _KINDS[each.kind]
     queries, keys = getattr(pair, kind["queries"]), getattr(pair, kind["keys"])
     axes = kind["rowAxis"], kind["columnAxis"]
-    weights, visible = each.weights[head].double(), each.visible
+    weights = each.weights.double().mean(0) if head == _MEAN else each.weights[head].double()
+    visible, name = each.visible, "mean of the heads" if head == _MEAN else f"head {head}"
     rows, columns = queries.pieces, keys.pieces
     if unit == "words":
         weights = merge_words(weights, query_words=queries.words, key_words=keys.words)
@@ -285,4 +283,4 @@ def _matrix(each: LayerAttention, head: int, pair: SentencePair, *, unit: str) -
         axes = axes[0].replace("token", "word"), axes[1].replace("token", "word")
     masked = weights.numpy().astype(object)
     masked[~visible.numpy()] = None
-    return Matrix(f"layer {each.layer}, head {head}", rows, columns, masked.tolist(), *axes, "weight")
+    return Matrix(f"layer {each.layer}, {name}", rows, columns, masked.tolist(), *axes, "weight")
