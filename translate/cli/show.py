@@ -59,7 +59,9 @@ def show_attention(
         Option(help="Self-attention of encoder or decoder, or cross-attention; a page begins with it."),
     ] = "cross",
     layer: Annotated[int | None, Option(metavar="N", help="From 0. Default: all; a page begins with the last.")] = None,
-    head: Annotated[int | None, Option(metavar="N", help="From 0. Default: all; a page begins with their mean.")] = None,
+    head: Annotated[
+        int | None, Option(metavar="N", help="From 0. Default: all; a page begins with their mean.")
+    ] = None,
     words: Annotated[bool, Option("--words", help="Show whole words instead of subwords.")] = False,
     checkpoint: CheckpointOption = "best",
 ) -> None:

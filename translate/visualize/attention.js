@@ -1,13 +1,97 @@
 // The page of one sentence's attention: which kind, layer and head, in which view, of subwords or whole words.
 
-const main = document.getElementById("main");
 const VIEWS = [
   ["matrix", "Matrix"], ["heads", "All heads"], ["lines", "Lines"], ["model", "Whole model"], ["vectors", "Query and key"],
 ];
 const MEAN = -1; // in place of a head's number
 const state = { ...data.start, heads: [], view: "matrix", query: 0, dimension: 0 }; // heads: several, as coloured lines
 const kinds = Object.fromEntries(data.kinds.map((kind) => [kind.kind, decodeKind(kind)]));
-const merged = new Map(); // weights between words, once they were asked for
+const DASHES = ["", "7 3", "2 3", "9 3 2 3"];
+
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const colours = () => data.colours[theme()];
+const seriesColour = (number) => colours().series[number % colours().series.length];
+/** How the lines of a head look: by their colour and, once all colours are taken, by their dashes. */
+const seriesLook = (number) => ({
+  stroke: seriesColour(number), "stroke-dasharray": DASHES[Math.floor(number / colours().series.length) % DASHES.length],
+});
+
+/** The colour of a number as [red, green, blue]: weights by their root, so that small ones are seen; others up to ± `limit`. */
+function colourOf(scale, value, limit = 1) {
+  const stops = colours()[scale].map((hex) => [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16)));
+  const place = scale === "weight" ? Math.sqrt(value) : 0.5 + value / (2 * limit);
+  const at = Math.min(Math.max(place, 0), 1) * (stops.length - 1);
+  const below = Math.min(Math.floor(at), stops.length - 2);
+  return stops[below].map((each, channel) => Math.round(each + (stops[below + 1][channel] - each) * (at - below)));
+}
+
+const css = ([red, green, blue]) => `rgb(${red},${green},${blue})`;
+
+/** Black or white, whichever is easier to read on a colour. */
+function inkOn(colour) {
+  const [red, green, blue] = colour.map((value) => (value / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000000" : "#ffffff";
+}
+
+/** What the colours mean. */
+function makeLegend(scale, { limit = 1, hasMasked = false } = {}) {
+  const stops = colours()[scale].map((colour, number, { length }) =>
+    `${colour} ${100 * (number / (length - 1)) ** (scale === "weight" ? 2 : 1)}%`);
+  const bar = make("span", { class: "swatch", style: `width: 180px; background: linear-gradient(to right, ${stops})` });
+  const entries = [scale === "weight" ? "0" : shortNumber(-limit), bar, shortNumber(limit)];
+  if (scale === "weight") entries.push("the colour goes with the root of the weight, so that small ones are seen");
+  if (hasMasked) entries.push(make("span", { class: "swatch masked" }), "masked: exactly 0");
+  return make("div", { class: "legend" }, ...entries);
+}
+
+/** A canvas that is sharp on every screen. */
+function makeCanvas(width, height, label, paint) {
+  const canvas = make("canvas", label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" });
+  const sharpness = window.devicePixelRatio || 1;
+  Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+  canvas.repaint = () => {
+    canvas.width = Math.ceil(width * sharpness);
+    canvas.height = Math.ceil(height * sharpness);
+    const context = canvas.getContext("2d");
+    context.scale(sharpness, sharpness);
+    paint(context, width, height);
+  };
+  canvas.repaint();
+  return canvas;
+}
+
+/** One line that says what is pointed at or focused; read aloud, but not while one moves quickly. */
+function makeReadout(hint) {
+  const output = make("output", { class: "readout", "aria-live": "polite" }, hint);
+  output.say = (text) => { if (output.textContent !== (text || hint)) output.textContent = text || hint; };
+  return output;
+}
+
+/** Arrow keys, Home and End move the focus in a grid of elements, of which one is in the order of Tab. */
+function rove(container, rows) {
+  const place = new Map();
+  rows.forEach((row, y) => row.forEach((element, x) => {
+    place.set(element, [y, x]);
+    element.tabIndex = y === 0 && x === 0 ? 0 : -1;
+  }));
+  const clamp = (value, { length }) => Math.min(Math.max(value, 0), length - 1);
+  container.addEventListener("keydown", (event) => {
+    const from = event.target.closest("[tabindex]");
+    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -Infinity], End: [0, Infinity] };
+    const step = steps[event.key];
+    if (!place.has(from) || !step || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    const row = rows[clamp(place.get(from)[0] + step[0], rows)];
+    const to = row[clamp(place.get(from)[1] + step[1], row)];
+    place.forEach((_, element) => { element.tabIndex = element === to ? 0 : -1; });
+    to.focus();
+  });
+}
+
+/** Call with the element under the mouse, when a hand moves it: not when a page that scrolls moves under it. */
+function whenPointedAt(element, look) {
+  element.addEventListener("mousemove", (event) => { if (event.movementX || event.movementY) look(event.target); });
+}
 
 function floats(text) {
   const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
@@ -31,14 +115,10 @@ function headWeights(kind, layer, head, unit) {
     return all[0].map((row, y) => row.map((value, x) =>
       value === null ? null : all.reduce((sum, weights) => sum + weights[y][x], 0) / data.numHeads));
   }
-  const name = [kind.kind, layer, head, unit].join(" ");
-  if (!merged.has(name)) {
-    const start = head * kind.numQueries * kind.numKeys;
-    const subwords = kind.visible.map((line, y) => Array.from(line, (isVisible, x) =>
-      isVisible === "1" ? kind.layers[layer].weights[start + y * kind.numKeys + x] : null));
-    merged.set(name, unit === "words" ? mergeWords(kind, subwords) : subwords);
-  }
-  return merged.get(name);
+  const start = head * kind.numQueries * kind.numKeys;
+  const subwords = kind.visible.map((line, y) => Array.from(line, (isVisible, x) =>
+    isVisible === "1" ? kind.layers[layer].weights[start + y * kind.numKeys + x] : null));
+  return unit === "words" ? mergeWords(kind, subwords) : subwords;
 }
 
 /** Summed over the pieces of a word that is looked at, averaged over those of a word that looks. */
@@ -70,15 +150,9 @@ function describeCell(kind, weights, row, column) {
   return `“${query}” (${row}) looks at “${key}” (${column}): ${value}`;
 }
 
-/** A row of radio buttons: arrow keys move in it, as in every group of them. */
-function makeChoice(legend, name, options, isDisabled = () => false) {
-  const segments = options.map(([value, text]) => make("label", {},
-    make("input", {
-      type: "radio", name, value, checked: state[name] === value && !(name === "head" && areSeveral()), disabled: isDisabled(value),
-      change: () => choose({ [name]: value }),
-    }),
-    make("span", {}, text)));
-  return make("fieldset", {}, make("legend", {}, legend), make("div", { class: "segments" }, ...segments));
+function makeChoice(title, name, options, isDisabled) {
+  const chosen = name === "head" && areSeveral() ? null : state[name];
+  return makeRadios(title, name, options, { chosen, choose: (value) => choose({ [name]: value }), isDisabled });
 }
 
 /** A row of check boxes: which heads have lines in a colour of their own. */
@@ -88,7 +162,8 @@ function makeHeadsChoice(heads) {
       type: "checkbox", name: "heads", value: head, checked: state.heads.includes(head),
       change: () => choose({ heads: heads.filter((each) => (each === head) !== state.heads.includes(each)) }),
     }),
-    make("span", {}, `${head} `, makeKey(head))));
+    make("span", {}, `${head} `, makeSvg("svg", { width: 34, height: 12, "aria-hidden": "true" },
+      makeSvg("path", { ...seriesLook(head), "stroke-width": 2.2, d: "M1 6H33" })))));
   return make("fieldset", {}, make("legend", {}, "Several heads"), make("div", { class: "segments several" }, ...segments));
 }
 
@@ -129,17 +204,42 @@ function heading(kind) {
   return [make("h2", {}, `${capital(kind.name)}, layer ${state.layer}, ${heads}`), ...unit];
 }
 
+/** The matrix is a table with coloured cells, so that everybody can read it. */
 function drawMatrix(kind) {
   const weights = headWeights(kind, state.layer, state.head, state.unit);
   const readout = makeReadout("Point at a cell, or move to the matrix with Tab and in it with the arrow keys.");
-  const table = makeMatrixTable({
-    caption: `Rows: ${axisName(kind.rowAxis)}. Columns: ${axisName(kind.columnAxis)}. Each row sums to 1.`,
-    rows: labels(kind.queries), columns: labels(kind.keys), values: weights, scale: "weight",
-    text: (weight) => quietly(weight.toFixed(2), weight < 0.005), readout,
-    describe: (row, column) => describeCell(kind, weights, row, column),
-  });
-  const hasMasked = weights.some((row) => row.includes(null));
-  return [...heading(kind), ...table, makeLegend("weight", { hasMasked })];
+  const caption = `Rows: ${axisName(kind.rowAxis)}. Columns: ${axisName(kind.columnAxis)}. Each row sums to 1.`;
+  const columnHeads = labels(kind.keys).map((label) => make("th", { scope: "col" }, make("span", {}, label)));
+  const rowHeads = labels(kind.queries).map((label) => make("th", { scope: "row" }, label));
+  const cells = weights.map((line, row) => line.map((weight, column) => {
+    const text = weight === null ? "masked" : weight.toFixed(2);
+    const isQuiet = weight === null || weight < 0.005; // nothing for the eye
+    const cell = make("td", { class: weight === null ? "masked" : null, "data-row": row, "data-column": column },
+      isQuiet ? make("span", { class: "hidden" }, text) : text);
+    if (weight !== null) {
+      const colour = colourOf("weight", weight);
+      Object.assign(cell.style, { background: css(colour), color: inkOn(colour) });
+    }
+    return cell;
+  }));
+  const table = make("table", { class: "matrix", role: "grid", "aria-label": caption },
+    make("thead", {}, make("tr", {}, make("td"), ...columnHeads)),
+    make("tbody", {}, ...cells.map((line, row) => make("tr", {}, rowHeads[row], ...line))));
+  const look = (target) => {
+    const cell = target && target.closest("tbody td");
+    const [row, column] = cell ? [Number(cell.dataset.row), Number(cell.dataset.column)] : [];
+    rowHeads.forEach((head, at) => head.classList.toggle("looked-at", at === row));
+    columnHeads.forEach((head, at) => head.classList.toggle("looked-at", at === column));
+    readout.say(cell && describeCell(kind, weights, row, column));
+  };
+  whenPointedAt(table, look);
+  table.addEventListener("focusin", (event) => look(event.target));
+  table.addEventListener("mouseleave", () => look(table.contains(document.activeElement) ? document.activeElement : null));
+  rove(table, cells);
+  return [
+    ...heading(kind), make("p", { class: "note" }, caption), readout, make("div", { class: "scroll" }, table),
+    makeLegend("weight", { hasMasked: weights.some((row) => row.includes(null)) }),
+  ];
 }
 
 /** Tokens beside or above a small matrix, each as high or as wide as its row or column. */
@@ -154,9 +254,9 @@ function makeTokens(texts, side, place) {
  * `side` is that of a cell in matrices, whose tokens are shown; null: the pictures are no matrices.
  */
 function makeThumbnails(kind, paint, size, view, side = null) {
-  const grid = make("div", { class: "thumbnails" });
+  const grid = make("div", { class: side === null ? "thumbnails" : "thumbnails matrices" });
   grid.style.gridTemplateColumns = `max-content repeat(${data.numHeads}, max-content)`;
-  grid.append(make("span", { class: "corner" }));
+  grid.append(make("span"));
   const tokens = (of, place) => (side === null ? [] : [makeTokens(labels(of), side, place)]);
   for (let head = 0; head < data.numHeads; head++) {
     grid.append(make("div", { class: "axis top" }, `head ${head}`, ...tokens(kind.keys, "above")));
@@ -185,7 +285,7 @@ function makeThumbnails(kind, paint, size, view, side = null) {
 function drawHeads(kind) {
   const side = Math.max(11, Math.min(16, Math.floor(190 / Math.max(labels(kind.queries).length, labels(kind.keys).length))));
   const paint = (context, weights) => weights.forEach((row, y) => row.forEach((weight, x) => {
-    if (weight === null) return hatch(context, x * side, y * side, side, side);
+    if (weight === null) return; // the canvas is hatched
     context.fillStyle = css(colourOf("weight", weight));
     context.fillRect(x * side, y * side, side, side);
   }));
@@ -380,13 +480,13 @@ function drawVectors(kind) {
     makeChoice(capital(kind.rowAxis), "query", queryTexts.map((text, position) => [position, text])),
     make("h3", {}, `Query of “${queryTexts[state.query]}”`), queryStrip,
     make("label", { class: "range" }, "Dimension", slider), readout,
-    make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Query and keys" }, table),
+    makeScrollable(table, "Query and keys"),
     make("h3", {}, "Colours of query and key"), makeLegend("signed", { limit: vectorLimit }),
     make("h3", {}, "Colours of their product"), makeLegend("signed", { limit: productLimit }),
   ];
 }
 
-const pair = make("dl", { class: "pair" },
-  make("dt", {}, "Source"), make("dd", {}, data.source), make("dt", {}, "Target"), make("dd", {}, data.target));
-document.getElementById("about").append(pair, ...data.paragraphs.map((text) => make("p", { class: "note" }, text)));
+document.getElementById("about").append(make("dl", { class: "pair" },
+  make("dt", {}, "Source"), make("dd", {}, data.source), make("dt", {}, "Target"), make("dd", {}, data.target)));
+makeNotes(data.paragraphs);
 drawEverything();

@@ -18,6 +18,7 @@ from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.positions import RotaryAngles
+from translate.visualize.charts import COLOURS
 from translate.visualize.page import choose_picture_file, fill_template, save_picture, to_json_types
 from translate.visualize.panels import Matrix, Panel, Picture, check_numbers
 from translate.visualize.sentences import MERGED, SentencePair, merge_words, read_sentence
@@ -239,6 +240,7 @@ def attention_page(attention: Attention) -> str:
         "numHeads": len(attention.layers[0].weights),
         "tokens": {name: to_json_types(getattr(pair, name)) for name in ("source", "target_input", "target_output")},
         "kinds": kinds,
+        "colours": COLOURS,
         "start": start._asdict(),
     }
     return fill_template(title=attention.title, data=data, scripts=["drawing.js", "attention.js"])

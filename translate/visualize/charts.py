@@ -16,7 +16,7 @@ Spec = dict[str, Any]
 _LETTER, _LINE = 6.4, 18  # the mean width of a letter, and the height of a line, in pixels
 _MOST_IN_SVG = 4000  # cells; a browser draws more of them on a canvas
 _TICK_STEPS = (1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256, 500)
-_COLOURS = {
+COLOURS = {
     # Lightness rises or falls evenly along each scale, and no scale relies on telling red from green. The series have
     # Okabe and Ito's colours, which colour-blind people tell apart.
     "light": {
@@ -36,17 +36,18 @@ _COLOURS = {
 }  # fmt: skip
 _STROKES = {"title": None, "symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
 _GREY = {"symbolStrokeColor": "#808a96"}  # on white and on black
-_ANCHORS: dict[str, Spec] = {  # where the label of a point stands
-    "right": {"dx": 8, "align": "left", "baseline": "middle"},
-    "left": {"dx": -8, "align": "right", "baseline": "middle"},
-    "above": {"dy": -7, "align": "center", "baseline": "bottom"},
-    "below": {"dy": 7, "align": "center", "baseline": "top"},
+# Where the label of a point stands, by its anchor.
+_ANCHORED = {
+    "dx": {"expr": "{right: 8, left: -8}[datum.anchor] || 0"},
+    "dy": {"expr": "{above: -7, below: 7}[datum.anchor] || 0"},
+    "align": {"expr": "{right: 'left', left: 'right'}[datum.anchor] || 'center'"},
+    "baseline": {"expr": "{above: 'bottom', below: 'top'}[datum.anchor] || 'middle'"},
 }
 
 
 def theme(name: Literal["light", "dark"], *, font: str) -> Spec:
     """Vega's configuration, which has all colours, so that a specification serves light and dark pages."""
-    colours: dict[str, Any] = _COLOURS[name]
+    colours: dict[str, Any] = COLOURS[name]
     ink, faint, line, series = (colours[each] for each in ("ink", "faint", "line", "series"))
     texts = {"labelColor": ink, "titleColor": faint, "titleFontWeight": "normal", "labelLimit": 300, "titleLimit": 600}
     texts |= {"labelFontSize": 12, "titleFontSize": 12}
@@ -61,7 +62,10 @@ def theme(name: Literal["light", "dark"], *, font: str) -> Spec:
         "view": {"stroke": None},
         "text": {"color": ink, "fontSize": 12},
         "rule": {"color": series[0]},
-        "style": {"masked": {"fill": colours["masked"], "stroke": line}},
+        "style": {
+            "halo": {"stroke": colours["paper"], "strokeWidth": 4},
+            "masked": {"fill": colours["masked"], "stroke": line},
+        },
         "range": {"category": series, **ramps},
     }
 
@@ -150,10 +154,11 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
         columns["labelExpr"] = f"order == 'apart' ? {_labels(apart)} : {columns['labelExpr']}"
     values: list[list[Any]] = [[_rounded(value) for value in row] for row in panel.values]
     scale: Spec = {"type": "sqrt", "domain": [0, 1], "range": "heatmap", "interpolate": "rgb"}
-    legend: Spec = {"title": "weight", "values": [0, 0.01, 0.1, 0.25, 0.5, 1], "gradientLength": 200}
+    legend: Spec = {"title": "weight", "values": [0, 0.1, 0.5, 1], "gradientLength": 200}
     if panel.scale == "signed":
-        limit = max((abs(value) for row in values for value in row if value is not None), default=0.0) or 1.0
-        scale = {"domain": [-limit, limit], "range": "diverging", "interpolate": "rgb"}
+        largest = max((abs(value) for row in values for value in row if value is not None), default=0.0)
+        limit = float(f"{largest:.2g}") or 1.0
+        scale = {"domain": [-limit, limit], "range": "diverging", "interpolate": "rgb", "clamp": True}
         legend = {"title": None, "gradientLength": 200}
     elif panel.scale == "visible":
         values = [["visible" if value else "not visible" for value in row] for row in values]
@@ -202,15 +207,17 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
             row = {"name": series.name, "kind": series.kind, "x": x, "minutes": _rounded(minute), "y": height}
             rows.append(row)
             if series.marked and place == series.marked[0]:
-                marks.append({**row, "mark": series.marked[1], "is_late": 2 * place >= len(series.x)})
+                anchor = "left" if 2 * place >= len(series.x) else "right"
+                marks.append({**row, "mark": series.marked[1], "anchor": anchor})
     names, kinds = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "kind"))
-    up: Spec = {"title": panel.y_axis, "scale": {"zero": False, "padding": 4}, "axis": {"tickCount": 5}}
+    scale = {"nice": False, "zero": False, "padding": 8}
+    up: Spec = {"title": panel.y_axis, "scale": scale, "axis": {"tickCount": 5}}
     if panel.is_log:
         heights = [math.log10(row["y"]) for row in rows if row["y"]] or [0.0]
         factors = [1] if max(heights) - min(heights) > 2 else [1, 2, 5]
         powers = range(math.floor(min(heights)), math.ceil(max(heights)) + 1)
         up["axis"] = {"values": [float(f"{factor}e{power}") for power in powers for factor in factors]}
-        up["scale"] = {"type": "log", "nice": False, "padding": 4}
+        up["scale"] = {"type": "log", "nice": False, "padding": 8}
     along = {"title": {"expr": "over"} if has_minutes else panel.x_axis, "tickCount": 6}
     colour = {"color": _name("name", sort=names, legend=_STROKES)}
     dots = {"type": "point", "filled": True, "opacity": 1, "clip": is_page}
@@ -224,12 +231,12 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
     transform = [
         {"calculate": "over == 'minutes' ? datum.minutes : datum.x" if has_minutes else "datum.x", "as": "along"}
     ]
-    for is_late in {mark["is_late"] for mark in marks}:
-        data = {"data": {"values": [mark for mark in marks if mark["is_late"] == is_late]}, "transform": transform}
-        shift = {"align": "right", "dx": -6} if is_late else {"align": "left", "dx": 6}
-        text = {"type": "text", "dy": -10, "clip": is_page, **shift}
+    if marks:
+        data = {"data": {"values": marks}, "transform": transform}
+        text = {"type": "text", "clip": is_page, **_ANCHORED, "dy": -12}
         layers.append({**data, "mark": {**dots, "size": 70}, "encoding": colour})
-        layers.append({**data, "mark": text, "encoding": {"text": {"field": "mark"}}})
+        for style in ("halo", "text"):
+            layers.append({**data, "mark": {**text, "style": style}, "encoding": {"text": {"field": "mark"}}})
     titles = {"name": "curve", "kind": "of", "x": panel.x_axis, "minutes": "minutes", "y": panel.y_axis}
     titles = {field: title for field, title in titles.items() if any(row[field] not in ("", None) for row in rows)}
     if is_page:  # Points under the mouse. (With "nearest", tooltips of Vega-Lite 6.4 lack the numbers.)
@@ -238,7 +245,6 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
         shown = {"condition": {"param": "hover", "empty": False, "value": 0.5}, "value": 0}
         encoding = {**colour, "opacity": shown, "tooltip": _tooltip(titles)}
         layers.append({"params": [hover], "mark": {**dots, "size": 160}, "encoding": encoding})
-    scale = {"nice": False, "zero": False, "padding": 4}
     return {
         "width": 380,
         "height": 230,
@@ -262,14 +268,7 @@ def _points(panel: Points, is_page: bool) -> Spec:
     }
     if is_page:
         points["params"] = _zoom("x", "y")
-    labels: list[Spec] = [
-        {
-            "transform": [{"filter": f"datum.anchor == '{anchor}'"}],
-            "mark": {"type": "text", "clip": is_page, **settings},
-            "encoding": {"text": {"field": "label"}},
-        }
-        for anchor, settings in _ANCHORS.items()
-    ]
+    labels = {"mark": {"type": "text", "clip": is_page, **_ANCHORED}, "encoding": {"text": {"field": "label"}}}
     return {
         "width": 820,
         "height": 600,
@@ -279,7 +278,7 @@ def _points(panel: Points, is_page: bool) -> Spec:
             "y": _number("y", title=panel.y_axis, **place),
             "color": look,
         },
-        "layer": [points, *labels],
+        "layer": [points, labels],
         "usermeta": {"header": list(titles.values()), "fields": list(titles), "grows": True},
     }
 

@@ -187,24 +187,26 @@ def _map(
         )
     points = [
         Point(word, x, y, groups[word], f"Nearest: {neighbours[word]}", anchor)
-        for word, (x, y), anchor in zip(vectors, places.tolist(), _anchors(vectors, places), strict=True)
+        for word, (x, y), anchor in zip(vectors, places.tolist(), _anchors(list(vectors), places), strict=True)
     ]
     return Points(f"Map of {side} words", *axes, points, note=note)
 
 
-def _anchors(labels: Iterable[str], places: Float[Tensor, "word 2"]) -> list[Anchor]:
-    """Choose for each label, one after another, the side of its point where it covers least of the others."""
+def _anchors(labels: Sequence[str], places: Float[Tensor, "word 2"]) -> list[Anchor]:
+    """Choose for each label, one after another and twice, the side of its point where it covers least of the others."""
     sides: dict[Anchor, tuple[int, int]] = {"right": (1, 0), "left": (-1, 0), "above": (0, 1), "below": (0, -1)}
     places = (places - places.amin(dim=0)) / (places.amax(dim=0) - places.amin(dim=0)).clamp(min=1e-9)
-    # Boxes around the points and the labels so far: their middles and half of their sizes, in shares of the map.
-    middles, halves = places, torch.tensor([0.004, 0.007]).expand(len(places), 2)
-    anchors: list[Anchor] = []
-    for label, place in zip(labels, places, strict=True):
-        half = torch.tensor([0.00425 * len(label), 0.011])
-        away = half + torch.tensor([0.007, 0.009])  # from the point to the middle of its label
-        boxes = torch.stack([place + away * torch.tensor(side) for side in sides.values()])
-        covered = (halves + half - (middles - boxes[:, None]).abs()).clamp(min=0).prod(dim=2).sum(dim=1)
-        best = int(covered.argmin())
-        anchors.append(list(sides)[best])
-        middles, halves = torch.vstack([middles, boxes[best]]), torch.vstack([halves, half])
-    return anchors
+    sizes = torch.tensor([[0.0046 * len(label), 0.015] for label in labels])
+    # Boxes of all points, then of all labels: their middles and half of their sizes, in shares of the map.
+    middles = places.repeat(2, 1)
+    halves = torch.cat([torch.tensor([0.006, 0.01]).expand(len(places), 2), torch.zeros(len(places), 2)])
+    anchors = dict.fromkeys(range(len(places)), next(iter(sides)))
+    for number in [*anchors, *anchors]:
+        away = sizes[number] + 0.01  # from the point to the middle of its label
+        boxes = torch.stack([places[number] + away * torch.tensor(side) for side in sides.values()])
+        covered = (halves + sizes[number] - (middles - boxes[:, None]).abs()).clamp(min=0).prod(dim=2)
+        covered[:, len(places) + number] = 0  # by itself
+        best = int(covered.sum(dim=1).argmin())
+        anchors[number] = list(sides)[best]
+        middles[len(places) + number], halves[len(places) + number] = boxes[best], sizes[number]
+    return list(anchors.values())

@@ -15,6 +15,7 @@ from translate.visualize.panels import Matrix, Picture, printable
 DOTS_PER_INCH = 160
 MOST_CELLS = 600_000  # of a figure: an SVG of some 30 MB
 _FONT = "Liberation Sans, DejaVu Sans, sans-serif"  # the first comes with vl-convert
+_WIDTH = 1250  # up to which charts stand side by side
 _MOST_DOTS = 60_000_000  # a larger figure is drawn coarser
 
 
@@ -63,13 +64,15 @@ def _packed(png: bytes) -> bytes:
 
 def _sheet(picture: Picture) -> dict[str, Any]:
     charts = chart_specs(picture, is_page=False)
-    columns = picture.columns
+    widths = [chart["width"] + 60 for chart in charts]
+    together = [sum(widths[first : first + picture.columns]) for first in range(0, len(charts), picture.columns)]
+    columns = picture.columns * max(1, _WIDTH // max(together))  # small ones side by side
     apart = {"scale": {channel: "independent" for channel in ("color", "shape", "strokeDash", "strokeWidth")}}
     rows = [charts[first : first + columns] for first in range(0, len(charts), columns)]
     sheet: dict[str, Any] = {"vconcat": [{"hconcat": row, "resolve": apart} for row in rows]}
     if all(isinstance(panel, Matrix) for panel in picture.panels):  # such as heads: below each other
         sheet = {"concat": charts, "columns": columns}
-    width = max(sum(chart["width"] + 60 for chart in charts[:columns]), 500)
+    width = max(sum(widths[:columns]), 500)
     caption = [line for text in picture.paragraphs for line in textwrap.wrap(text, int(width / 5.6))]
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",

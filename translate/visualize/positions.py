@@ -32,7 +32,7 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
     else:
         encoder, decoder = model.encoder.embedder.positions, model.decoder.embedder.positions
     at_first = ""  # what is learnt, before training
-    switches = []
+    switches, columns = [], 2
     match config.positions:
         case "sinusoidal":
             about = (
@@ -52,7 +52,7 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
                 " grows with the position, so that their product depends on the distance. The same for every model of"
                 " this head dimension, in every layer and head. Su et al. 2021."
             )
-            panels = _rotary_panels(encoder, length)
+            panels, columns = _rotary_panels(encoder, length), 3
         case "relative":
             about = (
                 "Relative positions: a number for each head and distance bucket is added to the scores of"
@@ -62,7 +62,7 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
             panels = _relative_panels("Encoder", encoder) + _relative_panels("Decoder", decoder)
     if model is None and at_first:
         about += f" {at_first}: a config is not trained; name a run to see what was learnt."
-    return Picture(f"Positions of {name}: {config.positions}", [about], panels, columns=2, switches=switches)
+    return Picture(f"Positions of {name}: {config.positions}", [about], panels, columns, switches=switches)
 
 
 def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
