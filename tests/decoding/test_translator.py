@@ -118,15 +118,16 @@ def test_two_workers_give_what_one_gives(toy: Toy, translator: MakeTranslator, k
 def test_beam_1_is_greedy(toy: Toy, translator: MakeTranslator) -> None:
     translations = translator(beam_size=1).translate(toy.sources)
     for translation in translations[:12]:
+        assert not translation.truncated
         source_ids = torch.tensor([[*toy.tokenizers.source.encode(translation.source), EOS_ID]])
         ids, log_prob = [BOS_ID], 0.0
-        while ids[-1] != EOS_ID:  # an independent loop over whole forward passes
+        for _ in range(len(translation.ids) + 1):  # an independent loop over whole forward passes
             with torch.no_grad():
                 log_probs = toy.model(source_ids, torch.tensor([ids]))[0, -1].log_softmax(dim=0)
             log_probs[[PAD_ID, BOS_ID]] = -torch.inf
             ids.append(int(log_probs.argmax()))
             log_prob += float(log_probs[ids[-1]])
-        assert translation.ids == ids[1:-1]
+        assert ids[1:] == [*translation.ids, EOS_ID]
         assert translation.log_prob == pytest.approx(log_prob, abs=1e-4)
 
 
