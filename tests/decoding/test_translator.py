@@ -136,13 +136,14 @@ def test_a_translations_score_is_its_forced_score(toy: Toy, translator: MakeTran
     """Of every entry of an n-best list; the first is the best alone, and all are distinct and sorted."""
     given = translator(beam_size=beam_size, n_best=beam_size, length_penalty=0.9)
     lists = [(first, *first.alternatives) for first in given.translate(toy.sources[:23])]
-    assert {len(entries) for entries in lists} == {beam_size}
+    sizes = [len(entries) for entries in lists]
+    assert max(sizes) == beam_size and sizes.count(beam_size) > 20  # of two with the same text, one is left
     assert_same(
         [entries[0]._replace(alternatives=()) for entries in lists], given.translate(toy.sources[:23], n_best=1)
     )
     for entries in lists:
         assert [each.score for each in entries] == sorted((each.score for each in entries), reverse=True)
-        assert len({tuple(each.ids) for each in entries}) == beam_size
+        assert len({tuple(each.ids) for each in entries}) == len(entries)
         assert all(each.text == toy.tokenizers.target.decode(each.ids) for each in entries)
     translations = [each for entries in lists for each in entries]
     assert not any(each.truncated or each.alternatives for entries in lists for each in entries[1:])
@@ -248,7 +249,7 @@ def test_what_is_no_line(translator: MakeTranslator, lines: Any, what: str) -> N
 
 def test_a_translator_is_shown_in_one_line(toy: Toy, translator: MakeTranslator) -> None:
     size = f"{sum(parameter.numel() for parameter in toy.model.parameters()):,}"
-    named = Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu", beam_size=7), name="runs/a, de → en")
+    named = Translator(toy.model, toy.tokenizers, DecodingConfig(precision="fp32", beam_size=7), name="runs/a, de → en")
     assert repr(named) == f"<Translator runs/a, de → en: {size} parameters, fp32, beam 7>"
     assert repr(named.with_options(search="sample")) == (
         f"<Translator runs/a, de → en: {size} parameters, fp32, sampling>"
@@ -474,7 +475,7 @@ def test_an_n_best_list_has_distinct_texts_and_samples_repeat(
     found = [Hypothesis(each, [-1.0 - rank], -1.0 - rank, truncated=False) for rank, each in enumerate(ids)]
     searched = translator(search=search, beam_size=4, n_best=3)
     for number in (4, 3):
-        monkeypatch.setattr(BeamSearch, "run", lambda self, order, n=number: ((each, found[:n]) for each in order))
+        monkeypatch.setattr(BeamSearch, "run", lambda self, order, n=number, **_: ((each, found[:n]) for each in order))
         (first,) = searched.translate(["Hund"])
         texts = "".join(each.text for each in (first, *first.alternatives))
         assert texts == (expected if number == 4 or search == "sample" else "ab")
@@ -486,7 +487,7 @@ def test_a_search_runs_torch_with_one_thread_and_restores_their_number(
 ) -> None:
     """Several would wait for each other after each product, for seconds in a line on a busy machine."""
 
-    def tell_threads(search: Any, order: Sequence[int]) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def tell_threads(search: Any, order: Sequence[int], **_: object) -> Iterator[tuple[int, list[Hypothesis]]]:
         yield (order[0], [Hypothesis([], [], float(torch.get_num_threads()), truncated=False)])
 
     monkeypatch.setattr(BeamSearch, "run", tell_threads)
@@ -589,7 +590,7 @@ def test_a_hypothesis_with_the_required_words_comes_before_a_better_one_without(
     dog, street = toy.tokenizers.target.encode("dog"), toy.tokenizers.target.encode("street")
     lacking = Hypothesis(dog * 2, [-0.1] * len(dog * 2), -0.2, truncated=True)
     met = Hypothesis(street, [-1.0] * (len(street) + 1), -3.0, truncated=False)
-    monkeypatch.setattr(BeamSearch, "run", lambda search, order: iter([(0, [lacking, met])]))
+    monkeypatch.setattr(BeamSearch, "run", lambda search, order, **_: iter([(0, [lacking, met])]))
     (translation,) = translator().translate([Request("Hund", required=("street",))])
     assert (translation.text, translation.unmet) == ("street", ())
     (translation,) = translator().translate(["Hund"])

@@ -14,9 +14,7 @@ from translate.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-MOST_TER_WORDS = (
-    500  # of a line; TER's search for shifts takes about ten seconds there, and four times at twice as many
-)
+MOST_TER_WORDS = 500  # of a line; TER's search for shifts takes about ten seconds there, and 40 at twice as many
 
 
 class Interval(NamedTuple):

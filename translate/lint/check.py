@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +49,7 @@ class CorpusReport(NamedTuple):
     left_out: dict[str, int]  # the number of pairs for each reason
     num_inspected: int  # by the slow inspections
     suspects: tuple[Suspects, ...]
-    spelling: tuple[SideSpelling, SideSpelling]
+    spelling: tuple[SideSpelling, ...]  # of both sides
 
 
 class TrainingPlan(NamedTuple):
@@ -185,39 +185,32 @@ def _inspect(
     languages = learn_languages(largest.sources, largest.targets)
     vocab_size = max(tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     reports: list[CorpusReport] = []
-    source_ids: list[list[int]] = []  # of training
-    target_ids: list[list[int]] = []
-    source_lines: list[str] = []
-    target_lines: list[str] = []
+    sides = (("source", tokenizers.source), ("target", tokenizers.target))
+    training_lines: dict[str, list[str]] = {"source": [], "target": []}
+    training_ids: dict[str, list[list[int]]] = {"source": [], "target": []}
     for survey, sample, filtered in zip_longest([*training, *held_out], samples, batches.filter_reports):
-        sources = tokenizers.source.encode_lines(sample.sources, num_threads=torch.get_num_threads())
-        targets = tokenizers.target.encode_lines(sample.targets, num_threads=torch.get_num_threads())
+        ids, spelling = [], []
+        for (name, tokenizer), lines in zip(sides, (sample.sources, sample.targets), strict=True):
+            ids.append(tokenizer.encode_lines(lines, num_threads=torch.get_num_threads()))
+            spelling.append(vocabulary.examine_spelling(name, lines, ids[-1], tokenizer, numbers=sample.numbers))
+            if filtered is not None:
+                training_lines[name] += lines
+                training_ids[name] += ids[-1]
         suspects = cheap_suspects(survey) + thorough_suspects(
-            survey, sample, sources, targets, vocab_size=vocab_size, languages=languages, is_own=sample is largest
-        )
-        spelling = (
-            vocabulary.examine_spelling("source", sample.sources, sources, tokenizers.source, numbers=sample.numbers),
-            vocabulary.examine_spelling("target", sample.targets, targets, tokenizers.target, numbers=sample.numbers),
+            survey, sample, *ids, vocab_size=vocab_size, languages=languages, is_own=sample is largest
         )
         left_out: dict[str, int] = {}
         if filtered is not None:
-            source_ids += sources
-            target_ids += targets
-            source_lines += sample.sources
-            target_lines += sample.targets
             reasons = zip(filtered._fields[3:], filtered[3:], strict=True)  # behind the name, limits and size
             left_out = {name.removeprefix("num_"): count for name, count in reasons if count}
         about = survey.key, survey.unit, survey.corpus.name, len(survey.corpus.sources), filtered and filtered.num_kept
-        reports.append(CorpusReport(*about, left_out, len(sample.sources), tuple(suspects), spelling))
-    share = len(source_ids) / sum(report.num_pairs for report in reports[: len(training)])
-    parts = [
-        ("source", tokenizers.source, [source_ids], source_lines),
-        ("target", tokenizers.target, [target_ids], target_lines),
-    ]
+        reports.append(CorpusReport(*about, left_out, len(sample.sources), tuple(suspects), tuple(spelling)))
+    share = len(training_ids["source"]) / sum(report.num_pairs for report in reports[: len(training)])
+    parts = [(name, tokenizer, [training_ids[name]], training_lines[name]) for name, tokenizer in sides]
     if tokenizers.vocabulary == "joint":
-        parts = [("joint", tokenizers.source, [source_ids, target_ids], source_lines + target_lines)]
+        parts = [("joint", tokenizers.source, [*training_ids.values()], [*chain(*training_lines.values())])]
     vocabularies = [vocabulary.examine_vocabulary(*part, share=share) for part in parts]
-    return reports, vocabulary.measure_lengths(count_items(source_ids), count_items(target_ids)), vocabularies
+    return reports, vocabulary.measure_lengths(*map(count_items, training_ids.values())), vocabularies
 
 
 def _facts(

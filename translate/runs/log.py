@@ -1,11 +1,10 @@
-"""`log.txt` of a run: all that its training says, each line with the time, however often it is continued."""
+"""`log.txt` of a run: all messages of its training, each line with the time; a continued training appends to it."""
 
 import datetime
 import io
 import logging
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 from translate.atomic import write_error
@@ -17,10 +16,10 @@ _PACKAGE = logging.getLogger("translate")
 
 
 class RunLog(logging.Handler):
-    """A context in which all that the package logs is kept, from INFO on, and the error that ends the context.
+    """A context that keeps all that the package logs from INFO on, and the error that ends the context.
 
-    It waits in memory until `open` names the file. A file that cannot be written ends no training. The program's own
-    handlers see what they would see without this one.
+    The text stays in memory until `open` names the file. A file that cannot be written ends no training. The handlers
+    of the program that uses the package receive what they would receive without this one.
     """
 
     def __init__(self) -> None:
@@ -61,19 +60,19 @@ class RunLog(logging.Handler):
         _PACKAGE.addHandler(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         _PACKAGE.removeHandler(self)
         _PACKAGE.setLevel(self._level)
         for handler in self._others:
             handler.removeFilter(self._was_shown)
         if error is not None:
-            is_foreseen = isinstance(error, InputError | RunError | KeyboardInterrupt)
-            self.keep(f"translate: {(str(error) or 'interrupted') if is_foreseen else repr(error)}")
+            is_expected = isinstance(error, InputError | RunError | KeyboardInterrupt)
+            self.keep(f"translate: {(str(error) or 'interrupted') if is_expected else repr(error)}")
         if self._file is not None:
             self._file.close()
 
     def _give_up(self, path: Path, error: OSError) -> None:
-        """Go on without the file, of which a warning tells."""
+        """Warn that the file cannot be written, and go on without it."""
         if self._file is not None:
             self._file.close()
         self._file = None

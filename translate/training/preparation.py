@@ -45,7 +45,7 @@ def prepare_data(
     cache = DataCache()
     corpora = world.run_on_all_ranks(lambda: read_corpora(config))
 
-    def prepare_tokenizers() -> Tokenizers:
+    def load_or_make_tokenizers() -> Tokenizers:
         if is_continued:
             return load_tokenizers(run.tokenizer)
         started = time.perf_counter()
@@ -67,7 +67,7 @@ def prepare_data(
         logger.info(f"Corpus {how} in {time.perf_counter() - started:.1f} s")
         return batches
 
-    tokenizers = world.run_on_rank_0(prepare_tokenizers)
+    tokenizers = world.run_on_rank_0(load_or_make_tokenizers)
     if corpora.streams is None:
         batches = world.local_rank_0_first(encode)
     else:

@@ -128,7 +128,7 @@ def restore_last(
         for sentence in damaged:
             logger.warning(sentence)
         if damaged:
-            logger.warning("Therefore the run continues from %s, of step %d", path.name, progress.step)
+            logger.warning(f"Therefore the run continues from {path.name}, of step {progress.step}")
         _check_best(run, progress)
         return progress
 
@@ -189,9 +189,7 @@ def check_settings(config: Config, directory: Path) -> None:
             f"{directory} was begun with other settings, so it cannot be continued with {'; '.join(different)}"
         )
     if settings.schedule in {"linear", "cosine"} and settings.max_steps != before.training.max_steps:
-        logger.info(
-            "training.max_steps is now %d, and the %s schedule ends there", settings.max_steps, settings.schedule
-        )
+        logger.info(f"training.max_steps is now {settings.max_steps}, and the {settings.schedule} schedule ends there")
 
 
 def settings_of_all_processes(config: Config, device: torch.device) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Services that receive the numbers of a training, and go on with the same run of theirs when it is continued."""
+"""Services such as TensorBoard that receive the numbers of a training. A continued training keeps its run there."""
 
 import contextlib
 import importlib
@@ -7,7 +7,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ _PROJECT = "translate"  # of Weights & Biases, and the experiment of MLflow, whe
 class Tracker(Protocol):
     """A service that receives the numbers of one training."""
 
-    run_id: str | None  # by which the service finds its run again; None: it needs none
+    run_id: str | None  # by which the service finds its run again; None: the files in the run directory are enough
 
     def log(self, kind: str, numbers: Mapping[str, float], *, step: int) -> None:
         """Receive the numbers of a record of this kind: train, validation or evaluation."""
@@ -39,7 +39,7 @@ class Trackers:
     """The services that a config names. One that fails later receives nothing more, and ends no training.
 
     Args:
-        step: The last step that is done; what the services know of later ones is computed again.
+        step: The last step that is done; numbers of later steps, which a service may have, will be sent again.
 
     Raises:
         InputError: A service cannot start.
@@ -55,7 +55,7 @@ class Trackers:
             run_ids = dict(json.loads(run.trackers.read_bytes()))
         for name in config.training.trackers:
             try:
-                with _without_warnings():
+                with warnings.catch_warnings(action="ignore"):  # which are for the package's own authors
                     self._trackers[name] = kinds[name](run, config, run_id=run_ids.get(name), step=step)
             except Exception as error:  # each package has its own
                 self.close(is_done=False)
@@ -86,14 +86,14 @@ class Trackers:
 
 
 def check_trackers(settings: TrainingConfig) -> None:
-    """Check, before a training prepares anything, that the packages of its trackers can be imported.
+    """Check that the packages of a training's trackers can be imported, before it prepares its data.
 
     Raises:
         InputError: One cannot be.
     """
     for name in settings.trackers:
         try:
-            with _without_warnings():
+            with warnings.catch_warnings(action="ignore"):
                 importlib.import_module(_MODULES[name])
         except ImportError as error:
             raise InputError(f"training.trackers: {name} cannot be imported ({error}): {install_hint(name)}") from error
@@ -155,10 +155,11 @@ class MlflowTracker:
         from mlflow.entities import Param
 
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # else it tells how it makes its tables
-        own = f"sqlite:///{run.mlflow.resolve() / 'mlflow.db'}"
+        store = None  # the one that the environment names
         if not mlflow.is_tracking_uri_set():
             run.mlflow.mkdir(exist_ok=True)
-        self._client = mlflow.MlflowClient(None if mlflow.is_tracking_uri_set() else own)
+            store = f"sqlite:///{run.mlflow.resolve() / 'mlflow.db'}"
+        self._client = mlflow.MlflowClient(store)
         self.run_id: str | None = None
         if run_id is not None:
             with contextlib.suppress(mlflow.MlflowException):  # another store than before begins a new run
@@ -183,11 +184,3 @@ class MlflowTracker:
 
     def close(self, *, is_done: bool) -> None:
         self._client.set_terminated(self.run_id, status="FINISHED" if is_done else "KILLED")
-
-
-@contextlib.contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Hide what packages warn their own authors of."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

@@ -1,15 +1,15 @@
-"""What a training shows of itself: `metrics.jsonl`, a bar, its speed, and the numbers of its log."""
+"""What a training shows while it runs: `metrics.jsonl`, a progress bar, its speed, and the lines of its log."""
 
 import contextlib
 import hashlib
 import json
 import logging
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
 from torch.profiler import record_function
@@ -34,7 +34,7 @@ _BAR = "{l_bar}{bar}| {n:,}/{total:,} [{elapsed}{postfix}]"  # the text beside i
 class Recorder:
     """Receives the records of a training: writes them to `metrics.jsonl`, gives them to trackers, and shows a bar.
 
-    The bar appears on a terminal only. What a continued training computes again is cut off from `metrics.jsonl` first.
+    The bar appears on a terminal only. Records of steps that a continued training will repeat are cut off first.
 
     Args:
         progress: Where the training stands when it begins or is continued.
@@ -137,7 +137,7 @@ class Recorder:
     def __enter__(self) -> "Recorder":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Finish the files, and the services' runs."""
         self._bar.close()
         if self._file is not None:
@@ -160,14 +160,11 @@ def _cut(path: Path, progress: Progress) -> None:
     if hashlib.sha256(kept).hexdigest() != progress.metrics_sha256:
         if progress.metrics_sha256 is not None:
             logger.warning(f"{path} has changed since its checkpoint; its lines up to step {progress.step} are kept")
-        lines = []
+        kept = b""
         for line in content.splitlines(keepends=True):
-            with contextlib.suppress(
-                ValueError, KeyError, TypeError, RecursionError
-            ):  # a killed process left half a line
-                if json.loads(line)["step"] <= progress.step:
-                    lines.append(line)
-        kept = b"".join(lines)
+            # A process that was killed has left half a line.
+            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+                kept += line if json.loads(line)["step"] <= progress.step else b""
     if kept != content:
         with atomic_write(path) as file:
             file.write(kept)
@@ -193,7 +190,7 @@ class Throughput:
         self._first_step, self._first_token = self._progress.step, self._progress.target_tokens
 
     def timed(self, steps: Iterator[T]) -> Iterator[T]:
-        """Yield the same steps, and measure how long each takes to come."""
+        """Yield the same steps, and measure how long each is waited for."""
         while True:
             asked = time.perf_counter()
             with record_function(WAITING_FOR_DATA):
@@ -204,12 +201,12 @@ class Throughput:
             yield step
 
     def end_validation(self, seconds: float) -> None:
-        """Leave out the time of a validation, and expect the next ones to take as long."""
+        """Leave the time of a validation out of the speed, and expect later validations to take as long."""
         self._left_out += seconds
         self._validation_seconds = seconds
 
     def speed(self) -> tuple[float, float]:
-        """Target tokens a second in this log window, and the share of its time without a batch to compute."""
+        """Target tokens a second in this log window, and the share of its time spent waiting for batches."""
         seconds = self._now() - self._began
         return (self._progress.target_tokens - self._first_token) / seconds, self._waited / seconds
 
@@ -243,21 +240,20 @@ class Throughput:
 
 def describe_seconds(seconds: float) -> str:
     """A time in at most eight characters: 40 s, 12 min, 3.3 h, 2.2 days."""
-    for unit, length, limit in (("s", 1, 59.5), ("min", 60, 59.5), ("h", 3600, 23.95)):
-        if seconds / length < limit:
-            return f"{_two_digits(seconds / length) if unit == 'h' else f'{seconds / length:.0f}'} {unit}"
-    return f"{_two_digits(seconds / 86400)} days"
+    units = (("s", 1, 59.5), ("min", 60, 59.5), ("h", 3600, 23.95), ("days", 86400, math.inf))
+    unit, number = next((unit, seconds / length) for unit, length, limit in units if seconds / length < limit)
+    return f"{number:.1f} {unit}" if unit in ("h", "days") and number < 9.95 else f"{number:.0f} {unit}"
 
 
 def describe_step(record: Mapping[str, Any]) -> tuple[str, str]:
-    """The line of a train record in two parts: how good the model is, without label smoothing, and how fast it goes."""
+    """The log line of a train record in two parts: the loss without label smoothing, and the rate and speed."""
     rate = f"{record['learning_rate']:.1e}" if record["learning_rate"] else "0"
     quality = f"Step {record['step']:,}: loss {record['nll']:.3f}, ppl {_perplexity(record['perplexity'])}"
     return quality, f", lr {rate}, {record['target_tokens_per_second']:,.0f} tok/s"
 
 
 def describe_validation(record: Mapping[str, Any], *, is_best: bool) -> tuple[str, str]:
-    """The line of a validation record in two parts: its scores and the rest. The time is left out where none fits."""
+    """The log line of a validation record in two parts: its scores and the rest, with the time if that still fits."""
     scores = f"Step {record['step']:,}: validation BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
     loss = f", loss {record['loss']:.3f}, ppl {_perplexity(record['perplexity'])}{', best' if is_best else ''}"
     seconds = f", {describe_seconds(record['seconds'])}"
@@ -269,7 +265,3 @@ def _perplexity(perplexity: float) -> str:
     if perplexity < 99.995:
         return f"{perplexity:.2f}"
     return f"{perplexity:,.0f}" if perplexity < 999_999.5 else f"{perplexity:.0e}"
-
-
-def _two_digits(number: float) -> str:
-    return f"{number:.1f}" if number < 9.95 else f"{number:.0f}"

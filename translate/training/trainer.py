@@ -1,14 +1,13 @@
-"""The training loop: make steps; log, save and validate when each is due; stop when it is time."""
+"""The training loop: make steps; log, save and validate when each is due; stop at the end or on a signal."""
 
 import contextlib
 import dataclasses
 import logging
-import math
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
-from typing import Any, Literal
+from typing import Any
 
 from torch import nn
 from torch.profiler import record_function
@@ -21,7 +20,6 @@ from translate.data.prefetch import StepBatches, prefetch_steps
 from translate.data.streaming import Batches, StreamedBatches
 from translate.data.token_store import Cancelled
 from translate.data.tokenizer import Tokenizers
-from translate.decoding import count_conditions
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError
 from translate.evaluation.evaluate import spread_samples
@@ -120,7 +118,7 @@ class Trainer:
         self.throughput = Throughput(self.settings, self.progress)
         self.stop = StopRequests()
         self.train_step.loss_scale = self.progress.loss_scale
-        self._has_told_waiting = False
+        self._has_reported_waiting = False
         self._saved_step = self.progress.step  # of the checkpoint that this goes on from; step 0 needs no saving
 
     def train(self) -> None:
@@ -133,10 +131,9 @@ class Trainer:
         """
 
         def begin() -> Recorder:
-            if not self.world.is_main_process:
-                return Recorder(self.run, self.settings, self.progress, is_silent=True)
-            trackers = Trackers(self.run, self.config, step=self.progress.step)
-            return Recorder(self.run, self.settings, self.progress, trackers=trackers)
+            is_main = self.world.is_main_process
+            trackers = Trackers(self.run, self.config, step=self.progress.step) if is_main else None
+            return Recorder(self.run, self.settings, self.progress, trackers=trackers, is_silent=not is_main)
 
         self.recorder = self.world.run_on_all_ranks(begin)
         with self.recorder, self.stop.listening():
@@ -173,15 +170,14 @@ class Trainer:
                     self._validate()
                     self._stop_if_asked()
         if self._is_out_of_patience():
-            num_validations = progress.validations_without_better
             metric = {"bleu": "BLEU", "loss": "loss"}[settings.best_metric]
-            logger.info(f"Stopped early: {num_validations} validations without a better {metric}")
-        is_validated = progress.validated_step == progress.step  # its line comes after that of its step, or not at all
+            logger.info(f"Stopped early: {progress.validations_without_better} validations without a better {metric}")
+        is_validated = progress.validated_step == progress.step  # then its step gets no line after the validation's
         record = self._log_step(is_shown=not is_validated) if progress.window.steps else None
         if not is_validated:
             self._validate()
             self._stop_if_asked()
-        if record is not None:  # after the checkpoint, which has the open window: a continued run fills it up
+        if record is not None:  # after the checkpoint, whose open window a continued run fills up
             self.recorder.record(record)
         self._evaluate_best()
         self._stop_if_asked()
@@ -191,13 +187,12 @@ class Trainer:
         return step > 0 and step % self.settings.validate_every == 0 and self.progress.validated_step != step
 
     def _stop_if_asked(self) -> None:
-        received = self.world.max(self.stop.received or 0)  # by any of the processes
-        if received:
+        step = self.progress.step
+        if received := self.world.max(self.stop.received or 0):  # by any of the processes
             number = signal.Signals(received)
-            step = f"{self.progress.step:,} ({number.name})"
-            logger.info(f"Stopping after step {step}; press Ctrl-C again to quit at once")
+            logger.info(f"Stopping after step {step:,} ({number.name}); press Ctrl-C again to quit at once")
             self._save_new()
-            raise StoppedBySignal(number, step=self.progress.step)
+            raise StoppedBySignal(number, step=step)
 
     def _steps(self, groups: Iterable[StepBatches]) -> Iterator[list[Batch]]:
         """Yield the batches of each step until it is time to stop, and count the epochs."""
@@ -207,10 +202,8 @@ class Trainer:
             self.throughput.steps_per_epoch = -(-len(group.epoch) // self.settings.accumulate_batches)
             if group.number == 0:
                 epoch, padding = group.epoch, group.epoch.padding
-                logger.info(
-                    f"Epoch {progress.epoch + 1:,}: {len(epoch):,} batches, {padding.num_computed:,} tokens,"
-                    f" {padding.share:.1%} of them padding"
-                )
+                tokens = f"{padding.num_computed:,} tokens, {padding.share:.1%} of them padding"
+                logger.info(f"Epoch {progress.epoch + 1:,}: {len(epoch):,} batches, {tokens}")
                 if epoch.num_resegmented:
                     logger.info(f"  {epoch.num_resegmented:,} pairs were too long as sampled, and are not sampled")
             yield group.batches
@@ -284,8 +277,8 @@ class Trainer:
         if is_shown:
             quality, speed = describe_step(record)
             logger.info(f"{quality}{speed}{time_left}", extra={"dim": f"{speed}{time_left}"})
-        if waiting >= _NOTABLE_WAITING and not self._has_told_waiting:
-            self._has_told_waiting = True
+        if waiting >= _NOTABLE_WAITING and not self._has_reported_waiting:
+            self._has_reported_waiting = True
             logger.info(f"{waiting:.0%} of the time of the last steps was spent {WAITING_FOR_DATA}")
         return record
 
@@ -317,18 +310,16 @@ class Trainer:
             save_best(self.run, weights, step=progress.step, world=self.world)
         else:
             progress.validations_without_better += 1
-        self._log_validation(result, is_best=is_best)
+        self._log_validation(result, self.validation.targets, is_best=is_best)
         self._save()
 
     def _score(self, model: Transformer, corpus: ParallelCorpus, search: DecodingConfig) -> Validation:
         """The model's loss and scores; raises `Cancelled` when a signal comes."""
-        num_lines = 2 * len(corpus.sources[self.world.rank :: self.world.size])  # scored, then translated
-        with (
-            self.recorder.validating(num_lines) as advance,
-            self.stop.abandoning(model.decoder.final_norm),  # at every position, with a cache or without
-        ):
+        world, every_position = self.world, model.decoder.final_norm  # with a cache or without
+        num_lines = 2 * len(corpus.sources[world.rank :: world.size])  # scored, then translated
+        with self.recorder.validating(num_lines) as advance, self.stop.abandoning(every_position):
             return validate(
-                model, self.tokenizers, corpus, self.config, search=search, world=self.world, on_finished=advance
+                model, self.tokenizers, corpus, self.config, search=search, world=world, on_finished=advance
             )
 
     @record_function(VALIDATION_AND_SAVING)
@@ -342,41 +333,26 @@ class Trainer:
             return
         model = load_best(self.run, self.config, self.tokenizers, device=self.model.device, world=self.world)
         try:
-            result = self._score(model, self.validation, search)
+            record = self._score(model, self.validation, search).to_record("evaluation", step=progress.step)
         except Cancelled:
             return
-        scores = {metric.name: metric.score for metric in result.evaluation.metrics}
+        self.recorder.record(record | {"best_step": progress.best_step})
         how = f"beam {search.beam_size}" if search.search == "beam" else "sampled"
-        self.recorder.record(self._validation_record(result, "evaluation") | {"best_step": progress.best_step})
-        what = f"Best checkpoint (step {progress.best_step:,}), {how}"
-        text = f"{what}: BLEU {scores['BLEU']:.2f}, chrF {scores['chrF']:.2f}"
-        logger.info(f"{text}, {describe_seconds(result.seconds)}", extra={"bold": text})
+        scores = f"BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
+        text = f"Best checkpoint (step {progress.best_step:,}), {how}: {scores}"
+        logger.info(f"{text}, {describe_seconds(record['seconds'])}", extra={"bold": text})
 
-    def _validation_record(self, result: Validation, kind: Literal["validation", "evaluation"]) -> dict[str, Any]:
-        return {
-            "kind": kind,
-            "step": self.progress.step,
-            "loss": result.loss,
-            "perplexity": math.exp(min(700.0, result.loss)),
-            **{metric.name: metric.score for metric in result.evaluation.metrics},
-            "num_truncated": count_conditions(result.evaluation.translations)["truncated"],
-            "seconds": round(result.seconds, 3),
-        }
-
-    def _log_validation(self, result: Validation, *, is_best: bool) -> None:
+    def _log_validation(self, result: Validation, references: Sequence[str], *, is_best: bool) -> None:
         """Record the result of a validation, and log some of its translations, evenly spaced."""
-        evaluation, record = result.evaluation, self._validation_record(result, "validation")
+        record, translations = result.to_record("validation", step=self.progress.step), result.evaluation.translations
         self.recorder.record(record)
         scores, others = describe_validation(record, is_best=is_best)
         logger.info(f"{scores}{others}", extra={"bold": scores})
-        if num_truncated := record["num_truncated"]:
-            num_lines = len(evaluation.translations)
-            logger.info(f"  {num_truncated:,} of {num_lines:,} translations were cut at their maximum length")
-        assert self.validation is not None
-        references = self.validation.targets
-        for index in spread_samples(len(references), self.settings.sample_translations):
-            source, translation = evaluation.translations[index].source, evaluation.translations[index].text
-            logger.info(f"  source:      {source}\n  reference:   {references[index]}\n  translation: {translation}")
+        if num_cut := record["num_truncated"]:
+            logger.info(f"  {num_cut:,} of {len(translations):,} translations were cut at their maximum length")
+        for index in spread_samples(len(translations), self.settings.sample_translations):
+            source, reference, translation = translations[index].source, references[index], translations[index].text
+            logger.info(f"  source:      {source}\n  reference:   {reference}\n  translation: {translation}")
 
     def _save_new(self) -> None:
         """Save, unless the state after this step is saved already."""

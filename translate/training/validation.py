@@ -2,9 +2,10 @@
 
 import contextlib
 import copy
+import math
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -12,7 +13,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, data_fingerprint
 from translate.data.tokenizer import Tokenizers
-from translate.decoding import OnFinished, Translator, ignore_progress
+from translate.decoding import OnFinished, Translator, count_conditions, ignore_progress
 from translate.decoding.loading import resolve_auto, set_precision
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.distributed.state import full_tensor, is_sharded
@@ -26,8 +27,8 @@ from translate.training.optimizer import AveragedWeights
 
 # Settings of a search that decide the loss, and those that decide no translation; the rest decides BLEU alone.
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
-_MAX_LENGTH_CONSTANT = 10  # tokens of a translation beyond those that the length of its source allows
 _DECIDE_NOTHING = {"n_best", "alignment_layer", "batch_tokens", "look_ahead_lines", "engine", "workers", "device"}
+_MAX_LENGTH_CONSTANT = 10  # tokens of a translation beyond those that the length of its source allows
 
 
 class Validation(NamedTuple):
@@ -37,11 +38,23 @@ class Validation(NamedTuple):
     evaluation: Evaluation
     seconds: float
 
+    def to_record(self, kind: Literal["validation", "evaluation"], *, step: int) -> dict[str, Any]:
+        """The numbers as `metrics.jsonl` keeps them, with the step that was done."""
+        return {
+            "kind": kind,
+            "step": step,
+            "loss": self.loss,
+            "perplexity": math.exp(min(700.0, self.loss)),
+            **{metric.name: metric.score for metric in self.evaluation.metrics},
+            "num_truncated": count_conditions(self.evaluation.translations)["truncated"],
+            "seconds": round(self.seconds, 3),
+        }
+
 
 def validation_search(config: Config) -> DecodingConfig:
-    """The search of the validations that choose the best checkpoint: quick, for a validation is there to compare.
+    """The quick search of the validations that choose the best checkpoint, which only compare checkpoints.
 
-    The maximum length is lower than that of other searches, because a model that has learnt little does not end.
+    The maximum length is lower than that of other searches, because a model that has learnt little rarely ends.
     """
     decoding = config.decoding_settings()
     constant = min(decoding.max_length_constant, max(_MAX_LENGTH_CONSTANT, decoding.min_length_constant))
@@ -69,12 +82,12 @@ def validate(
     world: World = SINGLE_PROCESS,
     on_finished: OnFinished = ignore_progress,
 ) -> Validation:
-    """Compute the model's loss, translations and scores on the validation corpus; afterwards it is in training mode.
+    """Compute the model's loss, translations and scores on the validation corpus, and leave it in training mode.
 
     Args:
         search: How to search for the translations; None: as validations do while a training runs.
         world: The processes that validate together: each takes every n-th line, and gets the results of all lines.
-        on_finished: Shows the progress of this process, which comes to each of its lines twice.
+        on_finished: Shows the progress of this process, which scores each of its lines and then translates it.
 
     Raises:
         Cancelled: The validation was cancelled in some process; then it is in all.
@@ -94,7 +107,7 @@ def validate(
     model.eval()
     try:
         with (
-            torch.compiler.set_stance("force_eager"),  # what runs once in a while is not worth a compiled program
+            torch.compiler.set_stance("force_eager"),  # a validation is too rare for compiling to pay
             explain_out_of_memory(
                 "the validation",
                 hint=f"Lower decoding.batch_tokens (now {settings.batch_tokens}) or decoding.beam_size (now"
@@ -127,9 +140,9 @@ def validate(
 def computing_with(
     model: Transformer, average: AveragedWeights | None, config: Config, tokenizers: Tokenizers
 ) -> Iterator[Transformer]:
-    """A context with a model that has the average for its weights, or else those of the given model.
+    """A context with a model that computes with the averaged weights or, without an average, with its own.
 
-    If they are sharded, another model is built, which is complete on this process.
+    If the weights are sharded, it is another model, complete on this process.
     """
     weights = get_parameters(model) if average is None else average.tensors
     if any(map(is_sharded, weights.values())):
