@@ -56,10 +56,13 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_a_run_of_a_program(run: Run) -> None:
     assert (run.path, run.config.name, run.step) == (Path("runs/tiny"), "tiny", 4)
     assert [(record["kind"], record["step"]) for record in run.metrics] == [
-        ("train", 1), ("train", 2), ("validation", 2), ("train", 3), ("train", 4), ("validation", 4)
+        ("train", 1), ("train", 2), ("validation", 2), ("train", 3), ("train", 4), ("validation", 4),
+        ("evaluation", 4),
     ]  # fmt: skip
     best = run.best
-    assert best is not None and best["BLEU"] == max(each["BLEU"] for each in run.metrics if "BLEU" in each)
+    assert best is not None and best["BLEU"] == max(
+        each["BLEU"] for each in run.metrics if each["kind"] == "validation"
+    )
     assert repr(run) == f"<Run runs/tiny, de → en: 4 steps, BLEU {best['BLEU']:.2f} at step {best['step']:.0f}>"
     (call,) = json.loads((run.path / "run.json").read_text(encoding="utf-8"))["command"]
     assert call.startswith("translate.train with config, run, overrides: ")

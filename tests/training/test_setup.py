@@ -64,7 +64,7 @@ def test_a_cpu_pads_without_a_word(wish: str) -> None:
 def test_a_cpu_packs_if_it_must() -> None:
     layout, remark = choose("packed", CPU)
     assert layout == "packed" and remark is not None
-    assert remark.startswith("batches are packed, but attention pads for itself: flash attention")
+    assert remark.startswith("Batches are packed, but attention pads for itself: flash attention")
     assert remark.endswith(NEEDS)
 
 

@@ -158,9 +158,9 @@ def test_a_packed_training_is_the_padded_one(
         return said, [json.loads(line)["loss"] for line in lines]
 
     (said, packed), (_, padded) = train("packed"), train("padded")
-    assert any("batches are packed, but attention pads for itself" in line for line in said)
+    assert any("Batches are packed, but attention pads for itself" in line for line in said)
     assert packed == pytest.approx(padded, rel=1e-4)
-    assert len(packed) == 4  # and the validation's
+    assert len(packed) == 5  # with the losses of the validation and of the evaluation at the end
 
 
 # --- fp16

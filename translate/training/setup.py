@@ -100,10 +100,10 @@ def choose_batch_layout(
         head_dim = model.d_model // model.num_heads
         reason = why_no_flash_attention(device, dtype=precision.dtype, num_heads=model.num_heads, head_dim=head_dim)
     if reason is None:
-        return "flash", "batches are packed without padding; flash attention keeps the sentences apart"
+        return "flash", "Batches are packed without padding; flash attention keeps the sentences apart"
     reason = f"flash attention for variable lengths: {reason}"
     if requested == "packed":
-        return "packed", f"batches are packed, but attention pads for itself: {reason}"
+        return "packed", f"Batches are packed, but attention pads for itself: {reason}"
     return "padded", f"batches are padded: {reason}"
 
 
