@@ -149,13 +149,12 @@ def split_punctuation(tokens: Tokens) -> list[Word]:
                 groups.append([])
             groups[-1].append(position)
             was_mark, was_space = is_mark, tokens.pieces[position] == SPACE
-        texts = [_spell([tokens.pieces[position] for position in group]) for group in groups]
+        texts = [
+            "".join(part.text for part in group_words([tokens.pieces[position] for position in group]))
+            for group in groups
+        ]
         parts += [word] if len(groups) == 1 else list(map(Word, texts, groups))
     return parts
-
-
-def _spell(pieces: Sequence[str]) -> str:
-    return "".join(word.text for word in group_words(pieces))
 
 
 def _lexical_links(pairs: Sequence[EncodedPair], lexicon: Lexicon) -> list[set[AlignmentLink]]:

@@ -41,7 +41,7 @@ function makeLegend(scale, { limit = 1, hasMasked = false } = {}) {
   const entries = [scale === "weight" ? "0" : shortNumber(-limit), bar, shortNumber(limit)];
   if (scale === "weight") entries.push("the colour goes with the root of the weight, so that small ones are seen");
   if (hasMasked) entries.push(make("span", { class: "swatch masked" }), "masked: exactly 0");
-  return make("div", { class: "legend" }, ...entries);
+  return make("div", { class: "legend" }, ...entries.map((entry) => (typeof entry === "string" ? make("span", {}, entry) : entry)));
 }
 
 /** A canvas that is sharp on every screen. */
@@ -302,7 +302,7 @@ function drawHeads(kind) {
 function drawModel() {
   const step = (weights) => Math.max(2.5, Math.min(9, 200 / Math.max(weights.length, weights[0].length)));
   const paint = (context, weights, width) => {
-    context.strokeStyle = context.fillStyle = style("--accent");
+    context.strokeStyle = style("--accent");
     const at = (position) => (position + 0.5) * step(weights);
     weights.forEach((row, y) => row.forEach((weight, x) => {
       if (weight === null || weight < 0.01) return;
@@ -313,9 +313,6 @@ function drawModel() {
       context.lineTo(width - 4, at(x));
       context.stroke();
     }));
-    context.globalAlpha = 1;
-    weights.forEach((_, y) => context.fillRect(0, at(y) - 1, 3, 2));
-    weights[0].forEach((_, x) => context.fillRect(width - 3, at(x) - 1, 3, 2));
   };
   const size = (weights) => [104, Math.ceil(step(weights) * Math.max(weights.length, weights[0].length))];
   const sections = data.kinds.flatMap(({ kind }) => [

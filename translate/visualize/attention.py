@@ -19,9 +19,9 @@ from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.positions import RotaryAngles
 from translate.visualize.charts import COLOURS
-from translate.visualize.page import choose_picture_file, fill_template, save_picture, to_json_types
+from translate.visualize.page import choose_picture_file, fill_template, save_picture
 from translate.visualize.panels import Matrix, Panel, Picture, check_numbers
-from translate.visualize.sentences import MERGED, SentencePair, merge_words, read_sentence
+from translate.visualize.sentences import MERGED, SentencePair, Tokens, merge_words, read_sentence
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
 
@@ -238,7 +238,11 @@ def attention_page(attention: Attention) -> str:
         "positions": _POSITIONS[attention.positions],
         "addsToScores": attention.positions == "relative",
         "numHeads": len(attention.layers[0].weights),
-        "tokens": {name: to_json_types(getattr(pair, name)) for name in ("source", "target_input", "target_output")},
+        "tokens": {
+            name: {"pieces": tokens.pieces, "words": [word._asdict() for word in tokens.words]}
+            for name, tokens in pair._asdict().items()
+            if isinstance(tokens, Tokens)
+        },
         "kinds": kinds,
         "colours": COLOURS,
         "start": start._asdict(),

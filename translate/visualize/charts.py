@@ -15,7 +15,6 @@ Spec = dict[str, Any]
 
 _LETTER, _LINE = 6.4, 18  # the mean width of a letter, and the height of a line, in pixels
 _MOST_IN_SVG = 4000  # cells; a browser draws more of them on a canvas
-_TICK_STEPS = (1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256, 500)
 COLOURS = {
     # Lightness rises or falls evenly along each scale, and no scale relies on telling red from green. The series have
     # Okabe and Ito's colours, which colour-blind people tell apart.
@@ -94,7 +93,7 @@ def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
                 channel["legend"] = None
         legends.update(keys)
         if not is_page:
-            note = textwrap.wrap(panel.note, max(40, int(spec["width"] / _LETTER)))
+            note = textwrap.wrap(panel.note, max(40, int(spec["width"] / 5.6)))
             spec["title"] = {"text": panel.title, "subtitle": note}
         specs.append(spec)
     return specs
@@ -132,12 +131,9 @@ def _is_numbered(labels: Sequence[str]) -> bool:
 
 
 def _axis(labels: Sequence[str], title: str, **settings: Any) -> Spec:
-    """An axis with a label for each row or column, or with round numbers."""
-    is_numbered, step = _is_numbered(labels), 1
-    if is_numbered:
-        step = next((step for step in _TICK_STEPS if len(labels) / step <= 16), len(labels))
-    values = list(range(0, len(labels), step))
-    axis = {"title": title or None, "values": values, "labelOverlap": is_numbered, "ticks": False, "domain": False}
+    """An axis with a label for each row or column; of numbers, with as many as have room."""
+    is_numbered = _is_numbered(labels)
+    axis = {"title": title or None, "labelOverlap": is_numbered, "labelSeparation": 4, "ticks": False, "domain": False}
     return {**axis, "labelExpr": _labels(labels), "labelAngle": 0 if is_numbered else -90, **settings}
 
 
@@ -211,7 +207,7 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
                 marks.append({**row, "mark": series.marked[1], "anchor": anchor})
     names, kinds = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "kind"))
     scale = {"nice": False, "zero": False, "padding": 8}
-    up: Spec = {"title": panel.y_axis, "scale": scale, "axis": {"tickCount": 5}}
+    up: Spec = {"title": panel.y_axis, "scale": {**scale, "padding": 20 if marks else 8}, "axis": {"tickCount": 5}}
     if panel.is_log:
         heights = [math.log10(row["y"]) for row in rows if row["y"]] or [0.0]
         factors = [1] if max(heights) - min(heights) > 2 else [1, 2, 5]

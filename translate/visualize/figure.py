@@ -36,8 +36,7 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     # No font of vl-convert has SentencePiece's mark of a space.
     spec = json.loads(json.dumps(_sheet(printable(picture)), ensure_ascii=False).replace(SPACE, "_"))
     if format == "png":
-        charts = spec.get("concat") or [chart for row in spec["vconcat"] for chart in row["hconcat"]]
-        area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in charts)
+        area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in spec["concat"])
         dots = min(dots_per_inch, 72 * (_MOST_DOTS / area) ** 0.5)
         return _packed(vl_convert.vegalite_to_png(spec, ppi=dots, allowed_base_urls=[]))
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
@@ -68,17 +67,15 @@ def _sheet(picture: Picture) -> dict[str, Any]:
     together = [sum(widths[first : first + picture.columns]) for first in range(0, len(charts), picture.columns)]
     columns = picture.columns * max(1, _WIDTH // max(together))  # small ones side by side
     apart = {"scale": {channel: "independent" for channel in ("color", "shape", "strokeDash", "strokeWidth")}}
-    rows = [charts[first : first + columns] for first in range(0, len(charts), columns)]
-    sheet: dict[str, Any] = {"vconcat": [{"hconcat": row, "resolve": apart} for row in rows]}
-    if all(isinstance(panel, Matrix) for panel in picture.panels):  # such as heads: below each other
-        sheet = {"concat": charts, "columns": columns}
     width = max(sum(widths[:columns]), 500)
     caption = [line for text in picture.paragraphs for line in textwrap.wrap(text, int(width / 5.6))]
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "title": {"text": picture.title, "subtitle": caption, "fontSize": 17, "subtitlePadding": 6, "offset": 16},
         "params": [{"name": switch.name, "value": switch.options[0][0]} for switch in picture.switches],
-        **sheet,
+        "concat": charts,
+        "columns": columns,
+        "align": "each",
         "spacing": 30,
         "resolve": apart,
         "config": theme("light", font=_FONT),

@@ -98,15 +98,6 @@ def _vega() -> str:
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 
-def to_json_types(value: Any) -> Any:
-    """A panel in JSON's types: named tuples as objects, numbers with as many digits as a picture can show."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: to_json_types(each) for name, each in value._asdict().items()}
-    if isinstance(value, list | tuple):
-        return [to_json_types(each) for each in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
-
-
 def fill_template(*, title: str, data: dict[str, Any], scripts: list[str], library: str = "") -> str:
     """The HTML template with title, style, data and scripts filled in.
 
