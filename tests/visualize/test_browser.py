@@ -438,9 +438,7 @@ def test_a_hand_reads_the_numbers(open_page: OpenPage, pictures: dict[str, Pictu
     tip = page.locator("#vg-tooltip-element")
     tip.get_by_text("Nearest: ").wait_for()
     page = open_picture(open_page, pictures["curves"])
-    page.locator("svg.marks").first.locator(
-        ".role-mark.layer_3_marks path, .role-mark.layer_4_marks path"
-    ).first.hover()
+    page.locator("svg.marks").first.locator(".hover_marks path").first.hover()
     tip = page.locator("#vg-tooltip-element")
     tip.get_by_text("training").wait_for()
     assert re.split(r"\s+", tip.inner_text().strip())[:6] == ["curve", "a", "of", "training", "step", "1"]

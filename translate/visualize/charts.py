@@ -237,10 +237,10 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
     titles = {field: title for field, title in titles.items() if any(row[field] not in ("", None) for row in rows)}
     if is_page:  # Points under the mouse. (With "nearest", tooltips of Vega-Lite 6.4 lack the numbers.)
         line["params"] = _zoom("x")
-        hover = {"name": "hover", "select": {"type": "point", "on": "pointerover", "clear": "pointerout"}}
-        shown = {"condition": {"param": "hover", "empty": False, "value": 0.5}, "value": 0}
+        hover = {"name": "pointed", "select": {"type": "point", "on": "pointerover", "clear": "pointerout"}}
+        shown = {"condition": {"param": "pointed", "empty": False, "value": 0.5}, "value": 0}
         encoding = {**colour, "opacity": shown, "tooltip": _tooltip(titles)}
-        layers.append({"params": [hover], "mark": {**dots, "size": 160}, "encoding": encoding})
+        layers.append({"name": "hover", "params": [hover], "mark": {**dots, "size": 160}, "encoding": encoding})
     return {
         "width": 380,
         "height": 230,
