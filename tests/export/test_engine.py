@@ -1,5 +1,6 @@
 """The engine gives the Translator's translations, from a model that is converted once."""
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
 from translate.decoding import Request, Translator
+from translate.decoding import translator as translator_module
 from translate.decoding.loading import load_translator
 from translate.decoding.request import SearchInput
 from translate.errors import InputError, RunError
@@ -173,7 +175,47 @@ def test_tokens_have_the_log_probabilities_that_ours_have(toy: Toy, n_best: int)
         assert not any(each.token_log_probs for each in load(toy.path, config, token_scores=False).translate(lines))
 
 
+@pytest.mark.parametrize("options", [{}, {"max_length_factor": 0.4, "max_length_constant": 1}])
+def test_greedy_search_without_scores_is_the_same(toy: Toy, options: dict[str, Any]) -> None:
+    """It has no second look at what reached its own maximum: it is cut there."""
+    config = settings(beam_size=1, **options)
+    lines = ["", *toy.sources]
+    ours = Translator(toy.model, toy.tokenizers, config).translate(lines)
+    theirs = load(toy.path, config, token_scores=False).translate(lines)
+    assert [(each.ids, each.text, each.truncated) for each in theirs] == [
+        (each.ids, each.text, each.truncated) for each in ours
+    ]
+    assert any(each.truncated for each in theirs) == bool(options)
+    assert all(math.isnan(each.score) for each in theirs[1:])
+
+
 # auto
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"options": {"search": "sample"}}, "decoding.search = 'sample'"),
+        ({"options": {"precision": "bf16"}}, "decoding.precision = 'bf16'"),
+        ({"forbidden": ["dog"]}, "forbidden"),
+    ],
+)
+def test_why_many_lines_are_searched_by_ours_is_said_once(
+    toy: Toy,
+    options: dict[str, Any],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", logger="translate")
+    monkeypatch.setattr(translator_module, "MANY_LINES", 20)
+    given = {"device": "cpu", "beam_size": 1} | options.get("options", {})
+    translator = load_engine(toy.path, **options | {"options": given}).translator
+    translator.translate(toy.sources[:19])
+    assert caplog.messages == []
+    for _ in range(2):
+        translator.translate(toy.sources[:20])
+    assert caplog.messages == [f"Searching with translate: CTranslate2 cannot search with {reason}"]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ length penalty there is length^alpha, so the run's own scoring ranks them here.
 
 import copy
 import dataclasses
+import importlib.util
 import itertools
 import logging
 import math
@@ -21,12 +22,12 @@ from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config, read_resolved_config
 from translate.data.batching import batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
-from translate.decoding import Translation, Translator
+from translate.decoding import Translator
 from translate.decoding.loading import LoadedTranslator, load_translator, only_ours, resolve_auto
 from translate.decoding.request import SearchInput
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
-from translate.decoding.translator import OnFound
+from translate.decoding.translator import MANY_LINES, OnFound
 from translate.errors import InputError, RunError
 from translate.export.checks import import_extra
 from translate.export.ctranslate2 import convert_run, find_conversion, max_positions
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 _BATCHES_PER_WORKER = 4
 _LEAST_TOKENS = 600  # source tokens of a batch, times the beam size: products of fewer rows are slow
-CONVERT_FROM = 500  # sentences that are searched together: with fewer, our own search is done sooner
+CONVERT_FROM = MANY_LINES  # sentences that are searched together: with fewer, our own search is done sooner
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
 
 
@@ -53,6 +54,7 @@ def load_engine(
     Args:
         options: As in `load_translator`, and so are `others`.
         token_scores: Whether translations need the log-probabilities of their tokens, which cost CTranslate2 time.
+            Without them, scores of greedy search are NaN.
 
     Raises:
         InputError: As in `load_translator`; or CTranslate2 is asked for, and is not installed or lacks something.
@@ -67,6 +69,16 @@ def load_engine(
     speed = {"engine": resolved.engine, "precision": resolved.precision}
     loaded = load_translator(run, checkpoint=checkpoint, options={**options, **speed}, **others)
     if resolved.engine != "ctranslate2":
+        lacking = [
+            *only_ours(given),
+            *asked_for,
+            *(["decoding.precision = 'bf16'"] if given.precision == "bf16" else []),
+        ]
+        is_expected = lacking and given.engine == "auto" and loaded.translator.model.device.type == "cpu"
+        if is_expected and importlib.util.find_spec("ctranslate2"):
+            loaded.translator.many_lines_note = (
+                f"Searching with translate: CTranslate2 cannot search with {', '.join(lacking)}"
+            )
         return loaded
     model = ConvertedModel(loaded.run.directory, checkpoint, is_required=given.engine == "ctranslate2")
     return loaded._replace(translator=CTranslate2Translator(loaded.translator, model, token_scores=token_scores))
@@ -202,7 +214,9 @@ class CTranslate2Translator(Translator):
             found: dict[int, list[Hypothesis]] = {}
             for index, result in zip(batch, results, strict=True):
                 hypotheses = result.hypotheses
-                is_cut = max(map(len, hypotheses)) >= limits[index] < longest
+                if not self._has_scores:  # greedy: what stands before its own maximum would be the same
+                    hypotheses = [hypotheses[0][: limits[index]]]
+                is_cut = self._has_scores and max(map(len, hypotheses)) >= limits[index] < longest
                 is_odd = not self._never.isdisjoint(itertools.chain(*hypotheses))
                 if is_cut or is_odd:
                     again.append((limits[index], is_odd, index))
@@ -222,6 +236,10 @@ class CTranslate2Translator(Translator):
             self._score_tokens(engine, inputs, found)
         for index, hypotheses in found.items():
             on_found(index, hypotheses)
+
+    @property
+    def _has_scores(self) -> bool:
+        return self._token_scores or self.config.beam_size > 1
 
     @property
     def _alpha(self) -> float:
@@ -254,7 +272,7 @@ class CTranslate2Translator(Translator):
                 max_decoding_length=max(limits[index] for index in batch),
                 max_input_length=0,  # no limit
                 suppress_sequences=never,
-                return_scores=True,
+                return_scores=self._has_scores,  # greedy search would compute them only for this
                 return_end_token=True,
             )
             for batch in batches
@@ -269,19 +287,23 @@ class CTranslate2Translator(Translator):
     def _ranked(
         self, hypotheses: Sequence[list[str]], scores: Sequence[float], penalties: Sequence[float]
     ) -> list[Hypothesis]:
+        if not self._has_scores:
+            scores = [math.nan]
         ranked = []
         for pieces, their_score in zip(hypotheses, scores, strict=True):
             log_prob = their_score * len(pieces) ** self._alpha
+            ranked.append((log_prob / penalties[len(pieces)], log_prob, pieces))
+        ranked.sort(key=lambda each: -each[0])
+        made = []
+        for score, log_prob, pieces in ranked[: None if self.config.n_best > 1 else 1]:
             ids = [self._ids[piece] for piece in pieces]
             is_ended = ids[-1] == EOS_ID
-            score = log_prob / penalties[len(ids)]
-            ranked.append(Hypothesis(ids[:-1] if is_ended else ids, [log_prob], score, truncated=not is_ended))
-        return sorted(ranked, key=lambda hypothesis: -hypothesis.score)
+            made.append(Hypothesis(ids[:-1] if is_ended else ids, [log_prob], score, truncated=not is_ended))
+        return made
 
     def _score_tokens(self, engine: Any, inputs: list[SearchInput], found: dict[int, list[Hypothesis]]) -> None:
-        """Give the hypotheses that are shown the log-probabilities of their tokens, by forced decoding."""
-        num_shown = self.config.beam_size if self.config.n_best > 1 else 1  # several may spell one text
-        shown = [(index, number) for index in found for number in range(min(num_shown, len(found[index])))]
+        """Give the hypotheses the log-probabilities of their tokens, by forced decoding."""
+        shown = [(index, number) for index in found for number in range(len(found[index]))]
         given = [found[index][number] for index, number in shown]
         scored = engine.score_batch(
             [self.tokenizers.source.pieces(inputs[index].source_ids) for index, _ in shown],
@@ -296,14 +318,6 @@ class CTranslate2Translator(Translator):
             if each.truncated:
                 log_probs[-1] = each.log_prob - math.fsum(log_probs[:-1])
             found[index][number] = each._replace(token_log_probs=log_probs)
-
-    def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
-        """As ours, but the log-probabilities of tokens only if they were asked for."""
-        made = super()._translation(given, hypotheses)
-        if self._token_scores:
-            return made
-        others = tuple(each._replace(token_log_probs=()) for each in made.alternatives)
-        return made._replace(token_log_probs=(), alternatives=others)
 
 
 def _check_search(config: DecodingConfig, others: Sequence[str] = ()) -> None:
