@@ -337,7 +337,7 @@ def test_flags_and_their_counts(translate: Translate, learnt: Path) -> None:
     )
     records = [json.loads(line) for line in result.stdout.splitlines()]
     assert [("truncated" in record["flags"]) for record in records] == [True, False, True, False, True]
-    assert result.stderr.startswith("5 lines, ") and ", 3 cut at the maximum length" in result.stderr
+    assert "5 lines, 3 empty, 3 cut at the maximum length" in result.stderr
 
 
 def test_nothing_half_written_is_left(translate: Translate, run: Path, tmp_path: Path) -> None:
