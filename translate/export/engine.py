@@ -1,7 +1,7 @@
 """CTranslate2 in the place of our own search: the same translations from a model that is converted once.
 
-Its beam search is ours: a hypothesis that ends leaves its place to another one, until `beam_size` have ended. The only
-length penalty there is length^alpha, so the run's own scoring ranks them here.
+Its beam search is ours: a hypothesis that ends leaves its place to another one, and both have the same patience. The
+only length penalty there is length^alpha, so the run's own scoring ranks them here.
 """
 
 import copy
@@ -25,7 +25,7 @@ from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.decoding import Translator
 from translate.decoding.loading import LoadedTranslator, load_translator, only_ours, resolve_auto
 from translate.decoding.request import SearchInput
-from translate.decoding.search.beam import Hypothesis
+from translate.decoding.search.beam import PATIENCE, Hypothesis
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.translator import MANY_LINES, OnFound
 from translate.errors import InputError, RunError
@@ -267,6 +267,7 @@ class CTranslate2Translator(Translator):
                 asynchronous=True,
                 beam_size=self.config.beam_size,
                 num_hypotheses=self.config.beam_size,
+                patience=1 if self.config.beam_size == 1 else PATIENCE,
                 length_penalty=self._alpha,
                 min_decoding_length=0,
                 max_decoding_length=max(limits[index] for index in batch),

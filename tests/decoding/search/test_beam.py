@@ -165,7 +165,7 @@ def slow_search(table: Table, *, max_length: int, beam_size: int) -> list[Found]
                 finished.append(Found((*prefix, token), log_prob, length, True))
             elif token != END and len(open_) < beam_size:
                 open_.append(((*prefix, token), log_prob))
-        if len(finished) >= beam_size:
+        if len(finished) >= (1 if beam_size == 1 else 2 * beam_size):
             break
     return finished
 
@@ -392,7 +392,7 @@ def test_finished_hypotheses_never_change() -> None:
         before = state
         state = advance(state, random_log_probs(3, 5))
         finished = before.finished_scores > -math.inf
-        finished[state.num_finished == 3] = False  # a better one may have taken the place of another
+        finished[state.num_found > 3] = False  # a better one may have taken the place of another
         num_finished_early += int(finished.sum())
         assert (state.num_finished >= before.num_finished).all()
         for name in (
@@ -405,7 +405,7 @@ def test_finished_hypotheses_never_change() -> None:
             assert torch.equal(getattr(state, name)[finished], getattr(before, name)[finished]), name
         # A slot that is left is filled again, unless the search is over.
         num_open = (state.cumulative_scores > -math.inf).sum(dim=1)
-        assert (num_open == torch.where(state.num_finished == 3, 0, 3)).all()
+        assert (num_open == torch.where((state.num_found >= 6) | (state.lengths >= state.max_lengths), 0, 3)).all()
     assert num_finished_early > 10  # there was something to keep
     assert (state.num_finished == 3).sum() >= 5
 
@@ -440,13 +440,23 @@ def test_one_step_by_hand() -> None:
 
 
 def test_the_best_stay_where_more_finish_than_the_beam_has_slots() -> None:
-    """A END 0.04 has finished; then B END 0.2 and A END 0.3: the first one's place is taken, and the search is over."""
+    """A END 0.04 has finished, as the second; then B END 0.2 and A END 0.3: its place is taken, and the search is over."""
     state = start_beam(torch.tensor([4]), beam_size=2, capacity=4, start_id=START, num_open=2)
     state.finished_scores[0, 0] = math.log(0.04)
+    state.num_found[0] = 2
     state.cumulative_scores.copy_(torch.tensor([logs(0.5, 0.4)]))
     state = advance(state, torch.tensor([[logs(0.6, 0.0, 0.4, 0.0), logs(0.5, 0.0, 0.5, 0.0)]]))
     assert state.finished_scores.exp().tolist() == [pytest.approx([0.3, 0.2])]
     assert state.cumulative_scores.tolist() == [[-math.inf, -math.inf]]
+
+
+def test_a_sure_model_is_not_cut_short() -> None:
+    """Unlikely ends of all prefixes fill the beam before the likely hypothesis has ended: it is waited for."""
+    table: Table = {(A,) * length: logs(0.004, 0.0, 0.992, 0.004) for length in range(4)}
+    table |= {(A,) * length + (B,): logs(1.0, 0.0, 0.0, 0.0) for length in range(4)}
+    table[(A,) * 4] = logs(1.0, 0.0, 0.0, 0.0)
+    ((best, *_),) = search(table, max_lengths=[6], beam_size=3)
+    assert best.ids == [A] * 4
 
 
 def test_new_sentences_are_put_into_rows_that_are_free_or_new() -> None:

@@ -188,7 +188,7 @@ def slow_search(
                 whole = ids if token == END else (*ids, token)
                 score = score_by_hand(scoring, sentence, whole, log_probs)
                 finished.append(Finished(whole, log_probs, token != END, score))
-        if len(finished) >= beam_size:
+        if len(finished) >= (1 if beam_size == 1 else 2 * beam_size):
             break
     return sorted(finished, key=lambda each: -each.score)[:beam_size]
 

@@ -67,7 +67,7 @@ def test_goes_on_with_another_number_of_processes(trainings: Any) -> None:
         if end == 5:
             assert "Continued in another environment: processes 1 (it was 2 (ddp))" in said
     steps = [(record["kind"], record["step"]) for record in metrics(trainings.directory / "other")]
-    assert steps[-2:] == [("train", 12), ("validation", 12)]
+    assert steps[-3:] == [("train", 12), ("validation", 12), ("evaluation", 12)]
     assert_same_tensors(trainings.directory / "other", trainings.directory / "one", which="last")
 
 

@@ -3,8 +3,11 @@
 A sentence has `beam` slots. At each step they take the best continuations: `select_best`, or a selection that samples,
 diversifies or keeps to constraints. `update_state` then extends the hypotheses. One of the `beam` best that ends with
 the end symbol becomes a finished hypothesis, which never changes, and leaves its slot to the next best continuation, if
-the selection has given more than `beam`. The search ends with `beam` finished hypotheses, or when no open one can still
-win. This is the search of fairseq and CTranslate2, with a stop that is exact.
+the selection has given more than `beam`. The search ends with `PATIENCE` times `beam` finished hypotheses, or when no
+open one can still win. This is the search of fairseq and CTranslate2 with patience, and a stop that is exact.
+
+With a patience of 1 the search of a confident model would end too early: unlikely hypotheses fill the finished ones
+before the best has ended. Source: Kasai et al. 2022, https://arxiv.org/abs/2204.05424.
 """
 
 import dataclasses
@@ -18,6 +21,7 @@ from torch import Tensor
 
 from translate.decoding.search.scoring import Scoring
 
+PATIENCE = 2
 CHUNK = 256  # numbers that `largest` first sees as one: their maximum is what the vector units find fast
 
 NextTokenScores = Float[Tensor, "batch beam vocab"]
@@ -49,6 +53,7 @@ class BeamState(NamedTuple):
     parents: Int[Tensor, "batch beam"]  # the slot, a step before, of the hypothesis that this one continues
     lengths: Int[Tensor, " batch"]  # generated tokens of the open hypotheses
     coverage: Float[Tensor, "batch beam source"]  # attention summed over the target; no source if it is not needed
+    num_found: Int[Tensor, " batch"]  # hypotheses that have finished, whether among the best or not
     finished_ids: Int[Tensor, "batch beam capacity"]
     finished_token_log_probs: Float[Tensor, "batch beam capacity"]
     finished_scores: Float[Tensor, "batch beam"]  # -inf: none in this slot
@@ -124,6 +129,7 @@ def start_beam(
         parents=torch.zeros_like(scores, dtype=torch.long),
         lengths=torch.zeros(batch, dtype=torch.long, device=device),
         coverage=torch.zeros((batch, beam_size, source_length), device=device),
+        num_found=torch.zeros(batch, dtype=torch.long, device=device),
         finished_ids=ids.clone(),
         finished_token_log_probs=token_log_probs.clone(),
         finished_scores=scores,
@@ -273,7 +279,7 @@ def _finish(
 ) -> BeamState:
     """Add the hypotheses in slots that finish to the finished ones, and fill the slots with others that go on.
 
-    Of more than `beam` finished hypotheses the best stay, and none goes on.
+    Of more than `beam` finished hypotheses the best stay. Once there are `PATIENCE` times `beam`, none goes on.
     """
     beam = state.finished_scores.shape[1]
     lengths = state.lengths[:, None].expand(-1, beam)
@@ -287,7 +293,8 @@ def _finish(
         return _gather_slots(torch.cat((old, new[:, :beam]), dim=1), kept)
 
     scores = state.cumulative_scores.masked_fill(finishes, -math.inf)
-    scores = scores.masked_fill((is_kept.sum(dim=1) >= beam)[:, None], -math.inf)
+    num_found = state.num_found + finishes[:, :beam].sum(dim=1)
+    scores = scores.masked_fill((num_found >= PATIENCE * beam)[:, None], -math.inf)
     slots = torch.arange(beam, device=scores.device).expand(len(scores), -1)
     if scores.shape[1] > beam:
         slots = finishes.int().argsort(dim=1, stable=True)[:, :beam]
@@ -300,6 +307,7 @@ def _finish(
         parents=_gather_slots(state.parents, slots),
         lengths=state.lengths,
         coverage=_gather_slots(state.coverage, slots),
+        num_found=num_found,
         finished_ids=put(state.finished_ids, state.ids),
         finished_token_log_probs=put(state.finished_token_log_probs, state.token_log_probs),
         finished_scores=found.gather(1, kept),
