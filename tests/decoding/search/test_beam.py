@@ -440,7 +440,7 @@ def test_one_step_by_hand() -> None:
 
 
 def test_the_best_stay_where_more_finish_than_the_beam_has_slots() -> None:
-    """A END 0.04 has finished, as the second; then B END 0.2 and A END 0.3: its place is taken, and the search is over."""
+    """A END 0.04 has finished, as the second, of two; B END 0.2 and A END 0.3 follow, and end the search."""
     state = start_beam(torch.tensor([4]), beam_size=2, capacity=4, start_id=START, num_open=2)
     state.finished_scores[0, 0] = math.log(0.04)
     state.num_found[0] = 2
