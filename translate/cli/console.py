@@ -120,10 +120,13 @@ class ConsoleHandler(logging.Handler):
 class ReportingGroup(CommandGroup):
     """The whole command line: it prints what the package logs, and ends errors of any command in one paragraph."""
 
-    def make_context(self, *arguments: Any, **settings: Any) -> Any:
-        """Read the options before the command."""
+    def make_context(self, info_name: str | None, args: list[str], *others: Any, **settings: Any) -> Any:
+        """Read the options before the command; where there is none, typer would load pydantic to find that out."""
+        if args and not args[0].startswith("-"):
+            self.add_help_option = False
+            self.params = [each for each in self.params if not str(each.name).endswith("_completion")]
         try:
-            return super().make_context(*arguments, **settings)
+            return super().make_context(info_name, args, *others, **settings)
         except UsageError as error:
             fail(explain_usage(error), 2)
 
