@@ -75,7 +75,10 @@ def test_wrong_overrides(
 
 
 @pytest.mark.parametrize("command", [["config", "show"], ["train"]])
-def test_an_unknown_preset(translate: Translate, command: list[str]) -> None:
+def test_an_unknown_preset(
+    translate: Translate, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where no run has a name like that
     result = translate(*command, "dmeo")
     assert result.exit_code == 2
     assert "no config 'dmeo'" in result.stderr
