@@ -1,4 +1,4 @@
-"""Runs docs/first-model.ipynb from an empty folder, and keeps what its cells give: `make notebook`."""
+"""Executes docs/first-model.ipynb in an empty folder, and saves it with the output of its cells: `make notebook`."""
 
 import os
 import tempfile

@@ -62,7 +62,7 @@ class CommandGroup(_ReadableHelp, TyperGroup):
 
 
 class Commands(typer.Typer):
-    """A group of commands while it is put together."""
+    """A group to which commands are added: each explains itself with -h and in panels."""
 
     def __init__(self, *, cls: type[CommandGroup] = CommandGroup, **settings: Any) -> None:
         names = {"help_option_names": ["--help", "-h"]}

@@ -64,7 +64,7 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
 
 
 def suggested_choice(value: Any, choices: str) -> str:
-    """Ask for the choice that was probably meant, of those that stand in quotes; empty if there is none."""
+    """The question "did you mean …?" for a wrong choice; empty if none of the valid ones, in quotes, is near it."""
     return did_you_mean(nearest(value, re.findall("'([^']+)'", choices))) if isinstance(value, str) and value else ""
 
 

@@ -16,7 +16,7 @@ _PACKAGE = logging.getLogger("translate")
 
 
 class RunLog(logging.Handler):
-    """A context that keeps all that the package logs from INFO on, and the error that ends the context.
+    """A context that writes what the package logs, from INFO on, and the error that ends the context, if one does.
 
     The text stays in memory until `open` names the file. A file that cannot be written ends no training. The handlers
     of the program that uses the package receive what they would receive without this one.

@@ -219,10 +219,8 @@ class RequiredPhrases:
         if not len(rows):
             return candidates
         constrained = self._select(state.select_rows(rows), scores.index_select(0, rows))
-        missing = (
-            0,
-            candidates.tokens.shape[1] - constrained.tokens.shape[1],
-        )  # a slot whose hypothesis ends stays empty
+        # There are no others in reserve: a slot whose hypothesis ends stays empty.
+        missing = 0, candidates.tokens.shape[1] - constrained.tokens.shape[1]
         padded = [F.pad(part, missing, value=value) for part, value in zip(constrained, (-math.inf, 0, 0), strict=True)]
         return Candidates(*(old.index_copy(0, rows, new) for old, new in zip(candidates, padded, strict=True)))
 

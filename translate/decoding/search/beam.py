@@ -277,7 +277,7 @@ def _finish(
     truncated: Bool[Tensor, "batch candidates"],
     scoring: Scoring,
 ) -> BeamState:
-    """Add the hypotheses in slots that finish to the finished ones, and fill the slots with others that go on.
+    """Move the hypotheses that finish out of their slots, and let the next best continuations take these slots.
 
     Of more than `beam` finished hypotheses the best stay. Once there are `PATIENCE` times `beam`, none goes on.
     """
