@@ -8,8 +8,9 @@ from typer import Option
 
 from translate.cli import check, decode, evaluate, export, train
 from translate.cli.config import config_app
-from translate.cli.console import Commands, ReportingGroup, run_command_line
+from translate.cli.help import Commands
 from translate.cli.options import split_after_equals
+from translate.cli.process import ReportingGroup, run_command_line
 from translate.cli.show import show_app
 from translate.cli.tokenizer import tokenizer_app
 

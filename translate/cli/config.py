@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from translate.cli.console import Commands
+from translate.cli.help import Commands
 from translate.cli.lines import write_lines
 from translate.cli.options import ConfigArgument, Overrides, complete_key
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from translate.cli.console import Commands
+from translate.cli.help import Commands
 from translate.cli.lines import check_outputs, write_lines
 from translate.cli.options import CheckpointOption, RunArgument, add_options, complete_run
 from translate.errors import InputError

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from translate.cli.console import Commands
+from translate.cli.help import Commands
 from translate.cli.lines import check_outputs, open_lines, write_lines
 from translate.cli.options import InputFile
 from translate.errors import InputError

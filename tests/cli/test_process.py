@@ -1,0 +1,121 @@
+"""A command as a process: its messages, its one paragraph about an error, its exit codes, and bugs."""
+
+import logging
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from translate.cli.console import fail
+from translate.cli.process import Interrupted, ReportingGroup, run_command_line
+from translate.errors import InputError, RunError
+
+logger = logging.getLogger("translate.somewhere")
+
+
+def command(work: Any) -> Any:
+    """Runs work as a command does, and returns its result."""
+    app = typer.Typer(cls=ReportingGroup)
+    app.callback(invoke_without_command=True)(lambda: work())
+    return CliRunner().invoke(app, [], catch_exceptions=False)
+
+
+def test_a_command_prints_bare_messages_on_standard_error() -> None:
+    result = command(lambda: (logger.info("Corpus encoded in 0.1 s"), logger.debug("detail"), print("result")))
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "result\n", "Corpus encoded in 0.1 s\n")
+
+
+def test_nothing_is_left_behind_by_a_command() -> None:
+    before = list(logging.getLogger("translate").handlers)
+    command(lambda: None)
+    assert logging.getLogger("translate").handlers == before
+    assert logging.getLogger("translate").level == logging.NOTSET
+
+
+def raises(error: BaseException) -> Any:
+    def work() -> None:
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "message"),
+    [
+        (InputError("no config 'x'"), 2, "translate: no config 'x'\n"),
+        (RunError("the disk is full"), 1, "translate: the disk is full\n"),
+        (KeyboardInterrupt(), 130, "translate: interrupted\n"),
+        (Interrupted(signal.SIGTERM), 143, "translate: stopped by SIGTERM\n"),
+        (InputError("a\x1b[2J\u202eb\udcff"), 2, "translate: a\\x1b[2J\\u202eb\\udcff\n"),
+        (PermissionError(13, "Permission denied", "secret"), 1, "translate: [Errno 13] Permission denied: 'secret'\n"),
+    ],
+)
+def test_an_error_is_a_paragraph_and_an_exit_code(error: BaseException, exit_code: int, message: str) -> None:
+    result = command(raises(error))
+    assert (result.exit_code, result.stderr, result.stdout) == (exit_code, message, "")
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), EOFError("no more"), OSError(5, "Input/output error")])
+def test_an_unforeseen_error_is_seen_by_tests(error: Exception) -> None:
+    with pytest.raises((KeyError, RuntimeError)) as raised:
+        command(raises(error))
+    assert error in (raised.value, raised.value.__cause__)
+
+
+@pytest.fixture
+def unforeseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command line in which a library fails, and returns what is printed."""
+    monkeypatch.setattr("translate.cli.process._open_standard_streams", lambda: None)
+    monkeypatch.setattr("translate.cli.process._end_by_signals", lambda: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["translate", "decode", "my run"])
+
+    def run() -> str:
+        with pytest.raises(SystemExit) as stopped:
+            run_command_line(lambda prog_name: {}["no such \x1b key"])
+        assert stopped.value.code == 70
+        return capsys.readouterr().err
+
+    return run
+
+
+def test_an_unforeseen_error_is_a_paragraph_and_a_file(unforeseen: Any, tmp_path: Path) -> None:
+    said = unforeseen()
+    (saved,) = tmp_path.glob("translate-bug-*.txt")
+    assert said.startswith(
+        "translate: this is a bug: KeyError: 'no such \\x1b key'. Please report it; its traceback is in"
+    )
+    assert f"is in {saved}. Command: translate decode 'my run'. Versions: translate " in said and said.count("\n") == 1
+    report = saved.read_text(encoding="utf-8")
+    assert report.startswith("translate decode 'my run'\ntranslate ") and "Traceback (most recent" in report
+    assert "in run_command_line" in report and saved.stat().st_mode & 0o77 == 0
+
+
+def test_a_traceback_that_cannot_be_saved(unforeseen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    assert "its traceback could not be saved. Command: translate decode" in unforeseen()
+
+
+def test_the_first_ten_lines_of_an_error_are_printed() -> None:
+    result = command(lambda: fail("\n".join(map(str, range(20_000))), 2))
+    assert result.stderr.splitlines() == ["translate: 0", *map(str, range(1, 10)), "… and 19,990 more lines"]
+    assert command(lambda: fail("\n".join("abcdefghij"), 2)).stderr == "translate: " + "\n".join("abcdefghij") + "\n"
+
+
+def test_a_deleted_working_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        result = command(lambda: None)
+    message = "translate: the working directory has been deleted: change to another one\n"
+    assert (result.exit_code, result.stderr) == (1, message)
+
+
+def test_fail_ends_the_command() -> None:
+    assert command(lambda: fail("stopped", 143)).exit_code == 143

@@ -1,0 +1,161 @@
+"""The whole command line as a process: what it prints, its standard streams, its signals, and its exit codes."""
+
+import contextlib
+import errno
+import gc
+import io
+import logging
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn
+
+from translate.cli.console import ConsoleHandler, fail, fail_interrupted
+from translate.cli.help import CommandGroup, UsageError, explain_usage
+from translate.errors import InputError, RunError
+
+
+class ReportingGroup(CommandGroup):
+    """The whole command line: it prints what the package logs, and ends errors of any command in one paragraph."""
+
+    def make_context(self, info_name: str | None, args: list[str], *others: Any, **settings: Any) -> Any:
+        """Read the options before the command; where there is none, typer would load pydantic to find that out."""
+        if args and not args[0].startswith("-"):
+            self.add_help_option = False
+            self.params = [each for each in self.params if not str(each.name).endswith("_completion")]
+        try:
+            return super().make_context(info_name, args, *others, **settings)
+        except UsageError as error:
+            fail(explain_usage(error), 2)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; the exit code is 2 for wrong input, and 1 for what failed later."""
+        logger, handler = logging.getLogger("translate"), ConsoleHandler()
+        level = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            os.getcwd()  # Without a working directory some libraries end the process.
+            return super().invoke(ctx)
+        except UsageError as error:
+            fail(explain_usage(error), 2)
+        except (InputError, RunError) as error:
+            fail(str(error), 2 if isinstance(error, InputError) else 1)
+        except KeyboardInterrupt as error:
+            fail_interrupted(error)
+        except (OSError, EOFError) as error:
+            if getattr(error, "filename", None) is not None:
+                fail(str(error), 1)
+            if isinstance(error, FileNotFoundError):
+                fail("the working directory has been deleted: change to another one", 1)
+            raise RuntimeError(repr(error)) from error  # which typer does not take for a closed terminal or pipe
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+
+
+class Interrupted(KeyboardInterrupt):
+    """SIGTERM or SIGHUP has come."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.exit_code = 128 + number  # as in shells
+
+
+class _StandardStream(io.FileIO):
+    """Standard output, without which a command ends, or standard error, without which it goes on."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if self.fileno() == 2:
+                return len(data)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python writes when it ends
+            if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has all that it wanted
+                raise SystemExit(141) from None
+            fail(f"standard output: {'it is closed' if error.errno == errno.EBADF else error.strerror}", 1)
+
+
+def run_command_line(app: Callable[..., object]) -> None:
+    """Run a command in a process of its own, and end whatever no command has foreseen in one paragraph too.
+
+    Tests that call `app` itself see an unforeseen exception as it is.
+    """
+    gc.disable()  # until a command runs: it takes a tenth of the time of --help, and finds nothing
+    if os.name == "posix":
+        _open_standard_streams()
+        _end_by_signals()
+    try:
+        app(prog_name="translate")
+    except KeyboardInterrupt as error:  # before the command has begun
+        fail_interrupted(error)
+    except Exception as error:
+        _fail_unforeseen(error)
+
+
+def _open_standard_streams() -> None:
+    """Make standard output and error UTF-8 whatever the locale, and let no file have the number of a closed one."""
+    nowhere = "/dev/full" if os.path.exists("/dev/full") else os.devnull  # full also under the name of /dev/stdout
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(nowhere, os.O_RDONLY)  # gets the lowest free number
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = io.BufferedWriter(_StandardStream(number, "w", closefd=False))
+        setattr(sys, name, io.TextIOWrapper(stream, "utf-8", "backslashreplace", line_buffering=True))
+
+
+def _end_by_signals() -> None:
+    """Let a command remove its temporary files before SIGTERM or SIGHUP ends it.
+
+    Without any it ends at once, since an exception in the middle of an import would be lost or become another one.
+    A signal that is ignored, as under `nohup`, stays so. Processes that work together end at once: one that waits for
+    another would not come to its handler.
+    """
+    from translate.atomic import TEMPORARY_NAMES
+
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)  # `timeout` sends two: the second must not interrupt the removal
+        stopped = Interrupted(number)
+        if TEMPORARY_NAMES:
+            raise stopped
+        with contextlib.suppress(OSError):
+            os.write(2, f"translate: {stopped}\n".encode())
+        os._exit(stopped.exit_code)
+
+    def end_at_once(ignored: Any) -> None:
+        """End the command where Python would only print the exception, as in a callback of an import."""
+        if isinstance(ignored.exc_value, KeyboardInterrupt):
+            os._exit(getattr(ignored.exc_value, "exit_code", 130))
+        sys.__unraisablehook__(ignored)
+
+    sys.unraisablehook = end_at_once
+    for number in numbers if os.environ.get("WORLD_SIZE", "1") == "1" else []:
+        signal.signal(number, interrupt)
+
+
+def _fail_unforeseen(error: Exception) -> NoReturn:
+    """Save the traceback, and print what a report of the bug needs."""
+    import tempfile
+    import traceback
+
+    from translate.versions import package_versions
+
+    name, command = f"{type(error).__name__}: {error}".split("\n")[0], shlex.join(["translate", *sys.argv[1:]])
+    versions, where = "unknown", "could not be saved"
+    with contextlib.suppress(ImportError, OSError):  # a package is missing; the disk is full
+        versions = ", ".join(map(" ".join, package_versions().items()))
+        descriptor, path = tempfile.mkstemp(prefix="translate-bug-", suffix=".txt")
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write("\n".join((command, versions, "", *traceback.format_exception(error))))
+        where = f"is in {path}"
+    bug = f"this is a bug: {name:.300}. Please report it; its traceback {where}"
+    fail(f"{bug}. Command: {command:.300}. Versions: {versions}", 70)
