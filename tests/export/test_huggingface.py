@@ -17,7 +17,7 @@ from translate.export import export_obstacles, export_run
 from translate.export.huggingface import (
     check_huggingface,
     check_marian_can_express,
-    generation_config,
+    generation_settings,
     write_huggingface,
 )
 from translate.model import Transformer
@@ -82,7 +82,7 @@ def test_the_length_penalty_is_of_its_kind(
     caplog: pytest.LogCaptureFixture, kind: str, expected: float, warning: str
 ) -> None:
     config = DecodingConfig.model_validate({"length_penalty_kind": kind, "length_penalty": 0.7})
-    assert generation_config(transformers, config).length_penalty == expected
+    assert generation_settings(config)["length_penalty"] == expected
     assert (warning in caplog.text) and bool(caplog.records) == bool(warning)
 
 
@@ -90,7 +90,7 @@ def test_the_length_penalty_is_of_its_kind(
     ("key", "value"), [("coverage_penalty", 0.2), ("min_length_constant", 3), ("diversity_groups", 5), ("mbr", "chrf")]
 )
 def test_settings_that_are_lost_are_named(caplog: pytest.LogCaptureFixture, key: str, value: object) -> None:
-    generation_config(transformers, DecodingConfig.model_validate({key: value, "length_penalty": 0.0}))
+    generation_settings(DecodingConfig.model_validate({key: value, "length_penalty": 0.0}))
     (record,) = caplog.records
     assert record.levelname == "WARNING" and f"decoding.{key} = {value!r}" in record.message
 

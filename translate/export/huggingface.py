@@ -8,7 +8,6 @@ import json
 import logging
 import warnings
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -59,14 +58,14 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
     """
     check_marian_can_express(config.model)
     transformers = import_extra("transformers")
-    marian = transformers.MarianMTModel(marian_config(transformers, model))
+    marian = transformers.MarianMTModel(transformers.MarianConfig(**marian_settings(model)))
     missing, unexpected = marian.load_state_dict(marian_weights(model), strict=False)
     # Marian makes these two by itself: its table of positions, and zeros.
     assert not unexpected and all(name.endswith(("embed_positions.weight", "final_logits_bias")) for name in missing)
-    marian.generation_config = generation_config(transformers, config.decoding)
+    marian.generation_config = transformers.GenerationConfig(**generation_settings(config.decoding))
     transformers.utils.logging.disable_progress_bar()
     marian.save_pretrained(directory)
-    _write_tokenizer(tokenizers, config, directory)
+    write_marian_tokenizer(tokenizers, config, directory)
     check_huggingface(directory, model, tokenizers)
 
 
@@ -100,34 +99,34 @@ def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizer
             raise RunError(f"the exported tokenizer gives {theirs} for {text!r}, ours {ours}; nothing was exported")
 
 
-def marian_config(transformers: ModuleType, model: Transformer) -> Any:
-    """The shape of our model as a `MarianConfig`."""
+def marian_settings(model: Transformer) -> dict[str, Any]:
+    """The shape of our model as the settings of a `MarianConfig`."""
     config = model.config
-    return transformers.MarianConfig(
-        vocab_size=model.encoder.embedder.tokens.num_embeddings,
-        decoder_vocab_size=model.output.out_features,
-        max_position_embeddings=TABLE_POSITIONS,
-        d_model=config.d_model,
-        encoder_layers=config.num_encoder_layers,
-        decoder_layers=config.num_decoder_layers,
-        encoder_attention_heads=config.num_heads,
-        decoder_attention_heads=config.num_heads,
-        encoder_ffn_dim=config.d_ff,
-        decoder_ffn_dim=config.d_ff,
-        activation_function=config.activation,
-        dropout=config.dropout,
-        attention_dropout=config.attention_dropout,
-        activation_dropout=config.activation_dropout,
-        scale_embedding=config.scale_embeddings,
-        share_encoder_decoder_embeddings=config.tie_embeddings == "all",
-        tie_word_embeddings=config.tie_embeddings != "none",
+    return {
+        "vocab_size": model.encoder.embedder.tokens.num_embeddings,
+        "decoder_vocab_size": model.output.out_features,
+        "max_position_embeddings": TABLE_POSITIONS,
+        "d_model": config.d_model,
+        "encoder_layers": config.num_encoder_layers,
+        "decoder_layers": config.num_decoder_layers,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.num_heads,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.d_ff,
+        "activation_function": config.activation,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.activation_dropout,
+        "scale_embedding": config.scale_embeddings,
+        "share_encoder_decoder_embeddings": config.tie_embeddings == "all",
+        "tie_word_embeddings": config.tie_embeddings != "none",
         **_SYMBOLS,
-        forced_eos_token_id=None,
-    )
+        "forced_eos_token_id": None,
+    }
 
 
-def generation_config(transformers: ModuleType, config: DecodingConfig) -> Any:
-    """The run's search as far as `generate` can express it; a warning names the settings that it cannot.
+def generation_settings(config: DecodingConfig) -> dict[str, Any]:
+    """The run's search as the settings of a `GenerationConfig`; a warning names those that it cannot express.
 
     `generate` divides the log-probability by length^length_penalty, as our kind `average` does.
     """
@@ -138,13 +137,13 @@ def generation_config(transformers: ModuleType, config: DecodingConfig) -> Any:
         logger.warning(
             f"generation_config.json cannot express {', '.join(lost)}: beam search in transformers ranks differently"
         )
-    return transformers.GenerationConfig(
+    return {
         **_SYMBOLS,
-        suppress_tokens=[PAD_ID, BOS_ID],
-        num_beams=config.beam_size,
-        length_penalty=0.0 if config.length_penalty_kind == "none" else config.length_penalty,
-        max_length=TABLE_POSITIONS // 2,
-    )
+        "suppress_tokens": [PAD_ID, BOS_ID],
+        "num_beams": config.beam_size,
+        "length_penalty": 0.0 if config.length_penalty_kind == "none" else config.length_penalty,
+        "max_length": TABLE_POSITIONS // 2,
+    }
 
 
 def marian_weights(model: Transformer) -> dict[str, Tensor]:
@@ -192,7 +191,7 @@ def _norm_weights(name: str, norm: nn.LayerNorm, order: Tensor) -> dict[str, Ten
     return {f"{name}.weight": norm.weight[order], f"{name}.bias": norm.bias[order]}
 
 
-def _write_tokenizer(tokenizers: Tokenizers, config: Config, directory: Path) -> None:
+def write_marian_tokenizer(tokenizers: Tokenizers, config: Config, directory: Path) -> None:
     """Write the run's SentencePiece models as the files of a `MarianTokenizer`: the same subwords with the same ids."""
     unk, bos, eos, pad = tokenizers.source.pieces([UNK_ID, BOS_ID, EOS_ID, PAD_ID])
     is_separate = tokenizers.vocabulary == "separate"
