@@ -35,6 +35,7 @@ def test_norm_and_positions(build: Build, tmp_path: Path, norm: str, positions: 
     [
         {"activation": "gelu"},
         {"activation": "swiglu"},
+        {"activation": "swish", "output_bias": True},
         {"scale_embeddings": False},
         {"norm_epsilon": 0.03},
         {"tie_embeddings": "decoder"},

@@ -58,6 +58,15 @@ def test_swiglu_by_hand() -> None:
     torch.testing.assert_close(layer(torch.tensor([[[2.0, -1]]])), torch.tensor([[expected]]))
 
 
+def test_swish_by_hand() -> None:
+    layer = feed_forward("swish", d_model=2, d_ff=3)
+    set_linear(layer.inner, [[1.0, 0], [0, 1], [1, 1]], [0.0, 0, 0])
+    set_linear(layer.outer, [[1.0, 0, 0], [0, 1, 10]], [0.0, 0])
+    swish = [x / (1.0 + math.exp(-x)) for x in (2.0, -0.5, 1.5)]
+    output = layer(torch.tensor([[[2.0, -0.5]]]))
+    torch.testing.assert_close(output, torch.tensor([[[swish[0], swish[1] + 10 * swish[2]]]]))
+
+
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
 def test_activation_dropout_stands_between_activation_and_outer(activation: str) -> None:
     layer = feed_forward(activation, d_model=5, d_ff=7, dropout=0.5)

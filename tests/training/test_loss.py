@@ -49,6 +49,20 @@ def test_agrees_with_torch_in_value_and_gradient_over_all_chunks(
     assert ours.tokens == num_targets and not ours.nll.requires_grad
 
 
+def test_the_bias_has_its_gradient_and_a_very_low_one_changes_nothing_else() -> None:
+    hidden, weight, bias = (torch.randn(*size, requires_grad=True) for size in ((65, 6), (11, 6), (11,)))
+    targets = torch.randint(1, 11, (65,))
+    ours = label_smoothed_loss(hidden, weight, targets, bias=bias, smoothing=0.1)
+    expected = reference(hidden @ weight.t() + bias, targets, 0.1)
+    wanted = [hidden, weight, bias]
+    torch.testing.assert_close(with_gradients(ours, *wanted), with_gradients(expected, *wanted), rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        bias[0] = -100.0  # as imports do with ids that the other toolkit does not have
+        without = reference((hidden @ weight.t() + bias)[:, 1:], targets - 1, 0.0)
+    excluded = label_smoothed_loss(hidden, weight, targets, bias=bias, smoothing=0.0)
+    torch.testing.assert_close(excluded.loss.detach(), without.loss)
+
+
 def test_autocast_multiplies_in_bf16_and_sums_in_fp32() -> None:
     hidden = torch.randn(200, 64, requires_grad=True)
     weight = (0.3 * torch.randn(501, 64)).requires_grad_()

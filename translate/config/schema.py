@@ -45,12 +45,15 @@ class ModelConfig(Section):
     """Number of distance buckets of the relative bias."""
     relative_max_distance: Annotated[int, Field(ge=2, le=1_000_000)] = 128
     """Distances of at least this many tokens share the last bucket of the relative bias."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """Activation of the feed-forward layer; swiglu (Shazeer 2020) has a third matrix."""
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
+    """Activation of the feed-forward layer; swish (Ramachandran et al. 2017) is Marian's, and swiglu (Shazeer 2020) has
+    a third matrix."""
     tie_embeddings: Literal["none", "decoder", "all"] = "all"
     """decoder ties the output layer to the target embedding; all ties the source embedding too (joint vocabulary)."""
     scale_embeddings: bool = True
     """Multiply embeddings by sqrt(d_model), as the paper does."""
+    output_bias: bool = False
+    """Add a trained number to each token's logit, as Marian does."""
     initialization: Literal["paper", "xavier"] = "paper"
     """paper: Xavier for each projection, N(0, 1/d_model) for embeddings, as in its code; xavier: Xavier everywhere."""
 

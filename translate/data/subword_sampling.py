@@ -25,6 +25,7 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from translate.data.token_store import Check, TokenChunk, flatten
+from translate.data.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -48,19 +49,21 @@ class SubwordSampler:
     """Samples segmentations from the BPE or unigram vocabulary of a serialised SentencePiece model."""
 
     def __init__(self, model_bytes: bytes) -> None:
+        tokenizer = Tokenizer(model_bytes)
+        self._split_tag = tokenizer.split_tag
         self._processor = processor = sentencepiece.SentencePieceProcessor()
         processor.LoadFromSerializedProto(model_bytes)
-        self.vocab_size = int(processor.get_piece_size())
+        self.vocab_size = tokenizer.vocab_size
         self._unk_id = int(processor.unk_id())
         self._ids: dict[str, int] = {}
         self._scores: dict[str, float] = {}
         self._byte_ids: dict[int, int] = {}
-        for token in range(self.vocab_size):
+        for token in range(processor.get_piece_size()):
             piece = processor.id_to_piece(token)
             if processor.is_byte(token):
                 self._byte_ids[int(piece[1:-1], 16)] = token
             elif not (processor.is_control(token) or processor.is_unknown(token) or processor.is_unused(token)):
-                self._ids[piece] = token
+                self._ids[piece] = token if token < self.vocab_size else self._unk_id
                 self._scores[piece] = processor.get_score(token)
         self._max_length = max(map(len, self._ids), default=1)
         # BPE's scores are the ranks of the merges, unigram's are logarithms of probabilities.
@@ -85,10 +88,13 @@ class SubwordSampler:
             https://arxiv.org/abs/1804.10959, section 3.2 (forward filtering and backward sampling).
         """
         generator = np.random.Generator(np.random.PCG64(seed))
-        texts: list[str] = self._processor.normalize(lines)
+        split = [self._split_tag(line) for line in lines]
+        texts: list[str] = self._processor.normalize([text for _, text in split])
         if self._is_bpe:
-            return self._sample_merges(texts, dropout=amount, generator=generator)
-        return self._sample_lattices(texts, alpha=amount, generator=generator)
+            sampled = self._sample_merges(texts, dropout=amount, generator=generator)
+        else:
+            sampled = self._sample_lattices(texts, alpha=amount, generator=generator)
+        return [tag + ids for (tag, _), ids in zip(split, sampled, strict=True)]
 
     def _words(self, text: str) -> list[str]:
         text = text.replace(" ", _SPACE)

@@ -37,6 +37,8 @@ BOS_ID = 2
 """The decoder's input before the first target token."""
 EOS_ID = 3
 """Ends every source and every target."""
+END_OF_VOCABULARY = "<end of vocabulary>"
+"""A control symbol of imported models: the pieces behind it are needed to segment a text, and their id is UNK."""
 
 
 class Tokenizer:
@@ -59,6 +61,9 @@ class Tokenizer:
         except (RuntimeError, ValueError) as error:
             raise InputError(f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes)") from error
         sp = self._processor
+        end = int(sp.piece_to_id(END_OF_VOCABULARY))
+        self._has_unknown_pieces = bool(sp.is_control(end))
+        self._vocab_size = end if self._has_unknown_pieces else int(sp.get_piece_size())
         pad, unk, bos, eos = sp.pad_id(), sp.unk_id(), sp.bos_id(), sp.eos_id()
         if (pad, unk, bos, eos) != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
             raise InputError(
@@ -70,17 +75,38 @@ class Tokenizer:
     @property
     def vocab_size(self) -> int:
         """The number of ids, including the special ones."""
-        return int(self._processor.get_piece_size())
+        return self._vocab_size
 
     def encode(self, text: str) -> list[int]:
         """The ids of one sentence; a sentence of white space has none."""
-        ids: list[int] = self._processor.encode(text)
-        return ids
+        tag, text = self.split_tag(text)
+        return tag + self._without_unknown_pieces(self._processor.encode(text))
 
     def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
         """The ids of many sentences; the result does not depend on `num_threads`."""
-        ids: list[list[int]] = self._processor.encode(list(lines), num_threads=num_threads)
-        return ids
+        split = [self.split_tag(line) for line in lines]
+        encoded = self._processor.encode([text for _, text in split], num_threads=num_threads)
+        return [tag + self._without_unknown_pieces(ids) for (tag, _), ids in zip(split, encoded, strict=True)]
+
+    def split_tag(self, text: str) -> tuple[list[int], str]:
+        """The id of the language token that a text begins with, such as `>>deu<<`, and the rest of the text.
+
+        Only vocabularies of imported models have such tokens; a token that such a vocabulary lacks is UNK.
+        """
+        match = re.match(">>.*?<<", text) if self._has_tags else None
+        if match is None:
+            return [], text
+        return [int(self._processor.piece_to_id(match[0]))], text[match.end() :]
+
+    @functools.cached_property
+    def _has_tags(self) -> bool:
+        tags = (token for token, piece in enumerate(self._all_pieces) if re.fullmatch(">>.*<<", piece))
+        return any(self._processor.is_unused(token) for token in tags)  # no trained model has unused pieces
+
+    def _without_unknown_pieces(self, ids: list[int]) -> list[int]:
+        if not self._has_unknown_pieces:
+            return ids
+        return [token if token < self._vocab_size else UNK_ID for token in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids without padding, BOS and EOS; UNK becomes ` ⁇ `, and bytes that are not UTF-8 U+FFFD."""
@@ -90,6 +116,10 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The subword of each id as the vocabulary writes it, with `▁` for a space."""
         return [self._all_pieces[token] for token in ids]
+
+    def has_vocabulary_of(self, other: "Tokenizer") -> bool:
+        """Whether each id has the same subword in both."""
+        return self.vocab_size == other.vocab_size and self._all_pieces == other._all_pieces
 
     @functools.cached_property
     def _all_pieces(self) -> list[str]:
@@ -114,7 +144,10 @@ class Tokenizer:
 
 
 class Tokenizers(NamedTuple):
-    """The tokenizers of both sides; with a joint vocabulary they are the same object."""
+    """The tokenizers of both sides; with a joint vocabulary of this toolkit's own they are the same object.
+
+    Imported models may have a joint vocabulary whose two sides are segmented by different models.
+    """
 
     source: Tokenizer
     target: Tokenizer
@@ -130,7 +163,7 @@ class Tokenizers(NamedTuple):
         Raises:
             OSError: The folder cannot be written to.
         """
-        if self.vocabulary == "joint":
+        if self.source is self.target:
             (directory / "joint.model").write_bytes(self.source.model_bytes)
         else:
             (directory / "source.model").write_bytes(self.source.model_bytes)
@@ -150,7 +183,8 @@ def load_tokenizers(directory: Path) -> Tokenizers:
         tokenizer = read_tokenizer(joint)
         return Tokenizers(tokenizer, tokenizer, "joint")
     if source.exists() or target.exists():
-        return Tokenizers(read_tokenizer(source), read_tokenizer(target), "separate")
+        sides = read_tokenizer(source), read_tokenizer(target)
+        return Tokenizers(*sides, "joint" if sides[0].has_vocabulary_of(sides[1]) else "separate")
     raise InputError(f"{directory}: has no tokenizer: neither joint.model nor source.model and target.model")
 
 

@@ -70,7 +70,10 @@ def fit_sources(
     for line, (source, ids) in enumerate(zip(sources, encoded, strict=True), start=first_number):
         pieces = [(source, ids)]
         if limit is not None and len(ids) > limit and config.long == "split":
-            texts = split_text(source, max_tokens=limit, count_tokens=lambda texts: list(map(len, encode(texts))))
+            tag_ids, rest = tokenizer.split_tag(source)  # each piece needs the language token
+            tag, max_tokens = source.removesuffix(rest), limit - len(tag_ids)
+            parts = split_text(rest, max_tokens=max_tokens, count_tokens=lambda texts: list(map(len, encode(texts))))
+            texts = [tag + part for part in parts]
             pieces = list(zip(texts, encode(texts), strict=True))
         inputs.append([])
         for number, (text, text_ids) in enumerate(pieces):

@@ -99,7 +99,12 @@ def write_ctranslate2(model: Transformer, tokenizers: Tokenizers, directory: Pat
     specs = import_extra("ctranslate2").specs
     config = model.config
     activation = specs.common_spec.Activation
-    activations = {"relu": activation.RELU, "gelu": activation.GELU, "swiglu": activation.SWISH}
+    activations = {
+        "relu": activation.RELU,
+        "gelu": activation.GELU,
+        "swish": activation.SWISH,
+        "swiglu": activation.SWISH,
+    }
     options: dict[str, Any] = {
         "pre_norm": config.norm == "pre",
         "activation": activations[config.activation],
@@ -114,6 +119,8 @@ def write_ctranslate2(model: Transformer, tokenizers: Tokenizers, directory: Pat
     _fill_stack(encoder, model.encoder, embeddings=encoder.embeddings[0])
     _fill_stack(decoder, model.decoder, embeddings=decoder.embeddings)
     decoder.projection.weight = _array(model.output.weight)
+    if model.output.bias is not None:
+        decoder.projection.bias = _array(model.output.bias)
     spec.register_source_vocabulary(tokenizers.source.pieces(range(tokenizers.source.vocab_size)))
     spec.register_target_vocabulary(tokenizers.target.pieces(range(tokenizers.target.vocab_size)))
     symbols = tokenizers.target.pieces([UNK_ID, BOS_ID, EOS_ID])

@@ -8,7 +8,7 @@ import json
 import logging
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,12 @@ _SYMBOLS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_
 
 def marian_lacks(config: ModelConfig) -> list[str]:
     """What a MarianMT model cannot express of a model, as "model.key = value (it has …)"; empty if it can be one."""
-    needed = {"norm": ("post",), "positions": ("sinusoidal",), "activation": ("relu", "gelu"), "norm_epsilon": (1e-5,)}
+    needed = {
+        "norm": ("post",),
+        "positions": ("sinusoidal",),
+        "activation": ("relu", "gelu", "swish"),
+        "norm_epsilon": (1e-5,),
+    }
     return [
         f"model.{key} = {getattr(config, key)!r} (it has {' or '.join(map(repr, values))})"
         for key, values in needed.items()
@@ -146,34 +151,55 @@ def generation_settings(config: DecodingConfig) -> dict[str, Any]:
     }
 
 
-def marian_weights(model: Transformer) -> dict[str, Tensor]:
-    """Our weights by Marian's names, sines before cosines; tied weights under each of their names."""
-    order = torch.cat((torch.arange(0, model.config.d_model, 2), torch.arange(1, model.config.d_model, 2)))
-    source, target = (stack.embedder.tokens.weight[:, order] for stack in (model.encoder, model.decoder))
-    weights = {
-        "model.encoder.embed_tokens.weight": source,
-        "model.decoder.embed_tokens.weight": target,
-        "lm_head.weight": model.output.weight[:, order],
+class MarianTensor(NamedTuple):
+    """One of our weights, or a part of one, that has a name of its own in a MarianMT model."""
+
+    tensor: Tensor  # a view: what is written into it is written into our model
+    axis: int | None = None  # the axis of the residual stream, whose dimensions have another order there
+
+
+def marian_tensors(model: Transformer) -> dict[str, MarianTensor]:
+    """Our weights by Marian's names; a tied weight has several names. Imports use the same table as exports."""
+    tensors = {
+        "model.encoder.embed_tokens.weight": MarianTensor(model.encoder.embedder.tokens.weight, 1),
+        "model.decoder.embed_tokens.weight": MarianTensor(model.decoder.embedder.tokens.weight, 1),
+        "lm_head.weight": MarianTensor(model.output.weight, 1),
     }
     if model.config.tie_embeddings == "all":
-        weights["model.shared.weight"] = target
+        tensors["model.shared.weight"] = tensors["lm_head.weight"]
+    if model.config.output_bias:
+        tensors["final_logits_bias"] = MarianTensor(model.output.bias[None])
     for stack, layers in (("encoder", model.encoder.layers), ("decoder", model.decoder.layers)):
         for number, layer in enumerate(layers):
             assert isinstance(layer, EncoderLayer | DecoderLayer)
-            for name, tensor in _layer_weights(layer, order).items():
-                weights[f"model.{stack}.layers.{number}.{name}"] = tensor
-    return {name: tensor.detach().float().cpu() for name, tensor in weights.items()}
+            for name, tensor in _layer_tensors(layer).items():
+                tensors[f"model.{stack}.layers.{number}.{name}"] = tensor
+    return {name: each._replace(tensor=each.tensor.detach()) for name, each in tensors.items()}
 
 
-def _layer_weights(layer: EncoderLayer | DecoderLayer, order: Tensor) -> dict[str, Tensor]:
-    """Reorder the axis of the residual stream; the axes of the heads and of the feed-forward layer stay as they are."""
+def marian_order(d_model: int) -> Tensor:
+    """The dimensions of our residual stream in Marian's order: the sines, then the cosines."""
+    return torch.arange(d_model).view(-1, 2).t().flatten()
+
+
+def marian_weights(model: Transformer) -> dict[str, Tensor]:
+    """Our weights by Marian's names, sines before cosines."""
+    order = marian_order(model.config.d_model).to(model.device)
+    return {
+        name: (tensor if axis is None else tensor.index_select(axis, order)).float().cpu()
+        for name, (tensor, axis) in marian_tensors(model).items()
+    }
+
+
+def _layer_tensors(layer: EncoderLayer | DecoderLayer) -> dict[str, MarianTensor]:
+    """The axes of the heads and of the feed-forward layer have the same order in both."""
     inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
-    weights = {
-        "fc1.weight": inner.weight[:, order],
-        "fc1.bias": inner.bias,
-        "fc2.weight": outer.weight[order],
-        "fc2.bias": outer.bias[order],
-        **_norm_weights("final_layer_norm", layer.feed_forward_add_and_norm.norm, order),
+    tensors = {
+        "fc1.weight": MarianTensor(inner.weight, 1),
+        "fc1.bias": MarianTensor(inner.bias),
+        "fc2.weight": MarianTensor(outer.weight, 0),
+        "fc2.bias": MarianTensor(outer.bias, 0),
+        **_norm_tensors("final_layer_norm", layer.feed_forward_add_and_norm.norm),
     }
     attentions = {"self_attn": (layer.self_attention, layer.self_attention_add_and_norm)}
     if isinstance(layer, DecoderLayer):
@@ -181,14 +207,16 @@ def _layer_weights(layer: EncoderLayer | DecoderLayer, order: Tensor) -> dict[st
     for name, (attention, add_and_norm) in attentions.items():
         projection, output = attention.input_projection, attention.output_projection
         for part, weight, bias in zip("qkv", projection.weight.chunk(3), projection.bias.chunk(3), strict=True):
-            weights[f"{name}.{part}_proj.weight"], weights[f"{name}.{part}_proj.bias"] = weight[:, order], bias
-        weights[f"{name}.out_proj.weight"], weights[f"{name}.out_proj.bias"] = output.weight[order], output.bias[order]
-        weights |= _norm_weights(f"{name}_layer_norm", add_and_norm.norm, order)
-    return weights
+            tensors[f"{name}.{part}_proj.weight"] = MarianTensor(weight, 1)
+            tensors[f"{name}.{part}_proj.bias"] = MarianTensor(bias)
+        tensors[f"{name}.out_proj.weight"] = MarianTensor(output.weight, 0)
+        tensors[f"{name}.out_proj.bias"] = MarianTensor(output.bias, 0)
+        tensors |= _norm_tensors(f"{name}_layer_norm", add_and_norm.norm)
+    return tensors
 
 
-def _norm_weights(name: str, norm: nn.LayerNorm, order: Tensor) -> dict[str, Tensor]:
-    return {f"{name}.weight": norm.weight[order], f"{name}.bias": norm.bias[order]}
+def _norm_tensors(name: str, norm: nn.LayerNorm) -> dict[str, MarianTensor]:
+    return {f"{name}.weight": MarianTensor(norm.weight, 0), f"{name}.bias": MarianTensor(norm.bias, 0)}
 
 
 def write_marian_tokenizer(tokenizers: Tokenizers, config: Config, directory: Path) -> None:

@@ -20,8 +20,9 @@ class FeedForward(nn.Module):
 
     swiglu has a third matrix: silu(x · gate) · (x · inner); its two inner products are computed as one.
 
-    Source: Vaswani et al. 2017, equation 2; GELU: https://arxiv.org/abs/1606.08415; SwiGLU: Shazeer 2020,
-    https://arxiv.org/abs/2002.05202, equation 6 (here with biases).
+    Source: Vaswani et al. 2017, equation 2; GELU: https://arxiv.org/abs/1606.08415; swish, also called SiLU:
+    Ramachandran et al. 2017, https://arxiv.org/abs/1710.05941; SwiGLU: Shazeer 2020, https://arxiv.org/abs/2002.05202,
+    equation 6 (here with biases).
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -39,6 +40,8 @@ class FeedForward(nn.Module):
                 active = F.relu(inner)
             case "gelu":
                 active = F.gelu(inner)
+            case "swish":
+                active = F.silu(inner)
             case "swiglu":
                 gate, inner = inner.chunk(2, dim=-1)
                 active = F.silu(gate) * inner

@@ -181,7 +181,7 @@ class Transformer(nn.Module):
         source_tokens = target_tokens if is_all_tied else nn.Embedding(source_vocab_size, config.d_model)
         self.encoder = Encoder(config, tokens=source_tokens, pad_id=pad_id)
         self.decoder = Decoder(config, tokens=target_tokens, pad_id=pad_id)
-        self.output = Projection(config.d_model, target_vocab_size, bias=False)
+        self.output = Projection(config.d_model, target_vocab_size, bias=config.output_bias)
         initialize(self, config.initialization)
         if config.tie_embeddings != "none":
             self.output.weight = target_tokens.weight

@@ -23,9 +23,10 @@ def label_smoothed_loss(
     weight: Float[Tensor, "vocab d_model"],
     target_ids: Int[Tensor, " target"],
     *,
+    bias: Float[Tensor, " vocab"] | None = None,
     smoothing: float,
 ) -> SummedLoss:
-    """Cross-entropy of the logits `hidden · weightᵀ` against a target mixed with the uniform distribution.
+    """Cross-entropy of the logits `hidden · weightᵀ + bias` against a target mixed with the uniform distribution.
 
     The vocabulary is wide, so the logits of a batch would be the largest tensor of a training; here they never stand in
     memory whole. Their gradient, softmax minus target, is most of what the loss computes: so both products of the
@@ -43,14 +44,14 @@ def label_smoothed_loss(
     """
     if not 0.0 <= smoothing < 1.0:
         raise ValueError(f"smoothing = {smoothing} must be at least 0 and less than 1")
-    loss, nll = _LabelSmoothedLoss.apply(hidden, weight, target_ids, smoothing)  # type: ignore[no-untyped-call]
+    loss, nll = _LabelSmoothedLoss.apply(hidden, weight, bias, target_ids, smoothing)  # type: ignore[no-untyped-call]
     return SummedLoss(loss, nll, len(target_ids))
 
 
 class _LabelSmoothedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, target_ids: Tensor, smoothing: float
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target_ids: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         device, exact = hidden.device.type, torch.promote_types(weight.dtype, torch.float32)
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
@@ -59,6 +60,7 @@ class _LabelSmoothedLoss(torch.autograd.Function):
         narrow = weight.detach().to(dtype)
         gradient = torch.empty_like(hidden)
         weight_gradient = torch.zeros_like(weight) if wants_gradient else weight
+        bias_gradient = None if bias is None else torch.zeros_like(bias)
         sums = torch.zeros(2, dtype=exact, device=hidden.device)
         step = _rows(vocab_size, elements=2**23 if device == "cpu" else 2**27)
         with torch.autocast(device, enabled=False):
@@ -66,6 +68,8 @@ class _LabelSmoothedLoss(torch.autograd.Function):
                 rows = slice(first, first + step)
                 some = F.pad(hidden[rows].detach().to(dtype), (0, 0, 0, -len(hidden[rows]) % _ROUNDED_ROWS))
                 logits = some @ narrow.t()
+                if bias is not None:
+                    logits += bias.detach()
                 sums += _to_gradient_(logits, target_ids[rows], smoothing=smoothing, exact=exact)
                 if wants_gradient:
                     gradient[rows] = (logits @ narrow)[: len(gradient[rows])]
@@ -73,15 +77,17 @@ class _LabelSmoothedLoss(torch.autograd.Function):
                         weight_gradient.addmm_(logits.t(), some)
                     else:
                         weight_gradient += logits.t() @ some
-        ctx.save_for_backward(gradient, weight_gradient)
+                    if bias_gradient is not None:
+                        bias_gradient += logits.sum(dim=0)
+        ctx.save_for_backward(gradient, weight_gradient, bias_gradient)
         nll, loss = (each.clone() for each in sums)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
-    def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        gradient, weight_gradient = ctx.saved_tensors
-        return gradient * loss_gradient, weight_gradient * loss_gradient, None, None
+    def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = (None if each is None else each * loss_gradient for each in ctx.saved_tensors)
+        return *gradients, None, None
 
 
 def _to_gradient_(logits: Tensor, target_ids: Tensor, *, smoothing: float, exact: torch.dtype) -> Tensor:

@@ -78,8 +78,8 @@ class TrainStep:
             with dropout_seeded(*micro_batch.seed, device=precision.device):
                 with record_function(FORWARD), precision.autocast():
                     hidden = parallel.forward(batch)
-                    weight, smoothing = model.output.weight, settings.label_smoothing
-                    loss = label_smoothed_loss(hidden, weight, batch.target_ids, smoothing=smoothing)
+                    weight, bias, smoothing = model.output.weight, model.output.bias, settings.label_smoothing
+                    loss = label_smoothed_loss(hidden, weight, batch.target_ids, bias=bias, smoothing=smoothing)
                 backward(loss.loss * (micro_batch.weight * factor))
             return torch.stack([loss.loss.detach(), loss.nll]) * micro_batch.weight
 
