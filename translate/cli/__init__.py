@@ -7,6 +7,7 @@ import typer
 from typer import Option
 
 from translate.cli import check, decode, evaluate, export, train
+from translate.cli.compare import compare
 from translate.cli.config import config_app
 from translate.cli.help import Commands
 from translate.cli.options import split_after_equals
@@ -17,7 +18,12 @@ from translate.cli.tokenizer import tokenizer_app
 app = Commands(name="translate", cls=ReportingGroup)
 _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Train": {"check": check.check, "train": train.train},
-    "Translate and evaluate": {"decode": decode.decode, "eval": evaluate.evaluate, "score": decode.score},
+    "Translate and evaluate": {
+        "decode": decode.decode,
+        "eval": evaluate.evaluate,
+        "compare": compare,
+        "score": decode.score,
+    },
     "Make from a run": {"shortlist": export.shortlist, "export": export.export},
 }
 for _panel, _commands in _PANELS.items():

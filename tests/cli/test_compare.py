@@ -1,0 +1,58 @@
+"""`translate compare` of runs and files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+Translate = Callable[..., Result]
+
+
+@pytest.fixture
+def other(corpus: Path, tmp_path: Path) -> Path:
+    """A file of translations of the set `first` that are the references, but for one."""
+    lines = (corpus / "valid.en").read_text(encoding="utf-8").splitlines()
+    file = tmp_path / "other.en"
+    file.write_text("\n".join(["Nothing.", *lines[1:]]) + "\n", encoding="utf-8")
+    return file
+
+
+def test_a_run_and_a_file_on_a_test_set(translate: Translate, run: Path, corpus: Path, other: Path) -> None:
+    page = other.parent / "page.html"
+    result = translate("compare", run, other, "--set", "first", "--changes", "1", "--output", page)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "first: 3 lines" and lines[2] == "Scores"
+    assert lines[3].split() == [run.name, "other.en", "p", "bootstrap", "p", "randomisation"]
+    evaluated = translate("eval", run, "--set", "first").stdout.splitlines()
+    assert lines[4].split()[:2] == evaluated[1].split()[:2]  # BLEU, and its score
+    assert "  Source:" in result.stdout.replace("    Source:", "  Source:")
+    assert max(map(len, (line for line in lines if line.startswith(("p ", "of ", "A "))))) <= 80
+    assert "Sentences in which other.en differs most" in page.read_text(encoding="utf-8")
+
+
+def test_json(translate: Translate, run: Path, corpus: Path, other: Path) -> None:
+    text = "--source", corpus / "valid.de", "--reference", corpus / "valid.en"
+    result = translate("compare", other, corpus / "valid.en", *text, "--format", "json")
+    found = json.loads(result.stdout)
+    assert found["systems"] == ["other.en", "valid.en"] and found["metrics"]["BLEU"][1]["value"] == pytest.approx(100)
+    assert [change["other"] for change in found["changes"]] == ["A dog runs through the snow."]
+    same_name = translate("compare", corpus / "valid.en", corpus / "." / "valid.en", *text, "--format", "json")
+    assert same_name.exit_code == 2 and "twice" in same_name.stderr
+
+
+def test_what_is_wrong(translate: Translate, run: Path, corpus: Path, other: Path) -> None:
+    def error(*arguments: str | Path) -> str:
+        result = translate("compare", *arguments)
+        assert result.exit_code == 2 and result.stdout == ""
+        return result.stderr
+
+    assert "a comparison needs two systems or more" in error(run)
+    assert "--source and --reference go together, and not with --set" in error(run, other, "--source", other)
+    assert "choose one with --set" in error(run, other)
+    assert "give --source and --reference" in error(other, corpus / "valid.en")
+    assert "other.en: it has 3 lines, and the test set second 1" in error(other, run, "--set", "second")
+    assert "this command reads that file" in error(run, other, "--set", "first", "--output", other)
+    assert "--output c.png" in error(run, other, "--set", "first", "--output", "c.png")

@@ -1,0 +1,82 @@
+"""Comparing systems: significance as sacreBLEU has it, buckets counted by hand, and the sentences that changed."""
+
+import json
+
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest
+
+from translate.config.schema import EvaluationConfig
+from translate.errors import InputError
+from translate.evaluation.compare import Bucket, compare
+
+CONFIG = EvaluationConfig(bootstrap_samples=200)
+REFERENCES = [
+    "the dog runs",
+    "a cat sleeps on the warm red mat",
+    "the man eats",
+    "the sun",
+    "two birds sing a song",
+] * 4
+FIRST = ["the dog walks", "a cat sleeps on the mat", "the man eats", "a moon", "two birds sing"] * 4
+BETTER = ["the dog runs", "a cat sleeps on the warm mat", "the man eats", "the sun", "two birds"] * 4
+SOURCES = [f"source {number}" for number in range(20)]
+
+
+def test_scores_and_their_significance_are_those_of_sacrebleu() -> None:
+    found = compare({"first": FIRST, "better": BETTER, "same": FIRST}, SOURCES, REFERENCES, CONFIG)
+    assert found.systems == ("first", "better", "same") and found.num_lines == 20
+    for name, scorer in {"BLEU": BLEU(), "BLEU-lc": BLEU(lowercase=True), "chrF": CHRF()}.items():
+        first, better, same = found.metrics[name]
+        assert first.value == pytest.approx(scorer.corpus_score(FIRST, [REFERENCES]).score)
+        assert better.value == pytest.approx(scorer.corpus_score(BETTER, [REFERENCES]).score)
+        assert (first.bootstrap_p, first.randomization_p) == (None, None)
+        assert same.value == first.value and same.randomization_p == pytest.approx(1 / 201)  # as sacreBLEU defines it
+        assert better.bootstrap_p is not None and better.bootstrap_p < 0.05
+    systems = [("first", FIRST), ("better", BETTER), ("same", FIRST)]
+    for kind, index in (("bs", 1), ("ar", 2)):
+        signatures, scores = PairedTest(systems, {"": CHRF(references=[REFERENCES])}, None, kind, n_samples=200)()
+        assert scores["chrF2"][1].p_value == found.metrics["chrF"][1][index]  # type: ignore[union-attr]
+        if kind == "bs":
+            assert str(signatures["chrF2"]) == found.signatures["chrF"]
+    assert "bs:200" in found.signatures["BLEU"] and "case:lc" in found.signatures["BLEU-lc"]
+
+
+def test_buckets_are_of_the_references() -> None:
+    found = compare({"first": FIRST, "better": BETTER}, SOURCES, REFERENCES, CONFIG)
+    assert [(bucket.name, bucket.size) for bucket in found.lengths] == [("1–5", 16), ("6–10", 4)]
+    long = CHRF().corpus_score([BETTER[1]] * 4, [[REFERENCES[1]] * 4]).score
+    assert found.lengths[1].values[1] == pytest.approx(long)
+    expected = [
+        Bucket("2–4", 4 * 15, (100 * 10 / 15, 100 * 12 / 15)),
+        Bucket("5–19", 4 * 6, (100 * 4 / 6, 100 * 5 / 6)),  # the (16 times) and a (8 times)
+    ]
+    for bucket, wanted in zip(found.frequencies, expected, strict=True):
+        assert (bucket.name, bucket.size) == (wanted.name, wanted.size)
+        assert bucket.values == pytest.approx(wanted.values)
+
+
+def test_the_sentences_that_changed_most() -> None:
+    found = compare({"first": FIRST, "better": BETTER}, SOURCES, REFERENCES, CONFIG, num_changes=1)
+    gain, loss = found.changes
+    assert (gain.line, gain.source, gain.first, gain.other) == (4, "source 3", "a moon", "the sun")
+    assert gain.difference == pytest.approx(100 - CHRF().sentence_score("a moon", ["the sun"]).score)
+    assert loss.difference < 0 and (loss.system, loss.other) == ("better", "two birds")
+    assert compare({"first": FIRST, "same": FIRST}, SOURCES, REFERENCES, CONFIG).changes == ()
+    assert compare({"first": FIRST, "better": BETTER}, SOURCES, REFERENCES, CONFIG, num_changes=0).changes == ()
+
+
+def test_json_holds_everything() -> None:
+    found = json.loads(compare({"first": FIRST, "better": BETTER}, SOURCES, REFERENCES, CONFIG).to_json())
+    assert found["metrics"]["BLEU"][1].keys() == {"value", "bootstrap_p", "randomization_p"}
+    assert found["lengths"][0]["name"] == "1–5" and found["changes"][0]["source"].startswith("source ")
+
+
+def test_what_cannot_be_compared() -> None:
+    with pytest.raises(InputError, match="^other: 19 translations but 20 references$"):
+        compare({"first": FIRST, "other": FIRST[1:]}, SOURCES, REFERENCES, CONFIG)
+    with pytest.raises(InputError, match="needs two systems"):
+        compare({"first": FIRST}, SOURCES, REFERENCES, CONFIG)
+    with pytest.raises(InputError, match="at least one line"):
+        compare({"first": [], "other": []}, [], [], CONFIG)

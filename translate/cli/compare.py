@@ -1,0 +1,133 @@
+"""`compare`: which of several systems translates a test set better, how surely, and where."""
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from typer import Argument, Option
+
+from translate.cli.console import line_bar
+from translate.cli.lines import check_outputs, open_lines
+from translate.cli.options import complete_run
+from translate.errors import InputError
+from translate.messages import escaped
+
+if TYPE_CHECKING:
+    from translate.config.schema import EvaluationConfig
+    from translate.data.corpora import ParallelCorpus
+    from translate.visualize.panels import Table
+
+
+def compare(
+    systems: Annotated[
+        list[Path],
+        Argument(
+            metavar="SYSTEM…",
+            help="Run directories, or files of translations; the others are held to the first.",
+            autocompletion=complete_run,
+        ),
+    ],
+    source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of a test set.")] = None,
+    reference: Annotated[Path | None, Option(metavar="F", help="References of --source.")] = None,
+    set_name: Annotated[
+        str | None, Option("--set", metavar="NAME", help="A test set of the first run, or `validation`.")
+    ] = None,
+    changes: Annotated[int, Option(metavar="N", min=0, help="Show the N largest gains and losses.")] = 5,
+    output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Also write a page (.html).")] = None,
+    output_format: Annotated[Literal["text", "json"], Option("--format", help="What is printed.")] = "text",
+) -> None:
+    """Compare systems on a test set: scores, significance of the differences, and the sentences that changed most.
+
+    Runs translate with their own decoding settings.
+
+    Examples:
+      translate compare runs/small runs/large
+      translate compare runs/small runs/large --set validation --output comparison.html
+      translate compare runs/demo other.en --source news.de --reference news.en
+    """
+    if len(systems) < 2:
+        raise InputError(f"{systems[0]}: a comparison needs two systems or more")
+    if (source is None) != (reference is None) or (source is not None and set_name is not None):
+        raise InputError("--source and --reference go together, and not with --set")
+    check_outputs({"--output": output}, [source, reference, *systems])
+    from translate.evaluation.compare import compare
+    from translate.visualize.comparison import comparison_picture, comparison_tables
+    from translate.visualize.page import choose_picture_file, save_picture
+
+    page = choose_picture_file(output, "html", name="comparison") if output else None
+    first_run = next((system for system in systems if system.is_dir()), None)
+    name, pairs, config = _read_test_set(first_run, source, reference, set_name)
+    named = dict(zip(_names(systems), systems, strict=True))
+    in_files = {label: list(open_lines(system)) for label, system in named.items() if not system.is_dir()}
+    for label, lines in in_files.items():  # before runs translate for minutes
+        if len(lines) != len(pairs.targets):
+            raise InputError(f"{label}: it has {len(lines):,} lines, and the test set {name} {len(pairs.targets):,}")
+    translations = {label: in_files.get(label) or _translate(named[label], pairs.sources) for label in named}
+    comparison = compare(translations, pairs.sources, pairs.targets, config, num_changes=changes)
+    if output_format == "json":
+        typer.echo(comparison.to_json())
+    else:
+        typer.echo(f"{escaped(name)}: {comparison.num_lines:,} lines")
+        for table in comparison_tables(comparison):
+            typer.echo(escaped(f"\n{_as_text(table)}"))
+    if page is not None:
+        save_picture(comparison_picture(comparison, test_set=name), page)
+
+
+def _read_test_set(
+    run: Path | None, source: Path | None, reference: Path | None, set_name: str | None
+) -> "tuple[str, ParallelCorpus, EvaluationConfig]":
+    """The name, the lines and the settings of the test set."""
+    from translate.config.load import read_resolved_config
+    from translate.config.schema import Config
+    from translate.evaluation.evaluate import choose_test_sets
+    from translate.runs.directory import open_run
+
+    if run is None and source is None:
+        raise InputError("files of translations need the text that they translate: give --source and --reference")
+    config = Config.model_construct() if run is None else read_resolved_config(open_run(run).config)
+    test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
+    if len(test_sets) > 1:
+        raise InputError(f"{run} has the test sets {', '.join(test_sets)}: choose one with --set")
+    ((name, pairs),) = test_sets.items()
+    return name, pairs, config.evaluation
+
+
+def _translate(run: Path, sources: Sequence[str]) -> list[str]:
+    from translate.export import load_engine
+
+    translator = load_engine(run, options={}, token_scores=False).translator
+    with line_bar(len(sources)) as advance:
+        return [each.text for each in translator.translate_stream(sources, on_finished=advance)]
+
+
+def _names(systems: Sequence[Path]) -> list[str]:
+    """The last part of each path where that tells them apart, or else the paths."""
+    for names in ([system.resolve().name for system in systems], list(map(str, systems))):
+        if len(set(names)) == len(names):
+            return names
+    raise InputError(f"{', '.join(names)}: a system is given twice")
+
+
+def _as_text(table: "Table") -> str:
+    """A table as lines of aligned columns; a row of sentences is a paragraph."""
+    if table.header[0] == "Line":
+        paragraphs = (
+            f"  {row[0]}, chrF {row[1]}\n"
+            + "\n".join(f"    {name}: {text}" for name, text in zip(table.header[2:], row[2:], strict=True))
+            for row in table.rows
+        )
+        return "\n".join([table.title, *paragraphs])
+    rows = [table.header, *table.rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    is_number = [column[-1][:1].isdigit() for column in zip(*table.rows, strict=True)]
+    lines = (
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, [False, *is_number[1:]], strict=True)
+        )
+        for row in rows
+    )
+    return "\n".join([table.title, *(f"  {line}".rstrip() for line in lines), *textwrap.wrap(table.note, 80)])

@@ -1,0 +1,198 @@
+"""Compares translations of one test set by two or more systems: scores, significance, and where they differ."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sacrebleu.metrics.base import Metric as SacreMetric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+from translate.config.schema import EvaluationConfig
+from translate.errors import InputError
+from translate.evaluation.metrics import check_bleu_tokenizer
+
+_LENGTHS = (1, 6, 11, 16, 21, 31, 51)  # least numbers of words in the buckets of sentences
+_FREQUENCIES = (1, 2, 5, 20, 100, 1000)  # least numbers of occurrences in the buckets of words
+
+
+class ComparedScore(NamedTuple):
+    """A system's corpus score beside that of the first system."""
+
+    value: float
+    bootstrap_p: float | None = None  # of the difference to the first system; None: this is the first
+    randomization_p: float | None = None
+
+
+class Bucket(NamedTuple):
+    """A part of the test set, and a value of each system on it."""
+
+    name: str
+    size: int
+    values: tuple[float, ...]
+
+
+class Change(NamedTuple):
+    """A sentence that a system translates better or worse than the first system."""
+
+    system: str
+    line: int  # from 1
+    difference: float  # in points of sentence chrF
+    source: str
+    reference: str
+    first: str
+    other: str
+
+
+class Comparison(NamedTuple):
+    """Translations of one test set by several systems, side by side; the first system is what others are held to."""
+
+    systems: tuple[str, ...]
+    num_lines: int
+    metrics: dict[str, tuple[ComparedScore, ...]]  # "BLEU", "BLEU-lc" and "chrF"; a score of each system
+    signatures: dict[str, str]
+    lengths: tuple[Bucket, ...]  # chrF of sentences by the length of the reference
+    frequencies: tuple[Bucket, ...]  # share of the reference's words that are found, by their frequency
+    changes: tuple[Change, ...]
+
+    def to_json(self) -> str:
+        """All of it as JSON."""
+        plain = self._asdict() | {
+            "metrics": {name: [score._asdict() for score in scores] for name, scores in self.metrics.items()},
+            **{key: [each._asdict() for each in getattr(self, key)] for key in ("lengths", "frequencies", "changes")},
+        }
+        return json.dumps(plain, indent=2, ensure_ascii=False)
+
+
+def compare(
+    systems: Mapping[str, Sequence[str]],
+    sources: Sequence[str],
+    references: Sequence[str],
+    config: EvaluationConfig,
+    *,
+    num_changes: int = 5,
+) -> Comparison:
+    """Compare the translations of systems with those of the first one.
+
+    Two tests say how probable so large a difference would be between systems of equal quality: the paired bootstrap
+    and the approximate randomisation, both sacreBLEU's.
+
+    Args:
+        systems: The translations of each system, by its name.
+        num_changes: How many of the largest gains, and of the largest losses, are given for each system.
+
+    Raises:
+        InputError: The numbers of lines differ, there are no lines, there is one system, or the tokenizer's package is
+            missing.
+
+    Source: Koehn 2004, W04-3250; Riezler and Maxwell 2005, W05-0908; the buckets: Neubig et al. 2019, N19-4007.
+    """
+    for name, translations in systems.items():
+        if len(translations) != len(references):
+            raise InputError(f"{name}: {len(translations)} translations but {len(references)} references")
+    if len(systems) < 2 or not references:
+        raise InputError("a comparison needs two systems, and at least one line")
+    check_bleu_tokenizer(config)
+    scorers: dict[str, SacreMetric] = {
+        "BLEU": BLEU(tokenize=config.bleu_tokenizer, references=[references]),
+        "BLEU-lc": BLEU(tokenize=config.bleu_tokenizer, lowercase=True, references=[references]),
+        "chrF": CHRF(references=[references]),
+    }
+    tested = {
+        name: _test_significance(systems, scorer, num_samples=config.bootstrap_samples)
+        for name, scorer in scorers.items()
+    }
+    chrf = CHRF()
+    by_sentence = [
+        [chrf.sentence_score(text, [reference]).score for text, reference in zip(texts, references, strict=True)]
+        for texts in systems.values()
+    ]
+    changes = _largest_changes(systems, sources, references, by_sentence, num_changes)
+    return Comparison(
+        systems=tuple(systems),
+        num_lines=len(references),
+        metrics={name: scores for name, (scores, _) in tested.items()},
+        signatures={name: signature for name, (_, signature) in tested.items()},
+        lengths=tuple(_by_length(systems, references)),
+        frequencies=tuple(_by_frequency(systems, references)),
+        changes=tuple(changes),
+    )
+
+
+def _test_significance(
+    systems: Mapping[str, Sequence[str]], scorer: SacreMetric, *, num_samples: int
+) -> tuple[tuple[ComparedScore, ...], str]:
+    """Each system's score with the p-values of its difference to the first, and the signature of the test."""
+    results: list[Any] = []
+    for kind in ("ar", "bs"):
+        test = PairedTest(list(systems.items()), {"": scorer}, references=None, test_type=kind, n_samples=num_samples)
+        signatures, columns = test()
+        ((name, signature),) = signatures.items()  # sacreBLEU's own name of the score
+        results.append(columns[name])
+    randomization, bootstrap = results
+    scores = (
+        ComparedScore(float(one.score), one.p_value, other.p_value)
+        for one, other in zip(bootstrap, randomization, strict=True)
+    )
+    return tuple(scores), str(signature)
+
+
+def _bucket_names(least: Sequence[int]) -> list[str]:
+    ends = [*(number - 1 for number in least[1:]), math.inf]
+    return [
+        f"{low}" if low == high else f"{low}–{high}" if high < math.inf else f"{low} or more"
+        for low, high in zip(least, ends, strict=True)
+    ]
+
+
+def _bucket_of(number: int, least: Sequence[int]) -> int:
+    return sum(number >= each for each in least[1:])
+
+
+def _by_length(systems: Mapping[str, Sequence[str]], references: Sequence[str]) -> Iterator[Bucket]:
+    buckets = [_bucket_of(len(reference.split()), _LENGTHS) for reference in references]
+    for number, name in enumerate(_bucket_names(_LENGTHS)):
+        lines = [line for line, bucket in enumerate(buckets) if bucket == number]
+        if lines:
+            chosen = [references[line] for line in lines]
+            scores = (CHRF().corpus_score([texts[line] for line in lines], [chosen]) for texts in systems.values())
+            yield Bucket(name, len(lines), tuple(float(score.score) for score in scores))
+
+
+def _by_frequency(systems: Mapping[str, Sequence[str]], references: Sequence[str]) -> Iterator[Bucket]:
+    split: Callable[[str], str] = Tokenizer13a()  # type: ignore[no-untyped-call]
+    expected = [Counter(split(reference).split()) for reference in references]
+    frequencies = sum(expected, Counter())
+    sizes: Counter[int] = Counter()
+    found = [Counter[int]() for _ in systems]
+    for line, words in enumerate(expected):
+        of_systems = [Counter(split(texts[line]).split()) for texts in systems.values()]
+        for word, count in words.items():
+            bucket = _bucket_of(frequencies[word], _FREQUENCIES)
+            sizes[bucket] += count
+            for counts, given in zip(found, of_systems, strict=True):
+                counts[bucket] += min(count, given[word])
+    for bucket, name in enumerate(_bucket_names(_FREQUENCIES)):
+        if size := sizes[bucket]:
+            yield Bucket(name, size, tuple(100 * counts[bucket] / size for counts in found))
+
+
+def _largest_changes(
+    systems: Mapping[str, Sequence[str]],
+    sources: Sequence[str],
+    references: Sequence[str],
+    by_sentence: Sequence[Sequence[float]],
+    num_changes: int,
+) -> Iterator[Change]:
+    (_, first), *others = systems.items()
+    for (name, texts), scores in zip(others, by_sentence[1:], strict=True):
+        differences = [mine - theirs for mine, theirs in zip(scores, by_sentence[0], strict=True)]
+        order = sorted(range(len(references)), key=lambda line: -differences[line])
+        gains = [line for line in order if differences[line] > 0][:num_changes]
+        losses = [line for line in order[::-1] if differences[line] < 0][:num_changes]
+        for line in [*gains, *losses]:
+            yield Change(name, line + 1, differences[line], sources[line], references[line], first[line], texts[line])

@@ -1,0 +1,59 @@
+"""A comparison of systems as tables: in a page, and as text."""
+
+from collections.abc import Iterator
+
+from translate.evaluation.compare import Bucket, Comparison
+from translate.visualize.panels import Picture, Table
+
+_SIGNIFICANCE = (
+    "p is how probable a difference to {first} of this size would be between systems of equal quality: by paired"
+    " bootstrap, and by approximate randomisation. A difference with p below 0.05 is usually called significant."
+)
+
+
+def comparison_picture(comparison: Comparison, *, test_set: str) -> Picture:
+    """All tables of a comparison."""
+    title = f"{', '.join(comparison.systems)} on {test_set}"
+    return Picture(title, [f"{comparison.num_lines:,} lines."], list(comparison_tables(comparison)))
+
+
+def comparison_tables(comparison: Comparison) -> Iterator[Table]:
+    """Scores with their significance, scores by length and word frequency, and the sentences that changed most."""
+    first, *others = comparison.systems
+    tests = ["p bootstrap", "p randomisation"]
+    if len(others) > 1:
+        tests = [f"{name}: {test}" for name in others for test in ("p bootstrap", "p randomisation")]
+    rows = []
+    for name, scores in comparison.metrics.items():
+        chances = [p for score in scores[1:] for p in (score.bootstrap_p, score.randomization_p)]
+        rows.append([name, *(f"{score.value:.2f}" for score in scores), *(f"{p:.4f}" for p in chances)])
+    yield Table("Scores", ["", *comparison.systems, *tests], rows, _SIGNIFICANCE.format(first=first))
+    yield Table("Signatures of sacreBLEU", ["", "Signature"], list(comparison.signatures.items()))
+    yield _bucket_table(comparison.systems, "chrF by the number of words of the reference", "lines", comparison.lengths)
+    yield _bucket_table(
+        comparison.systems,
+        "Words of the references that are found, in %, by how often the word stands in all references",
+        "words",
+        comparison.frequencies,
+    )
+    for name in others:
+        rows = [
+            [
+                f"{change.line:,}",
+                f"{change.difference:+.1f}",
+                change.source,
+                change.reference,
+                change.first,
+                change.other,
+            ]
+            for change in comparison.changes
+            if change.system == name
+        ]
+        if rows:
+            header = ["Line", "chrF", "Source", "Reference", first, name]
+            yield Table(f"Sentences in which {name} differs most from {first}", header, rows)
+
+
+def _bucket_table(systems: tuple[str, ...], title: str, unit: str, buckets: tuple[Bucket, ...]) -> Table:
+    rows = [[each.name, f"{each.size:,}", *(f"{value:.1f}" for value in each.values)] for each in buckets]
+    return Table(title, ["", unit, *systems], rows)
