@@ -236,6 +236,8 @@ def test_a_config_may_be_edited_but_not_cut(run: RunDirectory) -> None:
     run.config.write_text(re.sub(r"  (positions|norm): .*\n", "", text))
     with pytest.raises(InputError, match="is incomplete: it lacks model.norm, model.positions; a run's config"):
         load_run(run.path)
+    run.config.write_text(re.sub(r"  output_bias: .*\n", "", text))  # as versions up to 0.5 wrote it
+    assert load_run(run.path).config.model.output_bias is False
 
 
 @pytest.mark.timeout(20)

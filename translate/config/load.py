@@ -26,6 +26,7 @@ from translate.config.yaml import (
 from translate.errors import InputError
 from translate.nearest import did_you_mean, nearest, nearest_paths
 
+_YOUNGER_MODEL_KEYS = {"output_bias"}  # than some runs, whose models are what the defaults say
 _DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is so deep, and no key so long
 
 
@@ -84,7 +85,10 @@ def read_resolved_config(path: Path) -> Config:
     config = _validate(document)
     missing = [name for name in Config.model_fields if name not in config.model_fields_set]
     if not missing:
-        missing = [f"model.{name}" for name in ModelConfig.model_fields if name not in config.model.model_fields_set]
+        known = ModelConfig.model_fields.keys() - _YOUNGER_MODEL_KEYS
+        missing = [
+            f"model.{name}" for name in ModelConfig.model_fields if name in known - config.model.model_fields_set
+        ]
     if missing:
         hint = "a run's config has every value, so copy it again from where it came"
         raise InputError(f"{path}: is incomplete: it lacks {', '.join(missing)}; {hint}")
