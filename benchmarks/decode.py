@@ -138,18 +138,18 @@ def build_ctranslate2(run: Path, layout: Layout, *, compute_type: str, alone: bo
 
 
 def build_huggingface(run: Path, layout: Layout) -> Translate:
-    """`generate` of a MarianMT model, sorted by length and batched, in inference mode."""
+    """`generate` of the exported model, sorted by length and batched, in inference mode."""
     import torch
-    from transformers import MarianMTModel
+    from transformers import AutoModelForSeq2SeqLM
 
     from translate.data.batching import collate_sources
     from translate.data.tokenizer import PAD_ID, load_tokenizers
     from translate.export import export_run
 
     torch.set_num_threads(layout.threads)
-    folder = Path(tempfile.mkdtemp()) / "marian"
+    folder = Path(tempfile.mkdtemp()) / "exported"
     export_run(run, to="huggingface", output=folder)
-    model = MarianMTModel.from_pretrained(folder).eval()
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True).eval()
     tokenizers = load_tokenizers(run / "tokenizer")
 
     def run_huggingface(lines: Sequence[str], beam_size: int) -> list[str]:

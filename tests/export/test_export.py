@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from translate.config.schema import Config, ModelConfig
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.export import export_run
 from translate.runs.loading import build_model
 
@@ -28,13 +27,13 @@ def test_writes_a_folder_with_the_tokenizer(toy: Toy, tmp_path: Path) -> None:
     assert modes == {(tmp_path / "ordinary").stat().st_mode & 0o777}
 
 
-def test_what_marian_lacks_leaves_nothing_behind(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
-    pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
-    config = Config(model=ModelConfig(d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1))
-    config = config.model_copy(update={"model": config.model.model_copy(update={"norm": "pre"})})
-    save_run(tmp_path / "run", config, toy.tokenizers, build_model(config, toy.tokenizers))
-    with pytest.raises(InputError, match="model.norm = 'pre'"):
-        export_run(tmp_path / "run", to="huggingface", output=tmp_path / "marian")
+def test_a_failed_check_leaves_nothing_behind(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    model = build_model(toy.config, toy.tokenizers)
+    model.output.weight.data[5] = float("nan")
+    save_run(tmp_path / "run", toy.config, toy.tokenizers, model)
+    with pytest.raises(RunError, match="differ by up to nan"):
+        export_run(tmp_path / "run", to="ctranslate2", output=tmp_path / "out")
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
 
 

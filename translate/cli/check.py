@@ -5,7 +5,7 @@ import logging
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,9 +47,10 @@ def check(
     with showing_activity() as show:
         report = check_training(loaded, watch=show)
     from translate.export import export_obstacles
+    from translate.export.huggingface import marian_lacks
 
     obstacles = export_obstacles(loaded.model)
-    shown = "\n".join(_lines(report, obstacles))
+    shown = "\n".join(_lines(report, obstacles, marian_lacks(loaded.model)))
     if as_json:
         shown = json.dumps(report.to_document() | {"export_obstacles": obstacles}, indent=2)
     typer.echo(shown, color=has_colour(sys.stdout))
@@ -94,15 +95,17 @@ def verify(
         raise typer.Exit(1)
 
 
-def _lines(report: "Report", obstacles: Mapping["Format", list[str]]) -> Iterator[str]:
+def _lines(report: "Report", obstacles: Mapping["Format", list[str]], beyond_marian: Sequence[str]) -> Iterator[str]:
     yield from _data_lines(report)
     yield ""
     yield from _length_lines(report)
     yield ""
     yield from _training_lines(report)
     for number, (toolkit, lacking) in enumerate(obstacles.items()):
-        possible = f"not {toolkit}: {', '.join(text.partition(' (')[0] for text in lacking)}"
-        yield _row("" if number else "export", possible if lacking else f"{toolkit}")
+        possible = f"not {toolkit}: {_keys(lacking)}" if lacking else f"{toolkit}"
+        if toolkit == "huggingface" and beyond_marian:
+            possible = f"{toolkit}, with a modelling file, as MarianMT lacks {_keys(beyond_marian)}"
+        yield _row("" if number else "export", possible)
     yield ""
     yield from _finding_lines(report)
     yield ""
@@ -110,6 +113,10 @@ def _lines(report: "Report", obstacles: Mapping["Format", list[str]]) -> Iterato
         yield f"Not ready: fix {_plural(number, 'error')} first"
     else:
         yield "Ready to start" + (", if the warnings are intended" if report.count("warning") else "")
+
+
+def _keys(lacking: Sequence[str]) -> str:
+    return ", ".join(text.partition(" (")[0] for text in lacking)
 
 
 def _data_lines(report: "Report") -> Iterator[str]:

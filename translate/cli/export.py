@@ -20,12 +20,12 @@ def export(
 ) -> None:
     """Write a run's model for another toolkit, and check that it gives the same numbers.
 
-    CTranslate2 can express every model. MarianMT of Hugging Face is the model of the preset multi30k-marian, with
-    post-norm and sinusoidal positions; `translate check CONFIG` names what stands in the way.
+    For Hugging Face, a model with post-norm and sinusoidal positions is a MarianMT model. Any other comes with a
+    modelling file, which transformers runs if it is told to: `trust_remote_code=True`.
 
     Examples:
       translate export runs/demo --to ctranslate2 demo-ct2
-      translate export runs/multi30k-marian --to huggingface multi30k-hf
+      translate export runs/demo --to huggingface demo-hf
     """
     from translate.export import export_run
 

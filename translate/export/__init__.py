@@ -8,7 +8,7 @@ from translate.config.schema import ModelConfig
 from translate.errors import InputError
 from translate.export.ctranslate2 import write_ctranslate2
 from translate.export.engine import CTranslate2Translator, load_engine
-from translate.export.huggingface import marian_lacks, write_huggingface
+from translate.export.huggingface import write_huggingface
 from translate.runs.directory import Checkpoint
 from translate.runs.loading import load_run
 
@@ -19,7 +19,7 @@ Format = Literal["ctranslate2", "huggingface"]
 
 def export_obstacles(config: ModelConfig) -> dict[Format, list[str]]:
     """What each format cannot express of a model, as "model.key = value (it has …)"; it can be exported if nothing."""
-    return {"ctranslate2": [], "huggingface": marian_lacks(config)}  # CTranslate2 has a counterpart of every option
+    return {"ctranslate2": [], "huggingface": []}
 
 
 def export_run(run_path: Path, *, to: Format, output: Path, checkpoint: Checkpoint = "best") -> int:
@@ -27,7 +27,8 @@ def export_run(run_path: Path, *, to: Format, output: Path, checkpoint: Checkpoi
 
     Args:
         to: With ctranslate2, a folder for the CTranslate2 library, in fp32, to be quantised when it is loaded, with the
-            SentencePiece models; with huggingface, a MarianMT model and tokenizer for the transformers library.
+            SentencePiece models; with huggingface, a model and tokenizer for the transformers library: MarianMT where
+            that is exact, and else a model with its own modelling file.
         output: A folder that does not exist yet, or an empty one.
         checkpoint: As in `load_run`.
 

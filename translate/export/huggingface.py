@@ -1,11 +1,14 @@
-"""A model in the MarianMT layout of Hugging Face transformers: the paper's model, as `MarianMTModel` computes it.
+"""A model for Hugging Face transformers: in the layout of MarianMT where that is exact, else with a modelling file.
 
 Marian's table of positions has the sines in its first half and the cosines in its second; ours has them side by side.
 So the dimensions of the residual stream change places, in every weight alike, which changes no result.
 """
 
+import inspect
 import json
 import logging
+import math
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +19,7 @@ from torch import Tensor, nn
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
-from translate.errors import InputError, RunError
+from translate.errors import RunError
 from translate.export.checks import check_agreement, import_extra, only_ours, probe
 from translate.model import Transformer
 from translate.model.layers import DecoderLayer, EncoderLayer
@@ -43,33 +46,37 @@ def marian_lacks(config: ModelConfig) -> list[str]:
     ]
 
 
-def check_marian_can_express(config: ModelConfig) -> None:
-    """Check that a MarianMT model can express a model.
-
-    Raises:
-        InputError: It cannot; the error names the keys.
-    """
-    if lacking := marian_lacks(config):
-        raise InputError(f"a MarianMT model cannot express {', '.join(lacking)}; export to ctranslate2, which can")
+def max_positions(config: ModelConfig) -> int | None:
+    """The most tokens that the exported model takes on either side, with the special symbol; None: no limit."""
+    if not marian_lacks(config):
+        return TABLE_POSITIONS
+    return config.max_positions if config.positions == "learned" else None
 
 
 def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path) -> None:
     """Write model, generation config and tokenizer into a folder, and check that they are equal to ours.
 
     Raises:
-        InputError: The package is not installed, or the model cannot be expressed.
+        InputError: The package is not installed.
         RunError: The written model gives other logits, or the written tokenizer other subwords.
         OSError: The folder cannot be written to.
     """
-    check_marian_can_express(config.model)
     transformers = import_extra("transformers")
-    marian = transformers.MarianMTModel(transformers.MarianConfig(**marian_settings(model)))
-    missing, unexpected = marian.load_state_dict(marian_weights(model), strict=False)
+    exported_class = _exported_class(model.config)
+    if marian_lacks(model.config):
+        settings, weights = modeling_settings(model), modeling_weights(model)
+        shutil.copyfile(inspect.getfile(exported_class), directory / "modeling_translate.py")
+    else:
+        settings, weights = marian_settings(model), marian_weights(model)
+    exported = exported_class(exported_class.config_class(**settings))
+    missing, unexpected = exported.load_state_dict(weights, strict=False)
     # Marian makes these two by itself: its table of positions, and zeros.
     assert not unexpected and all(name.endswith(("embed_positions.weight", "final_logits_bias")) for name in missing)
-    marian.generation_config = transformers.GenerationConfig(**generation_settings(config.decoding))
+    generation = generation_settings(config.decoding)
+    generation["max_length"] = min(generation["max_length"], max_positions(model.config) or math.inf)
+    exported.generation_config = transformers.GenerationConfig(**generation)
     transformers.utils.logging.disable_progress_bar()
-    marian.save_pretrained(directory)
+    exported.save_pretrained(directory)
     write_marian_tokenizer(tokenizers, config, directory)
     check_huggingface(directory, model, tokenizers)
 
@@ -81,10 +88,10 @@ def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizer
         RunError: A logit differs by more than the tolerance, or the tokens of a text differ.
     """
     transformers = import_extra("transformers")
-    probes = probe(model, max_positions=TABLE_POSITIONS)
-    marian = transformers.MarianMTModel.from_pretrained(directory, local_files_only=True).eval()
+    probes = probe(model, max_positions=max_positions(model.config))
+    exported = _exported_class(model.config).from_pretrained(directory, local_files_only=True).eval()
     with torch.inference_mode():
-        logits = marian(
+        logits = exported(
             input_ids=probes.batch.source_ids,
             attention_mask=(probes.batch.source_ids != PAD_ID).long(),
             decoder_input_ids=probes.batch.target_input_ids,
@@ -102,6 +109,14 @@ def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizer
         )
         if ours != theirs:
             raise RunError(f"the exported tokenizer gives {theirs} for {text!r}, ours {ours}; nothing was exported")
+
+
+def _exported_class(config: ModelConfig) -> Any:
+    if marian_lacks(config):
+        from translate.export.modeling_translate import TranslateForConditionalGeneration
+
+        return TranslateForConditionalGeneration
+    return import_extra("transformers").MarianMTModel
 
 
 def marian_settings(model: Transformer) -> dict[str, Any]:
@@ -128,6 +143,39 @@ def marian_settings(model: Transformer) -> dict[str, Any]:
         **_SYMBOLS,
         "forced_eos_token_id": None,
     }
+
+
+def modeling_settings(model: Transformer) -> dict[str, Any]:
+    """The shape of our model as the settings of the modelling file's `TranslateConfig`."""
+    name = "modeling_translate"
+    return {
+        **model.config.model_dump(exclude={"initialization"}),
+        "source_vocab_size": model.encoder.embedder.tokens.num_embeddings,
+        "vocab_size": model.output.out_features,
+        "is_encoder_decoder": True,
+        "tie_word_embeddings": model.config.tie_embeddings != "none",
+        "auto_map": {
+            "AutoConfig": f"{name}.TranslateConfig",
+            "AutoModelForSeq2SeqLM": f"{name}.TranslateForConditionalGeneration",
+        },
+        **_SYMBOLS,
+    }
+
+
+def modeling_weights(model: Transformer) -> dict[str, Tensor]:
+    """Our weights by the names of the modelling file, where query, key and value have a layer each."""
+    weights: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        for ours, theirs in (
+            ("embedder.", ""),
+            ("positions.table", "positions.weight"),
+            ("_add_and_norm.norm", "_norm"),
+        ):
+            name = name.replace(ours, theirs)
+        is_fused = "input_projection" in name
+        parts = zip(("query", "key", "value"), tensor.chunk(3), strict=True) if is_fused else [(name, tensor)]
+        weights |= {name.replace("input_projection", part): rows.float().cpu() for part, rows in parts}
+    return weights
 
 
 def generation_settings(config: DecodingConfig) -> dict[str, Any]:
@@ -234,7 +282,7 @@ def write_marian_tokenizer(tokenizers: Tokenizers, config: Config, directory: Pa
             "bos_token": bos,
             "eos_token": eos,
             "pad_token": pad,
-            "model_max_length": TABLE_POSITIONS,
+            **({} if (most := max_positions(config.model)) is None else {"model_max_length": most}),
             "clean_up_tokenization_spaces": False,
         },
     }

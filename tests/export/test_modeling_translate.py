@@ -1,0 +1,131 @@
+"""The modelling file of exports: our model's logits for every shape, with and without cache, padded on either side."""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from translate.config.schema import Config
+from translate.data.tokenizer import Tokenizers
+from translate.errors import RunError
+from translate.export import huggingface
+from translate.export.huggingface import check_huggingface, write_huggingface
+from translate.model import Transformer
+
+transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
+
+from translate.export import modeling_translate  # noqa: E402
+from translate.export.modeling_translate import TranslateForConditionalGeneration  # noqa: E402
+
+Toy = Any  # conftest.py's: test modules cannot import each other
+Build = Callable[..., tuple[Transformer, Tokenizers]]
+
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
+
+
+def write(model: Transformer, tokenizers: Tokenizers, directory: Path) -> Any:
+    """Export, which checks what it wrote, and load the result."""
+    write_huggingface(model, tokenizers, Config.model_construct(model=model.config), directory)
+    return TranslateForConditionalGeneration.from_pretrained(directory).eval()
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"norm": "pre", "activation": "swish", "output_bias": True},
+        {"norm": "pre", "positions": "rotary", "activation": "swiglu", "norm_epsilon": 0.03},
+        {"positions": "learned", "max_positions": 79, "activation": "gelu", "scale_embeddings": False},
+        {"positions": "relative", "relative_buckets": 11, "relative_max_distance": 37},
+        {"norm": "pre", "positions": "relative", "tie_embeddings": "none"},
+        {"positions": "rotary", "tie_embeddings": "decoder", "vocabulary": "separate"},
+        {"norm": "pre", "tie_embeddings": "none", "vocabulary": "separate"},
+    ],
+    ids=str,
+)
+def test_every_shape_has_our_logits(build: Build, tmp_path: Path, shape: dict[str, object]) -> None:
+    exported = write(*build(**shape), tmp_path)
+    tied = exported.encoder.tokens.weight is exported.decoder.tokens.weight
+    assert tied == ("tie_embeddings" not in shape)
+    assert (exported.output.weight is exported.decoder.tokens.weight) == (shape.get("tie_embeddings") != "none")
+
+
+def test_a_changed_weight_fails_the_check(build: Build, tmp_path: Path) -> None:
+    model, tokenizers = build(norm="pre", positions="rotary")
+    write(model, tokenizers, tmp_path)
+    with torch.no_grad():
+        model.get_parameter("decoder.layers.2.cross_attention.input_projection.weight")[-1] += 1.0
+    with pytest.raises(RunError, match=r"its logits differ by up to .*, and 0\.0001 is allowed"):
+        check_huggingface(tmp_path, model, tokenizers)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
+def test_cache_and_padding_change_nothing(build: Build, tmp_path: Path, positions: str) -> None:
+    """Sources of 3 and 7 tokens; targets of 5, of which the shorter one begins with padding."""
+    exported = write(*build(norm="pre", positions=positions, max_positions=79), tmp_path)
+    long, short = torch.randint(4, 270, (7,)), torch.randint(4, 270, (3,))
+    target = torch.cat((torch.tensor([2]), torch.randint(4, 270, (4,))))[None]
+    padding = torch.zeros(4, dtype=torch.long)
+    with torch.inference_mode():
+        expected = exported(short[None], decoder_input_ids=target).logits[0]
+        for row in (torch.cat((short, padding)), torch.cat((padding, short))):
+            batch = torch.stack((row, long))
+            logits = exported(batch, decoder_input_ids=target.expand(2, -1)).logits
+            torch.testing.assert_close(logits[0], expected, atol=1e-4, rtol=0)
+            past = exported(batch, decoder_input_ids=target[:, :2].expand(2, -1), use_cache=True)
+            rest = exported(
+                encoder_outputs=(past.encoder_last_hidden_state,),
+                attention_mask=batch != 0,
+                decoder_input_ids=target[:, 2:].expand(2, -1),
+                past_key_values=past.past_key_values,
+            )
+            torch.testing.assert_close(torch.cat((past.logits, rest.logits), dim=1), logits, atol=1e-4, rtol=0)
+        padded = torch.cat((torch.zeros(1, 2, dtype=torch.long), target), dim=1)
+        logits = exported(short[None], decoder_input_ids=padded, decoder_attention_mask=padded != 0).logits
+        torch.testing.assert_close(logits[0, 2:], expected, atol=1e-4, rtol=0)
+        assert logits.isfinite().all()
+
+
+def test_beam_search_finds_what_it_finds_with_marian(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same trained model in both layouts: transformers searches in both, so texts must be identical."""
+    write_huggingface(toy.model, toy.tokenizers, toy.config, tmp_path / "marian")
+    monkeypatch.setattr(huggingface, "marian_lacks", lambda config: ["everything"])
+    (tmp_path / "ours").mkdir()
+    write_huggingface(toy.model, toy.tokenizers, toy.config, tmp_path / "ours")
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "ours")
+    batch = tokenizer(toy.sources, return_tensors="pt", padding=True)
+    found = []
+    for name, kind in (("marian", transformers.MarianMTModel), ("ours", TranslateForConditionalGeneration)):
+        model = kind.from_pretrained(tmp_path / name)
+        ids = [
+            model.generate(**batch, num_beams=beams, max_length=40, use_cache=cached)
+            for beams, cached in ((1, True), (4, True), (4, False))
+        ]
+        found.append([tokenizer.batch_decode(each, skip_special_tokens=True) for each in ids])
+    assert found[0] == found[1]
+
+
+def test_trains_on_labels(build: Build, tmp_path: Path) -> None:
+    """The loss is the mean over labels that are not ignored, by hand from the logits; gradients reach all weights."""
+    exported = write(*build(norm="pre", positions="relative"), tmp_path)
+    labels = torch.tensor([[5, 6, 3], [7, 3, -100]])
+    inputs = torch.tensor([[2, 5, 6], [2, 7, 3]])
+    assert exported.prepare_decoder_input_ids_from_labels(labels).tolist() == inputs.tolist()
+    source = torch.tensor([[9, 8, 3], [9, 3, 0]])
+    result = exported(source, labels=labels)
+    log_probs = exported(source, decoder_input_ids=inputs).logits.log_softmax(dim=-1)
+    expected = -(log_probs[0, range(3), [5, 6, 3]].sum() + log_probs[1, range(2), [7, 3]].sum()) / 5
+    torch.testing.assert_close(result.loss, expected)
+    result.loss.backward()
+    assert all(parameter.grad is not None for parameter in exported.parameters())
+    with pytest.raises(ValueError, match="give decoder_input_ids, or labels"):
+        exported(source)
+
+
+def test_the_file_needs_torch_and_transformers_alone() -> None:
+    tree = ast.parse(Path(modeling_translate.__file__).read_text())
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert {str(name).split(".")[0] for name in modules} == {"collections", "math", "torch", "transformers", "typing"}

@@ -1,0 +1,87 @@
+"""An exported model where this package cannot be imported: transformers loads it, and translates as the run does."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from translate.config.data import TokenizerConfig
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config, ModelConfig
+from translate.data.batching import collate_sources
+from translate.data.tokenizer import prepare_tokenizers
+from translate.decoding import Translator
+from translate.export.huggingface import write_huggingface
+from translate.runs.loading import build_model
+
+pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
+
+# -I leaves the working directory and PYTHONPATH out; an import of an installed `translate` fails.
+ALONE = """
+import json, sys
+sys.modules["translate"] = None
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+folder, sources = json.load(sys.stdin)
+tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)
+batch = tokenizer(sources, return_tensors="pt", padding=True)
+with torch.inference_mode():
+    logits = model(**batch, decoder_input_ids=torch.tensor([[2, 9, 8, 7]] * len(sources))).logits
+found = {beams: model.generate(**batch, num_beams=beams, max_length=40) for beams in (1, 5)}
+texts = {beams: tokenizer.batch_decode(ids, skip_special_tokens=True) for beams, ids in found.items()}
+print(json.dumps({"module": type(model).__module__, "ids": batch["input_ids"].tolist(), "texts": texts}))
+torch.save(logits, sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("shape", [{"positions": "rotary"}, {"positions": "relative", "activation": "swiglu"}], ids=str)
+def test_translates_as_the_run_does(
+    tmp_path: Path,
+    shape: dict[str, str],
+    toy_sentences: Callable[..., tuple[list[str], list[str]]],
+    teach: Callable[..., None],
+) -> None:
+    sentences = toy_sentences(3000, longest=6, draw=random.Random(1))
+    sizes = {"d_model": 32, "num_heads": 4, "d_ff": 64, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    config = Config(
+        tokenizer=TokenizerConfig(vocab_size=300),
+        model=ModelConfig.model_validate(sizes | {"norm": "pre", "dropout": 0.0, "initialization": "xavier"} | shape),
+        decoding=DecodingConfig(length_penalty_kind="average", length_penalty=1.0, device="cpu"),
+    )
+    tokenizers = prepare_tokenizers(config.tokenizer, *sentences)
+    torch.manual_seed(1)
+    model = build_model(config, tokenizers)
+    teach(model, tokenizers, sentences, num_steps=240, batch_size=24, rate=lambda step: 5e-3 * min(step / 30, 1.0))
+    (folder := tmp_path / "model").mkdir()
+    write_huggingface(model, tokenizers, config, folder)
+
+    sources = toy_sentences(37, longest=6, draw=random.Random(3))[0]
+    environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "cache"), "PATH": os.environ["PATH"]}
+    result = subprocess.run(
+        [sys.executable, "-I", "-c", ALONE, str(tmp_path / "logits.pt")],
+        input=json.dumps([str(folder), sources]),
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        timeout=100,
+    )
+    assert result.returncode == 0, result.stderr
+    alone = json.loads(result.stdout)
+    assert alone["module"].startswith("transformers_modules.") and alone["module"].endswith(".modeling_translate")
+    ids = collate_sources(tokenizers.source.encode_lines(sources, num_threads=1))
+    assert alone["ids"] == ids.tolist()
+    with torch.inference_mode():
+        logits = model(ids, torch.tensor([[2, 9, 8, 7]] * len(sources)))
+    torch.testing.assert_close(torch.load(tmp_path / "logits.pt"), logits, atol=1e-4, rtol=0)
+    for beam_size, texts in alone["texts"].items():
+        ours = Translator(model, tokenizers, config.decoding).translate(sources, beam_size=int(beam_size))
+        assert texts == [translation.text for translation in ours]
