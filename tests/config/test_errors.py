@@ -94,6 +94,26 @@ KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
         ("model.d_model.x=3", f'model.d_model = {{"x": 3}}: should be a whole number {HERE}'),
         ("model.num_heads=5", "model.num_heads = 5 must divide model.d_model = 64 (command line, run.yaml:9:3)"),
         ("training.trackers=wandb", f'training.trackers = "wandb": should be a list, such as [wandb] {HERE}'),
+        ("training.freeze=encoder", f'training.freeze = "encoder": should be a list, such as [encoder] {HERE}'),
+        (
+            "training.freeze=[encoder.layers]",
+            "training.freeze = encoder.layers: should be embeddings, encoder, decoder, or layers such as encoder.0 or"
+            f" decoder.2-5; did you mean encoder? {HERE}",
+        ),
+        (
+            "training.freeze=[embedding]",
+            "training.freeze = embedding: should be embeddings, encoder, decoder, or layers such as encoder.0 or"
+            f" decoder.2-5; did you mean embeddings? {HERE}",
+        ),
+        (
+            "training={lora_rank: 4, lora_targets: []}",
+            f"training.lora_rank = 4 needs at least one of training.lora_targets {HERE}",
+        ),
+        ("training.lora_targets=query", f'training.lora_targets = "query": should be a list, such as [query] {HERE}'),
+        (
+            "training.lora_targets=[q]",
+            f"training.lora_targets.0 = \"q\": should be 'query', 'key', 'value', 'output' or 'feed_forward' {HERE}",
+        ),
         (
             "training.trackers=[wand]",
             f"training.trackers.0 = \"wand\": should be 'tensorboard', 'wandb' or 'mlflow' {HERE}; did you mean wandb?",

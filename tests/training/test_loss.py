@@ -97,3 +97,17 @@ def test_without_gradients() -> None:
 def test_smoothing_that_is_no_probability(smoothing: float) -> None:
     with pytest.raises(ValueError, match=f"smoothing = {smoothing} must be at least 0 and less than 1"):
         label_smoothed_loss(torch.ones(1, 2), torch.ones(3, 2), torch.tensor([0]), smoothing=smoothing)
+
+
+def test_frozen_embeddings_get_no_gradient_and_vectors_and_bias_the_same() -> None:
+    hidden, weight, bias = torch.randn(7, 5), torch.randn(11, 5), torch.randn(11)
+    targets = torch.randint(0, 11, (7,))
+    leaves = [each.clone().requires_grad_() for each in (hidden, weight, bias)]
+    label_smoothed_loss(*leaves[:2], targets, bias=leaves[2], smoothing=0.1).loss.backward()
+    for trained in ((0,), (0, 2), (0, 1)):
+        some = [each.clone().requires_grad_(number in trained) for number, each in enumerate((hidden, weight, bias))]
+        label_smoothed_loss(*some[:2], targets, bias=some[2], smoothing=0.1).loss.backward()
+        for number, (mine, whole) in enumerate(zip(some, leaves, strict=True)):
+            assert whole.grad is not None and whole.grad.any()
+            assert mine.grad is None if number not in trained else mine.grad is not None
+            assert mine.grad is None or torch.equal(mine.grad, whole.grad)

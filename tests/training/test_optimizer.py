@@ -10,7 +10,7 @@ from torch import nn
 from translate.config.schema import TrainingConfig
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.distributed.state import load_optimizer_state_dict, optimizer_state_dict
-from translate.training.optimizer import AveragedWeights, build_optimizer, learning_rate
+from translate.training.optimizer import AveragedWeights, build_optimizer, expected_state, learning_rate
 
 
 def build(kind: str, **settings: float) -> tuple[nn.Linear, torch.optim.Optimizer]:
@@ -78,17 +78,25 @@ def test_average_by_hand() -> None:
     torch.testing.assert_close(average.tensors["weight"], torch.full((2, 3), (expected + 1.0) / 2))
 
 
-def test_average_is_lent_and_given_back_even_after_an_error() -> None:
-    model, _ = build("adam")
+def test_what_is_frozen_has_no_state_no_decay_and_no_average() -> None:
+    model = nn.Linear(3, 2)
+    model.bias.requires_grad_(False)
+    optimizer = build_optimizer(model, TrainingConfig(optimizer="adamw", weight_decay=0.5))
+    assert [len(group["params"]) for group in optimizer.param_groups] == [1, 0]
+    before = model.bias.clone()
     average = AveragedWeights(model, decay=0.5)
-    own = model.weight.data_ptr()
-    with torch.no_grad():
-        model.weight.fill_(7.0)
-    with pytest.raises(RuntimeError, match="on purpose"), average.lent_to(model):
-        torch.testing.assert_close(model.weight.data, torch.full((2, 3), 0.5))
-        raise RuntimeError("on purpose")
-    assert model.weight.data_ptr() == own
-    torch.testing.assert_close(model.weight.data, torch.full((2, 3), 7.0))
+    model.weight.grad = torch.ones(2, 3)
+    optimizer.step()
+    average.update(model, step=1)
+    assert average.tensors.keys() == {"weight"}
+    assert torch.equal(model.bias, before)
+    saved = optimizer_state_dict(model, optimizer)
+    assert saved.keys() == expected_state(model).keys() == {"weight/step", "weight/exp_avg", "weight/exp_avg_sq"}
+    other = nn.Linear(3, 2)
+    other.bias.requires_grad_(False)
+    restored = build_optimizer(other, TrainingConfig(optimizer="adamw"))
+    load_optimizer_state_dict(other, restored, saved, SINGLE_PROCESS)
+    assert torch.equal(restored.state[other.weight]["exp_avg"], saved["weight/exp_avg"])
 
 
 # --- the learning rate: expected values worked out by hand from the formulas

@@ -1,5 +1,6 @@
-"""Setting up a training: the device and threads of each process, how a step is shared, and how batches are laid out."""
+"""Setting up a training: devices and threads, how a step is shared, how batches are laid out, what is trained."""
 
+import re
 from typing import Any
 
 import pytest
@@ -8,9 +9,15 @@ import torch
 from translate.config.schema import ModelConfig, TrainingConfig
 from translate.distributed.process_group import DistributedEnvironment
 from translate.errors import InputError
+from translate.model import Transformer
 from translate.training import setup
 from translate.training.precision import MixedPrecision
-from translate.training.setup import choose_batch_layout, choose_training_device, choose_workers
+from translate.training.setup import (
+    choose_batch_layout,
+    choose_trained_weights,
+    choose_training_device,
+    choose_workers,
+)
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 NEEDS = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"
@@ -96,3 +103,76 @@ def test_why_not_is_said(monkeypatch: pytest.MonkeyPatch, precision: str, model:
         chosen, remark = choose(wish, CUDA, precision, **model)
         assert chosen == layout
         assert remark is not None and remark.endswith(reason)
+
+
+# --- what is trained
+
+
+def trained(*freeze: str, model: dict[str, Any] | None = None, **settings: Any) -> set[str]:
+    """The trained weights of a model with three encoder and two decoder layers, by name."""
+    small: dict[str, Any] = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_encoder_layers": 3, "num_decoder_layers": 2}
+    config = ModelConfig(**small | (model or {}))
+    transformer = Transformer(config, source_vocab_size=11, target_vocab_size=11, pad_id=3)
+    choose_trained_weights(transformer, TrainingConfig(freeze=freeze, **settings))
+    return {name for name, parameter in transformer.named_parameters() if parameter.requires_grad}
+
+
+def test_the_parts_are_all_of_the_model_and_overlap_nowhere() -> None:
+    for options in ({"norm": "pre", "tie_embeddings": "none", "positions": "learned"}, {"positions": "relative"}):
+        everything = trained(model=options)
+        parts = [everything - trained(part, model=options) for part in ("embeddings", "encoder", "decoder")]
+        assert all(parts) and sum(map(len, parts)) == len(everything) and set.union(*parts) == everything
+        layers = [*(f"encoder.{number}" for number in range(3)), "decoder.0-1"]
+        norms = {f"{stack}.final_norm.{end}" for stack in ("encoder", "decoder") for end in ("weight", "bias")}
+        untied = {"output.weight"} if "norm" in options else set()
+        assert trained(*layers, model=options) == parts[0] | ((norms | untied) & everything)
+
+
+def test_embeddings_are_those_of_both_languages_with_positions_and_a_tied_output_layer() -> None:
+    options: dict[str, Any] = {"positions": "learned"}
+    tokens, positions = "embedder.tokens.weight", "embedder.positions.table"
+    both = {f"{stack}.{positions}" for stack in ("encoder", "decoder")}
+    for tie, names in {
+        "all": {f"encoder.{tokens}"},
+        "decoder": {f"encoder.{tokens}", f"decoder.{tokens}"},
+        "none": {f"encoder.{tokens}", f"decoder.{tokens}"},
+    }.items():
+        model = options | {"tie_embeddings": tie}
+        assert trained(model=model) - trained("embeddings", model=model) == both | names
+        assert ("output.weight" in trained("embeddings", model=model)) == (tie == "none")
+
+
+def test_layers_by_number() -> None:
+    left = trained("encoder.1-2", "decoder.0")
+    assert {name[:16] for name in left if ".layers." in name} == {"encoder.layers.0", "decoder.layers.1"}
+
+
+def test_lora_trains_updates_alone_in_layers_that_are_not_frozen() -> None:
+    names = trained("encoder.0-1", "decoder", "embeddings", lora_rank=2, lora_targets=("key", "feed_forward"))
+    attention, feed_forward = "encoder.layers.2.self_attention.input_projection", "encoder.layers.2.feed_forward"
+    owners = (f"{attention}.lora.key", f"{feed_forward}.inner.lora.inner", f"{feed_forward}.outer.lora.outer")
+    assert names == {f"{owner}.{letter}" for owner in owners for letter in "ab"}
+
+
+@pytest.mark.parametrize(
+    "freeze, message",
+    [
+        (["encoder.3"], "training.freeze = encoder.3: the encoder has layers 0 to 2 (model.num_encoder_layers = 3)"),
+        (["decoder.0-2"], "training.freeze = decoder.0-2: the decoder has layers 0 to 1"),
+        (["encoder.2-1"], "training.freeze = encoder.2-1: the encoder has layers 0 to 2"),
+        (
+            ["embeddings", "encoder", "decoder.0-1"],
+            "training.freeze = [embeddings, encoder, decoder.0-1] leaves nothing",
+        ),
+    ],
+)
+def test_what_cannot_be_frozen(freeze: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        trained(*freeze)
+
+
+def test_lora_in_no_layer_trains_nothing() -> None:
+    with pytest.raises(InputError, match=re.escape("training.freeze = [encoder, decoder] leaves nothing to train")):
+        trained("encoder", "decoder", lora_rank=2)
+    with pytest.raises(InputError, match=r"encoder has layer 0 \(model.num_encoder_layers = 1\)"):
+        trained("encoder.1", model={"num_encoder_layers": 1})

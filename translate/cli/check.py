@@ -163,7 +163,10 @@ def _training_lines(report: "Report") -> Iterator[str]:
     plan, measured = report.plan, report.dry_run
     if measured is not None:
         threads = f", {_plural(measured.num_threads, 'thread')}" if measured.device == "cpu" else ""
-        yield _row("model", f"{measured.num_parameters:,} parameters; {measured.device}, {measured.precision}{threads}")
+        parameters, num_trained = f"{measured.num_parameters:,} parameters", measured.num_trained_parameters
+        if num_trained != measured.num_parameters:
+            parameters = f"{num_trained:,} of {parameters} are trained"
+        yield _row("model", f"{parameters}; {measured.device}, {measured.precision}{threads}")
         peak = "its peak cannot be measured here"
         if measured.peak_bytes is not None:
             peak = f"{measured.peak_bytes / 2**20:,.0f} MiB at its peak"

@@ -57,7 +57,8 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
             rule = "has letters, digits, '_', '-' and '.', and does not begin with '-' or '.'"
             return f"name = {_shown(problem['input'])}: a run's name {rule}{where}"
         case "tuple_type" if location[0] == "training":
-            return f"{key} = {_shown(problem['input'])}: should be a list, such as [wandb]{where}"
+            example = {"freeze": "encoder", "lora_targets": "query"}.get(str(location[-1]), "wandb")
+            return f"{key} = {_shown(problem['input'])}: should be a list, such as [{example}]{where}"
     expected = _EXPECTED.get(problem["type"]) or re.sub(r"^(Input|String) ", "", problem["msg"])
     choice = suggested_choice(problem["input"], expected) if problem["type"] == "literal_error" else ""
     return f"{key} = {_shown(problem['input'])}: {expected}{where}{choice}"

@@ -4,6 +4,7 @@ Sections are frozen data and know no class that they configure. A docstring unde
 docs/config.md, `translate config schema` and the help of options are made from it.
 """
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
@@ -12,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from translate.config.data import DataConfig, TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.section import Device, NotNegativeInt, PositiveInt, Probability, Section
+from translate.nearest import did_you_mean, nearest
 
 
 class ModelConfig(Section):
@@ -127,6 +129,19 @@ class TrainingConfig(Section):
     """packed computes no padding; auto is packed on CUDA where variable-length flash attention works, else padded."""
     compile: bool = False
     """Compile the layers with torch.compile, which suits long trainings on GPUs; on a CPU it made steps slower."""
+    freeze: tuple[str, ...] = ()
+    """Parts whose weights stay as they are: embeddings (of both languages, with learned positions and a tied output
+    layer), encoder, decoder, or layers of one, counted from 0, such as encoder.0 or decoder.2-5."""
+    lora_rank: NotNegativeInt = 0
+    """Rank of LoRA (Hu et al. 2021): all weights are frozen, and low-rank updates of some are trained, except in layers
+    that `freeze` names. Saved weights have the updates added. 0 trains the weights themselves."""
+    lora_alpha: Annotated[float, Field(gt=0.0)] = 16.0
+    """Updates of LoRA are multiplied by lora_alpha / lora_rank."""
+    lora_targets: tuple[Literal["query", "key", "value", "output", "feed_forward"], ...] = ("query", "value")
+    """The matrices that get an update: an attention's query, key, value or output projection, or the feed-forward
+    layers."""
+    lora_dropout: Probability = 0.0
+    """Dropout on the input of the updates."""
     device: Device = "auto"
     """Device to compute on: auto, cpu, cuda, cuda:N or mps."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
@@ -165,6 +180,18 @@ class TrainingConfig(Section):
             return check(value)
         except ValidationError:  # which would explain each alternative
             raise PydanticCustomError("number_or_auto", "should be auto or a whole number of at least 1") from None
+
+    @model_validator(mode="after")
+    def _check_partial_tuning(self) -> Self:
+        for part in self.freeze:
+            if not re.fullmatch(r"embeddings|(encoder|decoder)(\.[0-9]{1,4}(-[0-9]{1,4})?)?", part):
+                raise ValueError(
+                    f"training.freeze = {part}: should be embeddings, encoder, decoder, or layers such as encoder.0 or"
+                    f" decoder.2-5{did_you_mean(nearest(part, ['embeddings', 'encoder', 'decoder']))}"
+                )
+        if self.lora_rank and not self.lora_targets:
+            raise ValueError(f"training.lora_rank = {self.lora_rank} needs at least one of training.lora_targets")
+        return self
 
     @model_validator(mode="after")
     def _check_batches_and_steps(self) -> Self:

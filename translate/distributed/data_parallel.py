@@ -44,7 +44,7 @@ class ThreadParallel(Generic[MicroBatch]):
 
     def __init__(self, forward: nn.Module, *, num_workers: int, num_threads: int) -> None:
         self.forward, self.num_workers = forward, num_workers
-        self._parameters = list(forward.parameters())
+        self._parameters = [parameter for parameter in forward.parameters() if parameter.requires_grad]
         self._shares = share_evenly([parameter.numel() for parameter in self._parameters], num_shares=num_workers)
         self._pool: ThreadPoolExecutor | None = None
         if num_workers > 1:

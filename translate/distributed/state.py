@@ -34,6 +34,7 @@ def optimizer_state_dict(model: nn.Module, optimizer: torch.optim.Optimizer) -> 
     return {
         f"{name}/{entry}": tensor
         for name, parameter in model.named_parameters()
+        if parameter.requires_grad
         for entry, tensor in optimizer.state[parameter].items()
     }
 
@@ -59,7 +60,7 @@ def load_optimizer_state_dict(
     """
     from torch.distributed.checkpoint.state_dict import set_optimizer_state_dict
 
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    names = {parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad}
     state: dict[str, Any] = {}
     if world.is_main_process:
         moments: dict[str, dict[str, Tensor]] = {name: {} for name in names.values()}

@@ -144,7 +144,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
         measured = dry_run(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=device)
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "do as it says, and check again"))
-    num_parameters = (measured or build_model(config, tokenizers)).num_parameters
+    num_parameters = (measured or build_model(config, tokenizers)).num_trained_parameters
     facts = _facts(batches, tokenizers, epoch.padding.num_target_tokens, len(epoch), num_parameters)
     plan = _plan(config, facts.num_steps(config), epoch.padding.share, measured)
     findings += [*settings_findings(config), *data_findings(config, facts), *_time_findings(config, plan)]

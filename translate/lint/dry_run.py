@@ -37,6 +37,7 @@ class DryRun(NamedTuple):
     precision: str
     num_threads: int  # of the CPU
     num_parameters: int
+    num_trained_parameters: int
     largest_batch: dict[str, int]  # the pairs, source_tokens and target_tokens (padded) that needed the most memory
     peak_bytes: int | None  # weights, gradients, optimizer and activations together; None: cannot be measured here
     num_timed_steps: int
@@ -104,6 +105,7 @@ def dry_run(
         precision=train_step.precision.name,
         num_threads=torch.get_num_threads(),
         num_parameters=model.num_parameters,
+        num_trained_parameters=model.num_trained_parameters,
         largest_batch=dict(zip(("pairs", "source_tokens", "target_tokens"), largest, strict=True)),
         peak_bytes=peak_bytes or None,
         num_timed_steps=len(tokens),

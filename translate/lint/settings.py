@@ -29,7 +29,7 @@ class DataFacts(NamedTuple):
     num_left_out: int  # by the filter
     num_target_tokens: int  # of one epoch, with end symbols
     num_batches: int  # of one epoch
-    num_parameters: int  # of the model
+    num_parameters: int  # of the model, as far as they are trained
     target_vocab_size: int
 
     def num_steps(self, config: Config) -> int:
@@ -86,6 +86,12 @@ def _optimization(config: Config) -> Iterator[Finding]:
         decay = f"training.weight_decay = {training.weight_decay:g} with training.optimizer = 'adam'"
         message = f"{decay} is L2 regularisation, which Adam makes far stronger"
         yield Finding("warning", "weight_decay_with_adam", message, "set training.optimizer=adamw")
+    if training.freeze or training.lora_rank > 0:
+        frozen = f"training.lora_rank = {training.lora_rank}"
+        if training.freeze:
+            frozen = f"training.freeze = [{', '.join(training.freeze)}]"
+        message = f"{frozen}: what is frozen keeps its random initial values, and nothing is learnt there"
+        yield Finding("warning", "frozen_at_random", message, "train all weights")
     if training.label_smoothing > 0.3:
         message = f"training.label_smoothing = {training.label_smoothing:g}: so much goes to wrong words; 0.1 is usual"
         yield Finding("warning", "label_smoothing_high", message, "set training.label_smoothing=0.1")

@@ -202,8 +202,13 @@ class Transformer(nn.Module):
 
     @property
     def num_parameters(self) -> int:
-        """Number of trained weights; tied ones count once."""
+        """Number of weights; tied ones count once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def num_trained_parameters(self) -> int:
+        """Number of those weights that are not frozen."""
+        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
     @property
     def device(self) -> torch.device:

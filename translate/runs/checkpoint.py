@@ -30,6 +30,7 @@ from translate.runs.progress import Progress
 
 WEIGHTS_PREFIX = "model."
 AVERAGE_PREFIX = "average."
+MERGED_PREFIX = "merged."
 OPTIMIZER_PREFIX = "optimizer."
 _METADATA_KEY = "translate"
 _OLD_METADATA_KEYS = {"step", "progress", "sha256"}  # of formats 1 and 2
@@ -79,8 +80,8 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
     The file is opened once and read through that handle, so a training may replace it meanwhile.
 
     Args:
-        prefixes: Only the tensors whose names begin with the first of these that occurs are kept, without it; the
-            others are just compared with the digest.
+        prefixes: Only the tensors whose names begin with one of these are kept, without it: of several that then have
+            one name, that of the first prefix. The others are just compared with the digest.
 
     Raises:
         RunError: The file is damaged or cannot be read.
@@ -91,12 +92,18 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
             names = sorted(file.keys())
             metadata, expected = _split_metadata(path, file.metadata() or {})
             digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
-            prefix = next((each for each in prefixes if any(name.startswith(each) for name in names)), None)
+            chosen = {
+                name.removeprefix(prefix): name
+                for prefix in reversed(prefixes)
+                for name in names
+                if name.startswith(prefix)
+            }
+            short_names = {name: short for short, name in chosen.items()}
             for name in names:
                 tensor = file.get_tensor(name)
                 _update_digest(digest, name, tensor)
-                if prefix is not None and name.startswith(prefix):
-                    kept[name.removeprefix(prefix)] = tensor
+                if name in short_names:
+                    kept[short_names[name]] = tensor
         if expected is None:
             return TensorFile(kept, metadata, has_digest=check_file(path, None))
     except (OSError, SafetensorError) as error:

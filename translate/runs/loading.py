@@ -13,7 +13,8 @@ from translate.data.tokenizer import PAD_ID, Tokenizers, load_tokenizers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
-from translate.runs.checkpoint import AVERAGE_PREFIX, WEIGHTS_PREFIX, read_step, read_tensors
+from translate.model.lora import is_lora
+from translate.runs.checkpoint import AVERAGE_PREFIX, MERGED_PREFIX, WEIGHTS_PREFIX, read_step, read_tensors
 from translate.runs.directory import Checkpoint, list_names, open_run
 
 
@@ -31,7 +32,8 @@ def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.devic
     """Load a run's config, tokenizers and model, ready to translate.
 
     Args:
-        checkpoint: best: chosen on validation; last: the newest. A checkpoint with averaged weights gives those.
+        checkpoint: best: chosen on validation; last: the newest. A checkpoint with averaged weights gives those, and
+            one with LoRA's updates the weights with the updates added.
 
     Raises:
         InputError: The path is no run, or the run lacks that checkpoint.
@@ -44,7 +46,8 @@ def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.devic
     if not file.is_file():
         hint = "; training has not validated yet: --checkpoint last" if run.checkpoint("last").is_file() else ""
         raise InputError(f"{path} has no checkpoint {file.name}{hint}")
-    weights, metadata, _ = read_tensors(file, prefixes=(AVERAGE_PREFIX, WEIGHTS_PREFIX))
+    tensors, metadata, _ = read_tensors(file, prefixes=(MERGED_PREFIX, AVERAGE_PREFIX, WEIGHTS_PREFIX))
+    weights = {name: tensor for name, tensor in tensors.items() if not is_lora(name)}  # they are merged
     step = read_step(file, metadata)
     model = build_model(config, tokenizers, device=device)
     set_parameters(model, weights, name=str(file))
@@ -76,7 +79,7 @@ def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device 
 
 
 def get_parameters(model: torch.nn.Module) -> dict[str, Tensor]:
-    """The trained tensors by name; tied ones once."""
+    """The weights by name; tied ones once."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 

@@ -55,12 +55,12 @@ class _LabelSmoothedLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         device, exact = hidden.device.type, torch.promote_types(weight.dtype, torch.float32)
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-        wants_gradient = any(ctx.needs_input_grad)
+        wants_gradient, wants_weight_gradient, wants_bias_gradient, *_ = ctx.needs_input_grad
         vocab_size = len(weight)
         narrow = weight.detach().to(dtype)
         gradient = torch.empty_like(hidden)
-        weight_gradient = torch.zeros_like(weight) if wants_gradient else weight
-        bias_gradient = None if bias is None else torch.zeros_like(bias)
+        weight_gradient = torch.zeros_like(weight) if wants_weight_gradient else None
+        bias_gradient = torch.zeros_like(bias) if bias is not None and wants_bias_gradient else None
         sums = torch.zeros(2, dtype=exact, device=hidden.device)
         step = _rows(vocab_size, elements=2**23 if device == "cpu" else 2**27)
         with torch.autocast(device, enabled=False):
@@ -73,12 +73,13 @@ class _LabelSmoothedLoss(torch.autograd.Function):
                 sums += _to_gradient_(logits, target_ids[rows], smoothing=smoothing, exact=exact)
                 if wants_gradient:
                     gradient[rows] = (logits @ narrow)[: len(gradient[rows])]
+                if weight_gradient is not None:  # frozen embeddings have none
                     if dtype == weight.dtype:
                         weight_gradient.addmm_(logits.t(), some)
                     else:
                         weight_gradient += logits.t() @ some
-                    if bias_gradient is not None:
-                        bias_gradient += logits.sum(dim=0)
+                if bias_gradient is not None:
+                    bias_gradient += logits.sum(dim=0)
         ctx.save_for_backward(gradient, weight_gradient, bias_gradient)
         nll, loss = (each.clone() for each in sums)
         ctx.mark_non_differentiable(nll)

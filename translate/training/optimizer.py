@@ -1,8 +1,6 @@
 """The optimizer with the paper's settings, its learning rate, and the moving average of the weights."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -18,17 +16,18 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     Source: Kingma and Ba 2015, https://arxiv.org/abs/1412.6980; AdamW: Loshchilov and Hutter 2019,
     https://arxiv.org/abs/1711.05101.
     """
-    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
-    vectors = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    matrices = [parameter for parameter in trained if parameter.dim() > 1]
+    vectors = [parameter for parameter in trained if parameter.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
-    is_fused = all(parameter.device.type in {"cpu", "cuda"} for parameter in model.parameters())
+    is_fused = all(parameter.device.type in {"cpu", "cuda"} for parameter in trained)
     return kind(groups, lr=0.0, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_epsilon, fused=is_fused)
 
 
 def expected_state(model: nn.Module) -> dict[str, Tensor]:
     """A tensor of the right shape and type for each entry of the optimizer's state, by `parameter/entry`."""
-    parameters = dict(model.named_parameters())
+    parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     moments = {f"{name}/{entry}": parameter for name, parameter in parameters.items() for entry in _MOMENTS}
     return moments | {f"{name}/step": torch.zeros(()) for name in parameters}
 
@@ -62,7 +61,7 @@ def learning_rate(step: int, config: TrainingConfig, *, d_model: int) -> float:
 
 
 class AveragedWeights:
-    """An exponential moving average of a model's weights: smoother, and as a rule better, than the last ones.
+    """An exponential moving average of a model's trained weights: smoother, and as a rule better, than the last ones.
 
     In the first steps the decay is smaller, (1 + step) / (10 + step), so that the initial weights are soon forgotten.
 
@@ -72,27 +71,18 @@ class AveragedWeights:
 
     def __init__(self, model: nn.Module, *, decay: float) -> None:
         self.decay = decay
-        self.tensors = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        self.tensors = {
+            name: parameter.detach().clone() for name, parameter in model.named_parameters() if parameter.requires_grad
+        }
 
     def update(self, model: nn.Module, *, step: int) -> None:
         """Move the average towards the weights after step number `step`."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        weights = [parameter.detach() for parameter in model.parameters()]
+        weights = [parameter.detach() for parameter in model.parameters() if parameter.requires_grad]
         torch._foreach_lerp_(list(self.tensors.values()), weights, 1.0 - decay)
 
     def copy_from(self, model: nn.Module) -> None:
         """Take the model's weights for the average."""
         for name, parameter in model.named_parameters():
-            self.tensors[name].copy_(parameter.detach())
-
-    @contextmanager
-    def lent_to(self, model: nn.Module) -> Iterator[None]:
-        """A context in which the model computes with the average; afterwards it has its own weights back."""
-        own = {name: parameter.data for name, parameter in model.named_parameters()}
-        try:
-            for name, parameter in model.named_parameters():
-                parameter.data = self.tensors[name]
-            yield
-        finally:
-            for name, parameter in model.named_parameters():
-                parameter.data = own[name]
+            if name in self.tensors:
+                self.tensors[name].copy_(parameter.detach())

@@ -1,5 +1,8 @@
 """What a training needs before its first step: device, threads, model, precision, data parallelism, optimizer."""
 
+import re
+from collections.abc import Sequence
+
 import torch
 
 from translate.config.schema import Config, ModelConfig, TrainingConfig
@@ -9,12 +12,18 @@ from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvir
 from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.device import choose_device, threads_per_process
+from translate.model.lora import add_lora
 from translate.model.varlen import why_no_flash_attention
 from translate.runs.loading import build_model
 from translate.training.optimizer import build_optimizer
 from translate.training.precision import MixedPrecision
 from translate.training.step import EMPTY, BatchLayout, MicroBatch, TrainingForward, TrainStep
 
+_PARTS = {  # of `training.freeze`: the names of their parameters
+    "embeddings": r"(encoder|decoder)\.embedder\.",  # a tied output layer bears this name too
+    "encoder": r"encoder\.(?!embedder\.)",
+    "decoder": r"decoder\.(?!embedder\.)|output\.",
+}
 _MIN_TOKENS = 512  # of a micro-batch on each side: with fewer, the time that Python itself takes weighs too much
 
 
@@ -39,14 +48,15 @@ def setup_training(
 def build_train_step(
     model: Transformer, settings: TrainingConfig, *, device: torch.device, world: World = SINGLE_PROCESS
 ) -> TrainStep:
-    """Build what trains a model: precision, compiled layers, data parallelism and optimizer.
+    """Build what trains a model: frozen parts, LoRA, precision, compiled layers, data parallelism and optimizer.
 
     Args:
         model: The model in training mode, on the device or, for FSDP, on the CPU.
 
     Raises:
-        InputError: The settings ask for what this machine lacks.
+        InputError: The settings ask for what this machine lacks, for layers that the model lacks, or for no training.
     """
+    world.run_on_all_ranks(lambda: choose_trained_weights(model, settings))
     precision = MixedPrecision.choose(settings, device)
     layout, remark = choose_batch_layout(settings, model.config, precision)
     if settings.compile:
@@ -72,6 +82,49 @@ def build_train_step(
         layout=layout,
         description=what if remark is None else f"{what}\n{remark}",
     )
+
+
+def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None:
+    """Freeze what is not to be trained; for LoRA add the updates to the layers that `training.freeze` does not name.
+
+    Raises:
+        InputError: The model has no such layer, or nothing is left to train.
+    """
+    freeze_parts(model, settings.freeze)
+    if settings.lora_rank > 0:
+        layers = (*model.encoder.layers, *model.decoder.layers)
+        tuned = [layer for layer in layers if any(parameter.requires_grad for parameter in layer.parameters())]
+        model.requires_grad_(False)
+        rank, alpha, dropout = settings.lora_rank, settings.lora_alpha, settings.lora_dropout
+        add_lora(tuned, targets=settings.lora_targets, rank=rank, alpha=alpha, dropout=dropout)
+    if model.num_trained_parameters == 0:
+        raise InputError(f"training.freeze = [{', '.join(settings.freeze)}] leaves nothing to train: freeze less")
+
+
+def freeze_parts(model: Transformer, parts: Sequence[str]) -> None:
+    """Freeze parts of a model, as `training.freeze` names them.
+
+    Embeddings belong to no stack, because both stacks may share them; an output layer that is not tied, and its bias,
+    are a part of the decoder.
+
+    Raises:
+        InputError: The model has no such layer.
+    """
+    for part in parts:
+        stack, _, numbers = part.partition(".")
+        pattern = _PARTS[stack]
+        if numbers:
+            first, last = int(numbers.split("-")[0]), int(numbers.split("-")[-1])
+            count = len((model.encoder if stack == "encoder" else model.decoder).layers)
+            if not first <= last < count:
+                layers = f"layer 0 (model.num_{stack}_layers = 1)"
+                if count > 1:
+                    layers = f"layers 0 to {count - 1} (model.num_{stack}_layers = {count})"
+                raise InputError(f"training.freeze = {part}: the {stack} has {layers}")
+            pattern = rf"{stack}\.layers\.({'|'.join(map(str, range(first, last + 1)))})\."
+        for name, parameter in model.named_parameters():
+            if re.match(pattern, name):
+                parameter.requires_grad_(False)
 
 
 def choose_workers(settings: TrainingConfig, device: torch.device, *, world_size: int = 1) -> tuple[int, int]:

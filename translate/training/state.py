@@ -25,8 +25,10 @@ from translate.distributed.state import (
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import choose_precision
+from translate.model.lora import merge_lora, merged_matrices
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
+    MERGED_PREFIX,
     OPTIMIZER_PREFIX,
     WEIGHTS_PREFIX,
     add_prefix,
@@ -56,6 +58,11 @@ _LOCATIONS = (
     *("data.train", "data.validation", "data.test", "data.root"),
     *("tokenizer.source_model", "tokenizer.target_model"),
 )
+
+
+def decoding_weights(model: Transformer, average: AveragedWeights | None) -> dict[str, Tensor]:
+    """The weights to translate with: averaged if there is an average, and merged with the updates of LoRA."""
+    return merge_lora(model, get_parameters(model) | ({} if average is None else average.tensors))
 
 
 def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world: World) -> None:
@@ -93,9 +100,11 @@ def save_last(
     Raises:
         RunError: The checkpoint cannot be written; those that were there are intact.
     """
-    tensors = add_prefix(get_parameters(train_step.model), WEIGHTS_PREFIX)
-    tensors |= add_prefix(optimizer_state_dict(train_step.model, train_step.optimizer), OPTIMIZER_PREFIX)
-    tensors |= {} if average is None else add_prefix(average.tensors, AVERAGE_PREFIX)
+    model, averages = train_step.model, {} if average is None else average.tensors
+    weights = get_parameters(model)
+    tensors = add_prefix(weights, WEIGHTS_PREFIX) | add_prefix(averages, AVERAGE_PREFIX)
+    tensors |= add_prefix(optimizer_state_dict(model, train_step.optimizer), OPTIMIZER_PREFIX)
+    tensors |= add_prefix(merged_matrices(model, weights | averages), MERGED_PREFIX)  # only read to translate
     tensors = full_state_dict(tensors, world)
     if world.is_main_process:
         write_checkpoint(run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
@@ -119,9 +128,9 @@ def restore_last(
         if found is None:
             return None
         path, tensors, progress, damaged = found
-        parameters = get_parameters(model)
-        expected = add_prefix(parameters, WEIGHTS_PREFIX) | add_prefix(expected_state(model), OPTIMIZER_PREFIX)
-        expected |= {} if average is None else add_prefix(parameters, AVERAGE_PREFIX)
+        expected = add_prefix(get_parameters(model), WEIGHTS_PREFIX)
+        expected |= add_prefix(expected_state(model), OPTIMIZER_PREFIX)
+        expected |= {} if average is None else add_prefix(average.tensors, AVERAGE_PREFIX)
         prefixes = (WEIGHTS_PREFIX, AVERAGE_PREFIX, OPTIMIZER_PREFIX)  # Format 1 also has random states.
         saved.update({key: tensor for key, tensor in tensors.items() if key.startswith(prefixes)})
         check_same_tensors(expected, saved, name=str(path))

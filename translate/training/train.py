@@ -53,7 +53,7 @@ def train(
         command: The command that the user typed, to be kept in the run.
         profile: Also write where the time of some steps goes, to the run's `profile`.
         inspect: Is called before the first step of a new training with its config, corpora, batches, tokenizers and
-            number of parameters, such as `translate.lint.check.log_findings`.
+            number of trained parameters, such as `translate.lint.check.log_findings`.
 
     Returns:
         Where the training stands at its end.
@@ -94,8 +94,8 @@ def train(
                     create_run(run.path, config=config, tokenizers=tokenizers, command=command)
                     log.open(run.log)
 
-            world.run_on_rank_0(begin)
             train_step = setup_training(config, tokenizers, device=device, world=world)
+            world.run_on_rank_0(begin)
             model, decay = train_step.model, config.training.ema_decay
             average = None if decay is None else AveragedWeights(model, decay=decay)
             streams = None if corpora.streams is None else corpora.streams.identity
@@ -120,10 +120,12 @@ def train(
                 world.run_on_rank_0(lambda: write_config(run, config))
                 if isinstance(batches, StreamedBatches):
                     batches.continue_from(progress.epoch, progress.stream)
-            logger.info(f"Model: {model.num_parameters:,} parameters")
+            num_all, num_trained = f"{model.num_parameters:,} parameters", model.num_trained_parameters
+            is_whole = num_trained == model.num_parameters
+            logger.info(f"Model: {num_all}" if is_whole else f"Model: {num_trained:,} of {num_all} are trained")
             logger.info(f"Device: {train_step.description}")
             if inspect is not None and not is_continued and world.is_main_process:
-                inspect(config, corpora, batches, tokenizers, model.num_parameters)
+                inspect(config, corpora, batches, tokenizers, num_trained)
             Trainer(
                 config=config,
                 train_step=train_step,

@@ -26,11 +26,10 @@ from translate.evaluation.evaluate import spread_samples
 from translate.model import Transformer
 from translate.model.device import OutOfMemory
 from translate.runs.directory import RunDirectory
-from translate.runs.loading import get_parameters
 from translate.runs.progress import LogWindow, Progress
 from translate.training.optimizer import AveragedWeights, learning_rate
 from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
-from translate.training.state import load_best, save_best, save_last
+from translate.training.state import decoding_weights, load_best, save_best, save_last
 from translate.training.step import TrainStep
 from translate.training.trackers import Trackers
 from translate.training.tracking import Recorder, Throughput, describe_seconds, describe_step, describe_validation
@@ -286,14 +285,14 @@ class Trainer:
     def _validate(self) -> None:
         """Score the weights, keep them if they are the best, and save; a signal ends this without a result."""
         progress, average = self.progress, self.average
-        weights = get_parameters(self.model) if average is None else average.tensors
+        weights = decoding_weights(self.model, average)
         if self.validation is None:
             progress.best_step = progress.validated_step = progress.step
             save_best(self.run, weights, step=progress.step, world=self.world)
             self._save()
             return
         try:
-            with computing_with(self.model, average, self.config, self.tokenizers) as model:
+            with computing_with(self.model, weights, self.config, self.tokenizers) as model:
                 result = self._score(model, self.validation, validation_search(self.config))
         except Cancelled:
             return

@@ -4,10 +4,11 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import torch
+from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
@@ -22,8 +23,8 @@ from translate.fingerprint import fingerprint
 from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
-from translate.runs.loading import build_model, get_parameters, set_parameters
-from translate.training.optimizer import AveragedWeights
+from translate.model.lora import lending
+from translate.runs.loading import build_model, set_parameters
 
 # Settings of a search that decide the loss, and those that decide no translation; the rest decides BLEU alone.
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
@@ -138,17 +139,18 @@ def validate(
 
 @contextlib.contextmanager
 def computing_with(
-    model: Transformer, average: AveragedWeights | None, config: Config, tokenizers: Tokenizers
+    model: Transformer, weights: Mapping[str, Tensor], config: Config, tokenizers: Tokenizers
 ) -> Iterator[Transformer]:
-    """A context with a model that computes with the averaged weights or, without an average, with its own.
+    """A context with a model that computes with the given weights. If they are sharded, it is another, complete model.
 
-    If the weights are sharded, it is another model, complete on this process.
+    Args:
+        model: The model in training, which has its own weights back afterwards.
+        weights: Those that are translated with, as `decoding_weights` gives them.
     """
-    weights = get_parameters(model) if average is None else average.tensors
     if any(map(is_sharded, weights.values())):
         complete = build_model(config, tokenizers, device=model.device)
         set_parameters(complete, {name: full_tensor(weight) for name, weight in weights.items()}, name="the model")
         yield complete
     else:
-        with contextlib.nullcontext() if average is None else average.lent_to(model):
+        with lending(model, weights):
             yield model

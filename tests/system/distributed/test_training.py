@@ -57,6 +57,18 @@ def test_as_one_process(trainings: Any, size: int, overrides: tuple[str, ...]) -
         assert_alike(trainings.directory / kind, trainings.directory / "one")
 
 
+def test_lora_and_frozen_parts_as_one_process(trainings: Any) -> None:
+    """Updates in the decoder alone, and their average; continued by another number of processes."""
+    lora = ("lora_rank=3", "lora_targets=[query,key,value,output,feed_forward]", "freeze=[encoder.0]")
+    trainings.run(1, "one", *lora, "threads=2")
+    for kind, resumed in (("ddp", 1), ("fsdp", 2)):
+        said = trainings.run(2, kind, *lora, f"parallel={kind}", "threads=1", "max_steps=7")
+        assert " parameters are trained" in said
+        threads = 2 // resumed
+        trainings.run(resumed, kind, *lora, f"parallel={kind}", f"threads={threads}", "max_steps=12", resume=True)
+        assert_same_tensors(trainings.directory / kind, trainings.directory / "one", which="last")
+
+
 def test_goes_on_with_another_number_of_processes(trainings: Any) -> None:
     trainings.run(1, "one", "threads=2")
     for size, kind, end in ((2, "ddp", 3), (1, "ddp", 5), (2, "fsdp", 8), (2, "ddp", 12)):

@@ -1,0 +1,151 @@
+"""Trainings of a part of the weights: what is frozen stays, what is saved translates, and a continued one is exact."""
+
+import contextlib
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from translate.config.schema import Config
+from translate.data.tokenizer import load_tokenizers
+from translate.errors import InputError
+from translate.evaluation.evaluate import choose_test_sets, evaluate
+from translate.export import load_engine
+from translate.model.lora import is_lora
+from translate.runs.checkpoint import read_tensors
+from translate.runs.directory import RunDirectory
+from translate.runs.loading import build_model, get_parameters, load_run
+from translate.training import StoppedBySignal
+from translate.training.setup import build_train_step
+
+Digits = Callable[..., Config]
+RunTraining = Callable[..., list[str]]
+Happening = Callable[..., contextlib.AbstractContextManager[None]]
+StateOf = Callable[[Path], Any]
+
+LORA = ("training.lora_rank=3", "training.lora_targets=[query,key,feed_forward]", "training.lora_dropout=0.1")
+
+
+def initial_weights(config: Config, run: Path) -> dict[str, torch.Tensor]:
+    torch.manual_seed(config.training.seed)
+    return get_parameters(build_model(config, load_tokenizers(RunDirectory(run).tokenizer)))
+
+
+def test_frozen_weights_stay_bit_for_bit_and_have_no_state(
+    run_training: RunTraining, stateful: Digits, tmp_path: Path
+) -> None:
+    """With a moving average, weight decay and accumulated gradients."""
+    options = ("training.freeze=[embeddings,encoder.0]", "training.optimizer=adamw", "training.weight_decay=0.1")
+    config = stateful(*options)
+    said = run_training(config, tmp_path / "run")
+    before = initial_weights(config, tmp_path / "run")
+    frozen = {name for name in before if ".embedder." in name or name.startswith("encoder.layers.0.")}
+    num_trained = sum(before[name].numel() for name in before.keys() - frozen)
+    num_parameters = sum(tensor.numel() for tensor in before.values())
+    assert f"Model: {num_trained:,} of {num_parameters:,} parameters are trained" in said
+    run = RunDirectory(tmp_path / "run")
+    last, best = read_tensors(run.checkpoint("last")).tensors, read_tensors(run.checkpoint("best")).tensors
+    assert best.keys() == {f"model.{name}" for name in before}
+    for name in before:
+        is_same = [torch.equal(tensors[f"model.{name}"], before[name]) for tensors in (last, best)]
+        assert is_same == [name in frozen] * 2, name
+        kept = {f"average.{name}", *(f"optimizer.{name}/{entry}" for entry in ("exp_avg", "exp_avg_sq", "step"))}
+        assert kept & last.keys() == (set() if name in frozen else kept)
+    loaded = get_parameters(load_run(run.path, checkpoint="last").model)
+    for name in before:  # the average, and beside it what is frozen
+        assert torch.equal(loaded[name], last[f"model.{name}" if name in frozen else f"average.{name}"])
+
+
+def test_frozen_leading_layers_have_no_graph(digits: Digits, run_training: RunTraining, tmp_path: Path) -> None:
+    run_training(digits("training.max_steps=1"), tmp_path / "run")
+    tokenizers = load_tokenizers(RunDirectory(tmp_path / "run").tokenizer)
+    ids = torch.tensor([[5, 6, 7]])
+    for freeze, has_graph in (("encoder,embeddings", False), ("encoder", True), ("embeddings", True)):
+        config = digits(f"training.freeze=[{freeze}]")
+        model = build_model(config, tokenizers)
+        build_train_step(model.train(), config.training, device=torch.device("cpu"))
+        assert model.encoder(ids).hidden.requires_grad == has_graph
+        assert model(ids, ids).requires_grad
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_lora_that_is_stopped_or_dies_and_continues_is_never_stopped(
+    run_training: RunTraining,
+    happening: Happening,
+    stateful: Digits,
+    tmp_path: Path,
+    state_of: StateOf,
+    precision: str,
+) -> None:
+    config = stateful(*LORA, f"training.precision={precision}", "training.freeze=[encoder.0]")
+    run_training(config, tmp_path / "straight")
+    for number in (1, 3, 7, 12):
+        torch.manual_seed(99)
+        with happening(in_step=number, what=signal.SIGINT), pytest.raises(StoppedBySignal):
+            run_training(config, tmp_path / "run", resume=True)
+    with happening(in_validation=14, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        run_training(config, tmp_path / "run", resume=True)
+    run_training(config, tmp_path / "run", resume=True)
+    assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
+
+
+def test_lora_saves_what_it_validates_and_all_that_it_needs(
+    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
+) -> None:
+    """Scores in the log are those of the saved weights, which are a plain model's: with an average and without."""
+    for decay in ("null", "0.5"):
+        options = ("training.max_steps=40", "training.validate_every=20", "training.learning_rate=0.05")
+        config = digits(*LORA, *options, "training.lora_alpha=30", f"training.ema_decay={decay}")
+        run = RunDirectory(tmp_path / decay)
+        run_training(config, run.path)
+        before = initial_weights(config, run.path)
+        best, last = (read_tensors(run.checkpoint("best")).tensors, read_tensors(run.checkpoint("last")).tensors)
+        assert best.keys() == {f"model.{name}" for name in before}
+        updates = {name.removeprefix("model.") for name in last if is_lora(name) and name.startswith("model.")}
+        adapted = {f"{name.split('.lora.')[0]}.weight" for name in updates}
+        # An encoder and a decoder layer: three attentions with one fused matrix each, two feed-forward layers of two.
+        assert len(adapted) == 3 + 2 * 2 and len(updates) == 3 * 2 * 2 + 2 * 2 * 2
+        assert {name for name in before if not torch.equal(best[f"model.{name}"], before[name])} == adapted
+        assert {name for name in before if not torch.equal(last[f"model.{name}"], before[name])} == set()
+        assert {name for name in last if name.startswith("merged.")} == {f"merged.{name}" for name in adapted}
+        averages = {name for name in last if name.startswith("average.")}
+        assert averages == ({f"average.{name}" for name in updates} if decay == "0.5" else set())
+        moments = {name.split("/")[0].removeprefix("optimizer.") for name in last if name.startswith("optimizer.")}
+        assert moments == updates
+
+        validations = [record for record in state_of(run.path).metrics if record["kind"] == "validation"]
+        ((_, corpus),) = choose_test_sets(config, source=None, reference=None, name="validation").items()
+        quick = {"beam_size": 1, "max_length_constant": 3, "engine": "translate", "precision": "fp32"}
+        for checkpoint in ("best", "last"):
+            translator = load_engine(run.path, checkpoint=checkpoint, options=quick).translator
+            evaluation = evaluate(translator, corpus.sources, corpus.targets, config.evaluation)
+            step = load_run(run.path, checkpoint=checkpoint).step
+            (record,) = [record for record in validations if record["step"] == step]
+            assert (record["BLEU"], record["chrF"]) == (evaluation.score("BLEU"), evaluation.score("chrF"))
+            scores = translator.score(corpus.sources, [translator.tokenizers.target.encode(x) for x in corpus.targets])
+            num_tokens = sum(len(score.token_log_probs) for score in scores)
+            assert record["loss"] == pytest.approx(-sum(score.log_prob for score in scores) / num_tokens, rel=1e-12)
+
+
+def test_lora_learns(run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf) -> None:
+    everywhere = "training.lora_targets=[query,key,value,output,feed_forward]"
+    config = digits("training.lora_rank=4", everywhere, "training.max_steps=60", "training.learning_rate=0.02")
+    run_training(config, tmp_path / "run")
+    losses = [record["loss"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"]
+    assert losses[-1] < losses[0] - 0.1
+
+
+def test_a_training_without_anything_to_train_leaves_no_run(
+    run_training: RunTraining, digits: Digits, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"training.freeze = \[embeddings, encoder, decoder\] leaves nothing to train"):
+        run_training(digits("training.freeze=[embeddings,encoder,decoder]"), tmp_path / "run")
+    assert not (tmp_path / "run" / "run.json").exists()
+    with pytest.raises(InputError, match="the encoder has layer 0"):
+        run_training(digits("training.freeze=[encoder.1]"), tmp_path / "run")
+    run_training(digits("training.freeze=[encoder.0]", "training.max_steps=1"), tmp_path / "run")
+    with pytest.raises(InputError, match="other settings, so it cannot be continued with training.freeze = "):
+        run_training(digits("training.max_steps=2"), tmp_path / "run", resume=True)
