@@ -118,13 +118,14 @@ def trained(*freeze: str, model: dict[str, Any] | None = None, **settings: Any) 
 
 
 def test_the_parts_are_all_of_the_model_and_overlap_nowhere() -> None:
-    for options in ({"norm": "pre", "tie_embeddings": "none", "positions": "learned"}, {"positions": "relative"}):
+    untying: dict[str, Any] = {"norm": "pre", "tie_embeddings": "none", "positions": "learned", "output_bias": True}
+    for options in (untying, {"positions": "relative"}):
         everything = trained(model=options)
         parts = [everything - trained(part, model=options) for part in ("embeddings", "encoder", "decoder")]
         assert all(parts) and sum(map(len, parts)) == len(everything) and set.union(*parts) == everything
         layers = [*(f"encoder.{number}" for number in range(3)), "decoder.0-1"]
         norms = {f"{stack}.final_norm.{end}" for stack in ("encoder", "decoder") for end in ("weight", "bias")}
-        untied = {"output.weight"} if "norm" in options else set()
+        untied = {"output.weight", "output.bias"} if "norm" in options else set()
         assert trained(*layers, model=options) == parts[0] | ((norms | untied) & everything)
 
 
