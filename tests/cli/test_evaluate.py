@@ -119,3 +119,26 @@ def test_nothing_to_score(translate: Translate, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
     result = translate("eval", "--hypotheses", tmp_path / "empty", "--reference", tmp_path / "empty")
     assert (result.exit_code, result.stderr) == (2, "translate: there are no lines to score\n")
+
+
+def test_tuned_settings_become_the_defaults_of_the_run(translate: Translate, run: Path, tmp_path: Path) -> None:
+    tuned = tmp_path / "tuned"
+    shutil.copytree(run, tuned)
+    dry = translate("tune-decode", tuned, "--dry-run")
+    assert dry.exit_code == 0, dry.stderr
+    assert (tuned / "config.yaml").read_bytes() == (run / "config.yaml").read_bytes()
+    result = translate("tune-decode", tuned)
+    lines = result.stdout.splitlines()
+    assert lines[:2] == ["validation, 3 lines", "  beam  length penalty    BLEU"]
+    settings = lines[-1].removeprefix(f"Now the defaults of {tuned}: ")
+    assert dry.stdout.splitlines() == [*lines[:-1], f"Best: {settings}"]
+    shown = translate("config", "show", tuned).stdout
+    for setting in settings.split():
+        key, _, value = setting.removeprefix("decoding.").partition("=")
+        assert f"  {key}: {value}" in shown
+    assert translate("verify", tuned).exit_code == 0
+    best = max(float(line.split()[-1]) for line in lines[2:-1])
+    chosen = translate("eval", tuned, "--set", "validation").stdout.splitlines()[1].split()
+    assert float(chosen[1]) > best - 0.06
+    missing = translate("tune-decode", tuned, "--set", "third")
+    assert missing.exit_code == 2 and "the run's sets are first, second, validation" in missing.stderr

@@ -24,7 +24,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "compare": compare,
         "score": decode.score,
     },
-    "Make from a run": {"shortlist": export.shortlist, "export": export.export},
+    "Make from a run": {"tune-decode": evaluate.tune_decode, "shortlist": export.shortlist, "export": export.export},
 }
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():

@@ -1,4 +1,4 @@
-"""`eval`: score a run's translations, or given ones."""
+"""`eval` and `tune-decode`: score a run's translations, or given ones, and choose the settings of a run's search."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from translate.cli.console import line_bar
 from translate.cli.lines import paired_lines
-from translate.cli.options import CheckpointOption, complete_run, takes_decoding_options
+from translate.cli.options import CheckpointOption, RunArgument, complete_run, takes_decoding_options
 from translate.errors import InputError
 from translate.messages import escaped
 
@@ -82,6 +82,47 @@ def evaluate(
             translation = evaluation.translations[index]
             sample = f"  source:      {translation.source}\n  reference:   {pairs.targets[index]}"
             typer.echo(escaped(f"\n{sample}\n  translation: {translation.text}"))
+
+
+def tune_decode(
+    run: RunArgument,
+    set_name: Annotated[
+        str, Option("--set", metavar="NAME", help="The set to tune on. Never tune on a test set that you report.")
+    ] = "validation",
+    checkpoint: CheckpointOption = "best",
+    dry_run: Annotated[bool, Option("--dry-run", help="Do not change the run's config.")] = False,
+) -> None:
+    """Choose a run's beam size and length penalty by BLEU on its validation set, and make them the run's defaults.
+
+    A larger beam, or another penalty, is chosen only for at least 0.05 BLEU more.
+
+    Example:
+      translate tune-decode runs/demo
+    """
+    from translate.config.load import override_config, read_resolved_config
+    from translate.evaluation.evaluate import choose_test_sets
+    from translate.evaluation.tune import TunedSettings, tune_decoding
+    from translate.export import load_engine
+    from translate.runs.directory import open_run, write_config
+    from translate.runs.lock import lock_run
+
+    directory = open_run(run)
+    config = read_resolved_config(directory.config)
+    ((name, pairs),) = choose_test_sets(config, source=None, reference=None, name=set_name).items()
+    translator = load_engine(run, checkpoint=checkpoint, options={}, token_scores=False).translator
+    typer.echo(f"{escaped(name)}, {len(pairs.sources):,} lines\n  beam  length penalty    BLEU")
+
+    def show(tried: TunedSettings) -> None:
+        penalty = "{length_penalty_kind} {length_penalty:g}".format_map(tried.settings)
+        typer.echo(f"  {tried.settings['beam_size']:>4}  {penalty.replace('none 0', 'none'):<14}{tried.bleu:8.2f}")
+
+    chosen = tune_decoding(translator, pairs.sources, pairs.targets, config.evaluation, on_tried=show)
+    changes = {f"decoding.{key}": value for key, value in chosen.settings.items()}
+    if not dry_run:
+        with lock_run(run):
+            write_config(directory, override_config(config, changes))
+    shown = " ".join(f"{key}={value}" for key, value in changes.items())
+    typer.echo(f"{'Best' if dry_run else f'Now the defaults of {run}'}: {escaped(shown)}")
 
 
 def _score_files(hypotheses: Path, reference: Path) -> None:

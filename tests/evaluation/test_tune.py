@@ -1,0 +1,57 @@
+"""Which settings of the search are tried, and which are chosen."""
+
+from typing import Any
+
+import pytest
+
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import EvaluationConfig
+from translate.decoding import Translator
+from translate.errors import InputError
+from translate.evaluation.evaluate import Evaluation
+from translate.evaluation.metrics import Metric
+from translate.evaluation.tune import TunedSettings, tune_decoding
+
+
+class Settings(Translator):
+    """Stands for a translator: it knows its settings."""
+
+    def __init__(self, **options: Any) -> None:
+        self.config = DecodingConfig(**options)
+
+    def with_options(self, **options: object) -> "Settings":
+        return Settings(**{**self.config.model_dump(exclude_unset=True), **options})
+
+
+def tune(monkeypatch: pytest.MonkeyPatch, bleu: Any, **options: Any) -> tuple[TunedSettings, list[TunedSettings]]:
+    """Tune where a function of the config says the BLEU."""
+
+    def evaluate(translator: Any, *others: Any, effort: str) -> Evaluation:
+        return Evaluation([], (Metric("BLEU", bleu(translator.config), None, ""),))
+
+    monkeypatch.setattr("translate.evaluation.tune.evaluate", evaluate)
+    tried: list[TunedSettings] = []
+    return tune_decoding(Settings(**options), ["a"], ["b"], EvaluationConfig(), on_tried=tried.append), tried
+
+
+def test_beam_size_first_and_then_the_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bleu(config: DecodingConfig) -> float:
+        gain = {1: 0.0, 2: 1.0, 4: 1.5, 5: 1.52, 8: 1.54}[config.beam_size]
+        return 30 + gain + (config.length_penalty == 1.0 and config.length_penalty_kind == "average")
+
+    chosen, tried = tune(monkeypatch, bleu)
+    assert chosen.settings == {"beam_size": 4, "length_penalty_kind": "average", "length_penalty": 1.0}
+    assert chosen.bleu == 32.5 and chosen in tried
+    assert [each.settings["beam_size"] for each in tried] == [1, 2, 4, 5, 8] + [4] * 6
+    assert len({str(each.settings) for each in tried}) == len(tried)  # nothing is tried twice
+
+
+def test_own_settings_stay_where_others_gain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, _ = tune(monkeypatch, lambda config: 30 + 0.04 * (config.length_penalty_kind == "none"), length_penalty=0.7)
+    assert chosen.settings == {"beam_size": 1, "length_penalty_kind": "gnmt", "length_penalty": 0.7}
+
+
+def test_sampling_is_not_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    for options in ({"search": "sample"}, {"mbr": "chrf"}):
+        with pytest.raises(InputError, match="a beam search is tuned"):
+            tune(monkeypatch, lambda config: 0.0, **options)

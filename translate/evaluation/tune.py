@@ -1,0 +1,81 @@
+"""Chooses beam size and length penalty on a validation set."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import EvaluationConfig
+from translate.decoding import Translator
+from translate.errors import InputError
+from translate.evaluation.evaluate import evaluate
+
+Settings = dict[str, int | float | str]  # values of `DecodingConfig`
+
+_BEAM_SIZES = (1, 2, 4, 8)
+_PENALTIES = [
+    ("none", 0.0), ("gnmt", 0.3), ("gnmt", 0.6), ("gnmt", 1.0), ("gnmt", 1.5), ("average", 0.5), ("average", 1.0),
+]  # fmt: skip
+_NEGLIGIBLE = 0.05  # BLEU; less is not worth the time of a larger beam, nor another penalty
+
+
+class TunedSettings(NamedTuple):
+    """Settings that were tried, and their BLEU on the validation set."""
+
+    settings: Settings
+    bleu: float
+
+
+def tune_decoding(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    config: EvaluationConfig,
+    *,
+    on_tried: Callable[[TunedSettings], object],
+) -> TunedSettings:
+    """Choose the beam size with the translator's own length penalty, and then the penalty with that beam size.
+
+    A smaller beam stays if a larger one gains less than 0.05 BLEU, and so does the translator's own penalty.
+
+    Args:
+        on_tried: Called with the settings of each search and its BLEU.
+
+    Raises:
+        InputError: The translator samples, the numbers of lines differ, or there are no lines.
+    """
+    own = translator.config
+    if own.search != "beam" or own.mbr != "none":
+        raise InputError("a beam search is tuned, and the settings sample or choose by minimum Bayes risk")
+
+    def score(settings: Settings) -> TunedSettings:
+        tried = translator.with_options(n_best=1, diversity_groups=1, **settings)
+        tuned = TunedSettings(settings, evaluate(tried, sources, references, config, effort="quick").score("BLEU"))
+        on_tried(tuned)
+        return tuned
+
+    chosen = _first_of_the_best(map(score, _beam_settings(own)))
+    if chosen.settings["beam_size"] == 1:
+        return chosen  # greedy search ranks nothing
+    others = (score({**chosen.settings, **each}) for each in _penalty_settings(own))
+    return _first_of_the_best([chosen, *others])
+
+
+def _beam_settings(own: DecodingConfig) -> Iterator[Settings]:
+    for beam_size in sorted({*_BEAM_SIZES, own.beam_size}):
+        yield {
+            "beam_size": beam_size,
+            "length_penalty_kind": own.length_penalty_kind,
+            "length_penalty": own.length_penalty,
+        }
+
+
+def _penalty_settings(own: DecodingConfig) -> Iterator[Settings]:
+    for kind, alpha in _PENALTIES:
+        if (kind, alpha) != (own.length_penalty_kind, own.length_penalty):
+            yield {"length_penalty_kind": kind, "length_penalty": alpha}
+
+
+def _first_of_the_best(tried: Iterator[TunedSettings] | Sequence[TunedSettings]) -> TunedSettings:
+    tried = list(tried)
+    best = max(each.bleu for each in tried)
+    return next(each for each in tried if each.bleu > best - _NEGLIGIBLE)
