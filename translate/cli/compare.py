@@ -24,7 +24,7 @@ def compare(
     systems: Annotated[
         list[Path],
         Argument(
-            metavar="SYSTEM…",
+            metavar="SYSTEM",
             help="Run directories, or files of translations; the others are held to the first.",
             autocompletion=complete_run,
         ),
