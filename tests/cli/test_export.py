@@ -34,12 +34,20 @@ def test_an_export_without_its_package(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_is_rounded_is_said(translate: Translate, run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
+    result = translate("export", run, tmp_path / "out", "--to", "onnx", "--quantization", "int8")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert re.search(r"^int8: after \d+% of 229 tokens of random words", result.stderr, flags=re.MULTILINE)
+    assert result.stderr.endswith("exported; rounded to int8\n")
+
+
 def test_what_cannot_be_exported(translate: Translate, run: Path, corpus: Path, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
     for arguments, message in [
         ([corpus, tmp_path / "x", "--to", "ctranslate2"], f"{re.escape(str(corpus))} is no run directory"),
         ([run, corpus / "one.de", "--to", "ctranslate2"], "one.de is a file, not a folder to export to"),
-        ([run, tmp_path / "x", "--to", "marian"], "'marian' is not one of 'ctranslate2', 'huggingface'"),
+        ([run, tmp_path / "x", "--to", "marian"], "'marian' is not one of 'ctranslate2', 'huggingface', 'onnx'"),
         ([run, tmp_path / "x"], "missing option '--to'"),
     ]:
         result = translate("export", *arguments)

@@ -37,13 +37,22 @@ def test_a_failed_check_leaves_nothing_behind(toy: Toy, tmp_path: Path, save_run
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.parametrize(("package", "to"), [("ctranslate2", "ctranslate2"), ("transformers", "huggingface")])
+@pytest.mark.parametrize(
+    ("package", "to"),
+    [("ctranslate2", "ctranslate2"), ("transformers", "huggingface"), ("onnx", "onnx"), ("onnxruntime", "onnx")],
+)
 def test_a_missing_package_is_named(
     toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, to: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InputError, match=rf"pip install '{package}>="):
         export_run(toy.path, to=to, output=tmp_path / "out")  # type: ignore[arg-type]
+
+
+def test_a_quantization_that_the_format_lacks(toy: Toy, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--quantization int8 is not for --to huggingface: take --to .*onnx"):
+        export_run(toy.path, to="huggingface", output=tmp_path / "out", quantization="int8")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_occupied_place_is_refused(toy: Toy, tmp_path: Path) -> None:

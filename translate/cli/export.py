@@ -14,9 +14,10 @@ logger = logging.getLogger(__name__)
 
 def export(
     run: RunArgument,
-    to: Annotated[Literal["ctranslate2", "huggingface"], Option("--to", help="The toolkit to export for.")],
+    to: Annotated[Literal["ctranslate2", "huggingface", "onnx"], Option("--to", help="The toolkit to export for.")],
     output: Annotated[Path, Argument(metavar="OUT", help="A folder that does not exist yet.")],
     checkpoint: CheckpointOption = "best",
+    quantization: Annotated[Literal["int8"] | None, Option(help="Round the weights, with --to onnx.")] = None,
 ) -> None:
     """Write a run's model for another toolkit, and check that it gives the same numbers.
 
@@ -26,11 +27,13 @@ def export(
     Examples:
       translate export runs/demo --to ctranslate2 demo-ct2
       translate export runs/demo --to huggingface demo-hf
+      translate export runs/demo --to onnx demo-onnx --quantization int8
     """
     from translate.export import export_run
 
-    step = export_run(run, to=to, output=output, checkpoint=checkpoint)
-    logger.info(f"{output}: weights of step {step} exported; they give the same numbers")
+    step = export_run(run, to=to, output=output, checkpoint=checkpoint, quantization=quantization)
+    agreement = "they give the same numbers" if quantization is None else f"rounded to {quantization}"
+    logger.info(f"{output}: weights of step {step} exported; {agreement}")
 
 
 def shortlist(

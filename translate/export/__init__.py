@@ -9,35 +9,48 @@ from translate.errors import InputError
 from translate.export.ctranslate2 import write_ctranslate2
 from translate.export.engine import CTranslate2Translator, load_engine
 from translate.export.huggingface import write_huggingface
+from translate.export.onnx import write_onnx
 from translate.runs.directory import Checkpoint
 from translate.runs.loading import load_run
 
-__all__ = ["CTranslate2Translator", "Format", "export_obstacles", "export_run", "load_engine"]
+__all__ = ["CTranslate2Translator", "Format", "Quantization", "export_obstacles", "export_run", "load_engine"]
 
-Format = Literal["ctranslate2", "huggingface"]
+Format = Literal["ctranslate2", "huggingface", "onnx"]
+Quantization = Literal["int8"]
+QUANTIZATIONS: dict[Format, tuple[Quantization, ...]] = {"onnx": ("int8",)}
+"""What each format can be written in instead of fp32."""
 
 
 def export_obstacles(config: ModelConfig) -> dict[Format, list[str]]:
     """What each format cannot express of a model, as "model.key = value (it has …)"; it can be exported if nothing."""
-    return {"ctranslate2": [], "huggingface": []}
+    return {"ctranslate2": [], "huggingface": [], "onnx": []}
 
 
-def export_run(run_path: Path, *, to: Format, output: Path, checkpoint: Checkpoint = "best") -> int:
+def export_run(
+    run_path: Path,
+    *,
+    to: Format,
+    output: Path,
+    checkpoint: Checkpoint = "best",
+    quantization: Quantization | None = None,
+) -> int:
     """Write a run's model and tokenizers for another program, after checking that they give the same numbers.
 
     Args:
         to: With ctranslate2, a folder for the CTranslate2 library, in fp32, to be quantised when it is loaded, with the
             SentencePiece models; with huggingface, a model and tokenizer for the transformers library: MarianMT where
-            that is exact, and else a model with its own modelling file.
+            that is exact, and else a model with its own modelling file; with onnx, graphs for ONNX Runtime, alone or
+            by the library optimum.
         output: A folder that does not exist yet, or an empty one.
         checkpoint: As in `load_run`.
+        quantization: What the weights are rounded to; None: they stay fp32.
 
     Returns:
         The step at which the exported weights were saved.
 
     Raises:
-        InputError: `run_path` is no run, the format cannot express the model (the error names the keys), the package is
-            not installed, or `output` is not empty.
+        InputError: `run_path` is no run, the format cannot express the model (the error names the keys) or has no such
+            quantization, the package is not installed, or `output` is not empty.
         RunError: The exported model gives other numbers, or the disk is full; nothing is left behind.
         FileExistsError: Another program has written `output` meanwhile.
     """
@@ -45,11 +58,16 @@ def export_run(run_path: Path, *, to: Format, output: Path, checkpoint: Checkpoi
         raise InputError(f"{output} is a file, not a folder to export to")
     if output.is_dir() and any(output.iterdir()):
         raise InputError(f"{output} is not empty: choose another folder, or empty it")
+    if quantization is not None and quantization not in QUANTIZATIONS.get(to, ()):
+        able = " or ".join(f"--to {name}" for name, known in QUANTIZATIONS.items() if quantization in known)
+        raise InputError(f"--quantization {quantization} is not for --to {to}: take {able}, or leave it out")
     run = load_run(run_path, checkpoint=checkpoint)
     with atomic_folder(output) as temporary:
         if to == "ctranslate2":
             write_ctranslate2(run.model, run.tokenizers, temporary)
             run.tokenizers.save(temporary)
+        elif to == "onnx":
+            write_onnx(run.model, run.tokenizers, run.config, temporary, int8=quantization == "int8")
         else:
             write_huggingface(run.model, run.tokenizers, run.config, temporary)
     return run.step

@@ -40,7 +40,7 @@ def import_extra(package: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        extra = {"transformers": "huggingface"}.get(package, package)
+        extra = {"transformers": "huggingface", "onnxruntime": "onnx"}.get(package, package)
         raise InputError(f"{package} cannot be imported ({error}): {install_hint(extra)}") from error
 
 

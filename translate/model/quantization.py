@@ -4,7 +4,7 @@ import copy
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int8
 from torch import Tensor, nn
 
 from translate.errors import InputError
@@ -26,6 +26,14 @@ class Projection(nn.Linear):
         return layer
 
 
+def quantize_rows(
+    weight: Float[Tensor, "rows columns"],
+) -> tuple[Int8[Tensor, "rows columns"], Float[Tensor, " rows"]]:
+    """A matrix as 8-bit integers, and the scale of each row, by which they are multiplied to get it back."""
+    scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float).tiny) / 127
+    return (weight / scales[:, None]).round().to(torch.int8), scales
+
+
 class Int8Projection(nn.Module):
     """A linear layer that multiplies 8-bit integers and sums them in 32 bits.
 
@@ -36,10 +44,9 @@ class Int8Projection(nn.Module):
 
     def __init__(self, projection: nn.Linear) -> None:
         super().__init__()
-        weight = projection.weight.detach().float()
-        scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float).tiny) / 127
+        weight, scales = quantize_rows(projection.weight.detach().float())
         bias = torch.zeros(len(weight)) if projection.bias is None else projection.bias.detach().float()
-        self.register_buffer("weight", (weight / scales[:, None]).round().to(torch.int8))
+        self.register_buffer("weight", weight)
         self.register_buffer("scales", scales)
         self.register_buffer("bias", bias.to(weight.device))
         self.weight: Tensor

@@ -1,0 +1,141 @@
+"""A folder of ONNX graphs, with the names that `optimum` gives them, checked in ONNX Runtime."""
+
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from translate.atomic import write_text
+from translate.config.schema import Config
+from translate.data.batching import EncodedPair
+from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers
+from translate.errors import RunError
+from translate.export.checks import check_agreement, import_extra, probe
+from translate.export.huggingface import generation_settings, marian_settings, write_marian_tokenizer
+from translate.export.onnx_graph import TABLE_POSITIONS, Graph, build_decoder, build_encoder, max_positions
+from translate.model import Transformer
+
+logger = logging.getLogger(__name__)
+
+INT8_TOLERANCE = 0.25
+"""How far logits in int8 may be from ours, as a part of their standard deviation; a wrong weight makes it more."""
+_ENCODER, _DECODER = "encoder_model.onnx", "decoder_model_merged.onnx"
+_STEPS = 20  # of greedy search in the check
+
+
+def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path, *, int8: bool) -> None:
+    """Write both graphs, and the configs and tokenizer that `optimum` reads, and check that they give our numbers.
+
+    Args:
+        int8: Write linear layers and embeddings in int8, with a scale for each row of a weight. Linear layers then
+            round their inputs too, with one scale for the whole batch.
+
+    Raises:
+        InputError: A package is not installed.
+        RunError: The written model gives other logits.
+        OSError: The folder cannot be written to.
+    """
+    onnx = import_extra("onnx")
+    import_extra("onnxruntime")
+    build_encoder(Graph(onnx, model, int8=int8)).save(directory / _ENCODER)
+    build_decoder(Graph(onnx, model, int8=int8)).save(directory / _DECODER)
+    settings = {"model_type": "marian", "is_encoder_decoder": True, **marian_settings(model)}
+    generation = generation_settings(config.decoding)
+    settings["max_position_embeddings"] = limit = max_positions(model.config) or TABLE_POSITIONS
+    generation["max_length"] = min(generation["max_length"], limit)
+    for name, content in (("config", settings), ("generation_config", generation)):
+        write_text(directory / f"{name}.json", json.dumps(content, indent=2) + "\n")
+    write_marian_tokenizer(tokenizers, config, directory)
+    check_onnx(directory, model, int8=int8)
+
+
+def check_onnx(directory: Path, model: Transformer, *, int8: bool) -> None:
+    """Run the written graphs and our model on the same sentences, whole translations at once and step by step.
+
+    The steps are the graphs' greedy search with the cache. Our model then computes the logits of what it found at once.
+
+    Raises:
+        RunError: A logit differs by more than the tolerance; in int8, they differ too much on average.
+    """
+    sessions = _Sessions(directory)
+    limit = max_positions(model.config)
+    pairs, batch, logits = probe(model, max_positions=limit)
+    memory = sessions.encode(batch.source_ids)
+    whole, _ = sessions.decode(batch.target_input_ids, memory, {})
+    found, steps = batch.target_input_ids[:, :1], []
+    cache: dict[str, NDArray[Any]] = {}
+    for _ in range(min(_STEPS, limit or _STEPS)):
+        step, cache = sessions.decode(found[:, -1:], memory, cache)
+        steps.append(step)
+        allowed = step.index_fill(2, torch.tensor([PAD_ID, BOS_ID]), -math.inf)
+        found = torch.cat((found, allowed.argmax(dim=2)), dim=1)
+    found_pairs = [pair._replace(target=ids[1:-1].tolist()) for pair, ids in zip(pairs, found, strict=True)]
+    with torch.inference_mode():
+        found_logits = model(batch.source_ids, found[:, :-1])
+    checked = [(pairs, logits, whole), (found_pairs, found_logits, torch.cat(steps, dim=1))]
+    if int8:
+        _check_int8(checked)
+    else:
+        for each in checked:
+            check_agreement(*each, what="logits")
+
+
+def _check_int8(checked: Sequence[tuple[list[EncodedPair], Tensor, Tensor]]) -> None:
+    """Check that rounded logits are near ours, and say how near."""
+    rows = [
+        (mine[:length], other[:length])
+        for pairs, ours, theirs in checked
+        for length, mine, other in zip([len(pair.target) + 1 for pair in pairs], ours, theirs, strict=True)
+    ]
+    ours, theirs = (torch.cat(each) for each in zip(*rows, strict=True))
+    difference = theirs - ours
+    error = float(difference.std() / ours.std())
+    same = float((theirs.argmax(dim=1) == ours.argmax(dim=1)).float().mean())
+    logger.info(
+        f"int8: after {same:.0%} of {len(ours)} tokens of random words, the same token is the most probable; logits"
+        f" differ by up to {float(difference.abs().max()):.2g}, on average by {error:.1%} of their standard deviation"
+    )
+    if not error <= INT8_TOLERANCE:
+        raise RunError(
+            f"the exported model is not the trained one: its logits in int8 differ by {error:.0%} of their standard"
+            f" deviation, and {INT8_TOLERANCE:.0%} is allowed; nothing was exported"
+        )
+
+
+class _Sessions:
+    """Both graphs in ONNX Runtime."""
+
+    def __init__(self, directory: Path) -> None:
+        onnxruntime = import_extra("onnxruntime")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        self._encoder, self._decoder = (
+            onnxruntime.InferenceSession(os.fspath(directory / name), options, providers=["CPUExecutionProvider"])
+            for name in (_ENCODER, _DECODER)
+        )
+
+    def encode(self, source_ids: Tensor) -> dict[str, NDArray[Any]]:
+        """What the decoder reads of the source."""
+        mask = (source_ids != PAD_ID).long().numpy()
+        (hidden,) = self._encoder.run(None, {"input_ids": source_ids.numpy(), "attention_mask": mask})
+        return {"encoder_hidden_states": hidden, "encoder_attention_mask": mask}
+
+    def decode(
+        self, target_ids: Tensor, memory: Mapping[str, NDArray[Any]], cache: Mapping[str, NDArray[Any]]
+    ) -> tuple[Tensor, dict[str, NDArray[Any]]]:
+        """The logits of the next target positions, and the cache with these; before the first one it is empty."""
+        shapes = {each.name: each.shape for each in self._decoder.get_inputs() if each.name.startswith("past")}
+        empty = {
+            name: np.zeros((len(target_ids), heads, 0, head_dim), np.float32)
+            for name, (_, heads, _, head_dim) in shapes.items()
+        }
+        logits, *present = self._decoder.run(None, {"input_ids": target_ids.numpy(), **memory, **empty, **cache})
+        return torch.from_numpy(logits), dict(zip(shapes, present, strict=True))

@@ -1,0 +1,336 @@
+"""A model's encoder and decoder as ONNX graphs, written node by node: they are small, and no option is lost.
+
+The decoder needs no branch for its first step: the cache is empty then, and the source's keys and values are computed
+for just those positions that the cache lacks.
+"""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from translate import __version__
+from translate.config.schema import ModelConfig
+from translate.model import Transformer
+from translate.model.attention import MultiHeadAttention
+from translate.model.layers import AddAndNorm, DecoderLayer, EncoderLayer, FeedForward
+from translate.model.positions import Positions
+from translate.model.quantization import quantize_rows
+from translate.model.transformer import Embedder
+
+TABLE_POSITIONS = 4096
+"""Rows of the tables of sines: tokens of the longest source or translation, the special symbol included."""
+LARGEST_FILE = 2_000_000_000
+"""Bytes of weights that fit into a file of this format."""
+_OPSET, _IR_VERSION = 20, 9  # ONNX Runtime 1.17 and later
+_CACHE = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")  # of each layer
+
+
+def max_positions(config: ModelConfig) -> int | None:
+    """The most tokens that the exported model takes on either side, with the special symbol; None: no limit."""
+    return {"learned": config.max_positions, "relative": None}.get(config.positions, TABLE_POSITIONS)
+
+
+class Graph:
+    """The nodes and weights of one graph as they are added. What is added has a name, which most methods return."""
+
+    def __init__(self, onnx: ModuleType, model: Transformer, *, int8: bool) -> None:
+        self.model = model
+        self._config = model.config
+        self._onnx = onnx
+        self._int8 = int8
+        self._names = {module: name for name, module in model.named_modules()}
+        self._nodes: list[Any] = []
+        self._weights: dict[str, Any] = {}
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+
+    def input(self, name: str, *shape: str | int, kind: str = "INT64") -> str:
+        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, self._kind(kind), shape))
+        return name
+
+    def output(self, name: str, result: str, *shape: str | int) -> None:
+        """Return a result of the graph under this name."""
+        self._nodes.append(self._onnx.helper.make_node("Identity", [result], [name], name=name))
+        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, self._kind("FLOAT"), shape))
+
+    def save(self, path: Path) -> None:
+        """Write the graph, and what is too large for a file of this format into another one beside it.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        helper, weights = self._onnx.helper, list(self._weights.values())
+        graph = helper.make_graph(self._nodes, path.stem, self._inputs, self._outputs, weights)
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION)
+        proto.producer_name, proto.producer_version = "translate", __version__
+        is_large = sum(len(weight.raw_data) for weight in weights) > LARGEST_FILE
+        self._onnx.save(proto, os.fspath(path), save_as_external_data=is_large, location=f"{path.name}_data")
+        self._onnx.checker.check_model(os.fspath(path), full_check=True)
+
+    def op(self, op: str, *inputs: str, **attributes: object) -> str:
+        return self.ops(op, *inputs, num_results=1, **attributes)[0]
+
+    def ops(self, op: str, *inputs: str, num_results: int, **attributes: object) -> list[str]:
+        """Add a node with several results."""
+        name = f"{op}_{len(self._nodes)}"
+        results = [f"{name}_{number}" for number in range(num_results)]
+        self._nodes.append(self._onnx.helper.make_node(op, inputs, results, name=name, **attributes))
+        return results
+
+    def cast(self, result: str, kind: str) -> str:
+        return self.op("Cast", result, to=self._kind(kind))
+
+    def split(self, joined: str, parts: int) -> list[str]:
+        return self.ops("Split", joined, num_results=parts, num_outputs=parts, axis=-1)
+
+    def weight(self, name: str, tensor: Tensor) -> str:
+        """Add a tensor, once."""
+        if name not in self._weights:
+            array = tensor.detach().cpu().contiguous().numpy()
+            self._weights[name] = self._onnx.numpy_helper.from_array(array, name)
+        return name
+
+    def number(self, value: int | float) -> str:
+        return self.weight(f"{type(value).__name__}_{value}", torch.tensor(value))
+
+    def ints(self, *values: int) -> str:
+        return self.weight("_".join(map(str, ("ints", *values))), torch.tensor(values))
+
+    def length(self, name: str, axis: int) -> str:
+        return self.op("Squeeze", self.op("Shape", name, start=axis, end=axis + 1))
+
+    def range(self, start: str, end: str) -> str:
+        return self.op("Range", start, end, self.number(1))
+
+    def embed(self, embedder: Embedder, ids: str, positions: str) -> str:
+        """Scaled token embeddings, with the positions where these are added to them."""
+        name = f"{self._names[embedder.tokens]}.weight"
+        if self._int8:
+            table, scales = self._quantized(name, embedder.tokens.weight)
+            integers = self.op("Sub", self.cast(self.op("Gather", table, ids), "FLOAT"), self.number(128.0))
+            hidden = self.op("Mul", integers, self.op("Unsqueeze", self.op("Gather", scales, ids), self.ints(-1)))
+        else:
+            hidden = self.op("Gather", self.weight(name, embedder.tokens.weight), ids)
+        hidden = self.op("Mul", hidden, self.number(embedder.scale))
+        if self._config.positions not in ("sinusoidal", "learned"):
+            return hidden
+        every = self._every_position(embedder.positions)
+        rows = embedder.positions.embed(torch.zeros(1, len(every), self._config.d_model), every)[0]
+        return self.op("Add", hidden, self.op("Gather", self.weight("positions", rows), positions))
+
+    def rotary(self, module: Positions, positions: str) -> list[str]:
+        """The cosines and sines of positions, or nothing if the model does not use them."""
+        if self._config.positions != "rotary":
+            return []
+        angles = module.rotary(self._every_position(module))
+        assert angles is not None
+        tables = self.weight("cosines", angles.cosine[0]), self.weight("sines", angles.sine[0])
+        return [self.op("Gather", table, positions) for table in tables]
+
+    def add_relative(self, module: Positions, mask: str, *, query: str, key: str) -> str:
+        """Add the relative bias to a mask, if the model has one; from some distance on, all have the same."""
+        if self._config.positions != "relative":
+            return mask
+        farthest = self._config.relative_max_distance
+        biases = module.bias(torch.zeros(1, dtype=torch.long), torch.arange(-farthest, farthest + 1))
+        assert biases is not None
+        distance = self.op("Sub", key, self.op("Unsqueeze", query, self.ints(1)))  # (query, key)
+        distance = self.op("Clip", distance, self.number(-farthest), self.number(farthest))
+        row = self.op("Add", distance, self.number(farthest))
+        bias = self.op("Gather", self.weight("relative_bias", biases[:, 0].t()), row)  # (query, key, heads)
+        return self.op("Add", mask, self.op("Transpose", bias, perm=[2, 0, 1]))
+
+    def mask(self, visible: str) -> str:
+        """0 for what is visible, -inf for the rest."""
+        return self.op("Where", visible, self.number(0.0), self.number(-math.inf))
+
+    def source_mask(self, attention_mask: str) -> str:
+        return self.mask(self.op("Unsqueeze", self.cast(attention_mask, "BOOL"), self.ints(1, 2)))
+
+    def linear(self, module: nn.Linear, hidden: str, *, rows: Tensor | None = None, part: str = "") -> str:
+        """Outputs of a linear layer: all, or a part with a name."""
+        tokens = self.model.decoder.embedder.tokens
+        is_tied = module.weight is tokens.weight
+        name, bias_name = self._names[tokens if is_tied else module], self._names[module]
+        weight: Tensor = module.weight
+        bias: Tensor | None = module.bias
+        if rows is not None:
+            name, weight, bias = f"{name}.{part}", weight[rows], module.bias[rows]
+            bias_name = name
+        if self._int8:
+            table, scales = self._quantized(f"{name}.weight", weight)
+            integers, scale, zero = self.ops("DynamicQuantizeLinear", hidden, num_results=3)
+            weight_zero = self.weight("weight_zero", torch.tensor(128, dtype=torch.uint8))
+            summed = self.op("MatMulInteger", integers, self.op("Transpose", table, perm=[1, 0]), zero, weight_zero)
+            result = self.op("Mul", self.cast(summed, "FLOAT"), self.op("Mul", scale, scales))
+        elif is_tied:
+            table = self.weight(f"{name}.weight", weight)
+            result = self.op("MatMul", hidden, self.op("Transpose", table, perm=[1, 0]))
+        else:
+            result = self.op("MatMul", hidden, self.weight(f"{name}.weight", weight.t()))
+        return result if bias is None else self.op("Add", result, self.weight(f"{bias_name}.bias", bias))
+
+    def norm(self, module: nn.Module, hidden: str) -> str:
+        if not isinstance(module, nn.LayerNorm):
+            return hidden
+        weights = (self.weight(f"{self._names[module]}.{name}", tensor) for name, tensor in module.named_parameters())
+        return self.op("LayerNormalization", hidden, *weights, epsilon=module.eps)
+
+    def add_and_norm(self, module: AddAndNorm, hidden: str, sublayer: Callable[[str], str]) -> str:
+        if module.placement == "pre":
+            return self.op("Add", hidden, sublayer(self.norm(module.norm, hidden)))
+        return self.norm(module.norm, self.op("Add", hidden, sublayer(hidden)))
+
+    def feed_forward(self, module: FeedForward, hidden: str) -> str:
+        inner = self.linear(module.inner, hidden)
+        match module.activation:
+            case "relu":
+                active = self.op("Relu", inner)
+            case "gelu":
+                active = self.op("Gelu", inner)
+            case "swish":
+                active = self.op("Mul", inner, self.op("Sigmoid", inner))
+            case "swiglu":
+                gate, inner = self.split(inner, 2)
+                active = self.op("Mul", self.op("Mul", gate, self.op("Sigmoid", gate)), inner)
+        return self.linear(module.outer, active)
+
+    def project(self, module: MultiHeadAttention, hidden: str, parts: str, *, rotary: Sequence[str] = ()) -> list[str]:
+        """Queries, keys and values, or those of them that `parts` names by their first letters, split into heads.
+
+        Rotary positions turn pairs of dimensions. These are in the two halves of a head here, not side by side.
+        """
+        rows = torch.arange(3 * module.d_model).view(3, module.num_heads, -1)
+        if rotary:
+            rows[:2] = rows[:2].unflatten(-1, (-1, 2)).mT.flatten(2)
+        rows = rows[["qkv".index(part) for part in parts]].flatten()
+        projected = self.linear(module.input_projection, hidden, rows=rows, part=parts)
+        shape = self.ints(0, 0, module.num_heads, module.d_model // module.num_heads)  # 0 leaves an axis as it is
+        split = self.split(projected, len(parts)) if len(parts) > 1 else [projected]
+        heads = [self.op("Transpose", self.op("Reshape", each, shape), perm=[0, 2, 1, 3]) for each in split]
+        return [self._rotate(each, *rotary) for each in heads[:2]] + heads[2:] if rotary else heads
+
+    def _rotate(self, heads: str, cosine: str, sine: str) -> str:
+        even, odd = self.split(heads, 2)
+        new_even = self.op("Sub", self.op("Mul", even, cosine), self.op("Mul", odd, sine))
+        new_odd = self.op("Add", self.op("Mul", even, sine), self.op("Mul", odd, cosine))
+        return self.op("Concat", new_even, new_odd, axis=-1)
+
+    def attend(self, module: MultiHeadAttention, query: str, key: str, value: str, mask: str) -> str:
+        query = self.op("Mul", query, self.number((module.d_model / module.num_heads) ** -0.5))
+        scores = self.op("MatMul", query, self.op("Transpose", key, perm=[0, 1, 3, 2]))
+        output = self.op("MatMul", self.op("Softmax", self.op("Add", scores, mask), axis=-1), value)
+        joined = self.op("Reshape", self.op("Transpose", output, perm=[0, 2, 1, 3]), self.ints(0, 0, module.d_model))
+        return self.linear(module.output_projection, joined)
+
+    def _kind(self, name: str) -> int:
+        number: int = self._onnx.TensorProto.DataType.Value(name)
+        return number
+
+    def _quantized(self, name: str, weight: Tensor) -> tuple[str, str]:
+        """Integers without a sign: products of signed ones overflow on processors without VNNI instructions."""
+        integers, scales = quantize_rows(weight.detach())
+        return self.weight(name, (integers.short() + 128).byte()), self.weight(f"{name}.scales", scales)
+
+    def _every_position(self, module: Positions) -> Tensor:
+        number = max_positions(self._config)
+        assert number is not None
+        module.reserve(number)
+        return torch.arange(number)
+
+
+def build_encoder(graph: Graph) -> Graph:
+    encoder = graph.model.encoder
+    source = ("batch_size", "encoder_sequence_length")
+    ids, attention_mask = graph.input("input_ids", *source), graph.input("attention_mask", *source)
+    positions = graph.range(graph.number(0), graph.length(ids, 1))
+    hidden = graph.embed(encoder.embedder, ids, positions)
+    rotary = graph.rotary(encoder.embedder.positions, positions)
+    mask = graph.source_mask(attention_mask)
+    mask = graph.add_relative(encoder.embedder.positions, mask, query=positions, key=positions)
+    for layer in encoder.layers:
+        assert isinstance(layer, EncoderLayer)
+        hidden = _add_layer(graph, layer, hidden, {}, rotary=rotary, mask=mask)
+    graph.output("last_hidden_state", graph.norm(encoder.final_norm, hidden), *source, encoder.d_model)
+    return graph
+
+
+def build_decoder(graph: Graph) -> Graph:
+    """The decoder, for one or more target positions after those in the cache, which is empty at first."""
+    decoder, config = graph.model.decoder, graph.model.config
+    batch, source, target = "batch_size", "encoder_sequence_length", "decoder_sequence_length"
+    attention_mask = graph.input("encoder_attention_mask", batch, source)
+    ids = graph.input("input_ids", batch, target)
+    memory = graph.input("encoder_hidden_states", batch, source, config.d_model, kind="FLOAT")
+    heads, head_dim = config.num_heads, config.d_model // config.num_heads
+    caches = [
+        {
+            part: graph.input(f"past_key_values.{number}.{part}", batch, heads, f"past_{part}", head_dim, kind="FLOAT")
+            for part in _CACHE
+        }
+        for number in range(config.num_decoder_layers)
+    ]
+    start = graph.length(caches[0]["decoder.key"], 2)
+    end = graph.op("Add", start, graph.length(ids, 1))
+    queries, keys = graph.range(start, end), graph.range(graph.number(0), end)
+    mask = graph.mask(graph.op("LessOrEqual", keys, graph.op("Unsqueeze", queries, graph.ints(1))))
+    mask = graph.add_relative(decoder.embedder.positions, mask, query=queries, key=keys)
+    cached = graph.op("Shape", caches[0]["encoder.key"], start=2, end=3)
+    new_memory = graph.op("Slice", memory, cached, graph.ints(2**63 - 1), graph.ints(1))
+    memory_mask = graph.source_mask(attention_mask)
+    hidden = graph.embed(decoder.embedder, ids, queries)
+    rotary = graph.rotary(decoder.embedder.positions, queries)
+    for layer, cache in zip(decoder.layers, caches, strict=True):
+        assert isinstance(layer, DecoderLayer)
+        hidden = _add_layer(
+            graph, layer, hidden, cache, rotary=rotary, mask=mask, new_memory=new_memory, memory_mask=memory_mask
+        )
+    logits = graph.linear(graph.model.output, graph.norm(decoder.final_norm, hidden))
+    graph.output("logits", logits, batch, target, graph.model.output.out_features)
+    for number, cache in enumerate(caches):
+        for part, result in cache.items():
+            graph.output(f"present.{number}.{part}", result, batch, heads, f"present_{part}", head_dim)
+    return graph
+
+
+def _add_layer(
+    graph: Graph,
+    layer: EncoderLayer | DecoderLayer,
+    hidden: str,
+    cache: dict[str, str],
+    *,
+    rotary: list[str],
+    mask: str,
+    new_memory: str = "",
+    memory_mask: str = "",
+) -> str:
+    """A layer of either stack. It adds to the cache, which the encoder does not have."""
+
+    def extend(name: str, new: str) -> str:
+        if name in cache:
+            new = cache[name] = graph.op("Concat", cache[name], new, axis=2)
+        return new
+
+    def attend_to_self(x: str) -> str:
+        query, key, value = graph.project(layer.self_attention, x, "qkv", rotary=rotary)
+        key, value = extend("decoder.key", key), extend("decoder.value", value)
+        return graph.attend(layer.self_attention, query, key, value, mask)
+
+    def attend_to_memory(attention: MultiHeadAttention, x: str) -> str:
+        key, value = graph.project(attention, new_memory, "kv")
+        key, value = extend("encoder.key", key), extend("encoder.value", value)
+        (query,) = graph.project(attention, x, "q")
+        return graph.attend(attention, query, key, value, memory_mask)
+
+    hidden = graph.add_and_norm(layer.self_attention_add_and_norm, hidden, attend_to_self)
+    if isinstance(layer, DecoderLayer):
+        attend = partial(attend_to_memory, layer.cross_attention)
+        hidden = graph.add_and_norm(layer.cross_attention_add_and_norm, hidden, attend)
+    return graph.add_and_norm(layer.feed_forward_add_and_norm, hidden, partial(graph.feed_forward, layer.feed_forward))
