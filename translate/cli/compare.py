@@ -44,8 +44,8 @@ def compare(
 
     Examples:
       translate compare runs/small runs/large
-      translate compare runs/small runs/large --set validation --output comparison.html
-      translate compare runs/demo other.en --source news.de --reference news.en
+      translate compare runs/small runs/large --set validation -o comparison.html
+      translate compare runs/a other.en --source news.de --reference news.en
     """
     if len(systems) < 2:
         raise InputError(f"{systems[0]}: a comparison needs two systems or more")
