@@ -21,13 +21,16 @@ def pairs(toy: Toy) -> list[EncodedPair]:
     return [*pairs, EncodedPair(source.encode("Hund"), [])]
 
 
-def test_log_probabilities_are_those_of_each_pair_alone(toy: Toy, pairs: list[EncodedPair]) -> None:
+def test_log_probabilities_and_ranks_are_those_of_each_pair_alone(toy: Toy, pairs: list[EncodedPair]) -> None:
     for pair, forced in zip(pairs, force_decode(toy.model, pairs, max_tokens=97), strict=True):
         with torch.no_grad():
             logits = toy.model(torch.tensor([[*pair.source, EOS_ID]]), torch.tensor([[BOS_ID, *pair.target]]))
         log_probs = logits[0].log_softmax(dim=1).tolist()
         expected = [row[token] for row, token in zip(log_probs, [*pair.target, EOS_ID], strict=True)]
         assert forced.token_log_probs == pytest.approx(expected, abs=1e-4)
+        order = [sorted(range(len(row)), key=lambda token, row=row: -row[token]) for row in log_probs]
+        ranks = [row.index(token) for row, token in zip(order, [*pair.target, EOS_ID], strict=True)]
+        assert forced.token_ranks == ranks
 
 
 @pytest.mark.parametrize("max_tokens", [1, 53, 9999])

@@ -189,6 +189,75 @@ def test_greedy_search_without_scores_is_the_same(toy: Toy, options: dict[str, A
     assert all(math.isnan(each.score) for each in theirs[1:])
 
 
+# prefixes
+
+
+@pytest.fixture
+def begun(toy: Toy) -> list[Request]:
+    """Beginnings of the right translation, none and all of it among them, and of another sentence's."""
+    requests = []
+    for number, (source, reference) in enumerate(zip(toy.sources, toy.references, strict=True)):
+        words, others = reference.split(), toy.references[number - 1].split()
+        requests.append(Request(source, prefix=" ".join(words[: number % (len(words) + 1)])))
+        requests.append(Request(source, prefix=" ".join(others[: number % 4])))
+    return requests
+
+
+@pytest.mark.parametrize(
+    ("beam_size", "n_best", "options"),
+    [
+        (1, 1, {}),
+        (2, 1, {}),
+        # Many translations end with their prefix, and in the last step more of them end than CTranslate2 can give.
+        (5, 5, {"length_penalty_kind": "average", "length_penalty": 1.0}),
+        # Some prefixes are longer than their translations may be.
+        (4, 4, {"max_length_factor": 0.4, "max_length_constant": 3}),
+    ],
+)
+def test_prefixes(toy: Toy, begun: list[Request], beam_size: int, n_best: int, options: dict[str, Any]) -> None:
+    """The same hypotheses in the same order, with the same scores and token log-probabilities."""
+    config = settings(beam_size=beam_size, n_best=n_best, **options)
+    theirs = load(toy.path, config).translate(begun)
+    ours = Translator(toy.model, toy.tokenizers, config).translate(begun)
+    for request, mine, other in zip(begun, ours, theirs, strict=True):
+        assert mine.truncated or other.text.startswith(request.prefix)
+        for one, another in zip((mine, *mine.alternatives), (other, *other.alternatives), strict=True):
+            assert (another.ids, another.truncated) == (one.ids, one.truncated)
+            assert another.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-4)
+            assert (another.log_prob, another.score) == pytest.approx((one.log_prob, one.score), abs=1e-3)
+    assert any(mine.truncated for mine in ours) == ("max_length_factor" in options)
+
+
+def test_greedy_search_with_prefixes_without_scores(toy: Toy, begun: list[Request]) -> None:
+    for options in {}, {"max_length_factor": 0.4, "max_length_constant": 3}:
+        config = settings(beam_size=1, **options)
+        ours = Translator(toy.model, toy.tokenizers, config).translate(begun)
+        theirs = load(toy.path, config, token_scores=False).translate(begun)
+        assert [(each.ids, each.truncated) for each in theirs] == [(each.ids, each.truncated) for each in ours]
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_lines_with_a_prefix_are_searched_by_ctranslate2(
+    toy: Toy, begun: list[Request], monkeypatch: pytest.MonkeyPatch, beam_size: int
+) -> None:
+    """All of them in greedy search; with a beam but for those that may end there."""
+    searched: list[SearchInput] = []
+    real = Translator._search
+
+    def search(self: Translator, inputs: list[SearchInput], on_found: Any) -> Any:
+        searched.extend(inputs)
+        return real(self, inputs, on_found)
+
+    monkeypatch.setattr(Translator, "_search", search)
+    found = load(toy.path, settings(beam_size=beam_size)).translate(begun)
+    assert len(found) == len(begun)
+    assert all(each.prefix_ids for each in searched)
+    if beam_size == 1:
+        assert searched == []
+    else:
+        assert 0 < len(searched) < sum(bool(request.prefix) for request in begun) / 2
+
+
 # auto
 
 
@@ -256,11 +325,11 @@ def test_what_only_ours_can_is_ours(toy: Toy, run: Path, caplog: pytest.LogCaptu
     options = {"search": "sample", "seed": 3, "temperature": 1.3}
     assert translator.translate(toy.sources, **options) == ours.translate(toy.sources, **options)
     assert caplog.messages == []
-    requests = [Request(line, prefix="the" if number % 3 == 0 else "") for number, line in enumerate(toy.sources)]
-    found = translator.translate(requests)
-    assert [each.text for each in found] == [each.text for each in ours.translate(requests)]
-    assert all(each.text.startswith("the") for each in found[::3])
-    with pytest.raises(InputError, match="the engine ctranslate2 has no prefixes, phrases or terminology"):
+    requests = [Request(line, required=("dog",) if number % 3 == 0 else ()) for number, line in enumerate(toy.sources)]
+    found = translator.translate(requests, beam_size=2)
+    assert [each.text for each in found] == [each.text for each in ours.translate(requests, beam_size=2)]
+    assert all("dog" in each.text.split() for each in found[::3])
+    with pytest.raises(InputError, match="the engine ctranslate2 has no phrases or terminology; use the engine auto"):
         load(run, settings()).translate(requests)
     with pytest.raises(
         InputError, match=r"cannot search with decoding.search = 'sample'; use the engine auto or translate"

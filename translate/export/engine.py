@@ -10,6 +10,7 @@ import importlib.util
 import itertools
 import logging
 import math
+import operator
 import os
 from collections.abc import Iterator, Sequence
 from os import PathLike
@@ -20,7 +21,7 @@ import torch
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config, read_resolved_config
-from translate.data.batching import batch_by_tokens
+from translate.data.batching import EncodedPair, batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.decoding import Translator
 from translate.decoding.loading import LoadedTranslator, load_translator, only_ours, resolve_auto
@@ -175,18 +176,18 @@ class CTranslate2Translator(Translator):
         then is the symbol suppressed, because that changes the probabilities of the other tokens.
 
         Raises:
-            InputError: CTranslate2 is required, and an input has constraints.
+            InputError: CTranslate2 is required, and an input has phrases.
         """
         lengths = [len(each.source_ids) + 1 for each in inputs]
         limits = maximum_lengths(torch.tensor(lengths), self.config, max_positions=self.max_positions).tolist()
         most = max_positions(self.model.config) or math.inf
-        is_ours = [bool(each.prefix_ids or each.phrase_ids) for each in inputs]
-        if self._converted.is_required and any(is_ours):
-            raise InputError("the engine ctranslate2 has no prefixes, phrases or terminology; use the engine auto")
+        if self._converted.is_required and any(each.phrase_ids for each in inputs):
+            raise InputError("the engine ctranslate2 has no phrases or terminology; use the engine auto")
         order = [
             index
             for index, each in enumerate(inputs)
-            if not is_ours[index]
+            if not each.phrase_ids
+            and len(each.prefix_ids) < limits[index]
             and max(lengths[index], limits[index]) <= most
             and each.source_ids
             and not each.source.isspace()
@@ -197,45 +198,64 @@ class CTranslate2Translator(Translator):
         if engine is None:
             super()._search(inputs, on_found)
             return
-        rest = sorted(set(range(len(inputs))) - set(order))
-        if any(inputs[index].source_ids for index in rest):
-            super()._search([inputs[index] for index in rest], lambda number, ours: on_found(rest[number], ours))
-        order.sort(key=lambda index: -lengths[index])
+        prefix_log_probs = self._score_prefixes(inputs, order)
+        self._search_ours(inputs, sorted(set(range(len(inputs))) - set(prefix_log_probs)), on_found)
+        order = sorted(prefix_log_probs, key=lambda index: (bool(inputs[index].prefix_ids), -lengths[index]))
         costs = [length * self.config.beam_size for length in lengths]
         # A few batches for each worker, so that all are busy to the end, and translations are made meanwhile.
         num_batches = _BATCHES_PER_WORKER * (self.config.workers or torch.get_num_threads())
         share = -(-sum(costs[index] for index in order) // num_batches)
         least = _LEAST_TOKENS * self.config.beam_size
-        batches = batch_by_tokens(costs, order=order, max_tokens=min(self.config.batch_tokens, max(share, least)))
+        max_tokens = min(self.config.batch_tokens, max(share, least))
+        jobs: list[tuple[list[int], bool]] = []  # sentences, and whether symbols are suppressed
+        for _, group in itertools.groupby(order, key=lambda index: bool(inputs[index].prefix_ids)):
+            jobs += [(batch, False) for batch in batch_by_tokens(costs, order=list(group), max_tokens=max_tokens)]
         penalties = build_scoring(self.config).penalty(torch.arange(max(limits) + 2)).tolist()
-        again: list[tuple[int, bool, int]] = []  # maximum length, whether symbols are suppressed, sentence
-        for batch, results in self._run(engine, batches, inputs, limits, never=None):
-            longest = max(limits[index] for index in batch)
-            found: dict[int, list[Hypothesis]] = {}
-            for index, result in zip(batch, results, strict=True):
-                hypotheses = result.hypotheses
-                if not self._has_scores:  # greedy: what stands before its own maximum would be the same
-                    hypotheses = [hypotheses[0][: limits[index]]]
-                is_cut = self._has_scores and max(map(len, hypotheses)) >= limits[index] < longest
-                is_odd = not self._never.isdisjoint(itertools.chain(*hypotheses))
-                if is_cut or is_odd:
-                    again.append((limits[index], is_odd, index))
-                else:
-                    found[index] = self._ranked(hypotheses, result.scores, penalties)
-            self._pass_on(engine, inputs, found, on_found)
-        for (_, is_odd), group in itertools.groupby(sorted(again), key=lambda each: each[:2]):
-            never = [[piece] for piece in self._never] if is_odd else None
-            for batch, results in self._run(engine, [[index for *_, index in group]], inputs, limits, never=never):
-                ranked = [self._ranked(result.hypotheses, result.scores, penalties) for result in results]
-                self._pass_on(engine, inputs, dict(zip(batch, ranked, strict=True)), on_found)
+        unsure: list[int] = []
+        while jobs:
+            again: list[tuple[bool, int, bool, int]] = []  # is it odd, its maximum length, has it a prefix, its number
+            for (batch, is_suppressed), results in self._run(engine, jobs, inputs, limits):
+                longest = max(limits[index] for index in batch)
+                found: dict[int, list[Hypothesis]] = {}
+                for index, result in zip(batch, results, strict=True):
+                    hypotheses = result.hypotheses
+                    if not self._has_scores:  # greedy: what stands before its own maximum would be the same
+                        hypotheses = [hypotheses[0][: limits[index]]]
+                    is_cut = self._has_scores and max(map(len, hypotheses)) >= limits[index] < longest
+                    is_odd = not (is_suppressed or self._never.isdisjoint(itertools.chain(*hypotheses)))
+                    if is_cut or is_odd:
+                        again.append((is_suppressed or is_odd, limits[index], bool(inputs[index].prefix_ids), index))
+                    elif ranked := self._ranked(hypotheses, result.scores, penalties, prefix_log_probs[index]):
+                        found[index] = ranked
+                    else:
+                        unsure.append(index)
+                if self._token_scores and found:
+                    self._score_tokens(engine, inputs, found)
+                for index, ranked in found.items():
+                    on_found(index, ranked)
+            groups = itertools.groupby(sorted(again), key=lambda each: each[:3])
+            jobs = [([index for *_, index in alike], is_odd) for (is_odd, *_), alike in groups]
+        self._search_ours(inputs, unsure, on_found)
 
-    def _pass_on(
-        self, engine: Any, inputs: list[SearchInput], found: dict[int, list[Hypothesis]], on_found: OnFound
-    ) -> None:
-        if self._token_scores and found:
-            self._score_tokens(engine, inputs, found)
-        for index, hypotheses in found.items():
-            on_found(index, hypotheses)
+    def _search_ours(self, inputs: list[SearchInput], indices: list[int], on_found: OnFound) -> None:
+        if any(inputs[index].source_ids for index in indices):
+            chosen = [inputs[index] for index in indices]
+            super()._search(chosen, lambda number, hypotheses: on_found(indices[number], hypotheses))
+
+    def _score_prefixes(self, inputs: list[SearchInput], order: list[int]) -> dict[int, float]:
+        """The log-probability of the prefix of each input, which CTranslate2's scores leave out; 0 without a prefix.
+
+        Inputs that CTranslate2 would search otherwise are left out. At the first token that is free it drops the end
+        symbol, and one place of the beam with it, unless nothing is more probable.
+        """
+        log_probs = dict.fromkeys(order, 0.0)
+        begun = [index for index in order if inputs[index].prefix_ids] if self._has_scores else []
+        pairs = [EncodedPair(inputs[index].source_ids, list(inputs[index].prefix_ids)) for index in begun]
+        for index, forced in zip(begun, self.force(pairs) if pairs else [], strict=True):
+            log_probs[index] = math.fsum(forced.token_log_probs[:-1])
+            if 0 < forced.token_ranks[-1] < self.config.beam_size + len(self._never) and self.config.beam_size > 1:
+                del log_probs[index]
+        return log_probs
 
     @property
     def _has_scores(self) -> bool:
@@ -254,49 +274,60 @@ class CTranslate2Translator(Translator):
     def _run(
         self,
         engine: Any,
-        batches: list[list[int]],
+        jobs: list[tuple[list[int], bool]],
         inputs: list[SearchInput],
         limits: list[int],
-        *,
-        never: list[list[str]] | None,
-    ) -> Iterator[tuple[list[int], list[Any]]]:
+    ) -> Iterator[tuple[tuple[list[int], bool], list[Any]]]:
         """Each batch with CTranslate2's results; all batches wait in its queue, from which its workers take them."""
+        patience = 1 if self.config.beam_size == 1 else PATIENCE
         waiting = [
             engine.translate_batch(
                 [self.tokenizers.source.pieces(inputs[index].source_ids) for index in batch],
+                [self.tokenizers.target.pieces(inputs[index].prefix_ids) for index in batch],
                 asynchronous=True,
                 beam_size=self.config.beam_size,
-                num_hypotheses=self.config.beam_size,
-                patience=1 if self.config.beam_size == 1 else PATIENCE,
+                num_hypotheses=patience * self.config.beam_size,  # all: the run's own scoring chooses among them
+                patience=patience,
                 length_penalty=self._alpha,
                 min_decoding_length=0,
                 max_decoding_length=max(limits[index] for index in batch),
                 max_input_length=0,  # no limit
-                suppress_sequences=never,
+                suppress_sequences=[[piece] for piece in self._never] if is_suppressed else None,
                 return_scores=self._has_scores,  # greedy search would compute them only for this
                 return_end_token=True,
             )
-            for batch in batches
+            for batch, is_suppressed in jobs
         ]
-        for batch, results in zip(batches, waiting, strict=True):
+        for job, results in zip(jobs, waiting, strict=True):
             try:
-                yield batch, [result.result() for result in results]
+                yield job, [result.result() for result in results]
             except RuntimeError as error:
                 hint = f"Lower decoding.batch_tokens, or remove {self._converted.folder}, and it is made again"
                 raise RunError(f"CTranslate2 cannot translate: {error}. {hint}") from error
 
     def _ranked(
-        self, hypotheses: Sequence[list[str]], scores: Sequence[float], penalties: Sequence[float]
+        self, hypotheses: Sequence[list[str]], scores: Sequence[float], penalties: Sequence[float], prefix: float
     ) -> list[Hypothesis]:
+        """The hypotheses by the run's own scoring.
+
+        There are none if CTranslate2 may have left out a better one. In the last step more can end than it can give;
+        those that it leaves out are the worst by its own length penalty, and no longer than the longest.
+        """
         if not self._has_scores:
             scores = [math.nan]
         ranked = []
         for pieces, their_score in zip(hypotheses, scores, strict=True):
-            log_prob = their_score * len(pieces) ** self._alpha
+            log_prob = prefix + their_score * len(pieces) ** self._alpha
             ranked.append((log_prob / penalties[len(pieces)], log_prob, pieces))
         ranked.sort(key=lambda each: -each[0])
         made = []
-        for score, log_prob, pieces in ranked[: None if self.config.n_best > 1 else 1]:
+        is_full = self.config.beam_size > 1 and len(ranked) == PATIENCE * self.config.beam_size
+        del ranked[self.config.beam_size if self.config.n_best > 1 else 1 :]
+        if is_full:
+            logs = (prefix + min(scores) * length**self._alpha for length in range(1, max(map(len, hypotheses)) + 1))
+            if max(map(operator.truediv, logs, penalties[1:])) > ranked[-1][0]:
+                return []
+        for score, log_prob, pieces in ranked:
             ids = [self._ids[piece] for piece in pieces]
             is_ended = ids[-1] == EOS_ID
             made.append(Hypothesis(ids[:-1] if is_ended else ids, [log_prob], score, truncated=not is_ended))
