@@ -8,10 +8,12 @@ from pathlib import Path
 
 _OTHER_NAMES = {  # what fairseq, Marian, JoeyNMT, OpenNMT and papers call a setting, where it shares no word with ours
     "accumulate_batches": "update_freq optimizer_delay batch_multiplier accum_count gradient_accumulation_steps",
+    "add_characters": "extend extend_vocabulary resize_embeddings",
     "batch_tokens": "batch_size max_tokens mini_batch mini_batch_words",
     "d_ff": "ff_size ffn_dim ffn_embed_dim dim_ffn transformer_dim_ffn transformer_ff feed_forward",
     "d_model": "hidden_size hidden_dim embed_dim embedding_dim dim_emb rnn_size dim",
     "length_penalty": "lenpen alpha beam_alpha normalize",
+    "initialize_from": "finetune_from_model pretrained_model load_model train_from resume_from warm_start",
     "learning_rate": "lr rate learn_rate",
     "max_gradient_norm": "clip_norm clip_grad_norm grad_clip max_grad_norm",
     "max_steps": "updates max_update max_updates train_steps after_batches iterations",
@@ -22,6 +24,7 @@ _OTHER_NAMES = {  # what fairseq, Marian, JoeyNMT, OpenNMT and papers call a set
     "save_every": "save_freq save_interval",
     "schedule": "lr_scheduler scheduler scheduling",
     "trackers": "tensorboard use_tensorboard wandb wandb_project mlflow report_to",
+    "validation_also": "evaluate_also",
     "validate_every": "valid_freq validation_freq validate_interval eval_interval",
     "vocab_size": "voc_limit dim_vocabs num_merges",
     "warmup_steps": "lr_warmup warmup_updates learning_rate_warmup",

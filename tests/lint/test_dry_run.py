@@ -51,7 +51,7 @@ def prepared(config: Config) -> tuple[Corpora, Any, Epoch]:
 
 def tried(config: Config, *, device: torch.device = CPU, **options: float) -> DryRun:
     corpora, tokenizers, epoch = prepared(config)
-    return dry_run(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=device, **options)
+    return dry_run(config, epoch, tokenizers=tokenizers, validation=[corpora.validation], device=device, **options)
 
 
 def test_shapes_are_those_of_the_batches(digits: Digits) -> None:
@@ -99,7 +99,7 @@ def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatc
         return original(self, group, **options)
 
     monkeypatch.setattr(TrainStep, "__call__", watched)
-    dry_run(config, epoch, tokenizers=tokenizers, validation=None, device=CPU, max_seconds=60.0)
+    dry_run(config, epoch, tokenizers=tokenizers, validation=[], device=CPU, max_seconds=60.0)
     batches = [batch.indices for batch in epoch]
     num_longest = len(longest_batches(epoch))
     assert seen[0] == [batches[0]]
@@ -112,7 +112,7 @@ def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatc
 def test_the_time_for_measuring_is_bounded(digits: Digits) -> None:
     config = digits("training.batch_tokens=60")
     _, tokenizers, epoch = prepared(config)
-    result = dry_run(config, epoch, tokenizers=tokenizers, validation=None, device=CPU, max_seconds=0.0)
+    result = dry_run(config, epoch, tokenizers=tokenizers, validation=[], device=CPU, max_seconds=0.0)
     assert (result.num_timed_steps, result.seconds_per_validation) == (1, None)
 
 
@@ -131,7 +131,7 @@ def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) 
     corpora, tokenizers, epoch = prepared(config)
     pairs, source_tokens, target_tokens = epoch.shapes[longest_batches(epoch)[0]].tolist()
     with pytest.raises(RunError) as error:
-        dry_run(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=CPU)
+        dry_run(config, epoch, tokenizers=tokenizers, validation=[corpora.validation], device=CPU)
     assert str(error.value) == (
         f"a training step on the longest batch ({pairs} pairs of up to {source_tokens} source and"
         f" {target_tokens} target tokens) fails: no memory is left"

@@ -95,6 +95,9 @@ class HubCorpus(NamedColumns):
 Corpus = Annotated[TextCorpus | TsvCorpus | TableCorpus | HubCorpus, Field(discriminator="kind")]
 
 
+CorporaByName = dict[Annotated[str, Field(pattern=r"^[\w-]+$")], Corpus]
+
+
 def is_stream(corpus: Corpus) -> bool:
     """Whether a corpus is read in segments and never held whole."""
     return isinstance(corpus, NamedColumns) and corpus.streaming
@@ -113,7 +116,10 @@ class DataConfig(Section):
     """Corpora to train on."""
     validation: Corpus | None = None
     """Corpus that chooses the best checkpoint and decides on early stopping."""
-    test: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], Corpus] = {}
+    validation_also: CorporaByName = {}
+    """Corpora that are scored at each validation too, by name, such as the test set of the run that is fine-tuned: they
+    show what is forgotten, and choose nothing. In a config that extends another, null removes one."""
+    test: CorporaByName = {}
     """Corpora that `translate eval` reports on, by name. In a config that extends another, null removes one."""
     max_source_tokens: PositiveInt = 256
     """Training pairs with a source of more subwords are left out and counted."""
@@ -130,8 +136,12 @@ class DataConfig(Section):
         return any(is_stream(corpus) for corpus in self.train)
 
     @model_validator(mode="after")
-    def _check_only_training_streams(self) -> Self:
-        held_out = {"data.validation": self.validation} | {f"data.test.{key}": each for key, each in self.test.items()}
+    def _check_held_out(self) -> Self:
+        if self.validation_also and self.validation is None:
+            raise ValueError("data.validation_also is scored at each validation: name data.validation too")
+        held_out = {"data.validation": self.validation}
+        for name in ("validation_also", "test"):
+            held_out |= {f"data.{name}.{key}": corpus for key, corpus in getattr(self, name).items()}
         for key, corpus in held_out.items():
             if corpus is not None and is_stream(corpus):
                 raise ValueError(f"{key}.streaming = true: only the corpora of data.train can be streamed")
@@ -157,6 +167,11 @@ class TokenizerConfig(Section):
     """Segment anew in each epoch, with unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null: only once."""
     max_training_lines: PositiveInt = 1_000_000
     """The tokenizer is trained on at most this many lines of each language, evenly spaced over the corpus."""
+    add_characters: bool = False
+    """In fine-tuning, add an entry for each character of the training text that the run's vocabulary cannot spell or
+    spells in bytes, as far as character_coverage asks for it. All other entries and their embeddings stay."""
+    add_pieces: tuple[Annotated[str, Field(pattern=r"^[^\s▁]{1,100}$")], ...] = ()
+    """In fine-tuning, add these entries too, such as `<medical>`; each is one subword wherever it occurs."""
     source_model: InputPath | None = None
     """A trained SentencePiece model for the source, or for both languages if the vocabulary is joint."""
     target_model: InputPath | None = None

@@ -88,7 +88,9 @@ def _where(keys: list[str], document: Document, *, exactly: bool = False) -> str
 
 def _dotted_key(location: tuple[int | str, ...]) -> str:
     """Write pydantic's location as the user's key, without a corpus's kind, which follows its key, and other marks."""
-    kind_index = {"data.train": 3, "data.test": 3, "data.validation": 2}.get(".".join(map(str, location[:2])))
+    kind_index = {"data.validation": 2, "data.train": 3, "data.test": 3, "data.validation_also": 3}.get(
+        ".".join(map(str, location[:2]))
+    )
     return ".".join(str(part) for index, part in enumerate(location) if index != kind_index and part != "[key]")
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from translate.config.errors import explain
+from translate.config.inherit import inherit
 from translate.config.schema import Config, ModelConfig
 from translate.config.section import Section
 from translate.config.yaml import (
@@ -68,6 +69,7 @@ def load_config(
     for override in () if isinstance(overrides, Mapping) else overrides:
         _apply_override(document, override)
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")
+    _inherit_from_run(document, required=require_files)
     return LoadedConfig(_find_files(_validate(document), document.origins, required=require_files), document.origins)
 
 
@@ -182,7 +184,7 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
             merged = dict(below)
             for name, value in above.items():
                 merged[name] = _merge(below.get(name), value, join_key(key, name), origins, new_origins)
-                if key == "data.test" and value is None and name in below:
+                if key in ("data.test", "data.validation_also") and value is None and name in below:
                     del merged[name]
             return merged
     for stale in [name for name in origins if f"{name}.".startswith(f"{key}.")]:
@@ -228,16 +230,53 @@ def find_config(name: str, *, beside: Path | None = None) -> Path:
     raise InputError(f"{what}: looked for {looked}; the presets are {', '.join(preset_names())}{meant}")
 
 
+def _candidates(name: str, origin: Origin | None, *, root: Path | None = None) -> list[Path]:
+    """The places where a path may be meant: in `data.root`, beside the config that names it, or from here on."""
+    beside = origin.path.resolve().parent if origin and origin.path else None
+    return list(dict.fromkeys(place / name for place in (root, beside, Path.cwd()) if place))
+
+
+def _inherit_from_run(document: Document, *, required: bool) -> None:
+    """Find the run of `training.initialize_from`, and take from it what a config that fine-tunes it does not state.
+
+    The config of a run that was fine-tuned states all, and needs that other run no longer.
+    """
+    training = document.values.get("training")
+    training = training if isinstance(training, dict) else {}
+    name = training.get("initialize_from")
+    origin = document.origins.get("training.initialize_from")
+    if not isinstance(name, str) or (origin and origin.path and is_run(str(origin.path.parent))):
+        return
+    candidates = _candidates(os.path.expanduser(name), origin)
+    run = next((Path(os.path.abspath(each)) for each in candidates if is_run(str(each))), None)
+    if run is not None and is_unicode(str(run)):
+        training["initialize_from"] = str(run)
+        inherit(document, read_resolved_config(run / "config.yaml"), run=run)
+    elif required:
+        found = run or next((each for each in candidates if each.exists()), candidates[0])
+        if run is not None:
+            problem = "a run cannot keep a path that is not UTF-8; rename it, or give a link to it"
+        elif (found / "config.json").is_file() or (found / "decoder.yml").is_file():
+            problem = f"is a model of another toolkit; make a run of it first: translate import {name} RUN"
+        elif found.exists():
+            problem = "is no run: it has no run.json; name a run's own directory"
+        else:
+            problem = f"no such run; looked for {', '.join(map(str, candidates))}"
+        near = [*found.parents, *(path.parent for path in sorted(found.glob("*/run.json")))] if found.exists() else []
+        near += map(Path, nearest_paths(candidates[0], *(each.parent for each in candidates), Path("runs")))
+        meant = did_you_mean([*dict.fromkeys(shown_path(each) for each in near if is_run(str(each)))][:3])
+        where = f" ({origin.position})" if origin else ""
+        raise InputError(f"training.initialize_from = {name}{where}: {problem}{meant}")
+
+
 def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -> Config:
     """Make each input path absolute, if there is such a file; missing ones that are `required` are all reported."""
     problems: list[str] = []
     root: Path | None = None
 
     def find(path: Path, key: str) -> Path:
-        origin = origins.get(key)
-        beside = origin.path.resolve().parent if origin and origin.path else None
-        name = os.path.expanduser(path)
-        candidates = list(dict.fromkeys(place / name for place in (root, beside, Path.cwd()) if place))
+        origin, name = origins.get(key), os.path.expanduser(path)
+        candidates = _candidates(name, origin, root=root)
         for candidate in candidates:
             if os.path.exists(candidate) and os.path.isdir(candidate) == (key == "data.root"):
                 # Without `..`, but a link keeps its own name: its target may lack the ending that says the format.
@@ -258,6 +297,8 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
     def replace_paths(value: Any, key: str) -> Any:
         if key == "data.root":
             return root
+        if key == "training.initialize_from":
+            return value
         if isinstance(value, tuple):
             return tuple(replace_paths(item, join_key(key, str(index))) for index, item in enumerate(value))
         if isinstance(value, dict):

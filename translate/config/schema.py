@@ -4,6 +4,7 @@ Sections are frozen data and know no class that they configure. A docstring unde
 docs/config.md, `translate config schema` and the help of options are made from it.
 """
 
+import json
 import re
 from typing import Annotated, Any, Literal, Self
 
@@ -12,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from translate.config.data import DataConfig, TokenizerConfig
 from translate.config.decoding import DecodingConfig
-from translate.config.section import Device, NotNegativeInt, PositiveInt, Probability, Section
+from translate.config.section import Device, InputPath, NotNegativeInt, PositiveInt, Probability, Section
 from translate.nearest import did_you_mean, nearest
 
 
@@ -79,6 +80,11 @@ class ModelConfig(Section):
 class TrainingConfig(Section):
     """The training: how long and how fast it runs, and when it validates and saves."""
 
+    initialize_from: InputPath | None = None
+    """A run to fine-tune: the training begins with its weights and its tokenizer, and takes from it the keys that they
+    decide, of `model`, `tokenizer` and `data`. Step 0 is validated. null begins with random weights."""
+    initialize_checkpoint: Literal["best", "last"] = "best"
+    """Checkpoint of that run to begin with; one that has averaged weights gives those."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Seed of initialisation, dropout, shuffling and subword sampling."""
     max_steps: PositiveInt = 100_000
@@ -276,6 +282,12 @@ class Config(Section):
             raise ValueError(
                 "model.tie_embeddings = 'all' needs tokenizer.vocabulary = 'joint'; 'decoder' and 'none' do not"
             )
+        for name in ("add_characters", "add_pieces"):
+            if (value := getattr(self.tokenizer, name)) and self.training.initialize_from is None:
+                raise ValueError(
+                    f"tokenizer.{name} = {json.dumps(value, ensure_ascii=False)} extends the vocabulary of a run: name"
+                    f" it as training.initialize_from, or leave out tokenizer.{name}"
+                )
         if self.data.is_streamed:
             self._check_streaming()
         if self.model.positions == "learned":
@@ -284,7 +296,8 @@ class Config(Section):
             if longest > self.model.max_positions:
                 raise ValueError(
                     f"model.max_positions = {self.model.max_positions} is less than data.max_source_tokens or"
-                    f" data.max_target_tokens with its special symbol, {longest}"
+                    f" data.max_target_tokens with its special symbol, {longest}: lower these, or raise it for a new"
+                    " model"
                 )
         return self
 

@@ -19,7 +19,8 @@ from translate.errors import InputError
 from translate.nearest import did_you_mean
 
 _WIDEST_VALUE = 60  # a longer line pushes its own comment to the right, not everyone's
-_IN_CORPUS = re.compile(r"data\.(?:train(?:\.\w+)?|validation|test\.[\w-]+)\.(\w+)")
+_IN_CORPUS = re.compile(r"data\.(?:train(?:\.\w+)?|validation|(?:validation_also|test)\.[\w-]+)\.(\w+)")
+_CORPORA = ("data.train", "data.validation", "data.validation_also", "data.test")
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
@@ -86,10 +87,11 @@ def json_schema() -> str:
         "title": "Extends",
         "description": "Path or preset's name of a config that gives the values that this file leaves out.",
     }
-    test_sets = schema["$defs"]["DataConfig"]["properties"]["test"]
-    test_sets["additionalProperties"] = False
-    for corpus in test_sets["patternProperties"].values():
-        corpus["anyOf"].append({"type": "null", "description": "Removes this test set."})
+    for name in ("validation_also", "test"):
+        by_name = schema["$defs"]["DataConfig"]["properties"][name]
+        by_name["additionalProperties"] = False
+        for corpus in by_name["patternProperties"].values():
+            corpus["anyOf"].append({"type": "null", "description": "Removes this corpus."})
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
@@ -130,7 +132,8 @@ def _values(field: dict[str, Any]) -> str:
     if "$ref" in field or "oneOf" in field:
         return "a corpus"
     if field["type"] == "array":
-        return f"a list of {_values(field['items']) if 'enum' in field['items'] else 'corpora'}"
+        items = field["items"]
+        return f"a list of {_values(items) if 'enum' in items else 'texts' if 'type' in items else 'corpora'}"
     if field["type"] == "object":
         return "corpora by name"
     names = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true`, `false`"}
@@ -150,7 +153,7 @@ def describe(key: str, *, width: int) -> str:
 
     def is_meant(title: str, name: str) -> bool:
         if title.endswith(" corpus"):
-            return name == in_corpus[1] if in_corpus else key in ("", "data.train", "data.validation", "data.test")
+            return name == in_corpus[1] if in_corpus else key in ("", *_CORPORA)
         return key in ("", title, join_key(title, name))
 
     shown = [(title, name) for title, section in sections.items() for name in section.keys if is_meant(title, name)]

@@ -54,7 +54,7 @@ class Tokenizer:
             InputError: The bytes are not a SentencePiece model, or are one with other special ids.
         """
         self.model_bytes = model_bytes
-        self._name = name
+        self.name = name
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model_bytes)
@@ -81,6 +81,20 @@ class Tokenizer:
         """The ids of one sentence; a sentence of white space has none."""
         tag, text = self.split_tag(text)
         return tag + self._without_unknown_pieces(self._processor.encode(text))
+
+    def lacks(self, character: str) -> bool:
+        """Whether a character has no entry of its own: it is unknown, or spelt in bytes."""
+        ids = self.encode(character)
+        return UNK_ID in ids or any(BYTE_PIECE.fullmatch(piece) for piece in self.pieces(ids))
+
+    def normalize(self, lines: Sequence[str]) -> list[str]:
+        """The text that is segmented, with `▁` for spaces."""
+        normalized: list[str] = self._processor.normalize(list(lines))
+        return normalized
+
+    def scores(self) -> list[float]:
+        """The score of each entry, by which the segmentation is chosen: more is better."""
+        return [float(self._processor.get_score(token)) for token in range(self.vocab_size)]
 
     def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
         """The ids of many sentences; the result does not depend on `num_threads`."""
@@ -139,7 +153,7 @@ class Tokenizer:
         for token, token_id in zip(tokens, ids, strict=True):
             is_unknown = token_id == UNK_ID and token not in (str(UNK_ID), self.pieces([UNK_ID])[0])
             if is_unknown or token_id >= self.vocab_size:
-                raise InputError(f"{self._name}: {token[:40]!r} is not in its vocabulary of {self.vocab_size} subwords")
+                raise InputError(f"{self.name}: {token[:40]!r} is not in its vocabulary of {self.vocab_size} subwords")
         return ids
 
 

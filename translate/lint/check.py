@@ -15,7 +15,7 @@ from translate.data.streaming import Batches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import RunError
-from translate.lint import vocabulary
+from translate.lint import finetuning, vocabulary
 from translate.lint.corpora import Survey, cheap_suspects, find_leaks, survey_corpora, take_sample, thorough_suspects
 from translate.lint.dry_run import DryRun, dry_run
 from translate.lint.findings import Finding, Leak, Suspects, Unit, by_severity, leak_finding, suspects_finding
@@ -24,6 +24,7 @@ from translate.lint.misalignment import count_items
 from translate.lint.settings import DataFacts, data_findings, settings_findings
 from translate.lint.vocabulary import Lengths, SideSpelling, VocabularyReport
 from translate.memory import configure_memory
+from translate.runs.initial import read_initial_weights
 from translate.runs.loading import build_model
 from translate.training import preparation
 from translate.training.auto_batch import resolve_batch_tokens
@@ -107,6 +108,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     configure_memory()
     device = choose_training_device(config.training.device, SINGLE_PROCESS.environment)
     set_num_threads(config.training.threads, SINGLE_PROCESS.environment)
+    initial = read_initial_weights(config)
     watch("reading the corpora")
     corpora = preparation.read_corpora(config)
     watch("making the tokenizer")
@@ -114,8 +116,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     watch("encoding")
     batches = preparation.make_batches(config, corpora, tokenizers)
     config, batches, batch_size = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device)
-    if corpora.validation is not None:
-        preparation.check_validation(config, corpora.validation, tokenizers)
+    preparation.check_validation(config, corpora, tokenizers)
     epoch = batches.epoch(0)
 
     watch("inspecting the text")
@@ -133,21 +134,28 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     findings += [suspects_finding(report.key, suspects) for report in reports for suspects in report.suspects]
     findings += [leak_finding(leak) for leak in leaks]
     for report in reports:
-        findings += vocabulary.spelling_findings(report.key, report.spelling, unit=report.unit)
-    findings += vocabulary.vocabulary_findings(vocabularies, config)
+        findings += vocabulary.spelling_findings(
+            report.key, report.spelling, unit=report.unit, is_fine_tuning=initial is not None
+        )
+    if initial is None:
+        findings += vocabulary.vocabulary_findings(vocabularies, config)
+    else:
+        findings += finetuning.segmentation_findings(vocabularies, config, tokenizers)
     for survey in held_out:
         findings += vocabulary.long_references(config, survey, tokenizers)
 
     watch("trying the longest batch, and the speed")
     measured = None
     try:
-        measured = dry_run(config, epoch, tokenizers=tokenizers, validation=corpora.validation, device=device)
+        validation = [each for each in (corpora.validation, *corpora.validation_also.values()) if each is not None]
+        measured = dry_run(config, epoch, tokenizers=tokenizers, validation=validation, device=device, initial=initial)
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "do as it says, and check again"))
     num_parameters = (measured or build_model(config, tokenizers)).num_trained_parameters
     facts = _facts(batches, tokenizers, epoch.padding.num_target_tokens, len(epoch), num_parameters)
     plan = _plan(config, facts.num_steps(config), epoch.padding.share, measured)
-    findings += [*settings_findings(config), *data_findings(config, facts), *_time_findings(config, plan)]
+    findings += [*settings_findings(config), *finetuning.rate_findings(config), *data_findings(config, facts)]
+    findings += _time_findings(config, plan)
     found = config.name, tuple(by_severity(findings)), tuple(reports), tuple(leaks)
     return Report(*found, lengths, tuple(vocabularies), plan, measured)
 
@@ -160,7 +168,7 @@ def log_findings(
     The corpora are read once more, a few microseconds a line; only some hundred pairs are encoded.
     """
     facts = _facts(batches, tokenizers, *_estimate_epoch(config, corpora.train, batches, tokenizers), num_parameters)
-    findings = [*settings_findings(config), *data_findings(config, facts)]
+    findings = [*settings_findings(config), *finetuning.rate_findings(config), *data_findings(config, facts)]
     training, held_out = survey_corpora(config, corpora)
     for survey in (*training, *held_out):
         findings += [suspects_finding(survey.key, each) for each in cheap_suspects(survey, with_shifts=True)]
@@ -242,6 +250,7 @@ def _plan(config: Config, steps_per_epoch: int, padding_share: float, measured: 
     num_steps = min(training.max_steps, (training.max_epochs or math.inf) * steps_per_epoch)
     num_epochs = num_steps / steps_per_epoch
     num_validations = 0 if config.data.validation is None else math.ceil(num_steps / training.validate_every)
+    num_validations += num_validations > 0 and training.initialize_from is not None  # of step 0
     seconds = validation_seconds = None
     if measured is not None:
         validation_seconds = num_validations * (measured.seconds_per_validation or 0.0)

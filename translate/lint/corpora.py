@@ -68,8 +68,11 @@ def survey_corpora(config: Config, corpora: Corpora) -> tuple[list[Survey], list
     """The training corpora, and the validation and test corpora, each read once."""
     train = zip(corpora.train, config.data.train, strict=True)
     training = [survey_corpus(f"data.train.{index}", *each) for index, each in enumerate(train)]
-    tests = corpora.test.items()
-    held_out = [survey_corpus(f"data.test.{name}", corpus, config.data.test[name]) for name, corpus in tests]
+    held_out = [
+        survey_corpus(f"data.{kind}.{name}", corpus, getattr(config.data, kind)[name])
+        for kind in ("validation_also", "test")
+        for name, corpus in getattr(corpora, kind).items()
+    ]
     if corpora.validation is not None and config.data.validation is not None:
         held_out.insert(0, survey_corpus("data.validation", corpora.validation, config.data.validation))
     return training, held_out

@@ -20,6 +20,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.errors import RunError
 from translate.memory import release_free_memory
 from translate.model import Transformer
+from translate.runs.initial import InitialWeights
 from translate.training.optimizer import learning_rate
 from translate.training.setup import setup_training
 from translate.training.step import describe_shapes
@@ -51,14 +52,16 @@ def dry_run(
     epoch: Epoch,
     *,
     tokenizers: Tokenizers,
-    validation: ParallelCorpus | None,
+    validation: Sequence[ParallelCorpus],
     device: torch.device,
+    initial: InitialWeights | None = None,
     max_seconds: float = 10.0,
 ) -> DryRun:
     """Make real training steps on real batches, the longest first; the weights are thrown away.
 
     Args:
-        validation: Some of its lines are translated, for the time of a validation.
+        validation: The corpora of a validation; some of their lines are translated, for its time.
+        initial: The weights to begin with; None: random ones.
         max_seconds: The time for measuring the speed; a step is never broken off.
 
     Raises:
@@ -66,7 +69,7 @@ def dry_run(
         RunError: The training would fail: memory is short, or the loss is not finite.
     """
     before = peak_memory(device, restart=True)
-    train_step, numbers = setup_training(config, tokenizers, device=device), itertools.count(1)
+    train_step, numbers = setup_training(config, tokenizers, device=device, initial=initial), itertools.count(1)
 
     def step(batches: Sequence[Batch]) -> int:
         number = next(numbers)
@@ -111,7 +114,7 @@ def dry_run(
         num_timed_steps=len(tokens),
         target_tokens_per_second=speed,
         seconds_per_epoch=epoch.padding.num_target_tokens / speed,
-        seconds_per_validation=None if validation is None else _time_validation(model, tokenizers, validation, config),
+        seconds_per_validation=sum(_time_validation(model, tokenizers, each, config) for each in validation) or None,
     )
 
 

@@ -43,6 +43,18 @@ def settings_findings(config: Config) -> Iterator[Finding]:
     yield from _validation_and_search(config)
 
 
+def peak_rate(config: Config) -> float:
+    """The highest learning rate of a training."""
+    training = config.training
+    factor = math.sqrt(config.model.d_model * training.warmup_steps) if training.schedule == "noam" else 1.0
+    return training.learning_rate / factor
+
+
+def usual_rate(d_model: int) -> float:
+    """The highest learning rate of the paper's schedule."""
+    return 1.0 / math.sqrt(d_model * _PAPER_WARMUP)
+
+
 def _optimization(config: Config) -> Iterator[Finding]:
     """A learning rate too high or too low; post-norm too deep or without warm-up; regularization too much or wrong.
 
@@ -60,14 +72,14 @@ def _optimization(config: Config) -> Iterator[Finding]:
             warmup_steps = training.max_steps // 10
             hint = f"set training.warmup_steps={warmup_steps}, or train longer"
         yield Finding("warning", "warmup_longer_than_training", message, hint)
-    peak, usual = training.learning_rate, 1.0 / math.sqrt(model.d_model * _PAPER_WARMUP)
+    peak, usual = peak_rate(config), usual_rate(model.d_model)
     given, hint = f"training.learning_rate = {peak:g} is", f"try training.learning_rate={usual:.0e}"
     if training.schedule == "noam":
-        peak /= math.sqrt(model.d_model * training.warmup_steps)
         given += f" a factor for noam and gives a peak of {peak:.1e}, which is"
         factor = math.sqrt(warmup_steps / _PAPER_WARMUP)  # gives the usual peak
         hint = f"try training.learning_rate={factor:.2g} with training.warmup_steps={warmup_steps}"
-    if not usual * _MIN_RATE_FACTOR <= peak <= usual * _MAX_RATE_FACTOR:
+    is_new = training.initialize_from is None  # for fine-tuning see `finetuning`
+    if is_new and not usual * _MIN_RATE_FACTOR <= peak <= usual * _MAX_RATE_FACTOR:
         what = "high" if peak > usual else "low"
         message = f"{given} {what} for model.d_model = {model.d_model}: the paper's schedule peaks at {usual:.1e}"
         yield Finding("warning", f"learning_rate_{what}", message, hint)
@@ -76,7 +88,7 @@ def _optimization(config: Config) -> Iterator[Finding]:
     if model.norm == "post" and depth >= 16:
         message = f"{layers}: from about 16 on such models do not learn (Bapna et al. 2018)"
         yield Finding("warning", "post_norm_deep", message, "set model.norm=pre")
-    elif model.norm == "post" and depth >= 6 and training.warmup_steps <= 500:
+    elif is_new and model.norm == "post" and depth >= 6 and training.warmup_steps <= 500:
         message = f"{layers} and {warmup}: without a long warm-up such models diverge or stay bad (Xiong et al. 2020)"
         hint = "set model.norm=pre"
         if training.max_steps > _PAPER_WARMUP:
@@ -165,7 +177,7 @@ def data_findings(config: Config, facts: DataFacts) -> Iterator[Finding]:
         hint = "set model.dropout=0.3 for tens of thousands of pairs, 0.1 for a million"
         yield Finding("warning", "no_dropout", message, hint)
     ratio = facts.num_parameters / facts.num_target_tokens
-    if ratio > 50:
+    if ratio > 50 and training.initialize_from is None:
         sizes = f"{facts.num_parameters:,} parameters for {facts.num_target_tokens:,} target tokens"
         better = "a smaller model usually translates better (Wu et al. 2021) and trains faster"
         message = f"{sizes}, {ratio:.0f} a token: {better}"

@@ -95,7 +95,9 @@ def examine_spelling(
     return SideSpelling(side, *counts, first_line, dict(odd[:_NUM_CHARACTERS]))
 
 
-def spelling_findings(key: str, spelling: Sequence[SideSpelling], *, unit: Unit) -> Iterator[Finding]:
+def spelling_findings(
+    key: str, spelling: Sequence[SideSpelling], *, unit: Unit, is_fine_tuning: bool = False
+) -> Iterator[Finding]:
     """Characters without an entry: lost ones are a warning from one token of a thousand on, bytes from one of fifty."""
     for side in spelling:
         if not side.num_lines:
@@ -105,6 +107,8 @@ def spelling_findings(key: str, spelling: Sequence[SideSpelling], *, unit: Unit)
         if side.num_unknown_tokens:
             name, threshold, what = "unknown_characters", 0.001, "stand for characters that the vocabulary cannot spell"
             hint = "set tokenizer.byte_fallback=true or tokenizer.character_coverage=1"
+        if is_fine_tuning:
+            hint = "tokenizer.add_characters=true adds those of the training text to the vocabulary"
         num_odd = side.num_unknown_tokens + side.num_byte_tokens
         share = num_odd / side.num_tokens
         codes = ((character, f"U+{ord(character):04X}") for character in side.characters)

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from translate import __version__
 from translate.atomic import is_temporary, sync, text_bytes, write_error, write_text
@@ -75,8 +75,18 @@ class NewerFormatError(InputError):
     """A newer version wrote a run that this version cannot read."""
 
 
-def create_run(path: Path, *, config: Config, tokenizers: Tokenizers, command: Sequence[str]) -> RunDirectory:
+def create_run(
+    path: Path,
+    *,
+    config: Config,
+    tokenizers: Tokenizers,
+    command: Sequence[str],
+    provenance: Mapping[str, Any] | None = None,
+) -> RunDirectory:
     """Make a run directory with everything but its checkpoints.
+
+    Args:
+        provenance: What `run.json` says besides on where the run's weights come from.
 
     Raises:
         InputError: The directory holds a run already.
@@ -98,6 +108,7 @@ def create_run(path: Path, *, config: Config, tokenizers: Tokenizers, command: S
     write_text(run.config, resolved_yaml(config))
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     values = {"format": FORMAT, "versions": package_versions(), "command": list(command), "created": created}
+    values |= provenance or {}
     description = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
     files = (run.config, *run.tokenizer_files())
     checksums = {file.relative_to(path).as_posix(): fingerprint(file) for file in files}

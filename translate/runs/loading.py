@@ -15,7 +15,7 @@ from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
 from translate.model.lora import is_lora
 from translate.runs.checkpoint import AVERAGE_PREFIX, MERGED_PREFIX, WEIGHTS_PREFIX, read_step, read_tensors
-from translate.runs.directory import Checkpoint, list_names, open_run
+from translate.runs.directory import Checkpoint, RunDirectory, list_names, open_run
 
 
 class LoadedRun(NamedTuple):
@@ -42,16 +42,29 @@ def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.devic
     run = open_run(path)
     config = read_resolved_config(run.config)
     tokenizers = load_tokenizers(run.tokenizer)
+    weights, step = read_weights(run, checkpoint, last="--checkpoint last")
+    model = build_model(config, tokenizers, device=device)
+    set_parameters(model, weights, name=str(run.checkpoint(checkpoint)))
+    return LoadedRun(path, config, tokenizers, model.eval(), step)
+
+
+def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> tuple[dict[str, Tensor], int]:
+    """The weights of a checkpoint, averaged ones if it has them, and the step at which they were saved.
+
+    Args:
+        last: How to ask for the last checkpoint, for errors.
+
+    Raises:
+        InputError: The run lacks that checkpoint.
+        RunError: The checkpoint is damaged.
+    """
     file = run.checkpoint(checkpoint)
     if not file.is_file():
-        hint = "; training has not validated yet: --checkpoint last" if run.checkpoint("last").is_file() else ""
-        raise InputError(f"{path} has no checkpoint {file.name}{hint}")
+        hint = f"; training has not validated yet: {last}" if run.checkpoint("last").is_file() else ""
+        raise InputError(f"{run.path} has no checkpoint {file.name}{hint}")
     tensors, metadata, _ = read_tensors(file, prefixes=(MERGED_PREFIX, AVERAGE_PREFIX, WEIGHTS_PREFIX))
     weights = {name: tensor for name, tensor in tensors.items() if not is_lora(name)}  # they are merged
-    step = read_step(file, metadata)
-    model = build_model(config, tokenizers, device=device)
-    set_parameters(model, weights, name=str(file))
-    return LoadedRun(path, config, tokenizers, model.eval(), step)
+    return weights, read_step(file, metadata)
 
 
 def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device | None = None) -> Transformer:

@@ -3,13 +3,17 @@
 import logging
 import os
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
+from translate.config.data import Corpus
 from translate.config.schema import Config
 from translate.config.section import MOST
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus
 from translate.data.epochs import BatchSettings, TrainingBatches
+from translate.data.extension import extend_tokenizers
 from translate.data.filtering import log_reports
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import Tokenizers, load_tokenizers, prepare_tokenizers
@@ -30,6 +34,7 @@ class Corpora(NamedTuple):
     validation: ParallelCorpus | None
     test: dict[str, ParallelCorpus]
     streams: TrainingStreams | None = None  # where `train` comes from, if any corpus is streamed
+    validation_also: Mapping[str, ParallelCorpus] = MappingProxyType({})
 
 
 def prepare_data(
@@ -50,9 +55,9 @@ def prepare_data(
             return load_tokenizers(run.tokenizer)
         started = time.perf_counter()
         tokenizers = make_tokenizers(config, corpora, cache=cache)
-        is_given = config.tokenizer.source_model is not None
+        is_given = config.tokenizer.source_model is not None or config.training.initialize_from is not None
         how = "loaded" if is_given else "trained" if cache.num_made else "found in cache"
-        if corpora.streams is not None:
+        if corpora.streams is not None and not is_given:
             how += " for the first segment of the streamed corpora"
         sizes = " and ".join(f"{each.vocab_size:,}" for each in dict.fromkeys(tokenizers[:2]))
         logger.info(
@@ -86,6 +91,10 @@ def read_corpora(config: Config) -> Corpora:
             message begins with the key.
     """
     data = config.data
+
+    def by_name(kind: str, corpora: Mapping[str, Corpus]) -> dict[str, ParallelCorpus]:
+        return {name: read_corpus(corpus, key=f"data.{kind}.{name}") for name, corpus in corpora.items()}
+
     check_bleu_tokenizer(config.evaluation)
     if not data.train:
         raise InputError("data.train names no corpus: there is nothing to train on")
@@ -97,14 +106,21 @@ def read_corpora(config: Config) -> Corpora:
     return Corpora(
         train,
         None if data.validation is None else read_corpus(data.validation, key="data.validation"),
-        {name: read_corpus(corpus, key=f"data.test.{name}") for name, corpus in data.test.items()},
+        by_name("test", data.test),
         streams,
+        by_name("validation_also", data.validation_also),
     )
 
 
 def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None = None) -> Tokenizers:
-    """The tokenizers of a config, given ready or trained on its training corpora; see `prepare_tokenizers`."""
+    """The tokenizers of a config, given ready or trained on its training corpora; see `prepare_tokenizers`.
+
+    A fine-tuning has those of the run that it begins from, extended if it says so.
+    """
     sources, targets = join_texts(corpora.train)
+    if config.training.initialize_from is not None:
+        tokenizers = load_tokenizers(RunDirectory(config.training.initialize_from).tokenizer)
+        return extend_tokenizers(tokenizers, config.tokenizer, sources, targets)
     return prepare_tokenizers(config.tokenizer, sources, targets, cache=cache)
 
 
@@ -140,21 +156,25 @@ def make_batches(
     return batches
 
 
-def check_validation(config: Config, validation: ParallelCorpus | None, tokenizers: Tokenizers) -> None:
-    """Check that the model can search as the config says, and that learned positions suffice for the validation corpus.
+def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -> None:
+    """Check that the model can search as the config says, and that learned positions suffice for what is validated.
 
     Raises:
         InputError: It cannot, or a target is too long.
     """
-    if validation is None:
+    validation = {"data.validation": corpora.validation} if corpora.validation is not None else {}
+    validation |= {f"data.validation_also.{name}": corpus for name, corpus in corpora.validation_also.items()}
+    if not validation:
         return
     check_search(config.decoding, num_layers=config.model.num_decoder_layers, has_shortlist=False)
     if config.model.positions != "learned":
         return
-    for number, target in enumerate(validation.targets, start=1):
-        length = len(tokenizers.target.encode(target)) + 1
-        if length > config.model.max_positions:
-            raise InputError(
-                f"data.validation: the target of pair {number} has {length} tokens, more than model.max_positions ="
-                f" {config.model.max_positions}; raise that, leave the pair out, or use other model.positions"
-            )
+    for key, corpus in validation.items():
+        for number, target in enumerate(corpus.targets, start=1):
+            length = len(tokenizers.target.encode(target)) + 1
+            if length > config.model.max_positions:
+                raise InputError(
+                    f"{key}: the target of pair {number} has {length} tokens, more than model.max_positions ="
+                    f" {config.model.max_positions}; leave the pair out, or raise that or use other model.positions"
+                    " for a new model"
+                )

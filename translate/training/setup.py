@@ -14,6 +14,7 @@ from translate.model import Transformer
 from translate.model.device import choose_device, threads_per_process
 from translate.model.lora import add_lora
 from translate.model.varlen import why_no_flash_attention
+from translate.runs.initial import InitialWeights
 from translate.runs.loading import build_model
 from translate.training.optimizer import build_optimizer
 from translate.training.precision import MixedPrecision
@@ -28,20 +29,34 @@ _MIN_TOKENS = 512  # of a micro-batch on each side: with fewer, the time that Py
 
 
 def setup_training(
-    config: Config, tokenizers: Tokenizers, *, device: torch.device, world: World = SINGLE_PROCESS
+    config: Config,
+    tokenizers: Tokenizers,
+    *,
+    device: torch.device,
+    world: World = SINGLE_PROCESS,
+    initial: InitialWeights | None = None,
 ) -> TrainStep:
     """Build a new model, the same on all ranks, and the step that trains it.
 
+    Args:
+        initial: The weights to begin with; None: random ones.
+
     Raises:
         InputError: The settings ask for what this machine lacks.
+        RunError: The weights do not fit the model.
         OutOfMemory: The device's memory is not enough for the weights.
     """
     settings = config.training
     on_cpu_first = settings.parallel == "fsdp" and world.size > 1
     torch.manual_seed(settings.seed)
-    model = world.run_on_all_ranks(
-        lambda: build_model(config, tokenizers, device=torch.device("cpu") if on_cpu_first else device).train()
-    )
+
+    def build() -> Transformer:
+        model = build_model(config, tokenizers, device=torch.device("cpu") if on_cpu_first else device)
+        if initial is not None:
+            initial.give_to(model, seed=settings.seed)
+        return model.train()
+
+    model = world.run_on_all_ranks(build)
     return build_train_step(model, settings, device=device, world=world)
 
 

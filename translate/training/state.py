@@ -55,7 +55,7 @@ _MAY_CHANGE = {
 } | {"tokenizer.max_training_lines"}  # The tokenizer is trained already.
 # The content of the training corpora is compared by fingerprint; where they lie may change.
 _LOCATIONS = (
-    *("data.train", "data.validation", "data.test", "data.root"),
+    *("data.train", "data.validation", "data.test", "data.root", "training.initialize_from"),
     *("tokenizer.source_model", "tokenizer.target_model"),
 )
 
@@ -129,7 +129,8 @@ def restore_last(
             return None
         path, tensors, progress, damaged = found
         expected = add_prefix(get_parameters(model), WEIGHTS_PREFIX)
-        expected |= add_prefix(expected_state(model), OPTIMIZER_PREFIX)
+        if progress.step > 0:  # before the first step the optimizer has no state
+            expected |= add_prefix(expected_state(model), OPTIMIZER_PREFIX)
         expected |= {} if average is None else add_prefix(average.tensors, AVERAGE_PREFIX)
         prefixes = (WEIGHTS_PREFIX, AVERAGE_PREFIX, OPTIMIZER_PREFIX)  # Format 1 also has random states.
         saved.update({key: tensor for key, tensor in tensors.items() if key.startswith(prefixes)})
@@ -147,7 +148,8 @@ def restore_last(
     if average is not None:
         load_model_state_dict(model, with_prefix(saved, AVERAGE_PREFIX), world)
         average.copy_from(model)
-    load_optimizer_state_dict(model, train_step.optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
+    if progress.step > 0:
+        load_optimizer_state_dict(model, train_step.optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
     load_model_state_dict(model, with_prefix(saved, WEIGHTS_PREFIX), world)
     return progress
 

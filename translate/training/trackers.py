@@ -29,7 +29,7 @@ class Tracker(Protocol):
     run_id: str | None  # by which the service finds its run again; None: the files in the run directory are enough
 
     def log(self, kind: str, numbers: Mapping[str, float], *, step: int) -> None:
-        """Receive the numbers of a record of this kind: train, validation or evaluation."""
+        """Receive the numbers of a record of this kind: train, validation, validation/NAME or evaluation."""
 
     def close(self, *, is_done: bool) -> None:
         """Finish the service's run; a training that is not done was stopped or has failed."""

@@ -106,7 +106,8 @@ class Recorder:
         """Keep a record.
 
         Args:
-            record: A record with `kind` (train, validation or evaluation) and `step`; trackers get its numbers too.
+            record: A record with `kind` (train, validation, validation/NAME or evaluation) and `step`; trackers get
+                its numbers too.
 
         Raises:
             RunError: It cannot be written.
@@ -252,9 +253,16 @@ def describe_step(record: Mapping[str, Any]) -> tuple[str, str]:
     return quality, f", lr {rate}, {record['target_tokens_per_second']:,.0f} tok/s"
 
 
-def describe_validation(record: Mapping[str, Any], *, is_best: bool) -> tuple[str, str]:
-    """The log line of a validation record in two parts: its scores and the rest, with the time if that still fits."""
-    scores = f"Step {record['step']:,}: validation BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
+def describe_validation(
+    record: Mapping[str, Any], *, is_best: bool = False, name: str | None = None
+) -> tuple[str, str]:
+    """The log line of a validation record in two parts: its scores and the rest, with the time if that still fits.
+
+    Args:
+        name: Of a corpus of `data.validation_also`; None: `data.validation`.
+    """
+    what = f"Step {record['step']:,}: validation" if name is None else f"  {name}:"
+    scores = f"{what} BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
     loss = f", loss {record['loss']:.3f}, ppl {_perplexity(record['perplexity'])}{', best' if is_best else ''}"
     seconds = f", {describe_seconds(record['seconds'])}"
     return scores, loss + (seconds if len(scores + loss + seconds) <= _COLUMNS else "")

@@ -16,6 +16,7 @@ from translate.distributed.process_group import join_world
 from translate.errors import InputError
 from translate.memory import configure_memory
 from translate.runs.directory import RunDirectory, check_holds_no_run, create_run, write_config
+from translate.runs.initial import check_unchanged, read_initial_weights
 from translate.runs.lock import lock_run
 from translate.runs.log import RunLog
 from translate.runs.progress import Progress
@@ -81,6 +82,8 @@ def train(
             run = RunDirectory(directory)
             if is_continued and world.is_main_process:
                 log.open(run.log)
+            has_weights = world.run_on_rank_0(lambda: is_continued and any(run.checkpoints.glob("*.safetensors")))
+            initial = None if has_weights else world.run_on_all_ranks(lambda: read_initial_weights(config))
             corpora, tokenizers, batches = prepare_data(config, run, world=world, is_continued=is_continued)
             config, batches, message = resolve_batch_tokens(
                 config, batches, tokenizers=tokenizers, device=device, world=world
@@ -89,13 +92,18 @@ def train(
                 logger.info(message)
 
             def begin() -> None:
-                check_validation(config, corpora.validation, tokenizers)
+                check_validation(config, corpora, tokenizers)
+                if is_continued and initial is not None:
+                    check_unchanged(run, initial)
                 if not is_continued:
-                    create_run(run.path, config=config, tokenizers=tokenizers, command=command)
+                    origin = None if initial is None else initial.provenance(directory)
+                    create_run(run.path, config=config, tokenizers=tokenizers, command=command, provenance=origin)
                     log.open(run.log)
 
-            train_step = setup_training(config, tokenizers, device=device, world=world)
+            train_step = setup_training(config, tokenizers, device=device, world=world, initial=initial)
             world.run_on_rank_0(begin)
+            if initial is not None:
+                logger.info(f"Starting from {initial}")
             model, decay = train_step.model, config.training.ema_decay
             average = None if decay is None else AveragedWeights(model, decay=decay)
             streams = None if corpora.streams is None else corpora.streams.identity
@@ -108,6 +116,7 @@ def train(
                 {
                     "data.train (its checksum)": progress.data_fingerprint,
                     "data.validation (its checksum)": str(progress.validation_fingerprint),
+                    "training.initialize_from (its checksum)": "" if initial is None else initial.sha256,
                 }
             )
             if is_continued:
@@ -133,6 +142,7 @@ def train(
                 tokenizers=tokenizers,
                 batches=batches,
                 validation=corpora.validation,
+                validation_also=corpora.validation_also,
                 average=average,
                 progress=progress,
                 profiles=profile and world.is_main_process,

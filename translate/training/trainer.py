@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -107,6 +107,7 @@ class Trainer:
     tokenizers: Tokenizers
     batches: Batches
     validation: ParallelCorpus | None  # chooses the best checkpoint; without one the last checkpoint is the best
+    validation_also: Mapping[str, ParallelCorpus]  # by name; their scores are recorded, and choose nothing
     average: AveragedWeights | None  # is validated and saved as best; None: the weights themselves are
     progress: Progress
     profiles: bool = False  # write a profile of some steps into the run
@@ -140,7 +141,7 @@ class Trainer:
 
     def _train(self) -> None:
         settings, progress = self.settings, self.progress
-        if self._owes_validation():  # the run was stopped before the validation was done
+        if self._owes_validation():  # of another run's weights, or the run was stopped before the validation was done
             self._validate()
             self._stop_if_asked()
         prefetched = prefetch_steps(
@@ -182,8 +183,9 @@ class Trainer:
         self._stop_if_asked()
 
     def _owes_validation(self) -> bool:
-        step = self.progress.step
-        return step > 0 and step % self.settings.validate_every == 0 and self.progress.validated_step != step
+        step, is_fine_tuning = self.progress.step, self.settings.initialize_from is not None
+        is_due = step % self.settings.validate_every == 0 and (step > 0 or is_fine_tuning)
+        return is_due and self.progress.validated_step != step
 
     def _stop_if_asked(self) -> None:
         step = self.progress.step
@@ -293,7 +295,9 @@ class Trainer:
             return
         try:
             with computing_with(self.model, weights, self.config, self.tokenizers) as model:
-                result = self._score(model, self.validation, validation_search(self.config))
+                search = validation_search(self.config)
+                result = self._score(model, self.validation, search)
+                others = {name: self._score(model, corpus, search) for name, corpus in self.validation_also.items()}
         except Cancelled:
             return
         except RunError:  # such as too little memory; the validation can be done later
@@ -301,7 +305,7 @@ class Trainer:
                 self._save_new()
             raise
         progress.validated_step = progress.step
-        self.throughput.end_validation(result.seconds)
+        self.throughput.end_validation(sum(each.seconds for each in (result, *others.values())))
         score = -result.loss if self.settings.best_metric == "loss" else result.evaluation.score("BLEU")
         is_best = progress.best_score is None or score > progress.best_score
         if is_best:
@@ -309,7 +313,7 @@ class Trainer:
             save_best(self.run, weights, step=progress.step, world=self.world)
         else:
             progress.validations_without_better += 1
-        self._log_validation(result, self.validation.targets, is_best=is_best)
+        self._log_validation(result, self.validation.targets, others, is_best=is_best)
         self._save()
 
     def _score(self, model: Transformer, corpus: ParallelCorpus, search: DecodingConfig) -> Validation:
@@ -341,12 +345,17 @@ class Trainer:
         text = f"Best checkpoint (step {progress.best_step:,}), {how}: {scores}"
         logger.info(f"{text}, {describe_seconds(record['seconds'])}", extra={"bold": text})
 
-    def _log_validation(self, result: Validation, references: Sequence[str], *, is_best: bool) -> None:
-        """Record the result of a validation, and log some of its translations, evenly spaced."""
+    def _log_validation(
+        self, result: Validation, references: Sequence[str], others: Mapping[str, Validation], *, is_best: bool
+    ) -> None:
+        """Record the results of a validation, and log some of its translations, evenly spaced."""
         record, translations = result.to_record("validation", step=self.progress.step), result.evaluation.translations
         self.recorder.record(record)
-        scores, others = describe_validation(record, is_best=is_best)
-        logger.info(f"{scores}{others}", extra={"bold": scores})
+        scores, rest = describe_validation(record, is_best=is_best)
+        logger.info(f"{scores}{rest}", extra={"bold": scores})
+        for name, other in others.items():
+            self.recorder.record(of_other := other.to_record(f"validation/{name}", step=self.progress.step))
+            logger.info("".join(describe_validation(of_other, name=name)))
         if num_cut := record["num_truncated"]:
             logger.info(f"  {num_cut:,} of {len(translations):,} translations were cut at their maximum length")
         for index in spread_samples(len(translations), self.settings.sample_translations):

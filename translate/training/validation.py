@@ -5,7 +5,7 @@ import copy
 import math
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ class Validation(NamedTuple):
     evaluation: Evaluation
     seconds: float
 
-    def to_record(self, kind: Literal["validation", "evaluation"], *, step: int) -> dict[str, Any]:
+    def to_record(self, kind: str, *, step: int) -> dict[str, Any]:
         """The numbers as `metrics.jsonl` keeps them, with the step that was done."""
         return {
             "kind": kind,

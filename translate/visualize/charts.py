@@ -219,7 +219,7 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
     dots = {"type": "point", "filled": True, "opacity": 1, "clip": is_page}
     line: Spec = {"mark": {"type": "line", "strokeWidth": 1.8, "clip": is_page}, "encoding": {**colour}}
     if len(kinds) > 1:
-        dashes = {"domain": kinds, "range": [[1, 0], [6, 4], [2, 3]]}
+        dashes = {"domain": kinds, "range": [[1, 0], [6, 4], [2, 3], [8, 3, 2, 3]]}
         line["encoding"]["strokeDash"] = _name("kind", scale=dashes, legend=_STROKES | _GREY)
     layers = [line]
     if max(len(series.x) for series in panel.series) <= 40:

@@ -56,7 +56,9 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
             " training.log_every steps"
         )
     panels: list[Panel] = []
+    others = dict.fromkeys(each["kind"] for of_run in records.values() for each in of_run if "/" in each["kind"])
     for title, y_axis, key, kinds in _CHARTS:
+        kinds = (*kinds, *others) if "validation" in kinds else kinds  # of data.validation_also, `validation/NAME`
         if series := _series(records, key, kinds, best=best):
             panels.append(Curves(title, "step", y_axis, series, title in _LOGARITHMIC))
     panels.append(_table(records, best))
@@ -90,7 +92,7 @@ def read_metrics(run: Path) -> list[Record]:
             logger.warning(f"{file}: line {number} is left out: it is no record, or it is still being written")
             continue
         lasted = 0.0
-        if kind == "validation":
+        if kind.startswith("validation"):
             lasted = numbers.get("seconds", 0.0)
         elif speed := numbers.get("target_tokens_per_second"):
             before, tokens = tokens, numbers.get("target_tokens", tokens)
@@ -101,7 +103,7 @@ def read_metrics(run: Path) -> list[Record]:
 
 
 def _with_nll(kind: str, numbers: dict[str, float]) -> dict[str, float]:
-    nll = numbers.get("loss") if kind == "validation" else numbers.get("nll")
+    nll = numbers.get("loss") if kind.startswith("validation") else numbers.get("nll")
     if nll is None and numbers.get("perplexity", 0.0) > 0:
         nll = math.log(numbers["perplexity"])
     return numbers if nll is None else {**numbers, "nll": nll}
@@ -131,7 +133,9 @@ def _series(
             for place, record in enumerate(shown):
                 if record is best[name]:
                     mark = place, f"best {record[key]:.4g}"
-            series.append(Series(name, xs, ys, {"train": "training"}.get(kind, kind), minutes, mark))
+            series.append(
+                Series(name, xs, ys, {"train": "training"}.get(kind, kind.removeprefix("validation/")), minutes, mark)
+            )
     return series
 
 

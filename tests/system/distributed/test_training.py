@@ -69,6 +69,17 @@ def test_lora_and_frozen_parts_as_one_process(trainings: Any) -> None:
         assert_same_tensors(trainings.directory / kind, trainings.directory / "one", which="last")
 
 
+def test_begins_with_the_weights_of_another_run(trainings: Any) -> None:
+    trainings.run(1, "base", "max_steps=3", "threads=2")
+    begin = (f"initialize_from={trainings.directory / 'base'}", "max_steps=4", "validate_every=2")
+    trainings.run(1, "one", *begin, "threads=2")
+    for kind in ("ddp", "fsdp"):
+        said = trainings.run(2, kind, *begin, f"parallel={kind}", "threads=1")
+        assert said.count("Starting from ") == 1
+        assert_alike(trainings.directory / kind, trainings.directory / "one")
+        assert metrics(trainings.directory / kind)[0]["step"] == 0
+
+
 def test_goes_on_with_another_number_of_processes(trainings: Any) -> None:
     trainings.run(1, "one", "threads=2")
     for size, kind, end in ((2, "ddp", 3), (1, "ddp", 5), (2, "fsdp", 8), (2, "ddp", 12)):

@@ -1,0 +1,85 @@
+"""A vocabulary that grows: SentencePiece reads it, old text is segmented as before, and new pieces are found."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from sentencepiece import sentencepiece_model_pb2
+
+from translate.config.data import TokenizerConfig
+from translate.data.extension import NewPiece, add_pieces, extend_tokenizers, missing_characters
+from translate.data.tokenizer import Tokenizer, Tokenizers, prepare_tokenizers
+
+CORPUS = Path(__file__).resolve().parents[2] / "data"
+LINES = (CORPUS / "train.de").read_text(encoding="utf-8").splitlines()[:300]
+OTHERS = (CORPUS / "test.de").read_text(encoding="utf-8").splitlines()[:200]
+NEW = ["Ein ☃ und ein Ω.", "ΩΩ ☃", "Ω ⁂"]
+
+
+def make(kind: str, *, byte_fallback: bool, vocabulary: str = "joint", **settings: object) -> Tokenizers:
+    size = 650 if byte_fallback else 400
+    values = {"type": kind, "vocab_size": size, "byte_fallback": byte_fallback, "vocabulary": vocabulary}
+    return prepare_tokenizers(TokenizerConfig.model_validate({**values, **settings}), LINES, LINES)
+
+
+@pytest.mark.parametrize("byte_fallback", [True, False])
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_old_text_stays_and_new_characters_are_found(
+    kind: str, byte_fallback: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = make(kind, byte_fallback=byte_fallback)
+    settings = TokenizerConfig(add_characters=True, add_pieces=("<medical>", "_Straße"))
+    with caplog.at_level(logging.INFO, logger="translate"):
+        after = extend_tokenizers(before, settings, NEW, OTHERS[:1])
+    assert after.source is after.target and after.vocabulary == "joint"
+    old, new, size = before.source, after.source, before.source.vocab_size
+    assert new.pieces(range(size)) == old.pieces(range(size))
+    assert new.pieces(range(size, new.vocab_size)) == ["<medical>", "_Straße", "Ω", "☃", "⁂"]  # by frequency
+    assert caplog.messages == [f"Vocabulary extended by 5 to {size + 5} subwords: <medical> _Straße Ω ☃ ⁂"]
+    unspelt = ["Ein → Pfeil", "数"]  # is neither old nor new
+    for line in [*LINES, *OTHERS, *unspelt]:
+        assert new.encode(line) == old.encode(line)
+    for line in NEW:
+        assert not any(map(new.lacks, line)) and new.decode(new.encode(line)) == line
+    assert new.pieces(new.encode("<medical> Ein")) == ["▁", "<medical>", *old.pieces(old.encode("Ein"))]
+    assert new.encode_lines(["☃"], num_threads=1)[0][-1] == size + 3
+
+
+def test_an_independent_reader_finds_the_pieces() -> None:
+    before = make("unigram", byte_fallback=True).source
+    long = "<" + "größer" * 16 + ">"  # its field's length takes two bytes
+    after = add_pieces(before, [NewPiece("☃", False), NewPiece(long, True)])
+    models = [sentencepiece_model_pb2.ModelProto.FromString(each.model_bytes) for each in (before, after)]
+    assert list(models[1].pieces[:-2]) == list(models[0].pieces)
+    lowest = min(piece.score for piece in models[0].pieces)
+    assert [(each.piece, each.score, each.type) for each in models[1].pieces[-2:]] == [("☃", lowest, 1), (long, 0.0, 4)]
+    assert models[1].trainer_spec == models[0].trainer_spec
+    assert models[1].normalizer_spec == models[0].normalizer_spec
+    assert after.pieces(after.encode(long))[-1] == long
+
+
+def test_what_is_there_is_not_added() -> None:
+    before = make("bpe", byte_fallback=False)
+    settings = TokenizerConfig(add_characters=True, add_pieces=("e",))
+    assert extend_tokenizers(before, settings, LINES, LINES).source is before.source
+    once = extend_tokenizers(before, TokenizerConfig(add_pieces=("<a>", "<a>")), LINES, LINES).source
+    assert once.vocab_size == before.source.vocab_size + 1
+
+
+def test_separate_vocabularies_get_the_characters_of_their_own_side() -> None:
+    before = make("bpe", byte_fallback=False, vocabulary="separate")
+    settings = TokenizerConfig(vocabulary="separate", add_characters=True, add_pieces=("<a>",))
+    source, target, vocabulary = extend_tokenizers(before, settings, ["Ω"], ["☃"])
+    size = before.source.vocab_size
+    assert vocabulary == "separate"
+    assert source.pieces(range(size, source.vocab_size)) == ["<a>", "Ω"]
+    assert target.pieces(range(size, target.vocab_size)) == ["<a>", "☃"]
+
+
+def test_characters_are_counted_as_they_are_segmented_and_the_rarest_can_be_spared() -> None:
+    tokenizer: Tokenizer = make("bpe", byte_fallback=True).source
+    # The normalisation writes two Latin letters for the ligature, which are known, and one Greek letter for two marks.
+    assert missing_characters(tokenizer, [["ﬁ Ω\N{OHM SIGN}"], ["<Ω>"]], coverage=1.0, pieces=["<Ω>"]) == ["Ω"]
+    text = ["Ω" * 10 + "☃" * 3 + "⁂" + "e" * 85]  # with a space before them 100 characters
+    for coverage, kept in ((1.0, "Ω☃⁂"), (0.99, "Ω☃"), (0.97, "Ω☃"), (0.96, "Ω")):
+        assert "".join(missing_characters(tokenizer, [text], coverage=coverage)) == kept

@@ -1,0 +1,116 @@
+"""A check of a fine-tuning: its rate beside the run's, and text that the run's vocabulary was not made for."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from translate.config.load import load_config
+from translate.config.schema import Config
+from translate.data.corpora import read_corpus
+from translate.data.tokenizer import prepare_tokenizers
+from translate.lint.check import Report, check
+from translate.lint.finetuning import rate_findings
+from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint
+from translate.runs.directory import create_run
+from translate.runs.loading import build_model, get_parameters
+
+Tune = Callable[..., Config]
+
+
+@pytest.fixture
+def tune(clean_config: Path) -> Tune:
+    """A function that gives the config of a fine-tuning of a run that was trained on `mine.yaml`, with overrides."""
+    config = load_config(str(clean_config), require_files=True).config
+    (corpus,) = [read_corpus(each, key="data.train.0") for each in config.data.train]
+    tokenizers = prepare_tokenizers(config.tokenizer, corpus.sources, corpus.targets)
+    run = create_run(clean_config.with_name("base"), config=config, tokenizers=tokenizers, command=[])
+    torch.manual_seed(1)
+    weights = get_parameters(build_model(config, tokenizers))
+    write_checkpoint(run, "best", add_prefix(weights, WEIGHTS_PREFIX), {"step": "5"})
+    initial = f"training.initialize_from={run.path}"
+    return lambda *overrides: load_config(str(clean_config), [initial, *overrides], require_files=True).config
+
+
+def names(report: Report) -> list[str]:
+    return [finding.name for finding in report.findings]
+
+
+def test_a_rate_over_half_of_the_runs_own(tune: Tune, clean_config: Path) -> None:
+    own = load_config(str(clean_config)).config
+    assert list(rate_findings(own)) == []  # is no fine-tuning
+    (finding,) = rate_findings(tune())
+    rate = own.training.learning_rate
+    assert finding.severity == "warning" and finding.name == "fine_tuning_rate_high"
+    assert finding.message.startswith(f"training.learning_rate = {rate:g} with training.schedule = ")
+    assert f"over half of the {rate:.1e} that " in finding.message and "base was trained with" in finding.message
+    assert finding.hint == f"try training.learning_rate={0.2 * rate:.0e}"
+    assert list(rate_findings(tune(f"training.learning_rate={0.5 * rate}"))) == []
+    # noam: 2 / sqrt(d_model * warmup_steps) = 2 / sqrt(64 * 100) = 0.025
+    (finding,) = rate_findings(tune("training.schedule=noam", "training.learning_rate=2", "training.warmup_steps=100"))
+    assert f"peaks at {2 / (own.model.d_model * 100) ** 0.5:.1e}" in finding.message
+    assert finding.hint.endswith("training.schedule=cosine")
+
+
+def test_the_rate_of_an_imported_run_is_unknown(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    from translate.lint import finetuning
+
+    config = tune()
+    imported = config.model_copy(update={"data": config.data.model_copy(update={"train": ()})})
+    monkeypatch.setattr(finetuning, "_base", lambda config: imported)
+    paper = 1 / (config.model.d_model * 4000) ** 0.5
+    for rate, is_high in ((0.49 * paper, False), (0.51 * paper, True)):
+        found = [*rate_findings(tune(f"training.learning_rate={rate}"))]
+        assert len(found) == is_high
+    assert f"over half of the {paper:.1e} that the paper's schedule has" in found[0].message
+
+
+def test_text_of_its_own_kind_is_silent_and_more_sets_take_more_time(tune: Tune, quick: None, tmp_path: Path) -> None:
+    report = check(tune("training.learning_rate=0.0001"))
+    assert names(report) == []
+    assert report.plan.num_validations == -(-report.plan.num_steps // tune().training.validate_every) + 1  # and step 0
+
+
+@pytest.mark.parametrize("has_own_text", [True, False])
+def test_text_that_the_vocabulary_cuts_to_pieces(tune: Tune, quick: None, tmp_path: Path, has_own_text: bool) -> None:
+    (tmp_path / "other.txt").write_text("Quxjyzzy wyvquorl ☃ zhvyqwx\n" * 40, encoding="utf-8")
+    corpus = "{kind: text, source: other.txt, target: other.txt}"
+    config = tune(
+        "training.learning_rate=0.0001", f"data.train=[{corpus}]", f"data.validation={corpus}", f"data.root={tmp_path}"
+    )
+    if not has_own_text:
+        (tmp_path / "valid.de").unlink()
+    report = check(config)
+    (finding,) = [each for each in report.findings if each.name == "vocabulary_of_other_text"]
+    assert finding.message.startswith("the joint vocabulary of ") and " subwords of a word here" in finding.message
+    assert ("of one of the run's own validation corpus" in finding.message) == has_own_text
+    assert not {"vocabulary_large_for_corpus", "vocabulary_unused", "vocabulary_small_for_corpus"} & set(names(report))
+    spelling = [each for each in report.findings if each.name == "characters_in_bytes"]
+    assert spelling and all("tokenizer.add_characters=true" in each.hint for each in spelling)
+    extended = check(
+        tune(
+            *[f"data.train=[{corpus}]", f"data.validation={corpus}", f"data.root={tmp_path}"],
+            "tokenizer.add_characters=true",
+        )
+    )
+    assert "characters_in_bytes" not in names(extended)
+
+
+def test_the_trial_has_the_runs_weights_and_every_set(
+    tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from translate.lint import check as module
+
+    seen = {}
+
+    def dry_run(*arguments: object, **options: object) -> None:
+        seen.update(options)
+
+    monkeypatch.setattr(module, "dry_run", dry_run)
+    also = "data.validation_also={old: {kind: text, source: valid.en, target: valid.de}}"
+    report = check(tune(also, f"data.root={tmp_path}"))
+    initial, validation = seen["initial"], seen["validation"]
+    assert initial.step == 5  # type: ignore[attr-defined]
+    assert [len(each.sources) for each in validation] == [250, 250]  # type: ignore[attr-defined]
+    assert [each.key for each in report.corpora] == ["data.train.0", "data.validation", "data.validation_also.old"]

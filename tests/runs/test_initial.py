@@ -1,0 +1,130 @@
+"""Weights of one run for another: rows that are kept bit by bit, new rows beside them, and where they are from."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from translate.config.data import TokenizerConfig
+from translate.config.load import override_config
+from translate.config.schema import Config
+from translate.data.extension import extend_tokenizers
+from translate.data.tokenizer import Tokenizers, prepare_tokenizers
+from translate.errors import InputError, RunError
+from translate.fingerprint import fingerprint
+from translate.model import Transformer
+from translate.runs.directory import RunDirectory, create_run
+from translate.runs.initial import InitialWeights, check_unchanged, read_initial_weights
+from translate.runs.loading import build_model, get_parameters
+
+Save = Callable[..., None]
+
+
+def tuning(config: Config, run: RunDirectory, **values: object) -> Config:
+    settings = {
+        "training.initialize_from": str(run.path),
+        **{f"training.{name}": each for name, each in values.items()},
+    }
+    return override_config(config, settings)
+
+
+def read(config: Config) -> InitialWeights:
+    found = read_initial_weights(config)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("tying, vocabulary", [("all", "joint"), ("decoder", "separate"), ("none", "separate")])
+def test_rows_stay_and_new_ones_are_near_their_mean(
+    config: Config, save: Save, lines: list[str], tmp_path: Path, tying: str, vocabulary: str
+) -> None:
+    settings = {"model.tie_embeddings": tying, "tokenizer.vocabulary": vocabulary}
+    config = override_config(config, settings)
+    tokenizers = prepare_tokenizers(config.tokenizer, lines, lines)
+    old = build_model(config, tokenizers)
+    run = create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
+    save(run, old, "best", 7)
+    pieces = TokenizerConfig(add_pieces=("<a>", "<b>"))
+    extended = extend_tokenizers(tokenizers, pieces, [], [])
+    new, size = build_model(config, extended), tokenizers.source.vocab_size
+    initial = read(tuning(config, run))
+    initial.give_to(new, seed=3)
+    after = get_parameters(new)
+    assert new.decoder.embedder.tokens.num_embeddings == size + 2
+    grown = 0
+    for name, before in get_parameters(old).items():
+        assert torch.equal(after[name][: len(before)], before), name
+        if len(added := after[name][len(before) :]):
+            grown += 1
+            assert not torch.equal(added[0], added[1])
+            distance = (added - before.mean(0)).abs() / before.std(0)
+            assert 0.0 < float(distance.max()) < 0.05  # standard deviations
+    assert grown == {"all": 1, "decoder": 2, "none": 3}[tying]
+    again = build_model(config, extended)
+    initial.give_to(again, seed=3)
+    assert all(torch.equal(after[name], tensor) for name, tensor in get_parameters(again).items())
+
+
+def test_where_they_are_from(
+    config: Config, run: RunDirectory, model: Transformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [{"kind": "validation", "step": 7, "BLEU": 36.54}, {"kind": "validation/old", "step": 7, "BLEU": 1.0}]
+    run.metrics.write_text("".join(json.dumps(each) + "\n" for each in records))
+    monkeypatch.chdir(run.path.parents[1])
+    initial = read(tuning(config, run))
+    assert str(initial) == "runs/tiny (step 7, BLEU 36.54)"
+    digest = fingerprint(run.checkpoint("best"))
+    assert initial.provenance(Path("runs/deep/new")) == {
+        "initialized_from": {"run": "../../tiny", "checkpoint": "best", "step": 7, "sha256": digest}
+    }
+    run.metrics.write_text("half a li")
+    assert str(read(tuning(config, run))) == "runs/tiny (step 7)"
+    assert read_initial_weights(config) is None
+
+
+def test_the_averaged_weights_of_the_last_checkpoint(
+    config: Config, run: RunDirectory, model: Transformer, save: Save
+) -> None:
+    save(run, model, "last", 9, prefix="average.")
+    initial = read(tuning(config, run, initialize_checkpoint="last"))
+    assert initial.step == 9 and torch.equal(
+        initial.tensors["encoder.layers.0.feed_forward.outer.weight"],
+        get_parameters(model)["encoder.layers.0.feed_forward.outer.weight"],
+    )
+    run.checkpoint("best").unlink()
+    with pytest.raises(
+        InputError, match=r"best\.safetensors; .* not validated yet: training\.initialize_checkpoint=last"
+    ):
+        read(tuning(config, run))
+
+
+def test_what_cannot_be_begun_from(config: Config, run: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"model\.norm = \"pre\", but .*tiny has \"post\""):
+        read(override_config(tuning(config, run), {"model.norm": "pre"}))
+    content = bytearray(run.checkpoint("best").read_bytes())
+    content[-3] ^= 1
+    run.checkpoint("best").write_bytes(content)
+    with pytest.raises(RunError, match=r"best\.safetensors"):
+        read(tuning(config, run))
+    with pytest.raises(InputError, match=r"^training\.initialize_from: .*gone: no such run directory"):
+        read(override_config(config, {"training.initialize_from": str(tmp_path / "gone")}))
+
+
+def test_weights_of_another_model_do_not_fit(config: Config, run: RunDirectory, tokenizers: Tokenizers) -> None:
+    larger = override_config(config, {"model.d_ff": 16})
+    with pytest.raises(RunError, match=r"does not fit the model of its config: .*feed_forward"):
+        read(tuning(config, run)).give_to(build_model(larger, tokenizers), seed=1)
+
+
+def test_a_run_that_has_saved_nothing_begins_with_the_same_weights(
+    config: Config, run: RunDirectory, tokenizers: Tokenizers, model: Transformer, save: Save, tmp_path: Path
+) -> None:
+    initial = read(tuning(config, run))
+    path = tmp_path / "new"
+    new = create_run(path, config=config, tokenizers=tokenizers, command=[], provenance=initial.provenance(path))
+    check_unchanged(new, initial)
+    save(run, model, "best", 8)
+    with pytest.raises(InputError, match=r"new has no checkpoint yet, and .*best\.safetensors has changed since"):
+        check_unchanged(new, read(tuning(config, run)))

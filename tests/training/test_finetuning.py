@@ -1,0 +1,187 @@
+"""A training that begins with another run's weights: its first loss, its first checkpoint, what it scores besides."""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from translate.config.load import load_config
+from translate.config.schema import Config
+from translate.data.tokenizer import PAD_ID
+from translate.errors import InputError, RunError
+from translate.runs.checkpoint import read_tensors
+from translate.runs.directory import RunDirectory
+from translate.runs.loading import get_parameters, load_run
+from translate.runs.verify import verify_run
+from translate.training import train
+from translate.training.preparation import make_batches, make_tokenizers, read_corpora
+from translate.visualize.curves import best_record, curves_picture, read_metrics
+from translate.visualize.panels import Curves
+
+Happening = Callable[..., contextlib.AbstractContextManager[None]]
+RunTraining = Callable[..., list[str]]
+StateOf = Callable[[Path], Any]
+Tune = Callable[..., Config]
+
+_CONFIG = """
+data:
+  train: [{kind: text, source: new.in, target: new.out}]
+  validation: {kind: text, source: validation.in, target: validation.out}
+  validation_also: {old: {kind: text, source: train.in, target: train.out}}
+training:
+  {initialize_from: base, max_steps: 4, batch_tokens: 100, schedule: constant, learning_rate: 0.001, warmup_steps: 0,
+   precision: fp32, device: cpu, validate_every: 3, save_every: 2, log_every: 1, sample_translations: 0}
+decoding: {max_length_factor: 1.0, max_length_constant: 3, device: cpu}
+"""
+
+
+@pytest.fixture
+def tune(straight: Path, tmp_path: Path) -> Tune:
+    """A function that gives the config of a fine-tuning of `base`, with overrides; all files are in tmp_path."""
+    for name in ("train.in", "train.out", "validation.in", "validation.out"):
+        shutil.copy(straight.parent / name, tmp_path)
+    for side in ("in", "out"):
+        lines = (tmp_path / f"train.{side}").read_text().splitlines(keepends=True)
+        (tmp_path / f"new.{side}").write_text("".join(lines[:30]) + "1 2 % 3\n")
+    shutil.copytree(straight, tmp_path / "base")
+    (tmp_path / "tune.yaml").write_text(_CONFIG)
+    return lambda *overrides: load_config(str(tmp_path / "tune.yaml"), overrides, require_files=True).config
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in RunDirectory(run).metrics.read_text().splitlines()]
+
+
+def test_the_first_loss_is_that_of_the_run(run_training: RunTraining, tune: Tune, tmp_path: Path) -> None:
+    """Computed by the run's own model on the same batch, without the training's code."""
+    still = (
+        "model.dropout=0",
+        "model.attention_dropout=0",
+        "model.activation_dropout=0",
+        "tokenizer.subword_sampling=null",
+    )
+    config = tune(*still, "training.max_steps=1")
+    said = run_training(config, tmp_path / "new")
+    loaded, corpora = load_run(tmp_path / "base"), read_corpora(config)
+    tokenizers = make_tokenizers(config, corpora)
+    assert tokenizers.source.model_bytes == loaded.tokenizers.source.model_bytes
+    batch = make_batches(config, corpora, tokenizers).epoch(0)[0]
+    with torch.no_grad():
+        logits = loaded.model(batch.source_ids, batch.target_input_ids)
+    loss = F.cross_entropy(logits.flatten(0, 1), batch.target_output_ids.flatten(), ignore_index=PAD_ID)
+    (record,) = [each for each in metrics(tmp_path / "new") if each["kind"] == "train"]
+    assert record["nll"] == pytest.approx(float(loss), rel=1e-5)
+    (bleu,) = [
+        each["BLEU"]
+        for each in metrics(tmp_path / "base")
+        if each["kind"] == "validation" and each["step"] == loaded.step
+    ]
+    assert f"Starting from {tmp_path / 'base'} (step {loaded.step}, BLEU {bleu:.2f})" in said
+
+
+def test_step_0_has_the_runs_weights_and_the_rest_is_exact_without_that_run(
+    run_training: RunTraining, tune: Tune, tmp_path: Path, happening: Happening, state_of: StateOf
+) -> None:
+    config = tune("training.ema_decay=0.9")
+    assert config.model.attention_dropout == 0.1 and config.tokenizer.subword_sampling == 0.1  # as the run has it
+    run_training(config, tmp_path / "straight")
+    with happening(in_step=1, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        run_training(config, tmp_path / "new")
+    run = RunDirectory(tmp_path / "new")
+    before = read_tensors(RunDirectory(tmp_path / "base").checkpoint("best"), prefixes=("model.",)).tensors
+    best, last = (read_tensors(run.checkpoint(which), prefixes=("model.",)).tensors for which in ("best", "last"))
+    assert before.keys() == best.keys() == last.keys()
+    assert all(torch.equal(before[name], best[name]) and torch.equal(before[name], last[name]) for name in before)
+    assert not verify_run(tmp_path / "new").unsound
+    description = json.loads(run.description.read_text())["initialized_from"]
+    assert (description["run"], description["step"]) == ("../base", load_run(tmp_path / "base").step)
+    shutil.rmtree(tmp_path / "base")
+    resumed = load_config(str(tmp_path / "new"), require_files=True).config
+    said = run_training(resumed, tmp_path / "new", resume=True)
+    assert "Going on from step 0" in said and not any(each.startswith("Starting from") for each in said)
+    assert state_of(tmp_path / "new") == state_of(tmp_path / "straight")
+    with pytest.raises(InputError, match=r"training\.initialize_from: .*base: no such run directory"):
+        run_training(resumed, tmp_path / "again")
+
+
+def test_killed_before_anything_was_saved(
+    run_training: RunTraining, tune: Tune, tmp_path: Path, happening: Happening, state_of: StateOf
+) -> None:
+    run_training(tune(), tmp_path / "straight")
+    for name in ("new", "other"):
+        with happening(in_validation=0, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+            run_training(tune(), tmp_path / name)
+    run_training(tune(), tmp_path / "new", resume=True)
+    assert state_of(tmp_path / "new") == state_of(tmp_path / "straight")
+    shutil.copy(RunDirectory(tmp_path / "base").checkpoint("last"), RunDirectory(tmp_path / "base").checkpoint("best"))
+    with pytest.raises(InputError, match=r"other has no checkpoint yet, and .*best\.safetensors has changed"):
+        run_training(tune(), tmp_path / "other", resume=True)
+
+
+def test_other_sets_are_scored_and_choose_nothing(run_training: RunTraining, tune: Tune, tmp_path: Path) -> None:
+    said = run_training(tune("training.trackers=[tensorboard]"), tmp_path / "new")
+    records = read_metrics(tmp_path / "new")
+    steps = {
+        kind: [each["step"] for each in records if each["kind"] == kind] for kind in ("validation", "validation/old")
+    }
+    assert steps == {"validation": [0, 3, 4], "validation/old": [0, 3, 4]}
+    assert sum(each.startswith("  old: BLEU ") for each in said) == 3
+    best = best_record(tmp_path / "new", records)
+    assert best is not None and best["kind"] == "validation"
+    assert best["BLEU"] == max(each["BLEU"] for each in records if each["kind"] == "validation")
+    charts = {each.title: each for each in curves_picture([tmp_path / "new"]).panels if isinstance(each, Curves)}
+    assert [each.kind for each in charts["BLEU on validation"].series] == ["validation", "old"]
+    old = charts["Loss"].series[2]
+    assert (old.kind, list(old.x), len(old.minutes)) == ("old", [0, 3, 4], 3) and old.minutes[0] > 0
+    assert [each.kind for each in charts["Speed"].series] == ["training"]
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "new" / "tensorboard"))
+    events.Reload()
+    assert len(events.Scalars("validation/old/BLEU")) == 3
+
+
+def test_an_extended_vocabulary_is_trained_saved_and_tuned_again(
+    run_training: RunTraining, tune: Tune, tmp_path: Path
+) -> None:
+    extending = ("tokenizer.add_characters=true", "tokenizer.add_pieces=[<a>]")
+    said = run_training(tune(*extending), tmp_path / "new")
+    base, new = load_run(tmp_path / "base"), load_run(tmp_path / "new", checkpoint="last")
+    size = base.tokenizers.source.vocab_size
+    assert f"Vocabulary extended by 2 to {size + 2} subwords: <a> %" in said
+    assert new.tokenizers.source.pieces([size, size + 1]) == ["<a>", "%"]
+    assert new.tokenizers.source.decode(new.tokenizers.source.encode("1 % 2")) == "1 % 2"
+    (embedding,) = [each for each in get_parameters(new.model).values() if len(each) == size + 2]
+    assert embedding.shape[1] == 16 and new.config.tokenizer.vocab_size == base.config.tokenizer.vocab_size
+    run_training(load_config(str(tmp_path / "new")).config, tmp_path / "new", resume=True)
+    third = tune(f"training.initialize_from={tmp_path / 'new'}", *extending, "training.max_steps=1")
+    said = run_training(third, tmp_path / "third")
+    assert not any("Vocabulary extended" in each for each in said)
+    assert load_run(tmp_path / "third").tokenizers.source.vocab_size == size + 2
+
+
+def test_an_older_format_and_no_validation(
+    run_training: RunTraining, tune: Tune, tmp_path: Path, make_format_2: Callable[[Path], None]
+) -> None:
+    make_format_2(tmp_path / "base")
+    alone = ("data.validation=null", "data.validation_also={old: null}", "training.max_steps=1")
+    run_training(tune(*alone, "training.learning_rate=1e-9"), tmp_path / "new")
+    before, after = (load_run(tmp_path / name).model for name in ("base", "new"))
+    for old, new in zip(get_parameters(before).values(), get_parameters(after).values(), strict=True):
+        torch.testing.assert_close(new, old, atol=1e-6, rtol=0)
+
+
+def test_all_is_refused_before_a_run_is_made(tune: Tune, tmp_path: Path) -> None:
+    config = tune()
+    checkpoint = RunDirectory(tmp_path / "base").checkpoint("best")
+    os.truncate(checkpoint, 1000)
+    with pytest.raises(RunError, match=r"best\.safetensors"):
+        train(config, tmp_path / "new", resume=False, command=["test"])
+    assert not (tmp_path / "new" / "run.json").exists()

@@ -1,0 +1,77 @@
+"""What a fine-tuning takes from the run that it begins from: the keys that the run's weights and tokenizer decide."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from translate.config.schema import Config
+from translate.config.yaml import Document, Origin, shown_path
+from translate.errors import InputError
+
+# Keys that are taken from the run as well, and may be stated otherwise.
+_MAY_DIFFER = {
+    "model": {"dropout", "attention_dropout", "activation_dropout", "initialization"},
+    "tokenizer": {"subword_sampling", "character_coverage", "max_training_lines"},
+    "data": {"source_language", "target_language", "max_source_tokens", "max_target_tokens"},
+}
+_NOT_INHERITED = {"add_characters", "add_pieces"}  # the run's tokenizer has these pieces already
+
+
+def inherit(document: Document, base: Config, *, run: Path) -> None:
+    """Give a config that fine-tunes a run the values that it does not state.
+
+    Args:
+        document: What the config states; it is changed.
+        base: The config of the run.
+
+    Raises:
+        InputError: The config states what cannot be with the run's weights or tokenizer.
+    """
+    for section, inherited in _inherited(base).items():
+        stated = document.values.setdefault(section, {})
+        if not isinstance(stated, dict):  # an error, which validation explains
+            return
+        for key in inherited.keys() - stated.keys():
+            stated[key] = inherited[key]
+            document.origins[f"{section}.{key}"] = Origin(run / "config.yaml")
+    check_agreement(document.values, base, run=run, origins=document.origins)
+
+
+def check_agreement(
+    values: Mapping[str, Any], base: Config, *, run: Path, origins: Mapping[str, Origin] | None = None
+) -> None:
+    """Check that a config states nothing that cannot be with the weights and the tokenizer of the run it begins from.
+
+    Args:
+        values: The config as JSON values.
+        origins: Where its values were given.
+
+    Raises:
+        InputError: Something differs; the message lists it all.
+    """
+    shown, different = shown_path(run), []
+    for section, inherited in _inherited(base).items():
+        for key in sorted(inherited.keys() - _MAY_DIFFER[section]):
+            stated, name = values[section][key], f"{section}.{key}"
+            if stated != inherited[key]:
+                place = f" ({origins[name].position})" if origins and name in origins else ""
+                both = (json.dumps(value, ensure_ascii=False) for value in (stated, inherited[key]))
+                different.append(f"{name} = {next(both)}{place}, but {shown} has {next(both)}")
+    if different:
+        raise InputError(
+            f"training.initialize_from = {shown} decides model and vocabulary, and the config contradicts it:\n  "
+            + "\n  ".join(different)
+            + f"\nLeave {'these keys' if len(different) > 1 else 'this key'} out, or train a new model without"
+            " training.initialize_from"
+        )
+
+
+def _inherited(base: Config) -> dict[str, dict[str, Any]]:
+    """The values that a fine-tuning takes from a run's config, by section and key."""
+    own_files = {"source_model": None, "target_model": None}  # the run has tokenizers of its own
+    return {
+        "model": base.model.model_dump(mode="json"),
+        "tokenizer": base.tokenizer.model_dump(mode="json", exclude=_NOT_INHERITED) | own_files,
+        "data": base.data.model_dump(mode="json", include=_MAY_DIFFER["data"]),
+    }

@@ -1,0 +1,112 @@
+"""The weights that a fine-tuning begins with: those of another run, with rows for what its vocabulary has besides."""
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from translate.config.inherit import check_agreement
+from translate.config.load import read_resolved_config
+from translate.config.schema import Config
+from translate.config.yaml import shown_path
+from translate.errors import InputError
+from translate.fingerprint import fingerprint
+from translate.model import Transformer
+from translate.runs.directory import Checkpoint, RunDirectory, open_run
+from translate.runs.loading import get_parameters, read_weights, set_parameters
+
+_NOISE = 0.01  # of new rows, in standard deviations of the present ones
+
+
+class InitialWeights(NamedTuple):
+    """The weights of a checkpoint of another run."""
+
+    file: Path
+    tensors: dict[str, Tensor]
+    sha256: str  # of the file
+    checkpoint: Checkpoint
+    step: int  # at which they were saved
+    bleu: float | None  # on that run's validation corpus at that step; None: unknown
+
+    @property
+    def run(self) -> Path:
+        """The run's directory."""
+        return self.file.parents[1]
+
+    def __str__(self) -> str:
+        bleu = "" if self.bleu is None else f", BLEU {self.bleu:.2f}"
+        return f"{shown_path(self.run)} (step {self.step:,}{bleu})"
+
+    def provenance(self, directory: Path) -> dict[str, Any]:
+        """What `run.json` keeps of where a run's weights began; the path is relative to that run's directory."""
+        run = Path(os.path.relpath(self.run, directory.resolve())).as_posix()
+        values = {"run": run, "checkpoint": self.checkpoint, "step": self.step, "sha256": self.sha256}
+        return {"initialized_from": values}
+
+    def give_to(self, model: Transformer, *, seed: int) -> None:
+        """Give a model these weights. A larger vocabulary's new rows are the mean of the others, and a little noise.
+
+        So a new entry's logit is near the mean of all, and the others' probabilities hardly change.
+
+        Source: Hewitt 2021, https://nlp.stanford.edu/~johnhew/vocab-expansion.html.
+
+        Raises:
+            RunError: They do not fit the model.
+        """
+        generator, tensors = torch.Generator().manual_seed(seed), dict(self.tensors)
+        for name, parameter in get_parameters(model).items():
+            rows = tensors.get(name)
+            if rows is not None and rows.shape[1:] == parameter.shape[1:] and 0 < len(rows) < len(parameter):
+                noise = torch.randn(len(parameter) - len(rows), *rows.shape[1:], generator=generator)
+                new = rows.mean(0) + _NOISE * rows.std(0) * noise
+                tensors[name] = torch.cat([rows, new])
+        set_parameters(model, tensors, name=str(self.file))
+
+
+def read_initial_weights(config: Config) -> InitialWeights | None:
+    """The weights of `training.initialize_from`; None: it names no run.
+
+    Raises:
+        InputError: There is no run, it lacks the checkpoint, or the config contradicts its own.
+        RunError: A file is damaged.
+    """
+    path, checkpoint = config.training.initialize_from, config.training.initialize_checkpoint
+    if path is None:
+        return None
+    try:
+        run = open_run(path)
+    except InputError as error:
+        raise InputError(f"training.initialize_from: {error}") from error
+    check_agreement(config.model_dump(mode="json"), read_resolved_config(run.config), run=path)
+    tensors, step = read_weights(run, checkpoint, last="training.initialize_checkpoint=last")
+    file = run.checkpoint(checkpoint)
+    return InitialWeights(file.resolve(), tensors, fingerprint(file), checkpoint, step, _recorded_bleu(run, step))
+
+
+def check_unchanged(run: RunDirectory, initial: InitialWeights) -> None:
+    """Check that a run which was begun with another run's weights, but has none saved yet, can begin with these.
+
+    Raises:
+        InputError: The other run has other weights by now.
+    """
+    begun: Mapping[str, Any] = json.loads(run.description.read_bytes()).get("initialized_from", {})
+    if begun.get("sha256") != initial.sha256:
+        raise InputError(
+            f"{run.path} has no checkpoint yet, and {initial.file} has changed since it was begun: remove {run.path},"
+            " and begin again"
+        )
+
+
+def _recorded_bleu(run: RunDirectory, step: int) -> float | None:
+    bleu = None
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # it is only shown
+        for line in run.metrics.read_bytes().splitlines():
+            record = json.loads(line)
+            if record["kind"] == "validation" and record["step"] == step:
+                bleu = float(record["BLEU"])
+    return bleu
