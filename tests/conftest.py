@@ -235,7 +235,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     from translate.lint.dry_run import DryRun
 
     shape = {"pairs": 7, "source_tokens": 11, "target_tokens": 13}
-    seen = DryRun("cpu", "fp32", 1, 10_000, shape, 2**20, 30, 5000.0, 3.0, 2.0)
+    seen = DryRun("cpu", "fp32", 1, 10_000, 10_000, shape, 2**20, 30, 5000.0, 3.0, 2.0)
     monkeypatch.setattr(check, "dry_run", lambda *arguments, **options: seen)
 
 
