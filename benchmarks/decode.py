@@ -103,11 +103,14 @@ def build_uncached(run: Path, layout: Layout) -> Translate:
     return run_uncached
 
 
-def build_ctranslate2(run: Path, layout: Layout, *, compute_type: str, alone: bool = False) -> Translate:
+def build_ctranslate2(
+    run: Path, layout: Layout, *, compute_type: str, alone: bool = False, patience: int = 1
+) -> Translate:
     """CTranslate2 as its users call it: its own search, sorting and batching.
 
     Args:
         alone: The input is tokenised before the time begins, and the output is left as subwords.
+        patience: A beam search ends with so many times its size of hypotheses; "auto" does with 2.
     """
     import ctranslate2
 
@@ -129,7 +132,9 @@ def build_ctranslate2(run: Path, layout: Layout, *, compute_type: str, alone: bo
         if pieces is None:  # with `alone` in the turn for warming up
             sources = tokenizers.source.encode_lines(list(lines), num_threads=1)
             pieces = tokenized[len(lines)] = [tokenizers.source.pieces(ids) for ids in sources]
-        results = engine.translate_batch(pieces, beam_size=beam_size, max_batch_size=layout.batch)
+        results = engine.translate_batch(
+            pieces, beam_size=beam_size, max_batch_size=layout.batch, patience=1 if beam_size == 1 else patience
+        )
         if alone:
             return [" ".join(result.hypotheses[0]) for result in results]
         return [tokenizers.target.decode(tokenizers.target.parse(result.hypotheses[0])) for result in results]
@@ -195,6 +200,16 @@ ENGINES: dict[str, tuple[Callable[..., Translate], dict[str, Any], Sequence[int]
     "ours bf16 shortlist": (build_ours, {"precision": "bf16", "shortlist": True}, (40, 80, 160)),
     "ctranslate2 alone float32": (build_ctranslate2, {"compute_type": "float32", "alone": True}, (16, 32, 64, 128)),
     "ctranslate2 alone int8": (build_ctranslate2, {"compute_type": "int8", "alone": True}, (16, 32, 64, 128)),
+    "ctranslate2 alone float32, patience 2": (
+        build_ctranslate2,
+        {"compute_type": "float32", "alone": True, "patience": 2},
+        (16, 32, 64, 128),
+    ),
+    "ctranslate2 alone int8, patience 2": (
+        build_ctranslate2,
+        {"compute_type": "int8", "alone": True, "patience": 2},
+        (16, 32, 64, 128),
+    ),
     "ctranslate2 float32": (build_ctranslate2, {"compute_type": "float32"}, (16, 32, 64)),
     "ctranslate2 int8": (build_ctranslate2, {"compute_type": "int8"}, (16, 32, 64)),
     "huggingface fp32": (build_huggingface, {}, (32, 64)),
@@ -295,7 +310,7 @@ def main() -> None:
                 engine.connection.send((lines, beam_size))
                 turns[name].append(engine.connection.recv())
         print(f"\nbeam {beam_size}, {len(lines)} lines, {arguments.threads} threads, median of {arguments.repeats}")
-        print(f"{'engine':<27}{'lines/s':>9}{'(min':>8}{'max)':>8}{'tokens/s':>10}{'BLEU':>7}{'MiB':>7}  layout")
+        print(f"{'engine':<39}{'lines/s':>9}{'(min':>8}{'max)':>8}{'tokens/s':>10}{'BLEU':>7}{'MiB':>7}  layout")
         for name, done in turns.items():
             rates = sorted(len(lines) / turn.seconds for turn in done)
             texts = done[-1].texts
@@ -306,7 +321,7 @@ def main() -> None:
             median = statistics.median(rates)
             layout = engines[name].layouts[beam_size]
             print(
-                f"{name:<27}{median:9.1f}{rates[0]:8.1f}{rates[-1]:8.1f}{median * num_tokens / len(lines):10.0f}"
+                f"{name:<39}{median:9.1f}{rates[0]:8.1f}{rates[-1]:8.1f}{median * num_tokens / len(lines):10.0f}"
                 f"{bleu:7.2f}{done[-1].peak_mib:7.0f}  {layout.workers} x {layout.threads}, {layout.batch}"
             )
             report.append(
