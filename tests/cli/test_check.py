@@ -69,6 +69,18 @@ def test_notes_and_warnings(translate: Translate, folder: Path, quick: None) -> 
     assert translate("check", "mine.yaml", "--strict").exit_code == 0
 
 
+def test_frozen_parts_are_counted(translate: Translate, folder: Path) -> None:
+    result = translate("check", "mine.yaml", "training.freeze=[encoder]")
+    # A layer has 4 · 16² + 4 · 16 in its attention, 2 · 16 · 32 + 32 + 16 in its feed-forward layer, and 2 · 2 · 16 in
+    # its norms; with pre-norm the stack has another.
+    (num_trained, num_parameters), *_ = re.findall(
+        r"model +([\d,]+) of ([\d,]+) parameters are trained; cpu", result.stdout
+    )
+    numbers = [int(number.replace(",", "")) for number in (num_trained, num_parameters)]
+    assert numbers[1] - numbers[0] == 1088 + 1072 + 64 + 32
+    assert "training.freeze = [encoder]: what is frozen keeps its random initial values" in unwrapped(result)
+
+
 def test_errors(translate: Translate, folder: Path, quick: None) -> None:
     lines = (folder / "train.en").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "train.en").write_text("".join(["Title\n", *lines[:-1]]), encoding="utf-8")

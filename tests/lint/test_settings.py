@@ -81,6 +81,13 @@ def test_multi30k_is_above_reproach() -> None:
             "training.validate_every = 4001 is more than training.max_steps = 4000",
             "set training.validate_every=400",
         ),
+        (
+            {"training__freeze": ["encoder", "decoder.0-1"]},
+            "frozen_at_random",
+            "training.freeze = [encoder, decoder.0-1]: what is frozen keeps its random initial values",
+            "train all weights",
+        ),
+        ({"training__lora_rank": 8}, "frozen_at_random", "training.lora_rank = 8: what is frozen", "train all weights"),
         ({"training__patience": 8}, "patience_too_long", "8 validations of 500 steps", "lower training.patience"),
         ({"decoding__beam_size": 31}, "beam_wide", "decoding.beam_size = 31", "decoding.beam_size=5"),
     ],
