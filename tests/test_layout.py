@@ -25,6 +25,7 @@ LAYERS = [
     {"training"},
     {"lint"},
     {"export"},
+    {"importing"},
     {"visualize"},
     {"api"},
     {"cli", "__main__"},

@@ -34,6 +34,7 @@ def test_all_commands_are_known() -> None:
         "decode",
         "eval",
         "export",
+        "import",
         "score",
         "shortlist",
         "show alignments",

@@ -17,7 +17,7 @@ from translate.cli.tokenizer import tokenizer_app
 
 app = Commands(name="translate", cls=ReportingGroup)
 _PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"check": check.check, "train": train.train},
+    "Train": {"check": check.check, "train": train.train, "import": export.import_},
     "Translate and evaluate": {
         "decode": decode.decode,
         "eval": evaluate.evaluate,

@@ -1,15 +1,45 @@
-"""`export` and `shortlist`: what is made from a finished run."""
+"""`import`, `export` and `shortlist`: runs made of other toolkits' models, and what is made of a run."""
 
 import logging
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from translate.cli.options import CheckpointOption, RunArgument
+from translate.cli.options import CheckpointOption, Overrides, RunArgument
 
 logger = logging.getLogger(__name__)
+
+
+def import_(
+    source: Annotated[
+        str, Argument(metavar="SOURCE", help="A folder, or the name of a model on the Hugging Face Hub.")
+    ],
+    run: Annotated[Path, Argument(metavar="RUN", help="The directory of the new run, which does not exist yet.")],
+    overrides: Overrides = None,
+) -> None:
+    """Make a run of another toolkit's model, and check that it gives the same numbers.
+
+    It takes MarianMT models of Hugging Face, and so all of OPUS-MT, and Marian's own model.npz with its decoder.yml,
+    vocabularies and SentencePiece models. What a run cannot hold is refused by name.
+
+    Examples:
+      translate import Helsinki-NLP/opus-mt-de-en runs/opus
+      translate import ./opus-2020-02-26 runs/opus data.source_language=de data.target_language=en
+    """
+    from translate.importing import import_model
+
+    started = time.perf_counter()
+    command = ["translate", *sys.argv[1:]]
+    converted = import_model(source, run, overrides=overrides or [], command=command)
+    seconds = time.perf_counter() - started
+    data, sizes = converted.config.data, dict.fromkeys(each.vocab_size for each in converted.tokenizers[:2])
+    languages = f"{data.source_language} → {data.target_language}"
+    subwords = " and ".join(f"{size:,}" for size in sizes)
+    logger.info(f"Model: {languages}, {converted.model.num_parameters:,} parameters, {subwords} subwords")
+    logger.info(f"{run}: imported in {seconds:.1f} s; it gives the same numbers. Next: translate decode {run}")
 
 
 def export(

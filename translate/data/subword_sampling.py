@@ -56,6 +56,7 @@ class SubwordSampler:
         self.vocab_size = tokenizer.vocab_size
         self._unk_id = int(processor.unk_id())
         self._ids: dict[str, int] = {}
+        self._unused_ids: dict[str, int] = {}  # of imported models
         self._scores: dict[str, float] = {}
         self._byte_ids: dict[int, int] = {}
         for token in range(processor.get_piece_size()):
@@ -65,6 +66,8 @@ class SubwordSampler:
             elif not (processor.is_control(token) or processor.is_unknown(token) or processor.is_unused(token)):
                 self._ids[piece] = token if token < self.vocab_size else self._unk_id
                 self._scores[piece] = processor.get_score(token)
+            elif processor.is_unused(token):
+                self._unused_ids[piece] = token
         self._max_length = max(map(len, self._ids), default=1)
         # BPE's scores are the ranks of the merges, unigram's are logarithms of probabilities.
         self._is_bpe = all(score == round(score) for score in self._scores.values())
@@ -107,7 +110,7 @@ class SubwordSampler:
         """The ids of characters that the vocabulary does not have: their bytes, or one UNK for all."""
         if self._byte_ids:
             return [self._byte_ids[byte] for byte in characters.encode()]
-        return [self._unk_id]
+        return [self._unused_ids.get(characters, self._unk_id)]
 
     def _ids_of(self, pieces: list[str]) -> list[int]:
         ids: list[int] = []

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import methodcaller
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import sentencepiece
 
@@ -38,7 +38,8 @@ BOS_ID = 2
 EOS_ID = 3
 """Ends every source and every target."""
 END_OF_VOCABULARY = "<end of vocabulary>"
-"""A control symbol of imported models: the pieces behind it are needed to segment a text, and their id is UNK."""
+"""A control symbol of imported models. They segment as SentencePiece does, and then look up each piece by its text: the
+pieces behind this symbol are UNK, and characters that SentencePiece does not know may yet be in the vocabulary."""
 
 
 class Tokenizer:
@@ -62,8 +63,8 @@ class Tokenizer:
             raise InputError(f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes)") from error
         sp = self._processor
         end = int(sp.piece_to_id(END_OF_VOCABULARY))
-        self._has_unknown_pieces = bool(sp.is_control(end))
-        self._vocab_size = end if self._has_unknown_pieces else int(sp.get_piece_size())
+        self._is_looked_up = bool(sp.is_control(end))
+        self._vocab_size = end if self._is_looked_up else int(sp.get_piece_size())
         pad, unk, bos, eos = sp.pad_id(), sp.unk_id(), sp.bos_id(), sp.eos_id()
         if (pad, unk, bos, eos) != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
             raise InputError(
@@ -80,7 +81,7 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """The ids of one sentence; a sentence of white space has none."""
         tag, text = self.split_tag(text)
-        return tag + self._without_unknown_pieces(self._processor.encode(text))
+        return tag + self._look_up(self._processor.encode(text, out_type=self._out_type))
 
     def lacks(self, character: str) -> bool:
         """Whether a character has no entry of its own: it is unknown, or spelt in bytes."""
@@ -99,8 +100,9 @@ class Tokenizer:
     def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
         """The ids of many sentences; the result does not depend on `num_threads`."""
         split = [self.split_tag(line) for line in lines]
-        encoded = self._processor.encode([text for _, text in split], num_threads=num_threads)
-        return [tag + self._without_unknown_pieces(ids) for (tag, _), ids in zip(split, encoded, strict=True)]
+        texts = [text for _, text in split]
+        encoded = self._processor.encode(texts, out_type=self._out_type, num_threads=num_threads)
+        return [tag + self._look_up(pieces) for (tag, _), pieces in zip(split, encoded, strict=True)]
 
     def split_tag(self, text: str) -> tuple[list[int], str]:
         """The id of the language token that a text begins with, such as `>>deu<<`, and the rest of the text.
@@ -117,10 +119,16 @@ class Tokenizer:
         tags = (token for token, piece in enumerate(self._all_pieces) if re.fullmatch(">>.*<<", piece))
         return any(self._processor.is_unused(token) for token in tags)  # no trained model has unused pieces
 
-    def _without_unknown_pieces(self, ids: list[int]) -> list[int]:
-        if not self._has_unknown_pieces:
-            return ids
-        return [token if token < self._vocab_size else UNK_ID for token in ids]
+    def _look_up(self, encoded: list[Any]) -> list[int]:
+        return [self._ids.get(piece, UNK_ID) for piece in encoded] if self._is_looked_up else encoded
+
+    @property
+    def _out_type(self) -> type[str] | type[int]:
+        return str if self._is_looked_up else int
+
+    @functools.cached_property
+    def _ids(self) -> dict[str, int]:
+        return {piece: token for token, piece in enumerate(self._all_pieces) if token > EOS_ID}
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids without padding, BOS and EOS; UNK becomes ` ⁇ `, and bytes that are not UTF-8 U+FFFD."""

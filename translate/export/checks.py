@@ -4,7 +4,7 @@ import importlib
 import random
 from collections.abc import Sequence
 from types import ModuleType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -40,7 +40,10 @@ def import_extra(package: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        extra = {"transformers": "huggingface", "onnxruntime": "onnx"}.get(package, package)
+        name = package.partition(".")[0]
+        extra = {"onnxruntime": "onnx"}.get(name, name)
+        if name in ("transformers", "huggingface_hub", "sentencepiece", "google"):
+            extra = "huggingface"
         raise InputError(f"{package} cannot be imported ({error}): {install_hint(extra)}") from error
 
 
@@ -69,8 +72,15 @@ def probe(model: Transformer, *, max_positions: int | None) -> Probes:
     return Probes(pairs, batch, logits.float().cpu())
 
 
-def check_agreement(pairs: list[EncodedPair], ours: Tensor, theirs: Tensor | Sequence[Tensor], *, what: str) -> None:
-    """Check that no number of the exported model differs by more than the tolerance.
+def check_agreement(
+    pairs: list[EncodedPair],
+    ours: Tensor,
+    theirs: Tensor | Sequence[Tensor],
+    *,
+    what: str,
+    made: Literal["exported", "imported"] = "exported",
+) -> None:
+    """Check that no number of the exported or imported model differs by more than the tolerance.
 
     Args:
         ours: Numbers of each target position, with padding, (batch, target, …).
@@ -85,6 +95,6 @@ def check_agreement(pairs: list[EncodedPair], ours: Tensor, theirs: Tensor | Seq
     difference = float(torch.cat(differences).abs().max())  # nan if one is nan
     if not difference <= TOLERANCE:
         raise RunError(
-            f"the exported model is not the trained one: its {what} differ by up to {difference:.2g},"
-            f" and {TOLERANCE:g} is allowed; nothing was exported"
+            f"the {made} model is not the original one: its {what} differ by up to {difference:.2g},"
+            f" and {TOLERANCE:g} is allowed; nothing was {made}"
         )

@@ -69,6 +69,7 @@ class Description(NamedTuple):
     writer: str  # version of this toolkit
     created: str  # date and time in ISO 8601, or empty
     checksums: dict[str, str]  # of the run's text files, by path in the run; empty for a run of format 1
+    imported: str = ""  # the folder or name that the model of an imported run is from
 
 
 class NewerFormatError(InputError):
@@ -232,6 +233,7 @@ def read_description(run: RunDirectory) -> Description:
             raise TypeError("it does not name its format")
         run_format, writer = int(values["format"]), ascii(values["versions"]["translate"]).strip("'")[:100]
         created = ascii(values.get("created", "")).strip("'")[:100]
+        imported = str(values.get("imported", {}).get("source", ""))
         if run_format > FORMAT:
             raise NewerFormatError(
                 f"{run.path} was written by translate {writer} in format {run_format};"
@@ -241,7 +243,7 @@ def read_description(run: RunDirectory) -> Description:
         checksums = {f"{run.tokenizer.name}/{name}": digest.removeprefix("sha256:") for name, digest in tokenizers}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is damaged: {error}") from error
-    return Description(run_format, writer, created, checksums | read_checksums(run.path))
+    return Description(run_format, writer, created, checksums | read_checksums(run.path), imported)
 
 
 def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import join_world
 from translate.errors import InputError
 from translate.memory import configure_memory
-from translate.runs.directory import RunDirectory, check_holds_no_run, create_run, write_config
+from translate.runs.directory import RunDirectory, check_holds_no_run, create_run, read_description, write_config
 from translate.runs.initial import check_unchanged, read_initial_weights
 from translate.runs.lock import lock_run
 from translate.runs.log import RunLog
@@ -166,6 +166,11 @@ def _claim(config: Config, directory: Path, *, resume: bool, held: contextlib.Ex
     is_continued = holds_run(directory) and resume
     if not is_continued:
         check_holds_no_run(directory)
+    if is_continued and (source := read_description(RunDirectory(directory)).imported):
+        raise InputError(
+            f"{directory} was imported from {source}, so it has no training to continue; fine-tune it in a new run,"
+            f" with a config that names your data: translate train CONFIG training.initialize_from={directory}"
+        )
     config = resolve_step_tokens(config)
     if is_continued:
         config = resolve_from_run(config, directory)

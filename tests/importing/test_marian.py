@@ -1,0 +1,157 @@
+"""Marian's own files: CTranslate2's reader, an independent program, gives the same numbers."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+import yaml
+
+from translate.decoding.loading import load_translator
+from translate.errors import InputError, RunError
+from translate.importing import import_model
+from translate.importing.marian import is_marian
+from translate.runs.loading import load_run
+
+pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+
+WriteMarian = Callable[..., Path]
+
+
+@pytest.fixture
+def write_marian(spms: tuple[bytes, bytes], tmp_path: Path) -> WriteMarian:
+    """Writes the files of an OPUS-MT archive, with random weights."""
+
+    def write(*, tying: str = "all", spm_vocabulary: bool = False, leave_out: str = "", **settings: Any) -> Path:
+        folder = tmp_path / "opus"
+        folder.mkdir(exist_ok=True)
+        processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in spms]
+        pieces = {each.id_to_piece(token) for each in processors for token in range(2, each.get_piece_size())}
+        vocabulary = ["</s>", "<unk>", *sorted(pieces), '"', "\\", ": "]
+        (folder / "opus.vocab.yml").write_text(
+            "".join(f"{json.dumps(piece, ensure_ascii=False)}: {token}\n" for token, piece in enumerate(vocabulary))
+        )
+        for name, model in zip(("source.spm", "target.spm"), spms, strict=True):
+            (folder / name).write_bytes(model)
+        size = processors[0].get_piece_size() if spm_vocabulary else len(vocabulary)
+        vocabs = ["source.spm", "source.spm"] if spm_vocabulary else ["/gone/opus.vocab.yml"] * 2
+        decoder = {
+            "models": ["/gone/opus.npz"],
+            "vocabs": vocabs,
+            "beam-size": 6,
+            "normalize": 1,
+            "max-length-factor": 2,
+        }
+        (folder / "decoder.yml").write_text(yaml.safe_dump(decoder))
+        random = np.random.default_rng(5)
+
+        def draw(*shape: int) -> Any:
+            return (0.3 * random.standard_normal(shape)).astype(np.float32)
+
+        d_model, d_ff = 20, 28
+        arrays = {"decoder_ff_logit_out_b": draw(1, size)}
+        if tying == "all":
+            arrays["Wemb"] = draw(size, d_model)
+        else:
+            arrays |= {"encoder_Wemb": draw(size, d_model), "decoder_Wemb": draw(size, d_model)}
+        if tying == "none":
+            arrays["decoder_ff_logit_out_W"] = draw(d_model, size)
+        for stack, depth, parts in (("encoder", 2, ["self"]), ("decoder", 3, ["self", "context"])):
+            for layer in range(1, depth + 1):
+                at = f"{stack}_l{layer}"
+                for part in parts:
+                    for letter in "qkvo":
+                        arrays |= {
+                            f"{at}_{part}_W{letter}": draw(d_model, d_model),
+                            f"{at}_{part}_b{letter}": draw(1, d_model),
+                        }
+                arrays |= {f"{at}_ffn_W1": draw(d_model, d_ff), f"{at}_ffn_b1": draw(1, d_ff)}
+                arrays |= {f"{at}_ffn_W2": draw(d_ff, d_model), f"{at}_ffn_b2": draw(1, d_model)}
+                for norm in ["ffn_ffn", *(f"{part}_Wo" for part in parts)]:
+                    arrays |= {f"{at}_{norm}_ln_scale": 1 + draw(1, d_model), f"{at}_{norm}_ln_bias": draw(1, d_model)}
+        values = {
+            "type": "transformer", "transformer-decoder-autoreg": "self-attention", "transformer-no-projection": False,
+            "transformer-preprocess": "", "transformer-postprocess": "dan", "transformer-postprocess-emb": "d",
+            "transformer-guided-alignment-layer": "last", "transformer-ffn-activation": "swish", "enc-depth": 2,
+            "dec-depth": 3, "transformer-heads": 4, "transformer-dim-ffn": d_ff, "dim-emb": d_model, **settings,
+        }  # fmt: skip
+        text = yaml.safe_dump(values).encode() + b"\0"
+        arrays["special:model.yml"] = np.frombuffer(text, dtype=np.int8)
+        arrays.pop(leave_out, None)
+        np.savez(folder / "opus.npz", **arrays)
+        return folder
+
+    return write
+
+
+def import_(folder: Path, run: Path, *overrides: str) -> Any:
+    return import_model(str(folder), run, overrides=overrides, command=["translate", "import"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"tying": "decoder", "transformer-ffn-activation": "relu"},
+        {"tying": "none"},
+        {"spm_vocabulary": True, "leave_out": "decoder_ff_logit_out_b"},
+    ],
+    ids=str,
+)
+def test_layouts(write_marian: WriteMarian, german: list[str], tmp_path: Path, options: dict[str, Any]) -> None:
+    folder = write_marian(**options)
+    assert is_marian(folder)
+    languages = ["data.source_language=de", "data.target_language=en"]
+    import_(folder, tmp_path / "run", *languages)  # compares the numbers
+    loaded = load_run(tmp_path / "run")
+    search = loaded.config.decoding
+    assert (search.beam_size, search.length_penalty, search.length_penalty_kind) == (6, 1.0, "average")
+    assert (search.max_length_factor, loaded.config.data.source_language) == (2.0, "de")
+    assert loaded.config.model.norm_epsilon == 1e-6
+    translator = load_translator(tmp_path / "run", options={"device": "cpu", "beam_size": 1}).translator
+    assert len([*translator.translate(german[:3])]) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"type": "s2s"}, "a run cannot hold type = 's2s' (only 'transformer')"),
+        ({"transformer-preprocess": "n"}, "transformer-preprocess = 'n' (only '')"),
+        ({"transformer-ffn-activation": "gelu"}, "transformer-ffn-activation = 'gelu' (only 'relu' or 'swish')"),
+        ({"leave_out": "decoder_l2_context_Wk"}, "the weight decoder_l2_context_Wk is missing"),
+        ({"leave_out": "Wemb"}, "the weight Wemb is missing"),
+        ({"enc-depth": 1}, "the weights encoder_l2_ffn_W1, "),
+        ({"leave_out": "special:model.yml"}, "it is no model of Marian"),
+    ],
+    ids=str,
+)
+def test_refusals(write_marian: WriteMarian, tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        import_(write_marian(**options), tmp_path / "run")
+    assert words in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_folder(write_marian: WriteMarian, tmp_path: Path) -> None:
+    for name, content, words in [
+        ("opus.npz", b"PK", "opus.npz: is damaged, or no model of Marian"),
+        ("source.spm", b"\xff", "source.spm: is not a SentencePiece model (1 bytes)"),
+        ("source.spm", None, "source.spm"),
+        ("decoder.yml", b"models: [a.npz, b.npz]", "lacks a.npz, b.npz, which decoder.yml names"),
+        ("decoder.yml", b"vocabs: [", "decoder.yml: cannot be read"),
+    ]:
+        folder = write_marian()
+        (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+        with pytest.raises(InputError) as caught:
+            import_(folder, tmp_path / "run")
+        assert words in str(caught.value) and not (tmp_path / "run").exists()
+
+
+def test_other_numbers_are_an_error(write_marian: WriteMarian, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("translate.importing.conversion.EXCLUDED", 5.0)
+    with pytest.raises(RunError, match=r"its log-probabilities differ by up to .* nothing was imported"):
+        import_(write_marian(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

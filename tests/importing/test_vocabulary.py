@@ -1,0 +1,92 @@
+"""Vocabularies of other toolkits in the order of our ids, and SentencePiece models to match."""
+
+from collections.abc import Callable
+
+import pytest
+import sentencepiece
+
+from translate.data.subword_sampling import SubwordSampler
+from translate.data.tokenizer import UNK_ID, Tokenizer, Tokenizers, load_tokenizers
+from translate.errors import InputError
+from translate.importing.vocabulary import Vocabulary, reorder_sentencepiece
+
+TrainSpm = Callable[..., bytes]
+
+
+@pytest.mark.parametrize(
+    ("symbols", "rows", "only_ours"),
+    [
+        ({"start": 5, "pad": 5}, [-1, 1, 5, 0, 2, 3, 4], [0]),  # OPUS-MT
+        ({}, [-1, 1, -1, 0, 2, 3, 4, 5], [0, 2]),  # Marian, whose decoder starts with zeros
+        ({"start": 0, "pad": 5}, [5, 1, 0, 0, 2, 3, 4], [2]),  # the end symbol is the start
+        ({"start": 2, "pad": 3}, [3, 1, 2, 0, 4, 5], []),  # this toolkit's exports
+    ],
+)
+def test_rows(symbols: dict[str, int], rows: list[int], only_ours: list[int]) -> None:
+    vocabulary = Vocabulary(["</s>", "<unk>", "a", "<s>", "c", "<pad>"], unk=1, eos=0, **symbols)
+    assert (vocabulary.rows, vocabulary.only_ours) == (rows, only_ours)
+    assert len(set(vocabulary.names)) == len(rows)
+    others = [name for token, name in enumerate(vocabulary.subwords) if token not in rows[:4]]
+    assert vocabulary.names[4:] == others
+
+
+def reordered(model: bytes, *, lacks: int = 0, more: tuple[str, ...] = ()) -> tuple[Tokenizer, Vocabulary]:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    pieces = [processor.id_to_piece(token) for token in range(processor.get_piece_size())]
+    vocabulary = Vocabulary([*reversed(pieces[lacks + 2 :]), *more, "</s>", "<unk>"], unk=-1, eos=-2)
+    size = len(vocabulary.subwords)
+    vocabulary = vocabulary._replace(unk=size - 1, eos=size - 2)
+    return reorder_sentencepiece(model, vocabulary.names, name="a.spm"), vocabulary
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_texts_are_segmented_as_before(train_spm: TrainSpm, english: list[str], german: list[str], kind: str) -> None:
+    """A piece that only the vocabulary has is never produced; one that it lacks is UNK; its characters are known."""
+    model = train_spm(english, model_type=kind, vocab_size=150)
+    original = sentencepiece.SentencePieceProcessor(model_proto=model)
+    tokenizer, vocabulary = reordered(model, lacks=5, more=("▁the▁dog", "ß", ">>deu<<"))
+    assert tokenizer.vocab_size == len(vocabulary.names) == 150 - 5 + 3 + 2
+    known = set(vocabulary.names)
+    ids = tokenizer.encode_lines([*english, *german], num_threads=1)
+    for text, line in zip([*english, *german], ids, strict=True):
+        expected = [piece if piece in known else "<unk>" for piece in original.encode(text, out_type=str)]
+        assert tokenizer.pieces(line) == expected
+        assert tokenizer.encode(text) == line
+    assert UNK_ID in {token for line in ids for token in line}
+    assert tokenizer.pieces(tokenizer.encode("ß"))[1:] == ["ß"]
+    assert tokenizer.decode(tokenizer.parse(["▁the▁dog", "ß"])) == "the dogß"
+
+
+def test_sampling_knows_language_tokens_and_the_end_of_the_vocabulary(train_spm: TrainSpm, english: list[str]) -> None:
+    tokenizer, _ = reordered(train_spm(english, vocab_size=150), lacks=5, more=(">>deu<<", "ß"))
+    sampler = SubwordSampler(tokenizer.model_bytes)
+    lines = [f">>deu<< {line} ß" for line in english]
+    (tag,) = tokenizer.parse([">>deu<<"])
+    sampled = sampler.sample(lines, amount=0.5, seed=1)
+    assert sampler.vocab_size == tokenizer.vocab_size > max(map(max, sampled))
+    assert {line[0] for line in sampled} == {tag} and {line[-1] for line in sampled} == {*tokenizer.parse(["ß"])}
+
+
+def test_a_joint_vocabulary_with_two_segmentations_is_saved(
+    train_spm: TrainSpm, english: list[str], german: list[str], tmp_path: object
+) -> None:
+    from pathlib import Path
+
+    folder = Path(str(tmp_path))
+    models = [train_spm(lines, vocab_size=120) for lines in (german, english)]
+    pieces = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
+    joint = sorted({each.id_to_piece(token) for each in pieces for token in range(2, each.get_piece_size())})
+    names = Vocabulary(["</s>", "<unk>", *joint], unk=1, eos=0).names
+    sides = [reorder_sentencepiece(model, names, name="a.spm") for model in models]
+    Tokenizers(*sides, "joint").save(folder)
+    loaded = load_tokenizers(folder)
+    assert loaded.vocabulary == "joint" and loaded.source.encode("der Hund") != loaded.target.encode("der Hund")
+    Tokenizers(sides[0], reordered(models[1])[0], "separate").save(folder)
+    assert load_tokenizers(folder).vocabulary == "separate"
+
+
+def test_models_that_do_not_serve(train_spm: TrainSpm, english: list[str]) -> None:
+    with pytest.raises(InputError, match=r"a\.spm: is not a SentencePiece model \(3 bytes\)"):
+        reorder_sentencepiece(b"\xff\xff\xff", [], name="a.spm")
+    with pytest.raises(InputError, match=r"a\.spm: is a SentencePiece model of words or characters"):
+        reorder_sentencepiece(train_spm(english, model_type="char", vocab_size=30), [], name="a.spm")

@@ -1,0 +1,248 @@
+"""Marian's own files, as OPUS-MT's archives have them: model.npz, decoder.yml, vocabularies, SentencePiece models.
+
+CTranslate2 has a reader of its own for these files; it computes the numbers that ours are compared with.
+"""
+
+import functools
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from numpy.typing import NDArray
+from torch import Tensor
+
+from translate.data.tokenizer import Tokenizers
+from translate.errors import InputError
+from translate.export.checks import check_agreement, import_extra, probe
+from translate.importing.conversion import ForeignModel, require
+from translate.importing.vocabulary import Vocabulary, check_segmentation
+from translate.model import Transformer, log_probabilities
+
+_ALLOWED: dict[str, tuple[object, ...]] = {
+    "type": ("transformer",),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-no-projection": (False,),
+    "transformer-preprocess": ("",),
+    "transformer-postprocess": ("dan",),
+    "transformer-postprocess-top": ("",),
+    "transformer-postprocess-emb": ("", "d"),
+    "transformer-train-position-embeddings": (False,),
+    "transformer-ffn-depth": (2,),
+    "transformer-decoder-ffn-depth": (0, 2),
+    "transformer-decoder-dim-ffn": (0,),
+    "transformer-tied-layers": ([],),
+    "transformer-pool": (False,),
+    "transformer-ffn-activation": ("relu", "swish"),
+    "ulr": (False,),
+    "lemma-dim-emb": (0,),
+    "factors-combine": ("sum",),
+}
+_NORM_EPSILON = 1e-6  # in Marian's code, not in its files
+_SYMBOLS = ("<unk>", "</s>")
+_ATTENTIONS = {"self": "self_attn", "context": "encoder_attn"}
+
+
+def is_marian(folder: Path) -> bool:
+    """Whether a folder has Marian's own files."""
+    return (folder / "decoder.yml").is_file() and not (folder / "config.json").is_file()
+
+
+def read_marian(folder: Path) -> ForeignModel:
+    """Read the model that a folder's `decoder.yml` names.
+
+    Raises:
+        InputError: A package is not installed, a file is missing or damaged, or the model has something that a run
+            cannot hold; the message names it.
+    """
+    import_extra("ctranslate2")  # before anything is read: its numbers are needed in the end
+    decoder = _read_yaml(folder / "decoder.yml")
+    models, vocabularies = (_files(folder, decoder, key) for key in ("models", "vocabs"))
+    if len(models) != 1:
+        raise InputError(f"{folder}/decoder.yml: names {len(models)} models; one can be imported")
+    arrays = _read_arrays(models[0])
+    settings = yaml.safe_load(bytes(arrays.pop("special:model.yml")).rstrip(b"\0"))
+    name = f"{models[0]}, special:model.yml"
+    same = {"transformer-decoder-dim-ffn": (0, settings["transformer-dim-ffn"])}
+    require(name, settings, _ALLOWED | same)
+    source, target = (_read_vocabulary(file) for file in (vocabularies[0], vocabularies[-1]))
+    weights, tying = _weights(arrays, settings, name=str(models[0]))
+    sides = {"source": vocabularies[0], "target": vocabularies[-1]}
+    spms = {side: path if path.suffix == ".spm" else folder / f"{side}.spm" for side, path in sides.items()}
+    if missing := [str(path) for path in spms.values() if not path.is_file()]:
+        raise InputError(f"{folder}: lacks {', '.join(missing)}")
+    files = [folder / "decoder.yml", *models, *dict.fromkeys([*vocabularies, *spms.values()])]
+    return ForeignModel(
+        sections={
+            "data": {"source_language": "und", "target_language": "und"},
+            "model": {
+                "d_model": settings["dim-emb"],
+                "num_heads": settings["transformer-heads"],
+                "d_ff": settings["transformer-dim-ffn"],
+                "num_encoder_layers": settings["enc-depth"],
+                "num_decoder_layers": settings["dec-depth"],
+                "activation": settings["transformer-ffn-activation"],
+                "norm_epsilon": _NORM_EPSILON,
+                "tie_embeddings": tying,
+                "scale_embeddings": True,
+            },
+            "decoding": {
+                "beam_size": decoder.get("beam-size", 12),
+                "length_penalty_kind": "average",
+                "length_penalty": float(decoder.get("normalize", 0.0)),
+                "max_length_factor": float(decoder.get("max-length-factor", 3.0)),
+                "max_length_constant": 1,
+            },
+        },
+        weights=weights,
+        source=source,
+        target=source if source == target else target,
+        sentencepiece=(spms["source"], spms["target"]),
+        files=files,
+        reader={"ctranslate2": import_extra("ctranslate2").__version__},
+        check=functools.partial(_check, models[0], (source, target), (spms["source"], spms["target"])),
+    )
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: is no mapping")
+    return values
+
+
+def _files(folder: Path, decoder: dict[str, Any], key: str) -> list[Path]:
+    files = [folder / Path(str(name)).name for name in decoder.get(key) or ()]  # paths may be of another machine
+    if missing := [path.name for path in files if not path.is_file()]:
+        raise InputError(f"{folder}: lacks {', '.join(missing)}, which decoder.yml names")
+    if not files:
+        raise InputError(f"{folder}/decoder.yml: names no {key}")
+    return files
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+    except (OSError, ValueError, EOFError, KeyError) as error:
+        raise InputError(f"{path}: is damaged, or no model of Marian: {error}") from error
+    if "special:model.yml" not in arrays:
+        raise InputError(f"{path}: has no special:model.yml, so it is no model of Marian")
+    return arrays
+
+
+def _read_vocabulary(path: Path) -> Vocabulary:
+    """A vocabulary of Marian, which is a YAML file or a SentencePiece model. Its decoder starts with zeros."""
+    if path.suffix == ".spm":
+        import sentencepiece
+
+        processor = sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
+        subwords = [str(processor.id_to_piece(token)) for token in range(processor.get_piece_size())]
+        unk, eos = processor.unk_id(), processor.eos_id()
+    else:
+        subwords = import_extra("ctranslate2.converters.marian").load_vocab(os.fspath(path))
+        unk, eos = (subwords.index(symbol) if symbol in subwords else -1 for symbol in _SYMBOLS)
+    if min(unk, eos) < 0:
+        raise InputError(f"{path}: lacks <unk> or </s>")
+    return Vocabulary(subwords, unk, eos)
+
+
+def _weights(arrays: dict[str, NDArray[Any]], settings: dict[str, Any], *, name: str) -> tuple[dict[str, Tensor], str]:
+    """The weights by the names of transformers' MarianMTModel, and which embeddings are tied.
+
+    Raises:
+        InputError: A weight is missing, or has no place there.
+    """
+    weights: dict[str, Tensor] = {}
+
+    def take(key: str, *, matrix: bool = False) -> Tensor:
+        if key not in arrays:
+            raise InputError(f"{name}: the weight {key} is missing")
+        tensor = torch.from_numpy(arrays.pop(key)).float()
+        return tensor.t() if matrix else tensor.flatten()
+
+    for stack, depth in (("encoder", "enc-depth"), ("decoder", "dec-depth")):
+        for layer in range(settings[depth]):
+            ours, theirs = f"model.{stack}.layers.{layer}", f"{stack}_l{layer + 1}"
+            norms = {f"{theirs}_ffn_ffn": f"{ours}.final_layer_norm"}
+            for part, attention in _ATTENTIONS.items():
+                if part == "context" and stack == "encoder":
+                    continue
+                for letter in "qkvo":
+                    projection = f"{ours}.{attention}.{'out' if letter == 'o' else letter}_proj"
+                    weights[f"{projection}.weight"] = take(f"{theirs}_{part}_W{letter}", matrix=True)
+                    weights[f"{projection}.bias"] = take(f"{theirs}_{part}_b{letter}")
+                norms[f"{theirs}_{part}_Wo"] = f"{ours}.{attention}_layer_norm"
+            for number in "12":
+                weights[f"{ours}.fc{number}.weight"] = take(f"{theirs}_ffn_W{number}", matrix=True)
+                weights[f"{ours}.fc{number}.bias"] = take(f"{theirs}_ffn_b{number}")
+            for key, norm in norms.items():
+                weights[f"{norm}.weight"], weights[f"{norm}.bias"] = take(f"{key}_ln_scale"), take(f"{key}_ln_bias")
+    shared = arrays.pop("Wemb", None)
+    embeddings = [arrays.pop(f"{stack}_Wemb", shared) for stack in ("encoder", "decoder")]
+    if embeddings[0] is None or embeddings[1] is None:
+        raise InputError(f"{name}: the weight Wemb is missing")
+    source, target = (torch.from_numpy(each).float() for each in embeddings)
+    weights["model.encoder.embed_tokens.weight"], weights["model.decoder.embed_tokens.weight"] = source, target
+    has_bias = "decoder_ff_logit_out_b" in arrays
+    weights["final_logits_bias"] = take("decoder_ff_logit_out_b")[None] if has_bias else torch.zeros(1, len(target))
+    tying = "all" if embeddings[0] is embeddings[1] else "decoder"
+    if "decoder_ff_logit_out_W" in arrays:
+        weights["lm_head.weight"], tying = take("decoder_ff_logit_out_W", matrix=True), "none"
+    elif "decoder_ff_logit_out_Wt" in arrays:
+        weights["lm_head.weight"], tying = torch.from_numpy(arrays.pop("decoder_ff_logit_out_Wt")).float(), "none"
+    else:
+        weights["lm_head.weight"] = target
+    if tying == "all":
+        weights["model.shared.weight"] = target
+    if left := [key for key in arrays if not key.startswith("special:")]:
+        raise InputError(f"{name}: the weights {', '.join(sorted(left)[:5])} have no place in a run")
+    return weights, tying
+
+
+def _check(
+    file: Path,
+    vocabularies: tuple[Vocabulary, Vocabulary],
+    spms: tuple[Path, Path],
+    model: Transformer,
+    tokenizers: Tokenizers,
+) -> None:
+    """Compare log-probabilities with CTranslate2's, and subwords with those of the original SentencePiece models.
+
+    Raises:
+        RunError: A number differs by more than the tolerance, or a text has other subwords.
+    """
+    ctranslate2 = import_extra("ctranslate2")
+    probes = probe(model, max_positions=None)
+    with tempfile.TemporaryDirectory() as temporary:
+        names = [_write_ids(Path(temporary) / f"{side}.yml", vocabularies[side]) for side in (0, 1)]
+        files = [os.path.join(temporary, f"{side}.yml") for side in (0, 1)]
+        converted = Path(temporary) / "converted"
+        ctranslate2.converters.MarianConverter(os.fspath(file), files).convert(os.fspath(converted))
+        settings = json.loads((converted / "config.json").read_bytes())
+        (converted / "config.json").write_text(json.dumps(settings | {"layer_norm_epsilon": _NORM_EPSILON}))
+        translator = ctranslate2.Translator(os.fspath(converted), compute_type="float32", intra_threads=1)
+        rows = [vocabulary.rows for vocabulary in vocabularies]
+        sides = [[[names[side][rows[side][token]] for token in pair[side]] for pair in probes.pairs] for side in (0, 1)]
+        scored = translator.score_batch(*sides, max_input_length=0)
+    ours = log_probabilities(probes.logits).gather(2, probes.batch.target_output_ids[:, :, None])[:, :, 0]
+    theirs = [torch.tensor(result.log_probs) for result in scored]
+    check_agreement(probes.pairs, ours, theirs, what="log-probabilities", made="imported")
+    for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
+        texts = [tokenizer.decode(pair[side]) for pair in probes.pairs]
+        check_segmentation(tokenizer, texts, spms[side], vocabularies[side])
+
+
+def _write_ids(file: Path, vocabulary: Vocabulary) -> list[str]:
+    """Write a vocabulary whose subwords are numbers, which every reader of YAML takes alike."""
+    names = [str(token) for token in range(len(vocabulary.subwords))]
+    names[vocabulary.unk], names[vocabulary.eos] = _SYMBOLS
+    file.write_text("".join(f"{name}: {token}\n" for token, name in enumerate(names)))
+    return names
