@@ -50,7 +50,9 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
         run.parent.mkdir(parents=True, exist_ok=True)
         with temporary_beside(run) as temporary:
             config, tokenizers = converted.config, converted.tokenizers
-            new = create_run(temporary, config=config, tokenizers=tokenizers, command=command, provenance={"imported": origin})
+            new = create_run(
+                temporary, config=config, tokenizers=tokenizers, command=command, provenance={"imported": origin}
+            )
             weights = add_prefix(get_parameters(converted.model), WEIGHTS_PREFIX)
             write_checkpoint(new, "best", weights, {"step": "0"})
             os.replace(temporary, run)
