@@ -7,8 +7,8 @@ noisy machine is noisy for all. Before that each engine tries its thread layouts
 lines, and keeps the fastest. Times are of whole files: text in, detokenised text out; only "ctranslate2 alone" is given
 subwords and gives subwords. "auto" is what `translate decode` does where CTranslate2 is installed.
 
-Needs the extras `ctranslate2` and `huggingface`, and a RUN with a shortlist; an engine whose package is missing is left
-out, and said.
+Needs the extras `ctranslate2`, `huggingface` and `onnx`, and a RUN with a shortlist; an engine whose package is missing
+is left out, and said. "onnx" is the code of docs/exporting.md, which searches greedily.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Translate = Callable[[Sequence[str], int], list[str]]  # lines and beam size to translations
 
@@ -176,6 +176,33 @@ def build_huggingface(run: Path, layout: Layout) -> Translate:
     return run_huggingface
 
 
+def build_onnx(run: Path, layout: Layout, *, quantization: Literal["int8"] | None = None) -> Translate:
+    """The code of the documentation, with ONNX Runtime alone, on batches of sentences of like length."""
+    import onnxruntime
+
+    from translate.data.tokenizer import load_tokenizers
+    from translate.export import export_run
+
+    folder = Path(tempfile.mkdtemp()) / "exported"
+    export_run(run, to="onnx", output=folder, quantization=quantization)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = layout.threads
+    page = (Path(__file__).parents[1] / "docs" / "exporting.md").read_text(encoding="utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0].rpartition("print(")[0]
+    names: dict[str, Any] = {"options": options}
+    exec(code.replace('"mine-onnx"', repr(str(folder))).replace('.onnx")', '.onnx", options)'), names)
+    source = load_tokenizers(run / "tokenizer").source
+
+    def run_onnx(lines: Sequence[str], beam_size: int) -> list[str]:
+        if beam_size > 1:
+            raise NotImplementedError("its search is greedy; take --beam-sizes 1")
+        sources = source.encode_lines(lines, num_threads=1)  # for the lengths only
+        texts = {id(ids): line for ids, line in zip(sources, lines, strict=True)}
+        return in_batches(sources, layout, lambda batch: names["translate"]([texts[id(ids)] for ids in batch]))
+
+    return run_onnx
+
+
 def in_batches(
     sources: list[list[int]], layout: Layout, translate: Callable[[list[list[int]]], list[str]]
 ) -> list[str]:
@@ -213,6 +240,8 @@ ENGINES: dict[str, tuple[Callable[..., Translate], dict[str, Any], Sequence[int]
     "ctranslate2 float32": (build_ctranslate2, {"compute_type": "float32"}, (16, 32, 64)),
     "ctranslate2 int8": (build_ctranslate2, {"compute_type": "int8"}, (16, 32, 64)),
     "huggingface fp32": (build_huggingface, {}, (32, 64)),
+    "onnx fp32": (build_onnx, {}, (16, 32, 64)),
+    "onnx int8": (build_onnx, {"quantization": "int8"}, (16, 32, 64)),
     "without cache fp32": (build_uncached, {}, (32,)),
 }
 
@@ -225,7 +254,9 @@ class Turn(NamedTuple):
     peak_mib: float
 
 
-def serve(name: str, run: Path, threads: int, probe: list[str], connection: Connection) -> None:
+def serve(
+    name: str, run: Path, threads: int, beam_sizes: Sequence[int], probe: list[str], connection: Connection
+) -> None:
     """An engine's process: find the fastest layout for each beam size, then translate when asked to."""
     build, options, batches = ENGINES[name]
     layouts = [Layout(threads, 1, batch) for batch in batches] + [Layout(1, threads, batches[-1])]
@@ -233,12 +264,12 @@ def serve(name: str, run: Path, threads: int, probe: list[str], connection: Conn
     try:
         for layout in layouts:
             translate = build(run, layout, **options)
-            for beam_size in (1, 5):
+            for beam_size in beam_sizes:
                 translate(probe, beam_size)
                 seconds = timed(translate, probe, beam_size).seconds
                 if beam_size not in best or seconds < best[beam_size][0]:
                     best[beam_size] = (seconds, layout, translate)
-    except ImportError as error:
+    except (ImportError, NotImplementedError) as error:
         connection.send(f"left out: {error}")
         return
     connection.send({beam_size: layout for beam_size, (_, layout, _) in best.items()})
@@ -263,12 +294,14 @@ class Engine(NamedTuple):
     layouts: dict[int, Layout]
 
 
-def start_engines(names: Sequence[str], run: Path, threads: int, probe: list[str]) -> Iterator[tuple[str, Engine]]:
+def start_engines(
+    names: Sequence[str], run: Path, threads: int, beam_sizes: Sequence[int], probe: list[str]
+) -> Iterator[tuple[str, Engine]]:
     """Start the engines one after the other, so that each finds its layout on a quiet machine."""
     context = multiprocessing.get_context("spawn")
     for name in names:
         ours, theirs = context.Pipe()
-        process = context.Process(target=serve, args=(name, run, threads, probe, theirs), daemon=True)
+        process = context.Process(target=serve, args=(name, run, threads, beam_sizes, probe, theirs), daemon=True)
         process.start()
         theirs.close()
         answer = ours.recv()
@@ -286,6 +319,7 @@ def main() -> None:
     parser.add_argument("--reference", type=Path, required=True)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--beam-sizes", type=int, nargs="*", default=[1, 5])
     parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES))
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -296,11 +330,10 @@ def main() -> None:
 
     lines, references = read_lines(arguments.source), read_lines(arguments.reference)
     target = load_tokenizers(arguments.run / "tokenizer").target
-    engines = dict(
-        start_engines(arguments.engines, arguments.run, arguments.threads, lines[:: max(1, len(lines) // 250)])
-    )
+    probe = lines[:: max(1, len(lines) // 250)]
+    engines = dict(start_engines(arguments.engines, arguments.run, arguments.threads, arguments.beam_sizes, probe))
     report: list[dict[str, Any]] = []
-    for beam_size in (1, 5):
+    for beam_size in arguments.beam_sizes:
         turns: dict[str, list[Turn]] = {name: [] for name in engines}
         for engine in engines.values():  # once before the time begins
             engine.connection.send((lines, beam_size))
