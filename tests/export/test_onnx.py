@@ -52,7 +52,7 @@ def translate_as_documented(folder: Path, lines: list[str]) -> list[str]:
 
 
 def test_the_files(exported: Path) -> None:
-    assert {file.name for file in exported.iterdir()} == {
+    assert {file.name for file in exported.iterdir()} >= {
         *("encoder_model.onnx", "decoder_model_merged.onnx", "config.json", "generation_config.json"),
         *("source.spm", "target.spm", "vocab.json", "tokenizer_config.json"),
     }
