@@ -53,7 +53,7 @@ def test_demo_finds_the_corpus_beside_its_folder(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path / "elsewhere")
     data = load_config("../configs/demo.yaml", require_files=True).config.data
     folder = tmp_path.resolve() / "data"
-    assert data.train == (TextCorpus(source=folder / "train.de", target=folder / "train.en"),)
+    assert data.train == (TextCorpus(source=folder / "train.de", target=folder / "train.en", license="apache-2.0"),)
     assert data.test == {"test": TextCorpus(source=folder / "test.de", target=folder / "test.en")}
 
 

@@ -51,7 +51,7 @@ def test_annotated_yaml_says_where_each_value_was_given() -> None:
     train = "data.train=[{kind: text, source: a.de, target: a.en}]"
     lines = annotated_yaml(load_config("run.yaml", [train, "model.d_ff=96"])).splitlines()
     # The longest, `  contrastive_plausibility: 0.1`, has 31 characters.
-    assert lines[:11] == [
+    assert lines[:12] == [
         "name: run                        # default",
         "data:",
         "  source_language: de            # default",
@@ -59,6 +59,7 @@ def test_annotated_yaml_says_where_each_value_was_given() -> None:
         "  root: null                     # default",
         "  train:",
         "    - weight: 1.0                # default",
+        "      license: null              # default",
         "      kind: text                 # command line",
         "      source: a.de               # command line",
         "      target: a.en               # command line",

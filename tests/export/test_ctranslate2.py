@@ -142,3 +142,27 @@ def test_a_conversion_that_lies_elsewhere_is_refused(toy: Toy, tmp_path: Path, s
     folder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RunError, match=rf"^{folder}: is a link out of {run}, to {tmp_path}/elsewhere; "):
         convert_run(run, checkpoint="best")
+
+
+@pytest.mark.parametrize(
+    ("quantization", "bytes_of_a_weight"), [("int8", 1), ("int8_bfloat16", 1), ("int16", 2), ("float16", 2)]
+)
+def test_quantised_weights_take_less_room_and_score_alike(
+    build: Build, tmp_path: Path, quantization: str, bytes_of_a_weight: int
+) -> None:
+    model, tokenizers = build(norm="pre", positions="rotary", noise=0.02)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    (tmp_path / "fp32").mkdir()
+    (tmp_path / "rounded").mkdir()
+    write_ctranslate2(model, tokenizers, tmp_path / "fp32")
+    write_ctranslate2(model, tokenizers, tmp_path / "rounded", quantization=quantization)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("fp32", "rounded")]
+    matrices = sum(tensor.numel() for tensor in model.parameters() if tensor.ndim == 2)
+    assert sizes[0] - sizes[1] > 0.8 * (4 - bytes_of_a_weight) * matrices
+    pieces = [tokenizers.source.pieces(tokenizers.source.encode("Hund läuft"))]
+    scores = [
+        ctranslate2.Translator(str(tmp_path / name), intra_threads=1).score_batch(pieces, pieces)[0].log_probs
+        for name in ("fp32", "rounded")
+    ]
+    assert scores[0] == pytest.approx(scores[1], abs=0.1) and scores[0] != scores[1]

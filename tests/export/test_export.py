@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from translate.config.data import DataConfig, TextCorpus
+from translate.decoding import Translator
 from translate.errors import InputError, RunError
+from translate.evaluation.evaluate import evaluate
 from translate.export import export_run
 from translate.runs.loading import build_model
 
@@ -20,7 +23,7 @@ def test_writes_a_folder_with_the_tokenizer(toy: Toy, tmp_path: Path) -> None:
     output = tmp_path / "new" / "model"
     assert export_run(toy.path, to="ctranslate2", output=output) == 150
     names = {file.name for file in output.iterdir()}
-    assert names == {"model.bin", "config.json", "shared_vocabulary.json", "joint.model"}
+    assert names == {"model.bin", "config.json", "shared_vocabulary.json", "joint.model", "README.md"}
     assert [file.name for file in output.parent.iterdir()] == ["model"]
     modes = {file.stat().st_mode & 0o777 for file in output.iterdir()}
     (tmp_path / "ordinary").touch()
@@ -52,6 +55,38 @@ def test_a_missing_package_is_named(
 def test_a_quantization_that_the_format_lacks(toy: Toy, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--quantization int8 is not for --to huggingface: take --to .*onnx"):
         export_run(toy.path, to="huggingface", output=tmp_path / "out", quantization="int8")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_evaluates_the_run_and_the_export(
+    toy: Toy, tmp_path: Path, save_run: SaveRun, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run's BLEU is that of `evaluate` with our own search; the export's is found again in its card."""
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    for name, lines in (("source", toy.sources), ("target", toy.references)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    validation = TextCorpus(source=tmp_path / "source", target=tmp_path / "target")
+    config = toy.config.model_copy(update={"data": DataConfig(validation=validation)})
+    save_run(tmp_path / "run", config, toy.tokenizers, toy.model)
+    caplog.set_level("INFO", logger="translate.export.engine")
+    export_run(tmp_path / "run", to="ctranslate2", output=tmp_path / "out", quantization="int8", evaluate=True)
+    ours, exported = [message for message in caplog.messages if message.startswith("Validation, beam 5, ")]
+    expected = evaluate(
+        Translator(toy.model, toy.tokenizers, toy.config.decoding), toy.sources, toy.references, config.evaluation
+    ).score("BLEU")
+    assert ours == f"Validation, beam 5, the run: BLEU {expected:.2f}"
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    bleu = exported.removeprefix("Validation, beam 5, this export: BLEU ")
+    assert f"| validation | beam 5, this export | BLEU | {bleu} |" in card
+    assert "before they were rounded" in card
+
+
+def test_what_cannot_be_evaluated(toy: Toy, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    with pytest.raises(InputError, match="--evaluate is not for --to onnx: it compares"):
+        export_run(toy.path, to="onnx", output=tmp_path / "out", evaluate=True)
+    with pytest.raises(InputError, match=r"--evaluate: .* has no data\.validation"):
+        export_run(toy.path, to="ctranslate2", output=tmp_path / "out", evaluate=True)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -47,21 +47,28 @@ def export(
     to: Annotated[Literal["ctranslate2", "huggingface", "onnx"], Option("--to", help="The toolkit to export for.")],
     output: Annotated[Path, Argument(metavar="OUT", help="A folder that does not exist yet.")],
     checkpoint: CheckpointOption = "best",
-    quantization: Annotated[Literal["int8"] | None, Option(help="Round the weights, with --to onnx.")] = None,
+    quantization: Annotated[
+        Literal["int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"] | None,
+        Option(help="Round the weights; --to onnx has int8 alone, and --to huggingface nothing."),
+    ] = None,
+    evaluate: Annotated[
+        bool, Option("--evaluate", help="Score the run and the export on the validation set, --to ctranslate2.")
+    ] = False,
 ) -> None:
-    """Write a run's model for another toolkit, and check that it gives the same numbers.
+    """Write a run's model and a model card for another toolkit, and check that it gives the same numbers.
 
     For Hugging Face, a model with post-norm and sinusoidal positions is a MarianMT model. Any other comes with a
     modelling file, which transformers runs if it is told to: `trust_remote_code=True`.
 
     Examples:
       translate export runs/demo --to ctranslate2 demo-ct2
+      translate export runs/demo --to ctranslate2 demo-int8 --quantization int8
       translate export runs/demo --to huggingface demo-hf
       translate export runs/demo --to onnx demo-onnx --quantization int8
     """
     from translate.export import export_run
 
-    step = export_run(run, to=to, output=output, checkpoint=checkpoint, quantization=quantization)
+    step = export_run(run, to=to, output=output, checkpoint=checkpoint, quantization=quantization, evaluate=evaluate)
     agreement = "they give the same numbers" if quantization is None else f"rounded to {quantization}"
     logger.info(f"{output}: weights of step {step} exported; {agreement}")
 

@@ -12,6 +12,8 @@ class WeightedCorpus(Section):
 
     weight: Annotated[float, Field(gt=0.0, le=1000.0)] = 1.0
     """How often each pair is seen in one epoch: 2 is twice, 0.5 is another random half in each epoch."""
+    license: str | None = None
+    """Licence of the corpus, such as cc-by-4.0, which the model card of an export names."""
 
 
 class NamedColumns(WeightedCorpus):

@@ -1,13 +1,14 @@
 """A trained model for other programs, checked to give the same numbers; and CTranslate2 as a fast engine."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from translate.atomic import atomic_folder
 from translate.config.schema import ModelConfig
 from translate.errors import InputError
+from translate.export.card import write_card
 from translate.export.ctranslate2 import write_ctranslate2
-from translate.export.engine import CTranslate2Translator, load_engine
+from translate.export.engine import CTranslate2Translator, evaluate_export, load_engine
 from translate.export.huggingface import write_huggingface
 from translate.export.onnx import write_onnx
 from translate.runs.directory import Checkpoint
@@ -16,8 +17,8 @@ from translate.runs.loading import load_run
 __all__ = ["CTranslate2Translator", "Format", "Quantization", "export_obstacles", "export_run", "load_engine"]
 
 Format = Literal["ctranslate2", "huggingface", "onnx"]
-Quantization = Literal["int8"]
-QUANTIZATIONS: dict[Format, tuple[Quantization, ...]] = {"onnx": ("int8",)}
+Quantization = Literal["int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
+QUANTIZATIONS: dict[Format, tuple[Quantization, ...]] = {"ctranslate2": get_args(Quantization), "onnx": ("int8",)}
 """What each format can be written in instead of fp32."""
 
 
@@ -33,24 +34,25 @@ def export_run(
     output: Path,
     checkpoint: Checkpoint = "best",
     quantization: Quantization | None = None,
+    evaluate: bool = False,
 ) -> int:
-    """Write a run's model and tokenizers for another program, after checking that they give the same numbers.
+    """Write a run's model, tokenizers and model card for another program, and check that it gives the same numbers.
 
     Args:
-        to: With ctranslate2, a folder for the CTranslate2 library, in fp32, to be quantised when it is loaded, with the
-            SentencePiece models; with huggingface, a model and tokenizer for the transformers library: MarianMT where
-            that is exact, and else a model with its own modelling file; with onnx, graphs for ONNX Runtime, alone or
-            by the library optimum.
+        to: With ctranslate2, a folder for the CTranslate2 library with the SentencePiece models; with huggingface, a
+            model and tokenizer for the transformers library: MarianMT where that is exact, and else a model with its
+            own modelling file; with onnx, graphs for ONNX Runtime, alone or by the library optimum.
         output: A folder that does not exist yet, or an empty one.
         checkpoint: As in `load_run`.
-        quantization: What the weights are rounded to; None: they stay fp32.
+        quantization: What the weights are rounded to, after the check; None: they stay fp32.
+        evaluate: Score the run and the export on the run's validation corpus, with ctranslate2.
 
     Returns:
         The step at which the exported weights were saved.
 
     Raises:
-        InputError: `run_path` is no run, the format cannot express the model (the error names the keys) or has no such
-            quantization, the package is not installed, or `output` is not empty.
+        InputError: `run_path` is no run, the format has no such quantization or cannot be evaluated, the package is not
+            installed, or `output` is not empty.
         RunError: The exported model gives other numbers, or the disk is full; nothing is left behind.
         FileExistsError: Another program has written `output` meanwhile.
     """
@@ -61,13 +63,17 @@ def export_run(
     if quantization is not None and quantization not in QUANTIZATIONS.get(to, ()):
         able = " or ".join(f"--to {name}" for name, known in QUANTIZATIONS.items() if quantization in known)
         raise InputError(f"--quantization {quantization} is not for --to {to}: take {able}, or leave it out")
+    if evaluate and to != "ctranslate2":
+        raise InputError(f"--evaluate is not for --to {to}: it compares translations by CTranslate2, --to ctranslate2")
     run = load_run(run_path, checkpoint=checkpoint)
     with atomic_folder(output) as temporary:
         if to == "ctranslate2":
-            write_ctranslate2(run.model, run.tokenizers, temporary)
+            write_ctranslate2(run.model, run.tokenizers, temporary, quantization=quantization)
             run.tokenizers.save(temporary)
         elif to == "onnx":
             write_onnx(run.model, run.tokenizers, run.config, temporary, int8=quantization == "int8")
         else:
             write_huggingface(run.model, run.tokenizers, run.config, temporary)
+        scores = evaluate_export(run_path, temporary, checkpoint=checkpoint) if evaluate else []
+        write_card(temporary, run, to=to, name=output.name, rounded=quantization, scores=scores)
     return run.step

@@ -1,10 +1,11 @@
-"""A CTranslate2 model of a trained one, weight by weight, in fp32; it is quantised when it is loaded.
+"""A CTranslate2 model of a trained one, weight by weight; one in fp32 may be quantised when it is loaded.
 
 Every option of `model` has its exact counterpart there, so none is refused: the sines are written as a table, relative
 and rotary positions are computed alike. Each exported model is checked at the end by comparing its numbers with ours.
 """
 
 import contextlib
+import copy
 import os
 import shutil
 from pathlib import Path
@@ -88,14 +89,49 @@ def max_positions(config: ModelConfig) -> int | None:
     return {"sinusoidal": TABLE_POSITIONS, "learned": config.max_positions}.get(config.positions)
 
 
-def write_ctranslate2(model: Transformer, tokenizers: Tokenizers, directory: Path) -> None:
+def write_ctranslate2(
+    model: Transformer, tokenizers: Tokenizers, directory: Path, *, quantization: str | None = None
+) -> None:
     """Write `model.bin`, `config.json` and the vocabularies into a folder, and check that they give our numbers.
+
+    Args:
+        quantization: What CTranslate2 rounds the weights to, by its name for it, after the check; None: nothing.
 
     Raises:
         InputError: The package is not installed.
         RunError: The written model gives other log-probabilities.
         OSError: The folder cannot be written to.
     """
+    spec = _build_spec(model, tokenizers)
+    spec.optimize(quantization="float32")
+    spec.save(str(directory))
+    check_ctranslate2(directory, model, tokenizers)
+    if quantization is not None:
+        spec = _build_spec(copy.deepcopy(model), tokenizers)  # whose weights are overwritten
+        spec.optimize(quantization=quantization)
+        spec.save(str(directory))
+
+
+def check_ctranslate2(directory: Path, model: Transformer, tokenizers: Tokenizers) -> None:
+    """Score sentences with the written model and with ours.
+
+    Raises:
+        RunError: A token's log-probability differs by more than the tolerance.
+    """
+    ctranslate2 = import_extra("ctranslate2")
+    translator = ctranslate2.Translator(os.fsencode(directory), compute_type="float32", intra_threads=1)
+    probes = probe(model, max_positions=max_positions(model.config))
+    scored = translator.score_batch(
+        [tokenizers.source.pieces(pair.source) for pair in probes.pairs],
+        [tokenizers.target.pieces(pair.target) for pair in probes.pairs],
+        max_input_length=0,  # no limit
+    )
+    ours = log_probabilities(probes.logits).gather(2, probes.batch.target_output_ids[:, :, None])[:, :, 0]
+    theirs = [torch.tensor(result.log_probs) for result in scored]
+    check_agreement(probes.pairs, ours, theirs, what="log-probabilities")
+
+
+def _build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
     specs = import_extra("ctranslate2").specs
     config = model.config
     activation = specs.common_spec.Activation
@@ -129,28 +165,7 @@ def write_ctranslate2(model: Transformer, tokenizers: Tokenizers, directory: Pat
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.validate()
-    spec.optimize(quantization="float32")
-    spec.save(str(directory))
-    check_ctranslate2(directory, model, tokenizers)
-
-
-def check_ctranslate2(directory: Path, model: Transformer, tokenizers: Tokenizers) -> None:
-    """Score sentences with the written model and with ours.
-
-    Raises:
-        RunError: A token's log-probability differs by more than the tolerance.
-    """
-    ctranslate2 = import_extra("ctranslate2")
-    translator = ctranslate2.Translator(os.fsencode(directory), compute_type="float32", intra_threads=1)
-    probes = probe(model, max_positions=max_positions(model.config))
-    scored = translator.score_batch(
-        [tokenizers.source.pieces(pair.source) for pair in probes.pairs],
-        [tokenizers.target.pieces(pair.target) for pair in probes.pairs],
-        max_input_length=0,  # no limit
-    )
-    ours = log_probabilities(probes.logits).gather(2, probes.batch.target_output_ids[:, :, None])[:, :, 0]
-    theirs = [torch.tensor(result.log_probs) for result in scored]
-    check_agreement(probes.pairs, ours, theirs, what="log-probabilities")
+    return spec
 
 
 def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None:

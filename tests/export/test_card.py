@@ -1,0 +1,130 @@
+"""Model cards: a header that the Hub reads, scores of these very weights, and a snippet that works."""
+
+import contextlib
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.config.data import DataConfig, HubCorpus, TextCorpus
+from translate.decoding import Translator
+from translate.evaluation.evaluate import evaluate, write_report
+from translate.export.card import CardScores, read_scores, write_card
+from translate.export.ctranslate2 import write_ctranslate2
+from translate.export.huggingface import write_huggingface
+from translate.runs.directory import RunDirectory
+from translate.runs.loading import load_run
+
+Toy = Any  # conftest.py's: test modules cannot import each other
+SaveRun = Callable[..., None]
+
+TEXT = TextCorpus(source=Path("/home/me/secret/train.de"), target=Path("/home/me/secret/train.en"), license="cc-by-4.0")
+HUB = HubCorpus(dataset="me/mine", split="train", source_column="de", target_column="en")
+VALIDATION = {"kind": "validation", "loss": 0.1, "BLEU-lc": 33.0}
+
+
+@pytest.fixture
+def run(toy: Toy, tmp_path: Path, save_run: SaveRun) -> RunDirectory:
+    """A run at step 150, with validations at three steps and reports on two test sets, one of older weights."""
+    config = toy.config.model_copy(update={"data": DataConfig(train=(TEXT, HUB))})
+    save_run(tmp_path / "run", config, toy.tokenizers, toy.model)
+    run = RunDirectory(tmp_path / "run")
+    records = [VALIDATION | {"step": step, "BLEU": step / 5, "chrF": step / 3} for step in (100, 150, 200)]
+    run.metrics.write_text("".join(json.dumps(each) + "\n" for each in [*records, {"kind": "train", "step": 150}]))
+    translator = Translator(toy.model, toy.tokenizers, toy.config.decoding)
+    scored = evaluate(translator, toy.sources[:5], toy.references[:5], config.evaluation)
+    settings = translator.config.model_dump(mode="json")
+    run.evaluation.mkdir()
+    for name, step in (("newest", 150), ("older", 100)):
+        write_report(run.evaluation / name, scored, name=name, step=step, settings=settings)
+    return run
+
+
+def test_scores_of_these_weights_alone(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
+    report, validation = read_scores(load_run(run.path), {"sacrebleu": "1.2.3"})
+    assert (report.set_name, report.search) == ("newest", "beam 5")
+    assert [metric.name for metric in report.metrics] == ["BLEU", "BLEU-lc", "chrF", "TER"]
+    assert report.metrics[0].interval is not None and "|tok:13a|" in report.metrics[0].signature
+    assert validation.set_name == "validation" and "validations" in validation.search
+    found = {metric.name: metric for metric in validation.metrics}
+    assert (found["BLEU"].score, found["chrF"].score) == (30.0, 50.0)
+    assert found["BLEU"].signature == "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:1.2.3"
+    assert not caplog.records
+
+
+def test_the_evaluation_of_the_best_weights_comes_before_their_validation(run: RunDirectory) -> None:
+    record = VALIDATION | {"kind": "evaluation", "step": 200, "best_step": 150, "BLEU": 41.0, "chrF": 61.0}
+    with run.metrics.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+    *_, validation = read_scores(load_run(run.path), {})
+    assert validation.search == "beam 5" and validation.metrics[0].score == 41.0
+
+
+def test_a_damaged_report_is_named(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
+    (run.evaluation / "newest" / "report.json").write_text("{")
+    assert [each.set_name for each in read_scores(load_run(run.path), {})] == ["validation"]
+    (record,) = caplog.records
+    assert "newest/report.json cannot be read, so the model card has no scores of it" in record.message
+
+
+def test_the_hub_reads_the_header(run: RunDirectory, tmp_path: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub", reason="the extra `huggingface` is not installed")
+    loaded = load_run(run.path)
+    own = CardScores("validation, int8", "beam 5", read_scores(loaded, {})[0].metrics)
+    write_card(tmp_path, loaded, to="ctranslate2", name="mine", rounded="int8", scores=[own])
+    card = hub.ModelCard((tmp_path / "README.md").read_text(encoding="utf-8"))
+    data = card.data.to_dict()
+    assert data["language"] == ["de", "en"] and data["library_name"] == "ctranslate2"
+    assert data["pipeline_tag"] == "translation" and data["datasets"] == ["me/mine"]
+    assert "license" not in data  # that of one corpus is not known
+    found = [(each.dataset_name, each.metric_type, each.metric_value) for each in card.data.eval_results]
+    assert ("validation (as in the training's validations)", "bleu", 30.0) in found
+    assert len(found) == 6 and card.data.eval_results[0].task_type == "translation"
+    assert "rounded to int8" in card.text and "| validation, int8 | beam 5 | TER |" in card.text
+    assert "| train.de, train.en | cc-by-4.0 |" in card.text and "secret" not in card.text
+    assert "| [me/mine](https://huggingface.co/datasets/me/mine), train | not named in the config |" in card.text
+    assert "```bash\ntranslate train\n```" in card.text and "sacrebleu " in card.text
+    assert "{" not in card.text.replace("translate train", "")
+
+
+def test_without_scores_and_with_one_licence(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+    config = toy.config.model_copy(update={"data": DataConfig(train=(TEXT, TEXT))})
+    save_run(tmp_path / "run", config, toy.tokenizers, toy.model)
+    write_card(tmp_path, load_run(tmp_path / "run"), to="huggingface", name="mine")
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "\nlicense: cc-by-4.0\n" in card and "model-index" not in card
+    assert "`translate eval` has not scored these weights." in card and "gives the same numbers" in card
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "huggingface", "modelling file"])
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
+def test_the_snippet_translates(
+    toy: Toy, tmp_path: Path, save_run: SaveRun, monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    package = "ctranslate2" if to == "ctranslate2" else "transformers"
+    pytest.importorskip(package, reason="an extra is not installed")
+    save_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
+    run = load_run(tmp_path / "run")
+    (folder := tmp_path / "my model").mkdir()
+    if to == "ctranslate2":
+        write_ctranslate2(run.model, run.tokenizers, folder)
+        run.tokenizers.save(folder)
+    else:
+        if to == "modelling file":
+            monkeypatch.setattr("translate.export.huggingface.marian_lacks", lambda config: ["everything"])
+            monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
+        write_huggingface(run.model, run.tokenizers, run.config, folder)
+    write_card(folder, run, to="ctranslate2" if to == "ctranslate2" else "huggingface", name=folder.name)
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert ("trust_remote_code" in card) == (to == "modelling file")
+    [code] = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    line = toy.sources[0]
+    expected = Translator(toy.model, toy.tokenizers, toy.config.decoding).translate([line])[0].text
+    monkeypatch.chdir(tmp_path)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code.replace('"..."', repr(line)), {})
+    assert expected in printed.getvalue()
