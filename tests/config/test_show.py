@@ -120,12 +120,14 @@ def test_described_yaml_has_each_meaning_above_its_key() -> None:
     text = annotated_yaml(load_config("run.yaml", [train, "model.d_ff=96"]), describe=True)
     lines = text.splitlines()
     start = lines.index("  train:")
-    assert lines[start - 1 : start + 7] == [
+    assert lines[start - 1 : start + 9] == [
         "  # Corpora to train on.",
         "  train:",
         "    # How often each pair is seen in one epoch: 2 is twice, 0.5 is another random half in each",
         "    # epoch.",
         "    - weight: 1.0                # default",
+        "      # Licence of the corpus, such as cc-by-4.0, which the model card of an export names.",
+        "      license: null              # default",
         "      # Two plain-text files.",
         "      kind: text                 # command line",
         "      # File with the source sentences.",
