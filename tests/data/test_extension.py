@@ -7,8 +7,8 @@ import pytest
 from sentencepiece import sentencepiece_model_pb2
 
 from translate.config.data import TokenizerConfig
-from translate.data.extension import NewPiece, add_pieces, extend_tokenizers, missing_characters
-from translate.data.tokenizer import Tokenizer, Tokenizers, prepare_tokenizers
+from translate.data.extension import add_pieces, extend_tokenizers, missing_characters
+from translate.data.tokenizer import END_OF_VOCABULARY, Tokenizer, Tokenizers, prepare_tokenizers
 
 CORPUS = Path(__file__).resolve().parents[2] / "data"
 LINES = (CORPUS / "train.de").read_text(encoding="utf-8").splitlines()[:300]
@@ -48,11 +48,14 @@ def test_old_text_stays_and_new_characters_are_found(
 def test_an_independent_reader_finds_the_pieces() -> None:
     before = make("unigram", byte_fallback=True).source
     long = "<" + "größer" * 16 + ">"  # its field's length takes two bytes
-    after = add_pieces(before, [NewPiece("☃", False), NewPiece(long, True)])
+    after = add_pieces(before, [long], ["☃"])
     models = [sentencepiece_model_pb2.ModelProto.FromString(each.model_bytes) for each in (before, after)]
     assert list(models[1].pieces[:-2]) == list(models[0].pieces)
     lowest = min(piece.score for piece in models[0].pieces)
-    assert [(each.piece, each.score, each.type) for each in models[1].pieces[-2:]] == [("☃", lowest, 1), (long, 0.0, 4)]
+    assert [(each.piece, each.score, each.type) for each in models[1].pieces[-2:]] == [
+        (long, lowest, 4),
+        ("☃", lowest, 1),
+    ]
     assert models[1].trainer_spec == models[0].trainer_spec
     assert models[1].normalizer_spec == models[0].normalizer_spec
     assert after.pieces(after.encode(long))[-1] == long
@@ -83,3 +86,33 @@ def test_characters_are_counted_as_they_are_segmented_and_the_rarest_can_be_spar
     text = ["Ω" * 10 + "☃" * 3 + "⁂" + "e" * 85]  # with a space before them 100 characters
     for coverage, kept in ((1.0, "Ω☃⁂"), (0.99, "Ω☃"), (0.97, "Ω☃"), (0.96, "Ω")):
         assert "".join(missing_characters(tokenizer, [text], coverage=coverage)) == kept
+
+
+def test_an_imported_vocabulary_whose_sides_are_segmented_apart() -> None:
+    """What a side has no id for gets the one that the other side has; what a side never finds, it finds from now on."""
+    trained = make("unigram", byte_fallback=False).source
+    model = sentencepiece_model_pb2.ModelProto.FromString(trained.model_bytes)
+    piece = type(model.pieces[0])
+    lowest = min(each.score for each in model.pieces)
+    common = [*model.pieces, piece(piece="Ω", score=lowest, type=5), piece(piece="☃", score=lowest, type=1)]
+    end = piece(piece=END_OF_VOCABULARY, type=3)
+    sides = []
+    for behind in ([piece(piece="⁂", score=-3.0, type=1)], []):
+        del model.pieces[:]
+        model.pieces.extend([*common, end, *behind])
+        sides.append(Tokenizer(model.SerializeToString()))
+    before = Tokenizers(sides[0], sides[1], "joint")
+    size = sides[0].vocab_size
+    assert size == trained.vocab_size + 2 and sides[0].has_vocabulary_of(sides[1])
+    assert all(sides[0].lacks(each) for each in "Ω⁂") and not sides[0].lacks("☃")
+    settings = TokenizerConfig(add_characters=True, add_pieces=("<a>",))
+    source, target, vocabulary = extend_tokenizers(before, settings, ["Ω ⁂ ☃"], ["⁂ ∀"])
+    assert vocabulary == "joint" and source.has_vocabulary_of(target)
+    assert source.pieces(range(size, source.vocab_size)) == ["<a>", "⁂", "∀"]
+    for tokenizer in (source, target):
+        assert not any(map(tokenizer.lacks, "Ω☃⁂∀"))
+        assert tokenizer.encode("Ω")[-1] == trained.vocab_size
+        for line in OTHERS[:50]:
+            assert tokenizer.encode(line) == trained.encode(line)
+    scores = dict(zip(source.pieces(range(source.vocab_size)), source.scores(), strict=False))
+    assert scores["⁂"] == -3.0

@@ -6,25 +6,17 @@ Text without a new entry is segmented as before, because a new entry can only ma
 import logging
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
 
 from translate.config.data import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-_NORMAL, _USER_DEFINED = 1, 4  # types of pieces in sentencepiece_model.proto
+_PIECE, _TEXT, _SCORE, _TYPE = 1 << 3 | 2, 1 << 3 | 2, 2 << 3 | 5, 3 << 3  # tags of fields in sentencepiece_model.proto
+_NORMAL, _USER_DEFINED = 1, 4  # types of pieces
 _LINES_AT_ONCE = 10_000
 _NUM_SHOWN = 20
-
-
-class NewPiece(NamedTuple):
-    """An entry to add; one that is user-defined is matched before the text is segmented."""
-
-    text: str
-    is_user_defined: bool
 
 
 def extend_tokenizers(
@@ -34,20 +26,23 @@ def extend_tokenizers(
 
     Args:
         sources: The training text, whose characters are counted; a joint vocabulary gets those of both sides.
-
-    Raises:
-        InputError: The vocabulary is that of an imported model, whose two segmentations share one numbering.
     """
-    if not (config.add_characters or config.add_pieces):
-        return tokenizers
-    if tokenizers.vocabulary == "joint" and tokenizers.source is not tokenizers.target:
-        raise InputError("tokenizer.add_characters, tokenizer.add_pieces: this imported vocabulary cannot be extended")
-    if tokenizers.vocabulary == "joint":
-        joint = _extend(tokenizers.source, config, sources, targets)
-        return Tokenizers(joint, joint, "joint")
-    return Tokenizers(
-        _extend(tokenizers.source, config, sources), _extend(tokenizers.target, config, targets), "separate"
-    )
+    source, target, vocabulary = tokenizers
+    tags = dict.fromkeys(config.add_pieces)
+    if source is target:
+        missing = _missing(source, config, sources, targets)
+        joint = add_pieces(source, tags, missing)
+        return Tokenizers(joint, joint, vocabulary)
+    of_source, of_target = _missing(source, config, sources), _missing(target, config, targets)
+    if vocabulary == "joint":  # of an imported model, which segments both sides in its own way, with the same ids
+        of_source = of_target = list(dict.fromkeys(of_source + of_target))
+    return Tokenizers(add_pieces(source, tags, of_source), add_pieces(target, tags, of_target), vocabulary)
+
+
+def _missing(tokenizer: Tokenizer, config: TokenizerConfig, *texts: Sequence[str]) -> list[str]:
+    if not config.add_characters:
+        return []
+    return missing_characters(tokenizer, texts, coverage=config.character_coverage, pieces=config.add_pieces)
 
 
 def missing_characters(
@@ -74,42 +69,65 @@ def missing_characters(
     return missing
 
 
-def _extend(tokenizer: Tokenizer, config: TokenizerConfig, *texts: Sequence[str]) -> Tokenizer:
-    known = set(tokenizer.pieces(range(tokenizer.vocab_size)))
-    new = [NewPiece(piece, True) for piece in dict.fromkeys(config.add_pieces) if piece not in known]
-    if config.add_characters:
-        coverage, pieces = config.character_coverage, config.add_pieces
-        characters = missing_characters(tokenizer, texts, coverage=coverage, pieces=pieces)
-        new += [NewPiece(each, False) for each in characters]
-    if not new:
-        return tokenizer
-    more = f" and {len(new) - _NUM_SHOWN:,} more" if len(new) > _NUM_SHOWN else ""
-    shown = " ".join(piece.text for piece in new[:_NUM_SHOWN])
-    logger.info(f"Vocabulary extended by {len(new):,} to {tokenizer.vocab_size + len(new):,} subwords: {shown}{more}")
-    return add_pieces(tokenizer, new)
+def add_pieces(tokenizer: Tokenizer, tags: Collection[str], characters: Collection[str]) -> Tokenizer:
+    """A tokenizer with more entries behind those that it has; what it has already is not added.
 
+    A character has the lowest score that there is, so that unigram prefers every old entry, and finds other unknown
+    characters as likely as before. A piece that an imported model segments text into, but has no id for, gets one, and
+    a piece that it never segments text into is used from now on.
 
-def add_pieces(tokenizer: Tokenizer, pieces: Sequence[NewPiece]) -> Tokenizer:
-    """A tokenizer with more entries at its end.
-
-    They are appended to the serialised model: what follows a protocol buffer's message continues its repeated fields. A
-    character has the lowest score that there is, so that unigram prefers every old entry, and does not find unknown
-    characters more or less likely than before.
-
-    Source: https://protobuf.dev/programming-guides/encoding/#last-one-wins, and `sentencepiece_model.proto`.
+    Args:
+        tags: Are matched before the text is segmented.
     """
-    lowest = min(tokenizer.scores())
+    known, size = set(tokenizer.pieces(range(tokenizer.vocab_size))), tokenizer.vocab_size
+    characters = dict.fromkeys(characters)
+    new = [piece for piece in (*tags, *characters) if piece not in known]
+    if not new and not characters:
+        return tokenizer
+    fields = list(_fields(tokenizer.model_bytes))
+    pieces = [content for tag, content in fields if tag == _PIECE]
+    # The last value of a field counts.
+    used = bytes([_TYPE, _NORMAL])
+    head = [piece + used if _text(piece) in characters else piece for piece in pieces[:size]]
+    tail = {_text(piece): piece for piece in pieces[size:]}
+    lowest = bytes([_SCORE]) + struct.pack("<f", min(tokenizer.scores()))
+    for text in new:
+        made = _field(_TEXT, text.encode()) + lowest + used
+        if text in tags:
+            made += bytes([_TYPE, _USER_DEFINED])
+        head.append(tail.pop(text, made))
+    content = b"".join(_field(_PIECE, piece) for piece in (*head, *tail.values()))
+    if new:
+        more = f" and {len(new) - _NUM_SHOWN:,} more" if len(new) > _NUM_SHOWN else ""
+        shown = " ".join(new[:_NUM_SHOWN])
+        logger.info(f"Vocabulary extended by {len(new):,} to {size + len(new):,} subwords: {shown}{more}")
+    return Tokenizer(content + b"".join(_field(*each) for each in fields if each[0] != _PIECE), name=tokenizer.name)
 
-    def fields(piece: NewPiece) -> Iterator[bytes]:
-        yield _message(1, piece.text.encode())
-        yield bytes([2 << 3 | 5]) + struct.pack("<f", 0.0 if piece.is_user_defined else lowest)
-        yield bytes([3 << 3 | 0, _USER_DEFINED if piece.is_user_defined else _NORMAL])
 
-    added = b"".join(_message(1, b"".join(fields(piece))) for piece in pieces)
-    return Tokenizer(tokenizer.model_bytes + added, name=tokenizer.name)
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """The tag and the content of each field of a protocol buffer's message whose fields all have a length.
+
+    Source: https://protobuf.dev/programming-guides/encoding.
+    """
+    at = 0
+    while at < len(message):
+        tag, size, shift, at = message[at], 0, 0, at + 1
+        while message[at] & 128:
+            size, shift, at = size | (message[at] & 127) << shift, shift + 7, at + 1
+        size, at = size | message[at] << shift, at + 1
+        yield tag, message[at : at + size]
+        at += size
 
 
-def _message(field: int, content: bytes) -> bytes:
-    """A field of a protocol buffer with its length, of at most two groups of seven bits."""
-    size = len(content)
-    return bytes([field << 3 | 2, *([size] if size < 128 else [size & 127 | 128, size >> 7])]) + content
+def _field(tag: int, content: bytes) -> bytes:
+    size, groups = len(content), bytearray([tag])
+    while size > 127:
+        groups.append(size & 127 | 128)
+        size >>= 7
+    return bytes(groups) + bytes([size]) + content
+
+
+def _text(piece: bytes) -> str:
+    """The text of a piece, which is its first field."""
+    assert piece[0] == _TEXT
+    return next(_fields(piece))[1].decode()
