@@ -37,6 +37,7 @@ def train(
       translate train configs/multi30k.yaml model.d_model=512 --run runs/wide
       translate train runs/wide --resume
       translate train runs/wide --resume training.max_steps=4000
+      translate train mine.yaml training.initialize_from=runs/wide
       translate train demo training.max_steps=30 --profile
     """
     from translate.config.load import load_config
