@@ -64,6 +64,7 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
         ),
         ("train demo training.schedule=", ["noam", "inverse_sqrt", "constant", "linear", "cosine"]),
         ("train demo training.schedule=co", ["constant", "cosine"]),
+        ("train mine.yaml training.initialize_from=ru", ["runs/demo", "runs/wide"]),
         ("train demo training.seed=3 training.compile=", ["true", "false"]),
         ("train demo training.seed=3 --run x model.norm=p", ["post", "pre"]),
         ("train demo training.seed=", ["1"]),
@@ -87,6 +88,7 @@ def test_shells_that_do_not_split_at_equals(complete: Complete, monkeypatch: pyt
     monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
     for typed, words in [
         ("training.schedule=co", ["training.schedule=constant", "training.schedule=cosine"]),
+        ("training.initialize_from=runs/w", ["training.initialize_from=runs/wide"]),
         ("training.le", ["training.learning_rate=1.0", "training.learning_rate="]),
         ("training.compile=", ["training.compile=true", "training.compile=false"]),
     ]:

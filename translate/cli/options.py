@@ -18,6 +18,8 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
+_RUN_KEY = "training.initialize_from"
+
 
 def complete_run(incomplete: str) -> list[str]:
     """The runs here, in `runs` and in other folders one level down."""
@@ -47,8 +49,12 @@ def complete_override(ctx: Any, incomplete: str) -> list[str]:
     """
     before = ctx.params.get("overrides") or []
     if before[-1:] == ["="]:  # bash, for which a `=` is a word of its own
+        if before[-2] == _RUN_KEY:
+            return complete_run(incomplete)
         return [value for value in _values().get(before[-2], []) if value]
-    key, equals, _ = incomplete.partition("=")
+    key, equals, value = incomplete.partition("=")
+    if equals and key == _RUN_KEY:
+        return [f"{key}={run}" for run in complete_run(value)]
     keys = [key] if equals else complete_key(incomplete)
     if len(keys) == 1 and keys[0] in _values():
         return [f"{keys[0]}={value}" for value in _values()[keys[0]]]
