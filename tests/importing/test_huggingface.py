@@ -1,5 +1,6 @@
 """MarianMT folders: numbers and texts are those of transformers; what a run cannot hold is refused by its name."""
 
+import json
 import random
 import shutil
 from collections.abc import Callable
@@ -10,9 +11,12 @@ import pytest
 import torch
 
 from translate.decoding.loading import load_translator
+from translate.errors import InputError, RunError
 from translate.export import export_run
 from translate.export.huggingface import marian_weights
+from translate.fingerprint import fingerprint
 from translate.importing import import_model
+from translate.importing.huggingface import _check_sines, search_settings
 from translate.model.transformer import initialize
 from translate.runs.loading import load_run
 
@@ -75,7 +79,11 @@ def test_a_trained_model_translates_a_hundred_lines_alike(
     folder = make_opus(tmp_path / "opus", models=models, dropout=0.0, spare=0, **shape)
     converted = import_(folder, tmp_path / "untrained")
     initialize(converted.model, "xavier")
-    teach(converted.model, converted.tokenizers, sentences, num_steps=200, batch_size=24, rate=lambda step: 5e-3)
+
+    def rate(step: int) -> float:
+        return 5e-3 * min(step / 30, 1.0, (301 - step) / 150)
+
+    teach(converted.model, converted.tokenizers, sentences, num_steps=300, batch_size=32, rate=rate)
     marian = transformers.MarianMTModel.from_pretrained(folder)
     names = list(transformers.MarianTokenizer.from_pretrained(folder).encoder)
     ours = dict(zip(converted.tokenizers.source.pieces(range(len(names) + 1)), range(len(names) + 1), strict=True))
@@ -90,7 +98,7 @@ def test_a_trained_model_translates_a_hundred_lines_alike(
         shutil.copy(folder / name, tmp_path / "trained")
     import_(tmp_path / "trained", tmp_path / "run")
     sources, references = toy_sentences(100, longest=6, draw=random.Random(3))
-    for beam_size in (1,):
+    for beam_size in (1, 4):
         found = translate(tmp_path / "run", sources, beam_size=beam_size)
         assert sum(map(str.__eq__, found, references)) > 60
         assert found == generate(tmp_path / "trained", sources, num_beams=beam_size)
@@ -156,3 +164,107 @@ def test_export_back_gives_the_same_weights(opus: tuple[Path, Path], german: lis
     )
     search = {"num_beams": 1, "max_new_tokens": 20, "forced_eos_token_id": None}
     assert generate(tmp_path / "back", german[:5], **search) == generate(folder, german[:5], **search)
+
+
+def change_json(file: Path, **values: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"model_type": "m2m_100"}, "config.json: model_type = 'm2m_100'; MarianMT models"),
+        ({"normalize_before": True}, "a run cannot hold normalize_before = True (only False)"),
+        ({"activation_function": "tanh"}, "a run cannot hold activation_function = 'tanh' (only 'swish' or 'silu' or "),
+        ({"decoder_ffn_dim": 29}, "a run cannot hold decoder_ffn_dim = 29 (only 28)"),
+        ({"encoder_layers": 3}, "the weights are not those of the model of config.json: missing keys: model.encoder"),
+        (
+            {"encoder_layers": 1},
+            "the weights are not those of the model of config.json: unexpected keys: model.encoder",
+        ),
+        ({"eos_token_id": 1}, "config.json: eos_token_id = 1, and in vocab.json it is 0"),
+    ],
+    ids=str,
+)
+def test_refusals(opus: tuple[Path, Path], tmp_path: Path, values: dict[str, Any], words: str) -> None:
+    folder = tmp_path / "opus"
+    shutil.copytree(opus[0], folder)
+    change_json(folder / "config.json", **values)
+    with pytest.raises(InputError) as caught:
+        import_(folder, tmp_path / "run")
+    assert words in str(caught.value) and str(folder) in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("source.spm", None, "lacks source.spm; a MarianMT model has config.json, vocab.json, source.spm, target.spm"),
+        ("config.json", b"{", "config.json: cannot be read"),
+        ("pytorch_model.bin", b"PK\x03\x04", "transformers cannot load it: "),
+        ("target.spm", b"\xff", "transformers cannot load it: "),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "vocab.json: has 2 subwords, and the model "),
+    ],
+)
+def test_damage(opus: tuple[Path, Path], tmp_path: Path, name: str, content: bytes | None, words: str) -> None:
+    folder = tmp_path / "opus"
+    shutil.copytree(opus[0], folder)
+    (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        import_(folder, tmp_path / "run")
+    assert words in str(caught.value) and not (tmp_path / "run").exists()
+
+
+def test_another_position_table_is_refused() -> None:
+    with pytest.raises(InputError, match="positions is no table of sines"):
+        _check_sines(Path("a"), "positions", torch.randn(5, 6))
+
+
+def test_other_numbers_are_an_error(opus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("translate.importing.conversion.EXCLUDED", 5.0)  # our padding gets a probability
+    with pytest.raises(RunError, match=r"its log-probabilities differ by up to .* nothing was imported"):
+        import_(opus[0], tmp_path / "run")
+    monkeypatch.undo()
+    monkeypatch.setattr("translate.importing.huggingface._ACTIVATIONS", {"swish": "gelu"})
+    with pytest.raises(RunError, match=r"its logits differ by up to .* nothing was imported"):
+        import_(opus[0], tmp_path / "run")
+    monkeypatch.undo()
+    monkeypatch.setattr("translate.data.tokenizer.Tokenizer.encode", lambda self, text: [7])
+    with pytest.raises(RunError, match=r"the imported tokenizer gives other tokens for .* than transformers"):
+        import_(opus[0], tmp_path / "run")
+    assert [file.name for file in tmp_path.iterdir()] == []
+
+
+def test_a_name_on_the_hub_is_downloaded(
+    opus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def download(name: str, *, allow_patterns: list[str]) -> str:
+        asked.append((name, allow_patterns))
+        if name != "Helsinki-NLP/opus-mt-de-en":
+            raise OSError("404")
+        return str(opus[0])
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    import_(Path("Helsinki-NLP/opus-mt-de-en"), tmp_path / "run")
+    assert asked == [("Helsinki-NLP/opus-mt-de-en", ["*.json", "*.spm", "*.safetensors", "pytorch_model*.bin"])]
+    origin = json.loads((tmp_path / "run" / "run.json").read_text())["imported"]
+    assert origin["source"] == "Helsinki-NLP/opus-mt-de-en" and origin["folder"] == str(opus[0])
+    assert origin["read_with"] == {"transformers": transformers.__version__}
+    assert origin["files"]["source.spm"] == fingerprint(opus[0] / "source.spm")
+    assert "pytorch_model.bin" in origin["files"]
+    with pytest.raises(InputError, match="a/b: no such folder, and the Hugging Face Hub does not give it: 404"):
+        import_(Path("a/b"), tmp_path / "other")
+    with pytest.raises(InputError, match="nowhere: no such folder, and no name on the Hugging Face Hub, such as"):
+        import_(Path("nowhere"), tmp_path / "other")
+    with pytest.raises(InputError, match="run is not an empty folder: name another one for the run"):
+        import_(opus[0], tmp_path / "run")
+
+
+def test_settings_of_the_search_that_are_lost_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    generation = transformers.GenerationConfig(num_beams=3, length_penalty=-1.0, forced_bos_token_id=5, max_length=900)
+    settings = search_settings(generation, 512)
+    assert (settings["beam_size"], settings["length_penalty"], settings["max_length_constant"]) == (3, 0.0, 511)
+    (record,) = caplog.records
+    assert "forced_bos_token_id = 5, length_penalty = -1.0 has no exact counterpart here" in record.message

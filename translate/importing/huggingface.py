@@ -146,7 +146,7 @@ def search_settings(generation: Any, max_positions: int) -> dict[str, Any]:
     if penalty < 0:
         lost.append(f"length_penalty = {penalty}")
     if lost:
-        logger.warning(f"generation_config.json: {', '.join(lost)} has no exact counterpart and is left out")
+        logger.warning(f"generation_config.json: {', '.join(lost)} has no exact counterpart here, and is left out")
     return {
         "beam_size": given.get("num_beams") or 1,
         "length_penalty_kind": "average",
@@ -240,7 +240,7 @@ def _check(
             attention_mask=(probes.batch.source_ids != PAD_ID).long(),
             decoder_input_ids=rows[probes.batch.target_input_ids].clamp(min=0),
         ).logits
-    both = [token for token in range(len(rows)) if token not in target.only_ours]
+    both = sorted({*range(len(rows))} - {*target.only_ours})
     for what, function in {"logits": lambda logits: logits, "log-probabilities": log_probabilities}.items():
         ours = function(probes.logits)[..., both]
         check_agreement(probes.pairs, ours, function(theirs)[..., rows[both]], what=what, made="imported")
