@@ -3,7 +3,7 @@
     python benchmarks/partial_tuning.py --turns 5
 
 All train copies of one model on the same random batches in one process; their turns alternate, so that a noisy machine
-is noisy for all. Times are shares of full training's.
+is noisy for all. Times are processor time, as shares of full training's.
 """
 
 import argparse
@@ -84,10 +84,10 @@ def main() -> None:
         for batch in batches:
             number += 1
             for way, step in steps.items():
-                started = time.perf_counter()
+                started = time.process_time()
                 step([batch], number=number, learning_rate=1e-4)
                 if turn:
-                    times[way].append(time.perf_counter() - started)
+                    times[way].append(time.process_time() - started)
     print("| | trained parameters | optimizer and gradients | time a step |\n|---|---|---|---|")
     for way, step in steps.items():
         moments = sum(each.nbytes for state in step.optimizer.state.values() for each in state.values())

@@ -12,6 +12,7 @@ from translate.data.corpora import read_corpus
 from translate.data.tokenizer import prepare_tokenizers
 from translate.lint.check import Report, check
 from translate.lint.finetuning import rate_findings
+from translate.lint.settings import settings_findings
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint
 from translate.runs.directory import create_run
 from translate.runs.loading import build_model, get_parameters
@@ -114,3 +115,19 @@ def test_the_trial_has_the_runs_weights_and_every_set(
     assert initial.step == 5  # type: ignore[attr-defined]
     assert [len(each.sources) for each in validation] == [250, 250]  # type: ignore[attr-defined]
     assert [each.key for each in report.corpora] == ["data.train.0", "data.validation", "data.validation_also.old"]
+
+
+def test_lora_and_frozen_parts_of_a_run(tune: Tune, quick: None, tmp_path: Path) -> None:
+    """LoRA takes higher rates, and nothing is at random; but what the vocabulary gains would never be learnt."""
+    assert names(check(tune("training.lora_rank=2"))) == []
+    extended = "tokenizer.add_pieces=[<x>]"
+    for override, message in (
+        (
+            "training.lora_rank=2",
+            "training.lora_rank = 2: the embeddings of what is added to the vocabulary are frozen",
+        ),
+        ("training.freeze=[embeddings]", "training.freeze = [embeddings]: the embeddings of what is added to the"),
+    ):
+        (finding,) = settings_findings(tune(override, extended))
+        assert finding.name == "added_entries_frozen" and finding.message.startswith(message)
+    assert list(settings_findings(tune("training.freeze=[encoder]", extended))) == []

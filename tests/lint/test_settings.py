@@ -85,7 +85,7 @@ def test_multi30k_is_above_reproach() -> None:
             {"training__freeze": ["encoder", "decoder.0-1"]},
             "frozen_at_random",
             "training.freeze = [encoder, decoder.0-1]: what is frozen keeps its random initial values",
-            "train all weights",
+            "name a run by training.initialize_from, or train all weights",
         ),
         ({"training__lora_rank": 8}, "frozen_at_random", "training.lora_rank = 8: what is frozen", "train all weights"),
         ({"training__patience": 8}, "patience_too_long", "8 validations of 500 steps", "lower training.patience"),

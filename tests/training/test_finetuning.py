@@ -185,3 +185,25 @@ def test_all_is_refused_before_a_run_is_made(tune: Tune, tmp_path: Path) -> None
     with pytest.raises(RunError, match=r"best\.safetensors"):
         train(config, tmp_path / "new", resume=False, command=["test"])
     assert not (tmp_path / "new" / "run.json").exists()
+
+
+def test_lora_adapts_the_runs_weights_and_its_result_is_begun_with_in_turn(
+    run_training: RunTraining, tune: Tune, tmp_path: Path, happening: Happening, state_of: StateOf
+) -> None:
+    config = tune("training.lora_rank=2", "training.freeze=[encoder.0]", "training.learning_rate=0.05")
+    run_training(config, tmp_path / "straight")
+    for moment in (1, 3):
+        with happening(in_step=moment, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+            run_training(config, tmp_path / "new", resume=True)
+    run_training(config, tmp_path / "new", resume=True)
+    assert state_of(tmp_path / "new") == state_of(tmp_path / "straight")
+    before, after = (get_parameters(load_run(tmp_path / name, checkpoint=which).model) for name, which in (
+        ("base", "best"), ("new", "last")
+    ))  # fmt: skip
+    adapted = {f"decoder.layers.0.{kind}_attention.input_projection.weight" for kind in ("self", "cross")}
+    assert {name for name in before if not torch.equal(before[name], after[name])} == adapted
+    again = tune(f"training.initialize_from={tmp_path / 'new'}", "training.initialize_checkpoint=last")
+    with happening(in_step=1, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        run_training(again, tmp_path / "again")
+    begun = read_tensors(RunDirectory(tmp_path / "again").checkpoint("best"), prefixes=("model.",)).tensors
+    assert all(torch.equal(begun[name], after[name]) for name in after)

@@ -26,8 +26,12 @@ _MANY_SUBWORDS = 2.5  # a word, where that text is not there: see `vocabulary`
 
 
 def rate_findings(config: Config) -> Iterator[Finding]:
-    """A learning rate that is too high to keep what the run has learnt; nothing about other trainings."""
-    if config.training.initialize_from is None:
+    """A learning rate that is too high to keep what the run has learnt; nothing about other trainings.
+
+    LoRA's best rates are ten or so times those of whole weights, and it forgets less (Biderman et al. 2024, arXiv
+    2405.09673).
+    """
+    if config.training.initialize_from is None or config.training.lora_rank > 0:
         return
     base, run = _base(config), shown_path(config.training.initialize_from)
     before, whose = usual_rate(config.model.d_model), "that the paper's schedule has for a new model of this width"

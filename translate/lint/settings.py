@@ -98,12 +98,20 @@ def _optimization(config: Config) -> Iterator[Finding]:
         decay = f"training.weight_decay = {training.weight_decay:g} with training.optimizer = 'adam'"
         message = f"{decay} is L2 regularisation, which Adam makes far stronger"
         yield Finding("warning", "weight_decay_with_adam", message, "set training.optimizer=adamw")
-    if training.freeze or training.lora_rank > 0:
+    frozen = f"training.freeze = [{', '.join(training.freeze)}]" if training.freeze else ""
+    if training.lora_rank > 0:
         frozen = f"training.lora_rank = {training.lora_rank}"
-        if training.freeze:
-            frozen = f"training.freeze = [{', '.join(training.freeze)}]"
+    if frozen and is_new:
         message = f"{frozen}: what is frozen keeps its random initial values, and nothing is learnt there"
-        yield Finding("warning", "frozen_at_random", message, "train all weights")
+        yield Finding(
+            "warning", "frozen_at_random", message, "name a run by training.initialize_from, or train all weights"
+        )
+    is_extended = config.tokenizer.add_characters or config.tokenizer.add_pieces
+    if is_extended and (training.lora_rank > 0 or "embeddings" in training.freeze):
+        message = f"{frozen}: the embeddings of what is added to the vocabulary are frozen too, and not learnt"
+        yield Finding(
+            "warning", "added_entries_frozen", message, "train the embeddings, or add nothing to the vocabulary"
+        )
     if training.label_smoothing > 0.3:
         message = f"training.label_smoothing = {training.label_smoothing:g}: so much goes to wrong words; 0.1 is usual"
         yield Finding("warning", "label_smoothing_high", message, "set training.label_smoothing=0.1")
