@@ -85,7 +85,7 @@ def test_versions(translate: Translate) -> None:
         ),
         (
             ["export", "run", "out", "--to", "ctrnslate2"],
-            "invalid value for '--to': 'ctrnslate2' is not one of 'ctranslate2', 'huggingface'; did you mean"
+            "invalid value for '--to': 'ctrnslate2' is not one of 'ctranslate2', 'huggingface', 'onnx'; did you mean"
             " ctranslate2?",
         ),
         (["--versoin"], "no such option: --versoin; did you mean --version?"),
