@@ -35,7 +35,7 @@ def test_an_imported_run_is_a_run(make_opus: Callable[..., Path], german: list[s
     assert translate(*greedy, "translate").stdout == translate(*greedy, "ctranslate2").stdout
     scored = translate("score", run, source, target)
     assert scored.exit_code == 0 and len(scored.stdout.splitlines()) >= 3
-    assert translate("eval", run, "--source", source, "--reference", target).stdout.count("BLEU") == 1
+    assert "  BLEU " in translate("eval", run, "--source", source, "--reference", target).stdout
     picture = tmp_path / "attention.html"
     assert translate("show", "attention", run, german[0], "--output", picture).exit_code == 0 and picture.stat().st_size
     verified = translate("verify", run)
