@@ -27,6 +27,7 @@ COMMANDS = all_commands()
 def test_all_commands_are_known() -> None:
     assert sorted(map(" ".join, COMMANDS)) == [
         "check",
+        "compare",
         "config describe",
         "config presets",
         "config schema",
@@ -47,6 +48,7 @@ def test_all_commands_are_known() -> None:
         "tokenizer encode",
         "tokenizer train",
         "train",
+        "tune-decode",
         "verify",
     ]
 
