@@ -5,7 +5,7 @@ import logging
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +16,6 @@ from translate.cli.options import ConfigArgument, Overrides, RunArgument
 from translate.messages import escaped
 
 if TYPE_CHECKING:
-    from translate.export import Format
     from translate.lint.check import Report
 
 _BAR_COLUMNS = 20
@@ -46,13 +45,13 @@ def check(
 
     with showing_activity() as show:
         report = check_training(loaded, watch=show)
-    from translate.export import export_obstacles
     from translate.export.huggingface import marian_lacks
 
-    obstacles = export_obstacles(loaded.model)
-    shown = "\n".join(_lines(report, obstacles, marian_lacks(loaded.model)))
+    lacking = marian_lacks(loaded.model)
     if as_json:
-        shown = json.dumps(report.to_document() | {"export_obstacles": obstacles}, indent=2)
+        shown = json.dumps(report.to_document() | {"marian_lacks": lacking}, indent=2)
+    else:
+        shown = "\n".join(_lines(report, lacking))
     typer.echo(shown, color=has_colour(sys.stdout))
     if report.count("error") or (strict and report.count("warning")):
         raise typer.Exit(1)
@@ -95,17 +94,16 @@ def verify(
         raise typer.Exit(1)
 
 
-def _lines(report: "Report", obstacles: Mapping["Format", list[str]], beyond_marian: Sequence[str]) -> Iterator[str]:
+def _lines(report: "Report", marian_lacks: Sequence[str]) -> Iterator[str]:
     yield from _data_lines(report)
     yield ""
     yield from _length_lines(report)
     yield ""
     yield from _training_lines(report)
-    for number, (toolkit, lacking) in enumerate(obstacles.items()):
-        possible = f"not {toolkit}: {_keys(lacking)}" if lacking else f"{toolkit}"
-        if toolkit == "huggingface" and beyond_marian:
-            possible = f"{toolkit}, with a modelling file, as MarianMT lacks {_keys(beyond_marian)}"
-        yield _row("" if number else "export", possible)
+    keys = ", ".join(text.partition(" (")[0] for text in marian_lacks)
+    yield _row(
+        "export", "ctranslate2, onnx, huggingface" + (f" with a modelling file (not MarianMT: {keys})" if keys else "")
+    )
     yield ""
     yield from _finding_lines(report)
     yield ""
@@ -113,10 +111,6 @@ def _lines(report: "Report", obstacles: Mapping["Format", list[str]], beyond_mar
         yield f"Not ready: fix {_plural(number, 'error')} first"
     else:
         yield "Ready to start" + (", if the warnings are intended" if report.count("warning") else "")
-
-
-def _keys(lacking: Sequence[str]) -> str:
-    return ", ".join(text.partition(" (")[0] for text in lacking)
 
 
 def _data_lines(report: "Report") -> Iterator[str]:

@@ -27,7 +27,7 @@ def import_(
 
     Examples:
       translate import Helsinki-NLP/opus-mt-de-en runs/opus
-      translate import ./opus-2020-02-26 runs/opus data.source_language=de data.target_language=en
+      translate import opus runs/m data.source_language=de data.target_language=en
     """
     from translate.importing import import_model
 

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from translate.atomic import atomic_folder
-from translate.config.schema import ModelConfig
 from translate.errors import InputError
 from translate.export.card import write_card
 from translate.export.ctranslate2 import write_ctranslate2
@@ -14,17 +13,12 @@ from translate.export.onnx import write_onnx
 from translate.runs.directory import Checkpoint
 from translate.runs.loading import load_run
 
-__all__ = ["CTranslate2Translator", "Format", "Quantization", "export_obstacles", "export_run", "load_engine"]
+__all__ = ["CTranslate2Translator", "Format", "Quantization", "export_run", "load_engine"]
 
 Format = Literal["ctranslate2", "huggingface", "onnx"]
 Quantization = Literal["int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
 QUANTIZATIONS: dict[Format, tuple[Quantization, ...]] = {"ctranslate2": get_args(Quantization), "onnx": ("int8",)}
 """What each format can be written in instead of fp32."""
-
-
-def export_obstacles(config: ModelConfig) -> dict[Format, list[str]]:
-    """What each format cannot express of a model, as "model.key = value (it has …)"; it can be exported if nothing."""
-    return {"ctranslate2": [], "huggingface": [], "onnx": []}
 
 
 def export_run(

@@ -178,7 +178,7 @@ def _quietly(transformers: Any, folder: Path) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used here
             yield
-    except Exception as error:  # of many libraries: safetensors, pickle, json, sentencepiece, torch
+    except Exception as error:  # of many libraries
         raise InputError(
             f"{folder}: transformers cannot load it: {str(error).strip() or type(error).__name__}"
         ) from error
