@@ -10,7 +10,6 @@ import importlib.util
 import itertools
 import logging
 import math
-import operator
 import os
 from collections.abc import Iterator, Sequence
 from os import PathLike
@@ -277,7 +276,7 @@ class CTranslate2Translator(Translator):
         waiting = [
             engine.translate_batch(
                 [self.tokenizers.source.pieces(inputs[index].source_ids) for index in batch],
-                [self.tokenizers.target.pieces(inputs[index].prefix_ids) for index in batch],
+                self._prefixes(inputs, batch),
                 asynchronous=True,
                 beam_size=self.config.beam_size,
                 num_hypotheses=patience * self.config.beam_size,  # all: the run's own scoring chooses among them
@@ -299,13 +298,20 @@ class CTranslate2Translator(Translator):
                 hint = f"Lower decoding.batch_tokens, or remove {self._converted.folder}, and it is made again"
                 raise RunError(f"CTranslate2 cannot translate: {error}. {hint}") from error
 
+    def _prefixes(self, inputs: list[SearchInput], batch: list[int]) -> list[list[str]] | None:
+        """The prefixes of a batch, of which all sentences have one or none has."""
+        if not inputs[batch[0]].prefix_ids:
+            return None
+        return [self.tokenizers.target.pieces(inputs[index].prefix_ids) for index in batch]
+
     def _ranked(
         self, hypotheses: Sequence[list[str]], scores: Sequence[float], penalties: Sequence[float], prefix: float
     ) -> list[Hypothesis]:
         """The hypotheses by the run's own scoring.
 
         There are none if CTranslate2 may have left out a better one. In the last step more can end than it can give;
-        those that it leaves out are the worst by its own length penalty, and no longer than the longest.
+        those that it leaves out are the worst by its own length penalty, and no longer than the longest. They are taken
+        to be no shorter than the shortest either.
         """
         if not self._has_scores:
             scores = [math.nan]
@@ -318,8 +324,8 @@ class CTranslate2Translator(Translator):
         is_full = self.config.beam_size > 1 and len(ranked) == PATIENCE * self.config.beam_size
         del ranked[self.config.beam_size if self.config.n_best > 1 else 1 :]
         if is_full:
-            logs = (prefix + min(scores) * length**self._alpha for length in range(1, max(map(len, hypotheses)) + 1))
-            if max(map(operator.truediv, logs, penalties[1:])) > ranked[-1][0]:
+            lengths = range(min(map(len, hypotheses)), max(map(len, hypotheses)) + 1)
+            if max((prefix + min(scores) * n**self._alpha) / penalties[n] for n in lengths) > ranked[-1][0]:
                 return []
         for score, log_prob, pieces in ranked:
             ids = [self._ids[piece] for piece in pieces]
