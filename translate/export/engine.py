@@ -38,7 +38,7 @@ from translate.runs.directory import Checkpoint, open_run
 
 logger = logging.getLogger(__name__)
 
-_BATCHES_PER_WORKER = 4
+_BATCHES_PER_WORKER = {True: 4, False: 12}  # by whether the search is greedy
 _LEAST_TOKENS = 600  # source tokens of a batch, times the beam size: products of fewer rows are slow
 CONVERT_FROM = MANY_LINES  # sentences that are searched together: with fewer, our own search is done sooner
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
@@ -196,7 +196,7 @@ class CTranslate2Translator(Translator):
         order = sorted(prefix_log_probs, key=lambda index: (bool(inputs[index].prefix_ids), -lengths[index]))
         costs = [length * self.config.beam_size for length in lengths]
         # A few batches for each worker, so that all are busy to the end, and translations are made meanwhile.
-        num_batches = _BATCHES_PER_WORKER * (self.config.workers or torch.get_num_threads())
+        num_batches = _BATCHES_PER_WORKER[self.config.beam_size == 1] * (self.config.workers or torch.get_num_threads())
         share = -(-sum(costs[index] for index in order) // num_batches)
         least = _LEAST_TOKENS * self.config.beam_size
         max_tokens = min(self.config.batch_tokens, max(share, least))
