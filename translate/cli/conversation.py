@@ -89,24 +89,12 @@ def typed_lines() -> Iterator[str]:
 
 def _describe(translation: "Translation", translator: "Translator") -> Iterator[str]:
     """A line for each of the n-best translations, with its number and score, and its notes."""
-    candidates = (translation, *translation.alternatives)
+    candidates, lacks = (translation, *translation.alternatives), translator.tokenizers.source.lacks
     for number, each in enumerate(candidates, start=1):
         rank = typer.style(f"{number:>2}  {each.score:8.3f}  ", dim=True) if translator.config.n_best > 1 else ""
         notes = [text for flag, text in _NOTES.items() if flag in each.flags]
-        if number == 1 and (unknown := _unknown_characters(translation.source, translator)):
-            notes.insert(0, f"not in the vocabulary: {' '.join(unknown)}")
+        if number == 1 and (unknown := " ".join(filter(lacks, dict.fromkeys(translation.source)))):
+            notes.insert(0, f"not in the vocabulary: {unknown}")
         notes += [f"without {phrase!r}" for phrase in each.unmet]
         shown = typer.style(escaped(f"[{'; '.join(notes)}]"), dim=True) if notes else ""
         yield f"{rank}{escaped(each.text)}{'  ' * bool(each.text and notes)}{shown}"
-
-
-def _unknown_characters(source: str, translator: "Translator") -> list[str]:
-    """The characters of a source that the vocabulary has no entry for: they are lost, or spelt in bytes."""
-    from translate.data.tokenizer import BYTE_PIECE, UNK_ID
-
-    tokenizer = translator.tokenizers.source
-    return [
-        character
-        for character in dict.fromkeys(source)
-        if UNK_ID in (ids := tokenizer.encode(character)) or any(map(BYTE_PIECE.fullmatch, tokenizer.pieces(ids)))
-    ]
