@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from translate.cli import app
-from translate.cli.options import split_after_equals
+from translate.cli.terminal.options import split_after_equals
 from translate.config.decoding import DecodingConfig
 from translate.config.load import preset_names
 from translate.config.schema import TrainingConfig

@@ -118,7 +118,7 @@ def test_a_signal_is_never_lost(tmp_path: Path, is_writing: bool) -> None:
     """Neither in a callback, whose exceptions Python prints and forgets, nor where a library catches all of them."""
     program = (
         "import os, signal, weakref; from pathlib import Path; from translate.atomic import temporary_beside\n"
-        "from translate.cli.process import run_command_line\n"
+        "from translate.cli.terminal.process import run_command_line\n"
         "class Module: pass\n"
         "def work(prog_name):\n"
         "    module = Module(); callback = weakref.finalize(module, os.kill, os.getpid(), signal.SIGTERM)\n"

@@ -9,10 +9,10 @@ from typer import Option
 from translate.cli import check, decode, evaluate, export, train
 from translate.cli.compare import compare
 from translate.cli.config import config_app
-from translate.cli.help import Commands
-from translate.cli.options import split_after_equals
-from translate.cli.process import ReportingGroup, run_command_line
 from translate.cli.show import show_app
+from translate.cli.terminal.help import Commands
+from translate.cli.terminal.options import split_after_equals
+from translate.cli.terminal.process import ReportingGroup, run_command_line
 from translate.cli.tokenizer import tokenizer_app
 
 app = Commands(name="translate", cls=ReportingGroup)

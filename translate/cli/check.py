@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from translate.cli.console import has_colour, showing_activity
-from translate.cli.options import ConfigArgument, Overrides, RunArgument
+from translate.cli.terminal.console import has_colour, showing_activity
+from translate.cli.terminal.options import ConfigArgument, Overrides, RunArgument
 from translate.messages import escaped
 
 if TYPE_CHECKING:

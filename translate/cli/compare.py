@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from translate.cli.console import line_bar
-from translate.cli.lines import check_outputs, open_lines
-from translate.cli.options import complete_run
+from translate.cli.terminal.console import line_bar
+from translate.cli.terminal.lines import check_outputs, open_lines
+from translate.cli.terminal.options import complete_run
 from translate.errors import InputError
 from translate.messages import escaped
 

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from translate.cli.help import Commands
-from translate.cli.lines import write_lines
-from translate.cli.options import ConfigArgument, Overrides, complete_key
+from translate.cli.terminal.help import Commands
+from translate.cli.terminal.lines import write_lines
+from translate.cli.terminal.options import ConfigArgument, Overrides, complete_key
 
 config_app = Commands(help="Look at configs before they run.")
 

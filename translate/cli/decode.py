@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from translate.cli.console import fail_interrupted, is_terminal, line_bar, showing_activity
-from translate.cli.conversation import announce, converse, is_typed, typed_lines
-from translate.cli.lines import (
+from translate.cli.terminal.console import fail_interrupted, is_terminal, line_bar, showing_activity
+from translate.cli.terminal.conversation import announce, converse, is_typed, typed_lines
+from translate.cli.terminal.lines import (
     STANDARD_OUTPUT,
     TextLines,
     check_outputs,
@@ -27,7 +27,7 @@ from translate.cli.lines import (
     takes_constraints,
     write_lines,
 )
-from translate.cli.options import (
+from translate.cli.terminal.options import (
     CheckpointOption,
     InputFile,
     OutputFile,

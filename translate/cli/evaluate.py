@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from translate.cli.console import line_bar
-from translate.cli.lines import paired_lines
-from translate.cli.options import CheckpointOption, RunArgument, complete_run, takes_decoding_options
+from translate.cli.terminal.console import line_bar
+from translate.cli.terminal.lines import paired_lines
+from translate.cli.terminal.options import CheckpointOption, RunArgument, complete_run, takes_decoding_options
 from translate.errors import InputError
 from translate.messages import escaped
 

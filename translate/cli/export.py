@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from translate.cli.options import CheckpointOption, Overrides, RunArgument
+from translate.cli.terminal.options import CheckpointOption, Overrides, RunArgument
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from translate.cli.help import Commands
-from translate.cli.lines import check_outputs, write_lines
-from translate.cli.options import CheckpointOption, RunArgument, add_options, complete_run
+from translate.cli.terminal.help import Commands
+from translate.cli.terminal.lines import check_outputs, write_lines
+from translate.cli.terminal.options import CheckpointOption, RunArgument, add_options, complete_run
 from translate.errors import InputError
 from translate.messages import escaped
 

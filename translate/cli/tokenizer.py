@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from translate.cli.help import Commands
-from translate.cli.lines import check_outputs, open_lines, write_lines
-from translate.cli.options import InputFile
+from translate.cli.terminal.help import Commands
+from translate.cli.terminal.lines import check_outputs, open_lines, write_lines
+from translate.cli.terminal.options import InputFile
 from translate.errors import InputError
 
 if TYPE_CHECKING:

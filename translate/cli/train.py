@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from translate.cli.console import fail_interrupted
-from translate.cli.options import ConfigArgument, Overrides
+from translate.cli.terminal.console import fail_interrupted
+from translate.cli.terminal.options import ConfigArgument, Overrides
 from translate.errors import InputError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The section `decoding`: how a translation is searched for, and what its result must keep to.
 
-The command line makes an option of each field from this file's text (see `translate.cli.options`).
+The command line makes an option of each field from this file's text (see `translate.cli.terminal.options`).
 """
 
 from typing import Annotated, Literal, Self

@@ -11,7 +11,7 @@ import pytest
 _JOINED = """
 import datetime, os, signal, sys, time
 import typer
-from translate.cli.process import ReportingGroup
+from translate.cli.terminal.process import ReportingGroup
 from translate.errors import InputError, RunError
 from translate.distributed.process_group import join_world
 

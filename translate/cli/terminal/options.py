@@ -130,7 +130,7 @@ _PANELS = {  # of the help, in their order, and the options in each
 
 def _read_options() -> dict[str, tuple[Any, Any]]:
     """Read annotation and default of an option for each field of `DecodingConfig`, by name, from its source."""
-    source = Path(__file__).resolve().parents[1] / "config" / "decoding.py"
+    source = Path(__file__).resolve().parents[2] / "config" / "decoding.py"
     (section,) = (node for node in ast.parse(source.read_bytes()).body if isinstance(node, ast.ClassDef))
     options: dict[str, tuple[Any, Any]] = {}
     for field, documentation in itertools.pairwise(section.body):

@@ -11,8 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from translate.cli.console import fail
-from translate.cli.process import Interrupted, ReportingGroup, run_command_line
+from translate.cli.terminal.console import fail
+from translate.cli.terminal.process import Interrupted, ReportingGroup, run_command_line
 from translate.errors import InputError, RunError
 
 logger = logging.getLogger("translate.somewhere")
@@ -70,8 +70,8 @@ def test_an_unforeseen_error_is_seen_by_tests(error: Exception) -> None:
 @pytest.fixture
 def unforeseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     """Runs a command line in which a library fails, and returns what is printed."""
-    monkeypatch.setattr("translate.cli.process._open_standard_streams", lambda: None)
-    monkeypatch.setattr("translate.cli.process._end_by_signals", lambda: None)
+    monkeypatch.setattr("translate.cli.terminal.process._open_standard_streams", lambda: None)
+    monkeypatch.setattr("translate.cli.terminal.process._end_by_signals", lambda: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["translate", "decode", "my run"])
 

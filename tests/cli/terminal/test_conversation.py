@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from translate.cli import conversation
-from translate.cli.conversation import announce, converse, is_typed, typed_lines
-from translate.cli.process import Interrupted
+from translate.cli.terminal import conversation
+from translate.cli.terminal.conversation import announce, converse, is_typed, typed_lines
+from translate.cli.terminal.process import Interrupted
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.loading import load_translator
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.cli.lines import check_outputs, open_line_output, open_lines, paired_lines, write_lines
+from translate.cli.terminal.lines import check_outputs, open_line_output, open_lines, paired_lines, write_lines
 from translate.errors import InputError, RunError
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-from translate.cli.console import ConsoleHandler, fail, fail_interrupted
-from translate.cli.help import CommandGroup, UsageError, explain_usage
+from translate.cli.terminal.console import ConsoleHandler, fail, fail_interrupted
+from translate.cli.terminal.help import CommandGroup, UsageError, explain_usage
 from translate.errors import InputError, RunError
 
 

@@ -8,7 +8,7 @@ import typer
 from typer.testing import Result
 
 from translate.cli import app
-from translate.cli.help import Command, CommandGroup
+from translate.cli.terminal.help import Command, CommandGroup
 
 Translate = Callable[..., Result]
 Found = list[tuple[list[str], Command | CommandGroup]]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from typer import Option
 
-from translate.cli.console import is_terminal, without_bar
-from translate.cli.options import add_options
+from translate.cli.terminal.console import is_terminal, without_bar
+from translate.cli.terminal.options import add_options
 from translate.errors import InputError
 from translate.messages import escaped
 

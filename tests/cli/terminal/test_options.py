@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from translate.cli.options import DECODING_OPTIONS
+from translate.cli.terminal.options import DECODING_OPTIONS
 from translate.config.decoding import DecodingConfig
 from translate.errors import InputError
 

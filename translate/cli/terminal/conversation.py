@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from translate.cli.console import has_colour, is_terminal
-from translate.cli.process import Interrupted
+from translate.cli.terminal.console import has_colour, is_terminal
+from translate.cli.terminal.process import Interrupted
 from translate.errors import InputError
 from translate.messages import escaped
 

@@ -16,9 +16,9 @@ import pytest
 import typer
 from tqdm import tqdm
 
-from translate.cli.console import ConsoleHandler, fail, has_colour, line_bar
-from translate.cli.lines import write_lines
-from translate.cli.process import ReportingGroup
+from translate.cli.terminal.console import ConsoleHandler, fail, has_colour, line_bar
+from translate.cli.terminal.lines import write_lines
+from translate.cli.terminal.process import ReportingGroup
 
 logger = logging.getLogger("translate.somewhere")
 

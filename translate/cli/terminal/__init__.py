@@ -1,0 +1,1 @@
+"""What commands share: options and their help, input lines, progress bars, messages, and how the process ends."""
