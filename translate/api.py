@@ -22,8 +22,8 @@ from translate.evaluation import evaluate as evaluation
 from translate.export import load_engine
 from translate.messages import MessageFormatter
 from translate.runs.directory import Checkpoint, open_run
+from translate.runs.metrics import Record, best_record, read_metrics
 from translate.visualize.attention import Attention, AttentionChoice, AttentionKind, look_at_attention
-from translate.visualize.curves import Record, best_record, read_metrics
 
 _CURVES = {  # kind of the records, and key
     "training loss": ("train", "nll"),
@@ -47,7 +47,7 @@ class Run:
     @property
     def metrics(self) -> list[Record]:
         """What the training has recorded, in order: records with their `kind` (train or validation) and `step`."""
-        return read_metrics(self.path)
+        return read_metrics(open_run(self.path))
 
     @property
     def step(self) -> int:
@@ -57,7 +57,7 @@ class Run:
     @property
     def best(self) -> Record | None:
         """The record of the best validation, whose weights are the best checkpoint; None: there was no validation."""
-        return best_record(self.path, self.metrics)
+        return best_record(open_run(self.path), self.metrics)
 
     def load(self, *, checkpoint: Checkpoint = "best", **options: Any) -> Translator:
         """The run's translator; see `translate.load`."""
@@ -182,10 +182,7 @@ def evaluate(
     if (sources is None) != (references is None) or (sources is not None and test_set is not None):
         raise InputError("sources and references go together, and not with test_set")
     if sources is None or references is None:
-        sets = evaluation.choose_test_sets(run.config, source=None, reference=None, name=test_set)
-        if len(sets) > 1:
-            raise InputError(f"{run.path} has the test sets {', '.join(sets)}: name one, as test_set={[*sets][0]!r}")
-        (pairs,) = sets.values()
+        _, pairs = evaluation.choose_test_set(run.config, name=test_set)
         sources, references = pairs.sources, pairs.targets
     translator = load_engine(run.path, checkpoint=checkpoint, options=options, token_scores=False).translator
     return evaluation.evaluate(translator, sources, references, run.config.evaluation)

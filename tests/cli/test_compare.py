@@ -51,7 +51,7 @@ def test_what_is_wrong(translate: Translate, run: Path, corpus: Path, other: Pat
 
     assert "a comparison needs two systems or more" in error(run)
     assert "--source and --reference go together, and not with --set" in error(run, other, "--source", other)
-    assert "choose one with --set" in error(run, other)
+    assert "the run has the test sets first, second: name one, as --set first, or" in error(run, other)
     assert "give --source and --reference" in error(other, corpus / "valid.en")
     assert "other.en: it has 3 lines, and the test set second 1" in error(other, run, "--set", "second")
     assert "this command reads that file" in error(run, other, "--set", "first", "--output", other)

@@ -19,10 +19,11 @@ from translate.errors import InputError, RunError
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import get_parameters, load_run
+from translate.runs.metrics import best_record, read_metrics
 from translate.runs.verify import verify_run
 from translate.training import train
 from translate.training.preparation import make_batches, make_tokenizers, read_corpora
-from translate.visualize.curves import best_record, curves_picture, read_metrics
+from translate.visualize.curves import curves_picture
 from translate.visualize.panels import Curves
 
 Happening = Callable[..., contextlib.AbstractContextManager[None]]
@@ -127,13 +128,14 @@ def test_killed_before_anything_was_saved(
 
 def test_other_sets_are_scored_and_choose_nothing(run_training: RunTraining, tune: Tune, tmp_path: Path) -> None:
     said = run_training(tune("training.trackers=[tensorboard]"), tmp_path / "new")
-    records = read_metrics(tmp_path / "new")
+    run = RunDirectory(tmp_path / "new")
+    records = read_metrics(run)
     steps = {
         kind: [each["step"] for each in records if each["kind"] == kind] for kind in ("validation", "validation/old")
     }
     assert steps == {"validation": [0, 3, 4], "validation/old": [0, 3, 4]}
     assert sum(each.startswith("  old: BLEU ") for each in said) == 3
-    best = best_record(tmp_path / "new", records)
+    best = best_record(run, records)
     assert best is not None and best["kind"] == "validation"
     assert best["BLEU"] == max(each["BLEU"] for each in records if each["kind"] == "validation")
     charts = {each.title: each for each in curves_picture([tmp_path / "new"]).panels if isinstance(each, Curves)}

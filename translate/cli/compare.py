@@ -82,17 +82,13 @@ def _read_test_set(
     """The name, the lines and the settings of the test set."""
     from translate.config.load import read_resolved_config
     from translate.config.schema import Config
-    from translate.evaluation.evaluate import choose_test_sets
+    from translate.evaluation.evaluate import choose_test_set
     from translate.runs.directory import open_run
 
     if run is None and source is None:
         raise InputError("files of translations need the text that they translate: give --source and --reference")
     config = Config.model_construct() if run is None else read_resolved_config(open_run(run).config)
-    test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
-    if len(test_sets) > 1:
-        raise InputError(f"{run} has the test sets {', '.join(test_sets)}: choose one with --set")
-    ((name, pairs),) = test_sets.items()
-    return name, pairs, config.evaluation
+    return *choose_test_set(config, source=source, reference=reference, name=set_name), config.evaluation
 
 
 def _translate(run: Path, sources: Sequence[str]) -> list[str]:

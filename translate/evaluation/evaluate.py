@@ -166,6 +166,22 @@ def choose_test_sets(
     return {each: read_corpus(corpus, key=key) for each, (key, corpus) in corpora.items()}
 
 
+def choose_test_set(
+    config: Config, *, source: Path | None = None, reference: Path | None = None, name: str | None
+) -> tuple[str, ParallelCorpus]:
+    """Choose a test set as `choose_test_sets` does, where one is needed; returns its name too.
+
+    Raises:
+        InputError: There is no such set, its files cannot be used, or the config has several and `name` is None.
+    """
+    test_sets = choose_test_sets(config, source=source, reference=reference, name=name)
+    if len(test_sets) > 1:
+        one = f"--set {[*test_sets][0]}, or test_set={[*test_sets][0]!r} in Python"
+        raise InputError(f"the run has the test sets {', '.join(test_sets)}: name one, as {one}")
+    (chosen,) = test_sets.items()
+    return chosen
+
+
 def spread_samples(total: int, wanted: int) -> list[int]:
     """The indices of at most `wanted` lines, evenly spaced over `total`."""
     wanted = min(wanted, total)

@@ -15,6 +15,7 @@ from translate.config.data import Corpus, HubCorpus, TextCorpus
 from translate.evaluation.metrics import Interval, Metric, score_translations
 from translate.runs.directory import open_run
 from translate.runs.loading import LoadedRun
+from translate.runs.metrics import read_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -165,10 +166,11 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
                 scores.append(CardScores(report["name"], _search(report["decoding"]), metrics))
         except (OSError, ValueError, KeyError, TypeError) as error:
             logger.warning(f"{file} cannot be read, so the model card has no scores of it: {error!r}")
-    if directory.metrics.is_file() and "validation" not in {each.set_name for each in scores}:
+    if "validation" not in {each.set_name for each in scores}:
         steps = {"validation": "step", "evaluation": "best_step"}  # the latter is made with the run's own search
-        records = map(json.loads, directory.metrics.read_text(encoding="utf-8").splitlines())
-        for record in [each for each in records if run.step == each.get(steps.get(each["kind"]))][-1:]:
+        for record in [each for each in read_metrics(directory) if run.step == each.get(steps.get(each["kind"], ""))][
+            -1:
+        ]:
             own = record["kind"] == "evaluation"
             search = _search(run.config.decoding.model_dump()) if own else "as in the training's validations"
             # The record has scores alone. Their signatures are those of any text, but for sacreBLEU's version then.

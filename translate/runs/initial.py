@@ -1,6 +1,5 @@
 """The weights that a fine-tuning begins with: those of another run, with rows for what its vocabulary has besides."""
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from translate.fingerprint import fingerprint
 from translate.model import Transformer
 from translate.runs.directory import Checkpoint, RunDirectory, open_run
 from translate.runs.loading import get_parameters, read_weights, set_parameters
+from translate.runs.metrics import read_metrics
 
 _NOISE = 0.01  # of new rows, in standard deviations of the present ones
 
@@ -84,8 +84,10 @@ def read_initial_weights(config: Config) -> InitialWeights | None:
         raise InputError(f"training.initialize_from: {error}") from error
     check_agreement(config.model_dump(mode="json"), read_resolved_config(run.config), run=path)
     tensors, step = read_weights(run, checkpoint, last="training.initialize_checkpoint=last")
-    file = run.checkpoint(checkpoint)
-    return InitialWeights(file.resolve(), tensors, fingerprint(file), checkpoint, step, _recorded_bleu(run, step))
+    file, recorded = run.checkpoint(checkpoint), read_metrics(run)
+    scores = [each.get("BLEU") for each in recorded if each["kind"] == "validation" and each["step"] == step]
+    bleu = scores[-1] if scores else None
+    return InitialWeights(file.resolve(), tensors, fingerprint(file), checkpoint, step, bleu)
 
 
 def check_unchanged(run: RunDirectory, initial: InitialWeights) -> None:
@@ -100,13 +102,3 @@ def check_unchanged(run: RunDirectory, initial: InitialWeights) -> None:
             f"{run.path} has no checkpoint yet, and {initial.file} has changed since it was begun: remove {run.path},"
             " and begin again"
         )
-
-
-def _recorded_bleu(run: RunDirectory, step: int) -> float | None:
-    bleu = None
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # it is only shown
-        for line in run.metrics.read_bytes().splitlines():
-            record = json.loads(line)
-            if record["kind"] == "validation" and record["step"] == step:
-                bleu = float(record["BLEU"])
-    return bleu

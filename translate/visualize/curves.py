@@ -1,22 +1,16 @@
 """Learning curves of runs from their `metrics.jsonl`, over steps or over time, all runs in one picture."""
 
 import itertools
-import json
-import logging
 import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from translate.config.load import read_resolved_config
 from translate.errors import InputError
 from translate.runs.directory import open_run
+from translate.runs.metrics import Record, best_record, read_metrics
 from translate.visualize.panels import Curves, Panel, Picture, Series, Switch, Table
-
-logger = logging.getLogger(__name__)
-
-Record = dict[str, Any]
 
 _CHARTS = [  # title, vertical axis, the key of the records, and which kinds of records have it
     ("Loss", "nats a token", "nll", ("train", "validation")),
@@ -48,8 +42,9 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
     if len(set(names)) < len(names):
         names = [str(run) for run in runs]
     names = [name.encode(errors="backslashreplace").decode() for name in names]  # a path may be no UTF-8
-    records = {name: read_metrics(run) for name, run in zip(names, runs, strict=True)}
-    best = {name: best_record(run, records[name]) for name, run in zip(names, runs, strict=True)}
+    opened = {name: open_run(run) for name, run in zip(names, runs, strict=True)}
+    records = {name: read_metrics(run) for name, run in opened.items()}
+    best = {name: best_record(run, records[name]) for name, run in opened.items()}
     if not any(records.values()):
         raise InputError(
             f"{', '.join(map(str, runs))}: nothing is recorded yet; a training records itself every"
@@ -65,58 +60,6 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
     options = [("step", "steps"), ("minutes", "time")]
     switch = Switch("over", "Over", options if over == "step" else options[::-1])
     return Picture(f"Training of {', '.join(names)}", [_NOTE], panels, columns=3, switches=[switch])
-
-
-def read_metrics(run: Path) -> list[Record]:
-    """The records of a run, each with its `kind` and `step`, and as `minutes_so_far` the time until then.
-
-    `nll` is the loss without label smoothing: runs of up to version 0.3 recorded only its perplexity in training.
-
-    A line that is no record, as the training may still be writing one, is left out with a warning.
-
-    Raises:
-        InputError: `run` is no run.
-        RunError: The run is damaged.
-    """
-    file = open_run(run).metrics
-    records: list[Record] = []
-    seconds, tokens = 0.0, 0.0
-    for number, line in enumerate(file.read_bytes().splitlines() if file.exists() else [], start=1):
-        try:
-            record = json.loads(line, parse_int=float)  # to which numbers of any length are numbers
-            numbers = {key: value for key, value in record.items() if isinstance(value, float)}
-            kind, step = record["kind"], numbers["step"]
-            if not (isinstance(kind, str) and math.isfinite(step)):
-                raise ValueError
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            logger.warning(f"{file}: line {number} is left out: it is no record, or it is still being written")
-            continue
-        lasted = 0.0
-        if kind.startswith("validation"):
-            lasted = numbers.get("seconds", 0.0)
-        elif speed := numbers.get("target_tokens_per_second"):
-            before, tokens = tokens, numbers.get("target_tokens", tokens)
-            lasted = (tokens - before) / speed
-        seconds += lasted if math.isfinite(lasted) else 0.0
-        records.append({"kind": kind, **_with_nll(kind, numbers), "minutes_so_far": seconds / 60})
-    return records
-
-
-def _with_nll(kind: str, numbers: dict[str, float]) -> dict[str, float]:
-    nll = numbers.get("loss") if kind.startswith("validation") else numbers.get("nll")
-    if nll is None and numbers.get("perplexity", 0.0) > 0:
-        nll = math.log(numbers["perplexity"])
-    return numbers if nll is None else {**numbers, "nll": nll}
-
-
-def best_record(run: Path, records: list[Record]) -> Record | None:
-    """The validation whose weights are the best checkpoint."""
-    metric = read_resolved_config(open_run(run).config).training.best_metric
-    key, sign = ("BLEU", 1) if metric == "bleu" else ("nll", -1)
-    validations = [
-        record for record in records if record["kind"] == "validation" and math.isfinite(record.get(key, math.nan))
-    ]
-    return max(validations, key=lambda record: sign * record[key], default=None)
 
 
 def _series(

@@ -1,0 +1,76 @@
+"""Records of trainings, read while one writes them; the time that they were reached in is worked out by hand."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.config.schema import Config, TrainingConfig
+from translate.config.show import resolved_yaml
+from translate.runs.directory import RunDirectory
+from translate.runs.metrics import best_record, read_metrics
+
+
+def recorded(path: Path, *records: dict[str, Any]) -> RunDirectory:
+    run = RunDirectory(path)
+    run.metrics.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return run
+
+
+def test_nothing_is_recorded_yet(tmp_path: Path) -> None:
+    assert read_metrics(RunDirectory(tmp_path)) == []
+
+
+def test_the_time_and_the_loss_without_smoothing(tmp_path: Path) -> None:
+    """6,000 tokens at 100 a second are a minute, and at 50 two; the validations take one and a half, and a half."""
+    old = {"kind": "train", "step": 1, "loss": 5, "perplexity": 9, "target_tokens": 6000}
+    run = recorded(
+        tmp_path,
+        old | {"target_tokens_per_second": 100},
+        {"kind": "validation", "step": 1, "loss": 2.5, "BLEU": 30, "seconds": 90, "name": "text"},
+        {"kind": "train", "step": 2, "loss": 5, "nll": 1.25, "target_tokens": 12000, "target_tokens_per_second": 50},
+        {"kind": "validation/old", "step": 2, "loss": 3.5, "seconds": 30},
+        {"kind": "train", "step": 3, "target_tokens": 12000, "target_tokens_per_second": 0},
+    )
+    records = read_metrics(run)
+    assert [each["minutes_so_far"] for each in records] == [1.0, 2.5, 4.5, 5.0, 5.0]
+    assert [each.get("nll") for each in records] == [pytest.approx(math.log(9)), 2.5, 1.25, 3.5, None]
+    assert records[1]["BLEU"] == 30.0 and "name" not in records[1], "numbers alone"
+
+
+@pytest.mark.parametrize("metric, step", [("bleu", 4), ("loss", 6)])
+def test_the_best_is_the_first_validation_by_the_metric_of_the_config(tmp_path: Path, metric: Any, step: int) -> None:
+    scores = [(2, 20.0, 2.0), (4, 25.0, 1.9), (6, 25.0, 1.5), (8, math.nan, math.nan)]
+    run = recorded(
+        tmp_path, *({"kind": "validation", "step": at, "BLEU": bleu, "loss": loss} for at, bleu, loss in scores)
+    )
+    run.config.write_text(resolved_yaml(Config(training=TrainingConfig(best_metric=metric))))
+    best = best_record(run, read_metrics(run))
+    assert best is not None and best["step"] == step
+    assert best_record(run, []) is None
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b'{"kind": "train", "st',
+        b"\x00\x00\x00\n",
+        b"[1, 2]\n",
+        b'{"kind": "train"}\n',
+        b"7\n",
+        b'{"kind": "tr\xff\xfe"}\n',
+        b"[" * 10_000 + b"\n",
+        b'{"kind": "train", "step": "3"}\n',
+        b'{"kind": "train", "step": Infinity}\n',
+        b'{"kind": "train", "step": ' + b"9" * 400 + b"}\n",
+        b'{"kind": {}, "step": 3}\n',
+    ],
+)
+def test_a_torn_line_is_left_out_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture, torn: bytes) -> None:
+    run = recorded(tmp_path, {"kind": "train", "step": 1}, {"kind": "train", "step": 2})
+    with run.metrics.open("ab") as file:
+        file.write(torn)
+    assert [record["step"] for record in read_metrics(run)] == [1, 2]
+    assert f"{run.metrics}: line 3 is left out: it is no record" in caplog.text

@@ -1,0 +1,61 @@
+"""What a training has recorded in `metrics.jsonl`: for curves, for model cards, and to tell how good a run is."""
+
+import json
+import logging
+import math
+from typing import Any
+
+from translate.config.load import read_resolved_config
+from translate.runs.directory import RunDirectory
+
+logger = logging.getLogger(__name__)
+
+Record = dict[str, Any]
+
+
+def read_metrics(run: RunDirectory) -> list[Record]:
+    """The records of a run, each with its `kind` and `step`, and as `minutes_so_far` the time until then.
+
+    `nll` is the loss without label smoothing: runs of up to version 0.3 recorded only its perplexity in training.
+
+    A line that is no record, as the training may still be writing one, is left out with a warning.
+    """
+    file = run.metrics
+    records: list[Record] = []
+    seconds, tokens = 0.0, 0.0
+    for number, line in enumerate(file.read_bytes().splitlines() if file.exists() else [], start=1):
+        try:
+            record = json.loads(line, parse_int=float)  # to which numbers of any length are numbers
+            numbers = {key: value for key, value in record.items() if isinstance(value, float)}
+            kind, step = record["kind"], numbers["step"]
+            if not (isinstance(kind, str) and math.isfinite(step)):
+                raise ValueError
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            logger.warning(f"{file}: line {number} is left out: it is no record, or it is still being written")
+            continue
+        lasted = 0.0
+        if kind.startswith("validation"):
+            lasted = numbers.get("seconds", 0.0)
+        elif speed := numbers.get("target_tokens_per_second"):
+            before, tokens = tokens, numbers.get("target_tokens", tokens)
+            lasted = (tokens - before) / speed
+        seconds += lasted if math.isfinite(lasted) else 0.0
+        records.append({"kind": kind, **_with_nll(kind, numbers), "minutes_so_far": seconds / 60})
+    return records
+
+
+def _with_nll(kind: str, numbers: dict[str, float]) -> dict[str, float]:
+    nll = numbers.get("loss") if kind.startswith("validation") else numbers.get("nll")
+    if nll is None and numbers.get("perplexity", 0.0) > 0:
+        nll = math.log(numbers["perplexity"])
+    return numbers if nll is None else {**numbers, "nll": nll}
+
+
+def best_record(run: RunDirectory, records: list[Record]) -> Record | None:
+    """The validation whose weights are the best checkpoint."""
+    metric = read_resolved_config(run.config).training.best_metric
+    key, sign = ("BLEU", 1) if metric == "bleu" else ("nll", -1)
+    validations = [
+        record for record in records if record["kind"] == "validation" and math.isfinite(record.get(key, math.nan))
+    ]
+    return max(validations, key=lambda record: sign * record[key], default=None)
