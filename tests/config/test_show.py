@@ -51,7 +51,7 @@ def test_annotated_yaml_says_where_each_value_was_given() -> None:
     train = "data.train=[{kind: text, source: a.de, target: a.en}]"
     lines = annotated_yaml(load_config("run.yaml", [train, "model.d_ff=96"])).splitlines()
     # The longest, `  contrastive_plausibility: 0.1`, has 31 characters.
-    assert lines[:12] == [
+    assert lines[:13] == [
         "name: run                        # default",
         "data:",
         "  source_language: de            # default",
@@ -59,6 +59,7 @@ def test_annotated_yaml_says_where_each_value_was_given() -> None:
         "  root: null                     # default",
         "  train:",
         "    - weight: 1.0                # default",
+        "      source_tag: null           # default",
         "      license: null              # default",
         "      kind: text                 # command line",
         "      source: a.de               # command line",
@@ -120,12 +121,16 @@ def test_described_yaml_has_each_meaning_above_its_key() -> None:
     text = annotated_yaml(load_config("run.yaml", [train, "model.d_ff=96"]), describe=True)
     lines = text.splitlines()
     start = lines.index("  train:")
-    assert lines[start - 1 : start + 9] == [
+    assert lines[start - 1 : start + 13] == [
         "  # Corpora to train on.",
         "  train:",
         "    # How often each pair is seen in one epoch: 2 is twice, 0.5 is another random half in each",
         "    # epoch.",
         "    - weight: 1.0                # default",
+        "      # Put this before each source of a training corpus, such as `<bt>` for back-translations",
+        "      # (Caswell et al. 2019). It is one subword, which is learnt, and comes to the vocabulary",
+        "      # besides tokenizer.vocab_size.",
+        "      source_tag: null           # default",
         "      # Licence of the corpus, such as cc-by-4.0, which the model card of an export names.",
         "      license: null              # default",
         "      # Two plain-text files.",

@@ -9,7 +9,15 @@ import pytest
 
 from translate.config.data import TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
 from translate.data import corpora
-from translate.data.corpora import JoinedText, MappedText, ParallelCorpus, data_fingerprint, read_corpus, store_pairs
+from translate.data.corpora import (
+    JoinedText,
+    MappedText,
+    ParallelCorpus,
+    data_fingerprint,
+    join_texts,
+    read_corpus,
+    store_pairs,
+)
 from translate.data.tables import PairChunk
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.errors import InputError
@@ -26,7 +34,7 @@ def write(path: Path, data: bytes) -> Path:
 def test_text_corpus(tmp_path: Path) -> None:
     source, target = write(tmp_path / "a.de", b"eins\nzwei\n"), write(tmp_path / "a.en", b"one\ntwo")
     corpus = read_corpus(TextCorpus(source=source, target=target, weight=2.5), key="data.train.0")
-    assert corpus == (f"{source}, {target}", ["eins", "zwei"], ["one", "two"], 2.5)
+    assert corpus == (f"{source}, {target}", ["eins", "zwei"], ["one", "two"], 2.5, None)
 
 
 def test_a_lost_line_is_located(tmp_path: Path) -> None:
@@ -165,6 +173,21 @@ def test_two_corpora_have_files_of_their_own(folder: Path) -> None:
     assert set(one) == {"a"} and set(two) == {"b"}
 
 
+# Tags
+
+
+def test_a_tag_stands_before_each_source_that_is_trained_on(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x\n \n y\n")
+    (tmp_path / "b").write_text("1\n2\n3\n")
+    values = {"source": tmp_path / "a", "target": tmp_path / "b"}
+    plain, tagged = (read_corpus(TextCorpus(**values, source_tag=tag), key="data.train.0") for tag in (None, "<bt>"))
+    assert list(tagged.sources) == ["x", " ", " y"] and tagged.name.endswith("b with <bt>")
+    assert list(join_texts([plain, tagged])[0]) == ["x", " ", " y"] * 2
+    sources, targets = join_texts([plain, tagged], with_tags=True)
+    assert is_the_sequence(sources, ["x", " ", " y", "<bt> x", " ", "<bt>  y"])  # an empty source stays empty
+    assert list(targets) == ["1", "2", "3"] * 2
+
+
 # Fingerprint
 
 
@@ -172,8 +195,10 @@ def test_the_fingerprint_is_that_of_the_text_in_order() -> None:
     tokenizer = train_tokenizer(["a b c"] * 3, TokenizerConfig(vocab_size=11, byte_fallback=False))
     both = Tokenizers(tokenizer, tokenizer, "joint")
 
-    def fingerprint(sources: list[str], targets: list[str], weight: float = 1.0, streams: str | None = None) -> str:
-        return data_fingerprint([ParallelCorpus("any", sources, targets, weight)], both, streams=streams)
+    def fingerprint(
+        sources: list[str], targets: list[str], weight: float = 1.0, streams: str | None = None, tag: str | None = None
+    ) -> str:
+        return data_fingerprint([ParallelCorpus("any", sources, targets, weight, tag)], both, streams=streams)
 
     fingerprints = [
         fingerprint(["a", "b"], ["c", "d"]),
@@ -181,6 +206,8 @@ def test_the_fingerprint_is_that_of_the_text_in_order() -> None:
         fingerprint(["a", "b"], ["c", "e"]),
         fingerprint(["a", "b"], ["c", "d"], weight=2.0),
         fingerprint(["a", "b"], ["c", "d"], streams="x"),
+        fingerprint(["a", "b"], ["c", "d"], tag="<bt>"),
+        fingerprint(["a", "b"], ["c", "d"], tag="<ft>"),
     ]
     assert len(set(fingerprints)) == len(fingerprints)
     # What 0.3.0 has written into checkpoints, by hand.

@@ -7,8 +7,9 @@ import pytest
 from sentencepiece import sentencepiece_model_pb2
 
 from translate.config.data import TokenizerConfig
-from translate.data.extension import add_pieces, extend_tokenizers, missing_characters
+from translate.data.extension import add_pieces, add_source_tags, extend_tokenizers, missing_characters
 from translate.data.tokenizer import END_OF_VOCABULARY, Tokenizer, Tokenizers, prepare_tokenizers
+from translate.errors import InputError
 
 CORPUS = Path(__file__).resolve().parents[2] / "data"
 LINES = (CORPUS / "train.de").read_text(encoding="utf-8").splitlines()[:300]
@@ -67,6 +68,38 @@ def test_what_is_there_is_not_added() -> None:
     assert extend_tokenizers(before, settings, LINES, LINES).source is before.source
     once = extend_tokenizers(before, TokenizerConfig(add_pieces=("<a>", "<a>")), LINES, LINES).source
     assert once.vocab_size == before.source.vocab_size + 1
+
+
+@pytest.mark.parametrize("normalization", ["nmt_nfkc", "nmt_nfkc_cf", "identity"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_source_tag_is_one_subword_and_changes_no_other_text(kind: str, normalization: str) -> None:
+    before = make(kind, byte_fallback=True, normalization=normalization)
+    assert add_source_tags(before, []) == before
+    after = add_source_tags(before, ["<bt>", "<ft>"])
+    old, new, size = before.source, after.source, before.source.vocab_size
+    assert after.target is new and new.pieces(range(size, new.vocab_size)) == ["▁<bt>", "▁<ft>"]
+    for line in [*LINES, *OTHERS, "a<bt> b", "a < bt > b"]:
+        assert new.encode(line) == old.encode(line)
+    for line in LINES:
+        assert new.encode(f"<bt> {line}") == [size, *old.encode(line)]
+    assert new.encode_lines([f"<ft> {line}" for line in LINES], num_threads=2)[7] == [size + 1, *old.encode(LINES[7])]
+
+
+def test_only_the_sources_vocabulary_gets_tags() -> None:
+    before = make("bpe", byte_fallback=False, vocabulary="separate")
+    after = add_source_tags(before, ["<bt>"])
+    assert after.source.vocab_size == before.source.vocab_size + 1 and after.target is before.target
+    # Two models with the same entries, as some imported models have them, keep the same entries.
+    imported = add_source_tags(Tokenizers(before.source, Tokenizer(before.source.model_bytes), "joint"), ["<bt>"])
+    assert imported.source.has_vocabulary_of(imported.target) and imported.target.vocab_size == after.source.vocab_size
+
+
+def test_a_tokenizer_that_would_split_a_tag_is_refused() -> None:
+    prefixless = sentencepiece_model_pb2.ModelProto.FromString(make("bpe", byte_fallback=True).source.model_bytes)
+    prefixless.normalizer_spec.add_dummy_prefix = False
+    tokenizer = Tokenizer(prefixless.SerializeToString(), name="given.model")
+    with pytest.raises(InputError, match="source_tag = <bt> is to be one subword, but given.model reads <bt> a as <"):
+        add_source_tags(Tokenizers(tokenizer, tokenizer, "joint"), ["<bt>"])
 
 
 def test_separate_vocabularies_get_the_characters_of_their_own_side() -> None:

@@ -17,6 +17,7 @@ from translate.data import streaming, tables, token_store
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
+from translate.data.extension import add_source_tags
 from translate.data.streaming import CorpusStream, StreamedBatches, StreamPosition, TrainingStreams
 from translate.data.token_store import Cancelled
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
@@ -188,6 +189,14 @@ def test_an_epoch_is_a_segment(tmp_path: Path, tokenizers: Tokenizers) -> None:
         listed = expected([corpus_of(make_pairs(first, count))], data, tokenizers, number)
         assert content(batches.epoch(number)) == content(listed)
     assert content(batches.epoch(4)) == content(listed)  # again
+
+
+def test_a_tag_stands_before_the_sources_of_a_stream(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    tokenizers = add_source_tags(tokenizers, ["<bt>"])
+    data = data_of(stream(tmp_path / "a", make_pairs(0, 40), source_tag="<bt>"))
+    batches = batches_of(data, tokenizers)
+    pairs = [(f"<bt> {source}", target) for source, target in make_pairs(0, 40)]
+    assert content(batches.epoch(0)) == content(expected([corpus_of(pairs)], data, tokenizers, 0))
 
 
 def test_streams_share_a_segment_and_other_corpora_are_in_each(tmp_path: Path, tokenizers: Tokenizers) -> None:

@@ -15,6 +15,7 @@ from translate.config.data import DataConfig, TokenizerConfig
 from translate.data import subword_sampling
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, TrainingBatches
+from translate.data.extension import add_pieces
 from translate.data.subword_sampling import SamplingPool, SamplingTask, SubwordSampler
 from translate.data.token_store import TokenChunk
 from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
@@ -79,6 +80,17 @@ def test_draws_are_distributed_as_sentencepiece_draws(tokenizer: Tokenizer) -> N
     for ids in expected | found:
         # Five standard deviations of the difference of two counts.
         assert abs(expected[ids] - found[ids]) <= 5 * math.sqrt(expected[ids] + found[ids] + 1), tokenizer.pieces(ids)
+
+
+def test_what_was_added_to_a_vocabulary_is_never_split(tokenizer: Tokenizer, german: list[str]) -> None:
+    grown = add_pieces(tokenizer, ["▁<bt>", "<med>", "<med>x"], ())
+    tag, piece, longer = (grown.vocab_size - 3 + number for number in range(3))
+    lines = [f"<bt> {line} <med> z<med>xyz" for line in german[:100]]
+    for usual, ids in zip(map(grown.encode, lines), sample(grown, lines, amount=0.5, seed=1), strict=True):
+        assert ids != usual and grown.decode(ids) == grown.decode(usual)
+        assert ids[0] == tag and [each for each in ids if each >= tag] == [tag, piece, longer]
+    # Text without them is drawn as before.
+    assert sample(grown, german, amount=0.5, seed=1) == sample(tokenizer, german, amount=0.5, seed=1)
 
 
 def test_what_is_forgotten_changes_no_draw(

@@ -89,6 +89,12 @@ def test_multi30k_is_above_reproach() -> None:
         ),
         ({"training__lora_rank": 8}, "frozen_at_random", "training.lora_rank = 8: what is frozen", "train all weights"),
         ({"training__patience": 8}, "patience_too_long", "8 validations of 500 steps", "lower training.patience"),
+        (
+            {"data__train": [{"kind": "text", "source": "a", "target": "b", "source_tag": "<bt>"}]},
+            "all_tagged",
+            "each corpus of data.train has a source_tag",
+            "leave the tags out",
+        ),
         ({"decoding__beam_size": 31}, "beam_wide", "decoding.beam_size = 31", "decoding.beam_size=5"),
     ],
 )

@@ -169,6 +169,19 @@ def test_an_extended_vocabulary_is_trained_saved_and_tuned_again(
     assert load_run(tmp_path / "third").tokenizers.source.vocab_size == size + 2
 
 
+def test_a_tagged_corpus_adds_one_learnt_subword_to_a_run_and_none_again(
+    run_training: RunTraining, tune: Tune, tmp_path: Path
+) -> None:
+    said = run_training(tune("data.train.0.source_tag=<bt>"), tmp_path / "new")
+    base, new = load_run(tmp_path / "base"), load_run(tmp_path / "new", checkpoint="last")
+    size = base.tokenizers.source.vocab_size
+    assert f"Vocabulary extended by 1 to {size + 1} subwords: ▁<bt>" in said
+    assert any("with <bt>: 31 of 31 pairs kept" in each for each in said)
+    assert new.tokenizers.source.encode("<bt> 1 2") == [size, *base.tokenizers.source.encode("1 2")]
+    again = tune(f"training.initialize_from={tmp_path / 'new'}", "data.train.0.source_tag=<bt>", "training.max_steps=1")
+    assert not any("Vocabulary extended" in each for each in run_training(again, tmp_path / "third"))
+
+
 def test_an_older_format_and_no_validation(
     run_training: RunTraining, tune: Tune, tmp_path: Path, make_format_2: Callable[[Path], None]
 ) -> None:

@@ -12,8 +12,17 @@ class WeightedCorpus(Section):
 
     weight: Annotated[float, Field(gt=0.0, le=1000.0)] = 1.0
     """How often each pair is seen in one epoch: 2 is twice, 0.5 is another random half in each epoch."""
+    source_tag: Annotated[str, Field(pattern=r"^<[a-z][a-z0-9_-]{1,98}>$")] | None = None
+    """Put this before each source of a training corpus, such as `<bt>` for back-translations (Caswell et al. 2019). It
+    is one subword, which is learnt, and comes to the vocabulary besides tokenizer.vocab_size."""
     license: str | None = None
     """Licence of the corpus, such as cc-by-4.0, which the model card of an export names."""
+
+    @model_validator(mode="after")
+    def _check_tag_is_free(self) -> Self:
+        if self.source_tag in ("<unk>", "<pad>"):
+            raise ValueError(f"source_tag = {self.source_tag} is a special symbol of every vocabulary; choose another")
+        return self
 
 
 class NamedColumns(WeightedCorpus):
@@ -133,6 +142,11 @@ class DataConfig(Section):
     """Pairs in one segment of the streamed corpora. A segment is an epoch, and two of them are held in memory."""
 
     @property
+    def source_tags(self) -> list[str]:
+        """The tags of the training corpora, each once."""
+        return list(dict.fromkeys(corpus.source_tag for corpus in self.train if corpus.source_tag))
+
+    @property
     def is_streamed(self) -> bool:
         """Whether one of the training corpora is streamed."""
         return any(is_stream(corpus) for corpus in self.train)
@@ -147,6 +161,8 @@ class DataConfig(Section):
         for key, corpus in held_out.items():
             if corpus is not None and is_stream(corpus):
                 raise ValueError(f"{key}.streaming = true: only the corpora of data.train can be streamed")
+            if corpus is not None and corpus.source_tag is not None:
+                raise ValueError(f"{key}.source_tag = {corpus.source_tag}: only the corpora of data.train have tags")
         return self
 
 

@@ -39,6 +39,7 @@ class ParallelCorpus(NamedTuple):
     sources: Sequence[str]
     targets: Sequence[str]
     weight: float  # how often each pair is seen in one epoch
+    source_tag: str | None = None  # stands before each source when it is trained on, and not in `sources`
 
 
 def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
@@ -66,7 +67,8 @@ def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
         raise InputError(f"{key}: {error}") from error.__cause__
     if not len(sources):
         raise InputError(f"{key}: {name} has no sentence pair")
-    return ParallelCorpus(name, sources, targets, corpus.weight)
+    named = f"{name} with {corpus.source_tag}" if corpus.source_tag else name
+    return ParallelCorpus(named, sources, targets, corpus.weight, corpus.source_tag)
 
 
 def _text_pairs(corpus: TextCorpus) -> Iterator[tuple[str, str]]:
@@ -129,7 +131,8 @@ def data_fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers, 
     if streams is not None:
         digest.update(f"{streams}\n".encode())
     for corpus in corpora:
-        digest.update(f"{len(corpus.sources)} {corpus.weight}\n".encode())
+        tag = f" {corpus.source_tag}" if corpus.source_tag else ""
+        digest.update(f"{len(corpus.sources)} {corpus.weight}{tag}\n".encode())
         for lines in (corpus.sources, corpus.targets):
             for first in range(0, len(lines), _DIGEST_LINES):
                 if first:
@@ -200,10 +203,28 @@ class JoinedText(_Lines):
         return lines
 
 
-def join_texts(corpora: Iterable[ParallelCorpus]) -> tuple[JoinedText, JoinedText]:
-    """All sources and all targets of some corpora."""
+class TaggedText(_Lines):
+    """Another text with a tag and a space before each line; a line of white space stays, as there is nothing to tag."""
+
+    def __init__(self, text: Sequence[str], tag: str) -> None:
+        self._text = text
+        self._tag = tag
+
+    def __len__(self) -> int:
+        return len(self._text)
+
+    def _read(self, start: int, stop: int) -> list[str]:
+        return [f"{self._tag} {line}" if line.strip() else line for line in self._text[start:stop]]
+
+
+def join_texts(corpora: Iterable[ParallelCorpus], *, with_tags: bool = False) -> tuple[JoinedText, JoinedText]:
+    """All sources, if wanted with the tags of their corpora, and all targets of some corpora."""
     sides = list(corpora)
-    return JoinedText(corpus.sources for corpus in sides), JoinedText(corpus.targets for corpus in sides)
+    sources = (
+        TaggedText(corpus.sources, corpus.source_tag) if with_tags and corpus.source_tag else corpus.sources
+        for corpus in sides
+    )
+    return JoinedText(sources), JoinedText(corpus.targets for corpus in sides)
 
 
 def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str], Sequence[str]]:

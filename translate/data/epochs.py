@@ -131,7 +131,7 @@ class TrainingBatches:
         self._settings = settings
         self._sampling_pool = sampling_pool or SamplingPool(num_processes=settings.num_threads)
         self._weights = [corpus.weight for corpus in corpora]
-        self._texts = join_texts(corpora)
+        self._texts = join_texts(corpora, with_tags=True)
         self._sources, self._targets = encoded or (
             encode_texts(texts, tokenizer, num_threads=settings.num_threads, cache=cache)
             for texts, tokenizer in zip(self._texts, tokenizers[:2], strict=True)

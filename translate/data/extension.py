@@ -10,11 +10,13 @@ from collections.abc import Collection, Iterator, Sequence
 
 from translate.config.data import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.errors import InputError
 
 logger = logging.getLogger(__name__)
 
 _PIECE, _TEXT, _SCORE, _TYPE = 1 << 3 | 2, 1 << 3 | 2, 2 << 3 | 5, 3 << 3  # tags of fields in sentencepiece_model.proto
 _NORMAL, _USER_DEFINED = 1, 4  # types of pieces
+_SPACE = "▁"
 _LINES_AT_ONCE = 10_000
 _NUM_SHOWN = 20
 
@@ -37,6 +39,26 @@ def extend_tokenizers(
     if vocabulary == "joint":  # of an imported model, which segments both sides in its own way, with the same ids
         of_source = of_target = list(dict.fromkeys(of_source + of_target))
     return Tokenizers(add_pieces(source, tags, of_source), add_pieces(target, tags, of_target), vocabulary)
+
+
+def add_source_tags(tokenizers: Tokenizers, tags: Sequence[str]) -> Tokenizers:
+    """Add an entry for each tag that corpora put before their sources; all other text is segmented as before.
+
+    Raises:
+        InputError: The tokenizer makes something else of a tag than one subword.
+    """
+    source, target, vocabulary = tokenizers
+    pieces = [f"{_SPACE}{tag}" for tag in tags]  # the space before the tag is its own, as that of any first word
+    tagged = add_pieces(source, pieces, ())
+    for tag, piece in zip(tags, pieces, strict=True):
+        if tagged.pieces(found := tagged.encode(f"{tag} a")) != [piece, *source.pieces(source.encode("a"))]:
+            raise InputError(
+                f"data.train: source_tag = {tag} is to be one subword, but {source.name} reads {tag} a as"
+                f" {' '.join(tagged.pieces(found))}; choose another tag, or train a tokenizer here"
+            )
+    if source is target or vocabulary == "joint":
+        target = tagged if source is target else add_pieces(target, pieces, ())
+    return Tokenizers(tagged, target, vocabulary)
 
 
 def _missing(tokenizer: Tokenizer, config: TokenizerConfig, *texts: Sequence[str]) -> list[str]:
@@ -102,6 +124,12 @@ def add_pieces(tokenizer: Tokenizer, tags: Collection[str], characters: Collecti
         shown = " ".join(new[:_NUM_SHOWN])
         logger.info(f"Vocabulary extended by {len(new):,} to {size + len(new):,} subwords: {shown}{more}")
     return Tokenizer(content + b"".join(_field(*each) for each in fields if each[0] != _PIECE), name=tokenizer.name)
+
+
+def user_defined_pieces(model_bytes: bytes) -> list[str]:
+    """The pieces of a serialised model that are matched before the text is segmented."""
+    pieces = (content for tag, content in _fields(model_bytes) if tag == _PIECE)
+    return [_text(piece) for piece in pieces if piece.endswith(bytes([_TYPE, _USER_DEFINED]))]
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:

@@ -101,7 +101,7 @@ class CorpusStream:
         is_used_up = self._num_used == len(self._table)
         state, num_skipped = (self._state_after, 0) if is_used_up else (self._state_before, self._num_used)
         self.position = StreamPosition(begin.num_passes, last, state, num_skipped, None)
-        return ParallelCorpus(name, sources, targets, 1.0), begin
+        return ParallelCorpus(name, sources, targets, 1.0, self._corpus.source_tag), begin
 
     def _chunks(self, check: Check, digests: Sequence[Any]) -> Iterator[PairChunk]:
         """The pairs of the segment at the position, which the digests follow; a pass that is at its end begins anew."""
@@ -296,7 +296,7 @@ class StreamedBatches:
             encode = partial(encode_together, processes=self._processes, num_threads=self._settings.num_threads)
             encoded = [
                 encode(texts, tokenizer, check=check)
-                for texts, tokenizer in zip(join_texts(corpora), self._tokenizers[:2], strict=True)
+                for texts, tokenizer in zip(join_texts(corpora, with_tags=True), self._tokenizers[:2], strict=True)
             ]
             make_batches = partial(TrainingBatches, corpora, self._tokenizers, self._settings, encoded=encoded)
             make_batches = partial(make_batches, sampling_pool=self._sampling_pool, may_be_empty=number > 0)

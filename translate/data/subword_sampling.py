@@ -10,6 +10,7 @@ import logging
 import math
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import weakref
@@ -24,6 +25,7 @@ import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
+from translate.data.extension import user_defined_pieces
 from translate.data.token_store import Check, TokenChunk, flatten
 from translate.data.tokenizer import Tokenizer
 
@@ -68,6 +70,9 @@ class SubwordSampler:
                 self._scores[piece] = processor.get_score(token)
             elif processor.is_unused(token):
                 self._unused_ids[piece] = token
+        symbols = sorted(user_defined_pieces(model_bytes), key=len, reverse=True)
+        self._symbols = frozenset(symbols)  # are never split: tags, and what tokenizer.add_pieces has added
+        self._symbol_pattern = re.compile(f"({'|'.join(map(re.escape, symbols))})") if symbols else None
         self._max_length = max(map(len, self._ids), default=1)
         # BPE's scores are the ranks of the merges, unigram's are logarithms of probabilities.
         self._is_bpe = all(score == round(score) for score in self._scores.values())
@@ -101,10 +106,13 @@ class SubwordSampler:
 
     def _words(self, text: str) -> list[str]:
         text = text.replace(" ", _SPACE)
-        if not self._words_are_apart:
-            return [text] if text else []
-        first, *others = text.split(_SPACE)
-        return [first] * bool(first) + [_SPACE + word for word in others]
+        words = [text]
+        if self._words_are_apart:
+            first, *others = text.split(_SPACE)
+            words = [first, *(_SPACE + word for word in others)]
+        if self._symbol_pattern is not None:
+            words = [part for word in words for part in self._symbol_pattern.split(word)]
+        return [word for word in words if word]
 
     def _spelt(self, characters: str) -> list[int]:
         """The ids of characters that the vocabulary does not have: their bytes, or one UNK for all."""
@@ -154,6 +162,8 @@ class SubwordSampler:
         Returns:
             The pieces, the number of merges made, and what is left of the waiting time.
         """
+        if word in self._symbols:
+            return [word], 0, wait
         scores = self._scores
         pieces = list(word)
         before, after = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))  # neighbours still there
@@ -220,6 +230,8 @@ class SubwordSampler:
 
     def _lattice(self, word: str, alpha: float) -> list[list[_Edge]]:
         """For each position, the edges that end there, with the probability of each given that a path passes there."""
+        if word in self._symbols:
+            return [*([] for _ in word), [(0, self._ids_of([word]), 1.0)]]
         log_mass = [0.0] + [-math.inf] * len(word)
         lattice: list[list[_Edge]] = [[] for _ in range(len(word) + 1)]
         for end in range(1, len(word) + 1):

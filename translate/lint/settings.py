@@ -41,6 +41,10 @@ def settings_findings(config: Config) -> Iterator[Finding]:
     """Findings about the settings alone."""
     yield from _optimization(config)
     yield from _validation_and_search(config)
+    if config.data.train and all(corpus.source_tag for corpus in config.data.train):
+        message = "each corpus of data.train has a source_tag: no source is seen as it will be translated, without one"
+        hint = "train on a corpus without a tag too, or leave the tags out"
+        yield Finding("warning", "all_tagged", message, hint)
 
 
 def peak_rate(config: Config) -> float:
@@ -106,7 +110,7 @@ def _optimization(config: Config) -> Iterator[Finding]:
         yield Finding(
             "warning", "frozen_at_random", message, "name a run by training.initialize_from, or train all weights"
         )
-    is_extended = config.tokenizer.add_characters or config.tokenizer.add_pieces
+    is_extended = config.tokenizer.add_characters or config.tokenizer.add_pieces or config.data.source_tags
     if is_extended and (training.lora_rank > 0 or "embeddings" in training.freeze):
         message = f"{frozen}: the embeddings of what is added to the vocabulary are frozen too, and not learnt"
         yield Finding(

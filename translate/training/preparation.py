@@ -13,7 +13,7 @@ from translate.config.section import MOST
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus
 from translate.data.epochs import BatchSettings, TrainingBatches
-from translate.data.extension import extend_tokenizers
+from translate.data.extension import add_source_tags, extend_tokenizers
 from translate.data.filtering import log_reports
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import Tokenizers, load_tokenizers, prepare_tokenizers
@@ -115,13 +115,15 @@ def read_corpora(config: Config) -> Corpora:
 def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None = None) -> Tokenizers:
     """The tokenizers of a config, given ready or trained on its training corpora; see `prepare_tokenizers`.
 
-    A fine-tuning has those of the run that it begins from, extended if it says so.
+    A fine-tuning has those of the run that it begins from, extended if it says so. All have the tags of corpora.
     """
     sources, targets = join_texts(corpora.train)
     if config.training.initialize_from is not None:
         tokenizers = load_tokenizers(RunDirectory(config.training.initialize_from).tokenizer)
-        return extend_tokenizers(tokenizers, config.tokenizer, sources, targets)
-    return prepare_tokenizers(config.tokenizer, sources, targets, cache=cache)
+        tokenizers = extend_tokenizers(tokenizers, config.tokenizer, sources, targets)
+    else:
+        tokenizers = prepare_tokenizers(config.tokenizer, sources, targets, cache=cache)
+    return add_source_tags(tokenizers, config.data.source_tags)
 
 
 def make_batches(
