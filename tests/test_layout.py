@@ -28,6 +28,7 @@ LAYERS = [
     {"importing"},
     {"visualize"},
     {"api"},
+    {"server"},
     {"cli", "__main__"},
 ]
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}

@@ -37,6 +37,7 @@ def test_all_commands_are_known() -> None:
         "export",
         "import",
         "score",
+        "serve",
         "shortlist",
         "show alignments",
         "show attention",

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from translate.cli import check, decode, evaluate, export, train
+from translate.cli import check, decode, evaluate, export, serve, train
 from translate.cli.compare import compare
 from translate.cli.config import config_app
 from translate.cli.show import show_app
@@ -23,6 +23,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "eval": evaluate.evaluate,
         "compare": compare,
         "score": decode.score,
+        "serve": serve.serve,
     },
     "Make from a run": {"tune-decode": evaluate.tune_decode, "shortlist": export.shortlist, "export": export.export},
 }

@@ -1,5 +1,6 @@
 """Text in, text out: lines are tokenized, searched with the longest first, detokenized, and returned in their order."""
 
+import itertools
 import logging
 import threading
 from collections import Counter
@@ -19,7 +20,7 @@ from translate.decoding.constraints.phrases import build_word_tables, encode_phr
 from translate.decoding.request import OnFinished, Request, Score, SearchInput, Translation, ignore_progress, one_line
 from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis
-from translate.decoding.search.loop import BeamSearch
+from translate.decoding.search.loop import BeamSearch, OnStep
 from translate.decoding.search.mbr import expected_utilities
 from translate.decoding.search.model import SINGLE_MODEL, CachedDecoder, Combination
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
@@ -35,6 +36,10 @@ logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 OnFound = Callable[[int, list[Hypothesis]], object]
 """Is given the index of an input and its hypotheses, the best score first, in the thread that has found them."""
+OnTranslated = Callable[[int, Translation], object]
+"""Is given the number of a line and its translation, in the thread that has found it."""
+OnPartial = Callable[[int, int, str], object]
+"""Is given the number of a line, that of a piece of it and the text so far, in the thread that searches."""
 
 BUFFER_CHARACTERS = 1_000_000  # a buffer of very long lines ends early
 MANY_LINES = 500  # sentences that are searched together: for so many a faster engine pays
@@ -167,20 +172,35 @@ class Translator:
         return found[0] if is_one else found
 
     def translate_stream(
-        self, lines: Iterable[str | Request], *, first_number: int = 0, on_finished: OnFinished = ignore_progress
+        self,
+        lines: Iterable[str | Request],
+        *,
+        first_number: int = 0,
+        on_finished: OnFinished = ignore_progress,
+        on_translated: OnTranslated | None = None,
+        on_partial: OnPartial | None = None,
     ) -> Iterator[Translation]:
         """Yield the translation of each line, in order, reading no further ahead than `look_ahead_lines`.
 
         Args:
             first_number: The number of the first line in the whole input, from 0; it seeds sampling and names lines.
             on_finished: Shows progress. A line that is translated in pieces counts when the last piece is found.
+            on_translated: Is given each translation as soon as it is found, in any order.
+            on_partial: Is given what the search has so far of each line, after each step. With the engine ctranslate2
+                it is never called, and with auto this package searches.
 
         Raises:
             InputError: A source is too long and decoding.long = error, or constraints contradict each other.
         """
         requests = (Request(line) if isinstance(line, str) else line for line in lines)
         for buffer in read_buffers(requests, max_items=self.config.look_ahead_lines):
-            yield from self._translate_buffer(buffer, first_number=first_number, on_finished=on_finished)
+            yield from self._translate_buffer(
+                buffer,
+                first_number=first_number,
+                on_finished=on_finished,
+                on_translated=on_translated,
+                on_partial=on_partial,
+            )
             first_number += len(buffer)
 
     def score(
@@ -244,7 +264,13 @@ class Translator:
             )
 
     def _translate_buffer(
-        self, requests: list[Request], *, first_number: int, on_finished: OnFinished
+        self,
+        requests: list[Request],
+        *,
+        first_number: int,
+        on_finished: OnFinished,
+        on_translated: OnTranslated | None,
+        on_partial: OnPartial | None,
     ) -> Iterator[Translation]:
         """Yield the translations of the lines in a buffer, which are searched together."""
         target = self.tokenizers.target
@@ -260,14 +286,32 @@ class Translator:
                 phrase_ids = [encode_phrase(target, phrase) for phrase in phrases]
                 inputs.append(each._replace(prefix_ids=prefix_ids, phrases=phrases, phrase_ids=phrase_ids))
         pieces_left, lock = Counter(each.line for each in inputs), threading.Lock()
+        ends = list(itertools.accumulate(map(len, inputs_by_line)))  # where the pieces of each line end in `inputs`
         made: dict[int, Translation] = {}
+        joined: dict[int, Translation] = {}
+
+        def join(line: int) -> None:
+            request, pieces = requests[line], inputs_by_line[line]
+            parts = [made[index] for index in range(ends[line] - len(pieces), ends[line])]
+            joined[line] = self._join(request, parts)
+            if on_translated is not None:
+                on_translated(first_number + line, joined[line])
 
         def on_found(index: int, hypotheses: list[Hypothesis]) -> None:
             made[index] = self._translation(inputs[index], hypotheses)  # while the search goes on
+            line = inputs[index].line
             with lock:
-                pieces_left[inputs[index].line] -= 1
-                if pieces_left[inputs[index].line] == 0:
+                pieces_left[line] -= 1
+                is_last = pieces_left[line] == 0
+                if is_last:
                     on_finished(1)
+            if is_last:
+                join(line - first_number)
+
+        def on_step(index: int, ids: list[int]) -> None:
+            if on_partial is not None:
+                each = inputs[index]
+                on_partial(each.line, each.piece, one_line(self.tokenizers.target.decode(ids)))
 
         longest = max(len(each.source_ids) + 1 for each in inputs)
         with explain_out_of_memory(
@@ -275,21 +319,28 @@ class Translator:
             hint=f"Lower decoding.batch_tokens (now {self.config.batch_tokens}), decoding.beam_size (now"
             f" {self.config.beam_size}) or decoding.max_source_tokens (--max-source-tokens).",
         ):
-            self._search(inputs, on_found)
+            self._search(inputs, on_found, None if on_partial is None else on_step)
         on_finished(sum(left > 0 for left in pieces_left.values()))  # lines without words are not searched
-        translations = iter([made.get(index) or self._translation(each, []) for index, each in enumerate(inputs)])
-        for request, pieces in zip(requests, inputs_by_line, strict=True):
-            joined = join_translations(request.source, [next(translations) for _ in pieces])
-            if joined.pieces and request.required:  # the pieces were searched without these phrases
-                required = [encode_phrase(target, phrase) for phrase in request.required]
-                best, *others = (
-                    each._replace(unmet=(*each.unmet, *self._unmet(each.ids, request.required, required)))
-                    for each in (joined, *joined.alternatives)
-                )
-                joined = best._replace(alternatives=tuple(others))
-            yield joined
+        made |= {index: self._translation(each, []) for index, each in enumerate(inputs) if index not in made}
+        for line in range(len(requests)):
+            if line not in joined:
+                join(line)
+            yield joined.pop(line)
 
-    def _search(self, inputs: list[SearchInput], on_found: OnFound) -> None:
+    def _join(self, request: Request, parts: Sequence[Translation]) -> Translation:
+        """The translation of a line from those of its pieces."""
+        joined = join_translations(request.source, parts)
+        if not (joined.pieces and request.required):
+            return joined
+        # The pieces were searched without these phrases.
+        required = [encode_phrase(self.tokenizers.target, phrase) for phrase in request.required]
+        best, *others = (
+            each._replace(unmet=(*each.unmet, *self._unmet(each.ids, request.required, required)))
+            for each in (joined, *joined.alternatives)
+        )
+        return best._replace(alternatives=tuple(others))
+
+    def _search(self, inputs: list[SearchInput], on_found: OnFound, on_step: OnStep | None = None) -> None:
         """Find the hypotheses of each input that has a word.
 
         On a CPU it searches with `decoding.workers` threads or fewer. Each runs torch with one thread: torch's own
@@ -303,7 +354,7 @@ class Translator:
         order.sort(key=lambda index: -len(inputs[index].source_ids))
         stop = threading.Event()  # set when a worker has failed, or the search is interrupted
         if self.model.device.type != "cpu":
-            self._search_sentences(inputs, order, stop, on_found)
+            self._search_sentences(inputs, order, stop, on_found, on_step)
             return
         wanted = self.config.workers or torch.get_num_threads()
         num_workers = max(1, min(wanted, len(order) // LINES_PER_WORKER))
@@ -311,7 +362,7 @@ class Translator:
         def search_share(worker: int) -> None:
             torch.set_num_threads(1)
             # Every n-th sentence: each worker has equal work, and always the same sentences.
-            self._search_sentences(inputs, order[worker::num_workers], stop, on_found)
+            self._search_sentences(inputs, order[worker::num_workers], stop, on_found, on_step)
 
         num_threads = torch.get_num_threads()
         try:
@@ -330,6 +381,7 @@ class Translator:
         order: Sequence[int],
         stop: threading.Event,
         on_found: OnFound,
+        on_step: OnStep | None,
     ) -> None:
         """The work of one worker: searches its sentences, until all are done or another worker fails."""
         device = self.model.device
@@ -361,7 +413,7 @@ class Translator:
                 max_tokens=self.config.batch_tokens,
                 device=device,
             )
-            for sentence, hypotheses in search.run(order, stop=stop):
+            for sentence, hypotheses in search.run(order, stop=stop, on_step=on_step):
                 if not hypotheses:
                     raise RunError(
                         f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"

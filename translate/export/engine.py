@@ -27,6 +27,7 @@ from translate.decoding import Translator
 from translate.decoding.loading import LoadedTranslator, load_translator, only_ours, resolve_auto
 from translate.decoding.request import SearchInput
 from translate.decoding.search.beam import PATIENCE, Hypothesis
+from translate.decoding.search.loop import OnStep
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.translator import MANY_LINES, OnFound
 from translate.errors import InputError, RunError
@@ -152,6 +153,14 @@ class CTranslate2Translator(Translator):
         if model.is_required:
             model.load(self, num_sentences=0)
 
+    def convert(self) -> bool:
+        """Convert and load the model now, as before many lines; whether CTranslate2 will search.
+
+        Raises:
+            InputError, RunError: As in `ConvertedModel.load`.
+        """
+        return self._converted.load(self, num_sentences=CONVERT_FROM) is not None
+
     def with_options(self, **options: object) -> "CTranslate2Translator":
         """The same translator with some of its settings changed; see `Translator.with_options`."""
         changed = super().with_options(**options)
@@ -161,7 +170,7 @@ class CTranslate2Translator(Translator):
         translator.__dict__.update(vars(changed))
         return translator
 
-    def _search(self, inputs: list[SearchInput], on_found: OnFound) -> None:
+    def _search(self, inputs: list[SearchInput], on_found: OnFound, on_step: OnStep | None = None) -> None:
         """Find the hypotheses of each input that has a word.
 
         A batch has one maximum length, the largest of its sentences. A sentence that reached its own maximum is
@@ -186,10 +195,11 @@ class CTranslate2Translator(Translator):
             and not each.source.isspace()
         ]
         engine = None
-        if order and not only_ours(self.config):
+        is_watched = on_step is not None and not self._converted.is_required
+        if order and not is_watched and not only_ours(self.config):
             engine = self._converted.load(self, num_sentences=len(order))
         if engine is None:
-            super()._search(inputs, on_found)
+            super()._search(inputs, on_found, on_step)
             return
         prefix_log_probs = self._score_prefixes(inputs, order)
         self._search_ours(inputs, sorted(set(range(len(inputs))) - set(prefix_log_probs)), on_found)

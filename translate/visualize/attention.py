@@ -4,6 +4,7 @@ import base64
 import contextlib
 import html
 import math
+import threading
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -122,9 +123,11 @@ def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttent
         *(("cross", number, layer.cross_attention) for number, layer in enumerate(decoder_layers)),
     ]
     calls: dict[nn.Module, tuple[Any, ...]] = {}
+    thread = threading.get_ident()
 
     def keep(module: nn.Module, *call: Any) -> None:
-        calls[module] = call
+        if threading.get_ident() == thread:  # a server's other threads use the model too
+            calls[module] = call
 
     with torch.inference_mode(), contextlib.ExitStack() as hooks:
         for _, _, attention in attentions:

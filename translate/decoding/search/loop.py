@@ -77,6 +77,10 @@ scores. A hypothesis whose tokens are all forbidden cannot go on.
 """
 
 
+OnStep = Callable[[int, list[int]], object]
+"""Is given the number of a sentence and the tokens of its best open hypothesis so far."""
+
+
 class SearchSettings(NamedTuple):
     """How to search; the same for all sentences."""
 
@@ -119,13 +123,14 @@ class BeamSearch(Generic[Cache]):
         self.cache: Cache
 
     def run(
-        self, order: Sequence[int], *, stop: threading.Event | None = None
+        self, order: Sequence[int], *, stop: threading.Event | None = None, on_step: OnStep | None = None
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search the sentences.
 
         Args:
             order: Their numbers. Neighbours of similar source lengths, the longest first, waste least.
             stop: Ends the search within a step when it is set.
+            on_step: Shows the hypotheses as they grow. Those of greedy search only grow; a beam may change its mind.
 
         Yields:
             The number of a sentence and its hypotheses, the best score first, as soon as they are certain. A sentence
@@ -138,6 +143,16 @@ class BeamSearch(Generic[Cache]):
             elif not waiting and len(self.sentences) * 2 <= self.num_rows:
                 self._drop_free_rows()
             yield from self.step()
+            if on_step is not None:
+                self._show_hypotheses(on_step)
+
+    def _show_hypotheses(self, on_step: OnStep) -> None:
+        """Tell of the best open hypothesis of each sentence; of several groups, that of the first."""
+        groups = self.settings.num_groups
+        best = self.state.cumulative_scores.argmax(dim=1).tolist()
+        for row, sentence in self.sentences.items():
+            length = int(self.state.lengths[row * groups])
+            on_step(sentence, self.state.ids[row * groups, best[row * groups], 1 : length + 1].tolist())
 
     @property
     def num_rows(self) -> int:

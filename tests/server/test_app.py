@@ -1,0 +1,150 @@
+"""The paths: what they answer agrees with what the commands give, and errors say what is wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from translate.decoding.loading import load_translator
+from translate.decoding.output.formats import CorpusScore, describe, describe_scores
+from translate.visualize.attention import AttentionChoice, look_at_attention
+
+GERMAN = ["Ein Hund läuft über die Straße.", "", "Zwei Künstler danken den Eltern. " * 12, "Ja 猫!"]
+
+
+def events(text: str) -> list[tuple[str, dict[str, Any]]]:
+    found = []
+    for block in text.strip().split("\n\n"):
+        name, data = block.split("\n")
+        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+@pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"n_best": 3, "beam_size": 4}, {"search": "sample"}])
+def test_translations_are_those_of_decode(client: TestClient, runs: list[Path], options: dict[str, Any]) -> None:
+    answer = client.post("/translate", json={"text": GERMAN, "options": options}).json()
+    translator = load_translator(runs[0], options=options).translator
+    assert answer["model"] == "first"
+    for line, found in enumerate(translator.translate_stream(GERMAN)):
+        record, given = describe(found, translator, number=line + 1), answer["translations"][line]
+        assert given["score"] == pytest.approx(record["score"], abs=1e-4)
+        assert given["text"] == record["translation"] and given["conditions"] == record["flags"]
+        assert given["source"] == record["source"] and given["source_tokens"] == record["source_tokens"]
+        assert [each["text"] for each in given["alternatives"]] == [each["translation"] for each in record["n_best"]]
+        assert given["target_tokens"] == [token for token in record["tokens"] if token != "</s>"]
+        assert given["alignment"] is None
+    assert answer["translations"][3]["unknown_characters"] == "猫"
+
+
+def test_one_text_another_model_and_alignment(client: TestClient, runs: list[Path]) -> None:
+    question = {"text": "The dog sleeps.", "model": "second", "alignment": True}
+    answer = client.post("/translate", json=question).json()
+    translator = load_translator(runs[1]).translator
+    (translation,) = answer["translations"]
+    assert answer["model"] == "second" and translation["text"] == translator.translate("The dog sleeps.").text
+    links = translation["alignment"]
+    assert sorted(target for _, target in links) == list(range(len(translation["target_tokens"])))
+    assert links == sorted(links) and {source for source, _ in links} <= set(range(len(translation["source_tokens"])))
+
+
+def test_n_best_widens_the_beam(client: TestClient) -> None:
+    answer = client.post("/translate", json={"text": GERMAN[0], "n_best": 6}).json()
+    assert 3 < 1 + len(answer["translations"][0]["alternatives"]) <= 6
+
+
+def test_stream_of_one_text(client: TestClient) -> None:
+    question = {"text": GERMAN[0], "options": {"beam_size": 1}}
+    response = client.post("/translate/stream", json=question)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    *partial, (name, found), (last, done) = events(response.text)
+    (expected,) = client.post("/translate", json=question).json()["translations"]
+    assert (name, last, done["model"]) == ("translation", "done", "first") and found == {"index": 0} | expected
+    assert partial and {kind for kind, _ in partial} == {"partial"}
+    for _, each in partial:  # greedy search only adds
+        assert found["text"].startswith(each["text"]) and each["index"] == 0
+
+
+def test_stream_of_several_texts(client: TestClient) -> None:
+    *found, (last, _) = events(client.post("/translate/stream", json={"text": GERMAN}).text)
+    assert last == "done" and [name for name, _ in found] == ["translation"] * 4
+    expected = client.post("/translate", json={"text": GERMAN}).json()["translations"]
+    assert sorted((each for _, each in found), key=lambda each: each["index"]) == [
+        {"index": index} | each for index, each in enumerate(expected)
+    ]
+
+
+def test_scores_are_those_of_score(client: TestClient, runs: list[Path]) -> None:
+    pairs = [("Ein Hund läuft.", "A dog runs."), ("Der Hund schläft.", "The dog sleeps.")]
+    question = {"source": [source for source, _ in pairs], "target": [target for _, target in pairs]}
+    answer = client.post("/score", json=question).json()
+    expected = list(describe_scores(load_translator(runs[0]).translator, pairs, CorpusScore()))
+    assert [each["line"] for each in answer["scores"]] == [1, 2]
+    for given, record in zip(answer["scores"], expected, strict=True):
+        assert given["tokens"] == record["tokens"] and given["log_prob"] == pytest.approx(record["log_prob"], abs=1e-4)
+
+
+def test_attention_is_that_of_the_picture(client: TestClient, runs: list[Path]) -> None:
+    question = {"source": "Ein Hund läuft.", "target": "A dog runs."}
+    answer = client.post("/attention", json=question).json()
+    translator = load_translator(runs[0]).translator
+    seen = look_at_attention(
+        translator, question["source"], target=question["target"], choice=AttentionChoice(), name="", step=7
+    )
+    assert answer["source_tokens"] == seen.pair.source.pieces and answer["target_tokens"][-1] == "</s>"
+    cross = [each.weights for each in seen.layers if each.kind == "cross"]
+    assert len(answer["layers"]) == len(cross) == 2 and len(answer["layers"][0]) == 3
+    for given, weights in zip(answer["layers"], cross, strict=True):
+        assert [value for head in given for row in head for value in row] == pytest.approx(weights.flatten().tolist())
+
+
+def test_models(client: TestClient) -> None:
+    answer = client.get("/models").json()
+    first, second = answer["models"]
+    assert (first["name"], first["source_language"], first["target_language"], first["step"]) == (
+        "first",
+        "de",
+        "en",
+        7,
+    )
+    assert (second["name"], second["engine"], second["settings"]["beam_size"]) == ("second", "translate", 3)
+    assert first["parameters"] > 10_000 and answer["limits"]["texts"] == 1000
+
+
+def test_page_health_and_metrics(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200 and "<html" in page.text
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert client.get("/page/index.html").text == page.text
+    assert client.get("/healthz").json() == {"status": "ok"}
+    client.post("/translate", json={"text": ["Ja!", ""]})
+    metrics = client.get("/metrics").text
+    assert 'translate_texts_total{model="first"} 2.0' in metrics
+    assert 'translate_requests_total{path="/translate",status="200"} 1.0' in metrics
+
+
+@pytest.mark.parametrize(
+    "path, question, status, words",
+    [
+        ("/translate", {"text": "a", "model": "third"}, 404, "'third': the server has first, second"),
+        ("/translate", {"text": 7}, 422, "text"),
+        ("/translate", {"text": "a", "texts": ["a"]}, 422, "texts: Extra inputs"),
+        ("/translate", {"text": "a", "options": {"beam_sice": 2}}, 422, "did you mean decoding.beam_size?"),
+        ("/translate", {"text": "a", "options": {"beam_size": "2"}}, 422, "beam_size"),
+        ("/translate", {"text": "a", "options": {"beam_size": 33}}, 422, "options.beam_size = 33: the limit is 32"),
+        ("/translate", {"text": "a", "options": {"device": "cuda"}}, 422, "options.device is the server's own"),
+        ("/translate", {"text": "a" * 10_001}, 422, "text 1 has 10001 characters; the limit is 10000"),
+        ("/translate", {"text": ["a"] * 1001}, 422, "1001 texts in a request; the limit is 1000"),
+        ("/translate", {"text": ["a", "\ud800"]}, 422, "text 2 has a surrogate"),
+        ("/translate", {"text": ["a", "b " * 999], "options": {"long": "error"}}, 422, "line 2: the source has"),
+        ("/score", {"source": ["a", "b"], "target": ["a"]}, 422, "2 texts in source, but 1 in target"),
+        ("/attention", {"source": "a", "target": " "}, 422, "the target is empty"),
+        ("/nowhere", {}, 404, "Not Found"),
+        ("/models", {}, 405, "Method Not Allowed"),
+    ],
+)
+def test_errors(client: TestClient, path: str, question: dict[str, Any], status: int, words: str) -> None:
+    response = client.post(path, content=json.dumps(question), headers={"content-type": "application/json"})
+    assert response.status_code == status
+    assert words in response.json()["error"]

@@ -1,0 +1,350 @@
+"""The application: each path, what it takes and what it answers."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from importlib.resources import files
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qs
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.staticfiles import StaticFiles
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import Discriminator, Tag
+from starlette.exceptions import HTTPException as HTTPError
+
+import translate
+from translate.errors import InputError, RunError
+from translate.server.batching import Found, Job, QueueFull
+from translate.server.compatibility import (
+    DeepLAnswer,
+    DeepLRequest,
+    DeepLTranslation,
+    FormsAsJson,
+    LibreTranslateAnswer,
+    LibreTranslateRequest,
+    choose_model,
+    join_lines,
+    libretranslate_languages,
+    split_lines,
+)
+from translate.server.gate import NO_TOKEN, Access, Gate, Metrics, error_response
+from translate.server.models import ServedModel
+from translate.server.schema import (
+    AttentionAnswer,
+    AttentionRequest,
+    ErrorAnswer,
+    Limits,
+    ModelsAnswer,
+    ScoreAnswer,
+    ScoreRequest,
+    TranslateAnswer,
+    TranslateRequest,
+    TranslationAnswer,
+)
+
+_PAGE = files("translate.server") / "page"
+_BODY_SECONDS = 30.0  # a body that has not come by then is refused
+_FAILED = "the server failed; its log says how"
+_ERRORS = {
+    401: "The token is missing or wrong.",
+    404: "The server has no such model.",
+    408: "The body did not come in time.",
+    413: "The body is too large.",
+    422: "The request is not valid, or over a limit.",
+    429: "Too much waits; Retry-After says when to ask again.",
+    500: "The search failed.",
+    503: "The server is stopping.",
+    504: "The answer was not found in time.",
+}
+
+
+class Server:
+    """What the paths share: the models, who may ask, and what is counted."""
+
+    def __init__(self, models: Mapping[str, ServedModel], limits: Limits, access: Access, metrics: Metrics) -> None:
+        self.models, self.limits, self.access, self.metrics = models, limits, access, metrics
+        self.num_characters = 0  # translated so far
+
+    def model(self, name: str | None) -> ServedModel:
+        """The model of this name; None: the first.
+
+        Raises:
+            HTTPException: There is none.
+        """
+        if name is None:
+            return next(iter(self.models.values()))
+        if name not in self.models:
+            raise HTTPException(404, f"model = {name!r}: the server has {', '.join(self.models)}")
+        return self.models[name]
+
+    async def results(self, model: ServedModel, job: Job) -> AsyncGenerator[Found]:
+        """Yield the results of a job in the queue as they come; it is cancelled if nobody asks for more.
+
+        Raises:
+            HTTPException: It took too long.
+        """
+        deadline = asyncio.get_running_loop().time() + self.limits.seconds
+        try:
+            async for found in job.results(deadline):
+                if isinstance(found.value, TranslationAnswer):
+                    self.num_characters += len(found.value.source)
+                    self.metrics.texts.labels(model.name).inc()
+                    for condition in found.value.conditions:
+                        self.metrics.conditions.labels(model.name, condition).inc()
+                yield found
+        except TimeoutError:
+            raise HTTPException(504, f"no answer within {self.limits.seconds:g} s: ask for less at once") from None
+        finally:
+            model.queue.cancel(job)
+
+    async def answer(self, request: Request, model: ServedModel, job: Job) -> list[Any]:
+        """Queue a job and give all its results, in order; it is cancelled as soon as the client has gone.
+
+        Raises:
+            QueueFull: Too much waits.
+        """
+        model.queue.submit(job)
+
+        async def gather() -> list[Any]:
+            async with contextlib.aclosing(self.results(model, job)) as results:
+                found = {each.number: each.value async for each in results}
+            return [found[number] for number in sorted(found)]
+
+        async def leave() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+
+        gathering, leaving = asyncio.create_task(gather()), asyncio.create_task(leave())
+        try:
+            await asyncio.wait([gathering, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if not gathering.done():
+                raise HTTPException(499, "the client has gone")
+            return await gathering
+        finally:
+            for task in (gathering, leaving):
+                task.cancel()
+            await asyncio.gather(gathering, leaving, return_exceptions=True)
+
+
+def create_app(models: Mapping[str, ServedModel], limits: Limits, access: Access, metrics: Metrics) -> FastAPI:
+    """The application that serves these models; it closes their queues when it ends."""
+    server = Server(models, limits, access, metrics)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        for model in models.values():
+            await asyncio.to_thread(model.queue.close)
+
+    app = FastAPI(
+        title="translate",
+        version=translate.__version__,
+        summary="Translations of trained models.",
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's pages load their scripts from another host
+        redoc_url=None,
+        responses={status: {"model": ErrorAnswer, "description": text} for status, text in _ERRORS.items()},
+    )
+    app.state.num_active, app.state.is_draining = 0, False
+    app.add_middleware(FormsAsJson)
+    app.add_middleware(Gate, access=access, metrics=metrics, max_bytes=limits.body_bytes, seconds=_BODY_SECONDS)
+    if access.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=access.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+    _add_errors(app)
+    _add_own_paths(app, server)
+    _add_other_paths(app, server)
+    app.mount("/page", StaticFiles(directory=str(_PAGE)))
+    return app
+
+
+def _add_errors(app: FastAPI) -> None:
+    """Every error is JSON that says what is wrong."""
+
+    def answers(status: int, explain: Callable[[Any], str] = str) -> Callable[[Request, Any], Awaitable[JSONResponse]]:
+        async def answer(request: Request, error: Any) -> JSONResponse:
+            code = getattr(error, "status_code", status)
+            return error_response(request.url.path, code, explain(error), getattr(error, "headers", None))
+
+        return answer
+
+    app.add_exception_handler(HTTPError, answers(500, lambda error: str(error.detail)))
+    app.add_exception_handler(RequestValidationError, answers(422, _explain_invalid))
+    app.add_exception_handler(InputError, answers(422))
+    app.add_exception_handler(QueueFull, answers(429))
+    app.add_exception_handler(RunError, answers(500))
+    app.add_exception_handler(Exception, answers(500, lambda error: _FAILED))
+
+
+def _explain_invalid(error: RequestValidationError) -> str:
+    wrong = []
+    for each in error.errors():
+        place = ".".join(str(part) for part in each["loc"][1:] if part not in ("ours", "libretranslate"))
+        wrong.append(f"{place or 'the body'}: {each['msg']}")
+    return "; ".join(dict.fromkeys(wrong))
+
+
+def _kind(body: Any) -> str:
+    """Whose request this is: LibreTranslate's has a text q."""
+    is_libre = "q" in body if isinstance(body, dict) else isinstance(body, LibreTranslateRequest)
+    return "libretranslate" if is_libre else "ours"
+
+
+def _add_own_paths(app: FastAPI, server: Server) -> None:
+    @app.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(str(_PAGE / "index.html"))
+
+    @app.get("/healthz")
+    async def health() -> JSONResponse:
+        """200 while the server takes requests, and 503 while it is stopping."""
+        is_draining = app.state.is_draining
+        return JSONResponse({"status": "stopping" if is_draining else "ok"}, 503 if is_draining else 200)
+
+    @app.get("/metrics", response_class=Response)
+    async def metrics() -> Response:
+        """Counts and times in Prometheus's format."""
+        for model in server.models.values():
+            server.metrics.waiting.labels(model.name).set(model.queue.waiting_characters)
+        return Response(generate_latest(server.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/models")
+    async def models() -> ModelsAnswer:
+        """The models, the first of which is the default, and what a request may ask for."""
+        return ModelsAnswer(models=[model.describe() for model in server.models.values()], limits=server.limits)
+
+    @app.post("/translate", response_model_exclude_unset=True)
+    async def translate(
+        request: Request,
+        question: Annotated[
+            Annotated[TranslateRequest, Tag("ours")] | Annotated[LibreTranslateRequest, Tag("libretranslate")],
+            Discriminator(_kind),
+        ],
+    ) -> TranslateAnswer | LibreTranslateAnswer:
+        """Translate one text or several. With the field q it takes and answers what LibreTranslate does."""
+        if isinstance(question, LibreTranslateRequest):
+            if not (request.state.is_allowed or server.access.allows(question.api_key)):
+                raise HTTPException(403, NO_TOKEN)
+            return await _libretranslate(server, request, question)
+        if not request.state.is_allowed:
+            raise HTTPException(401, NO_TOKEN, {"WWW-Authenticate": "Bearer"})
+        model = server.model(question.model)
+        job = model.translation_job(question.texts, question.decoding, align=question.alignment)
+        return TranslateAnswer(model=model.name, translations=await server.answer(request, model, job))
+
+    @app.post("/translate/stream", responses={200: {"content": {"text/event-stream": {}}}})
+    async def stream(question: TranslateRequest) -> StreamingResponse:
+        """Translate as above, as server-sent events.
+
+        `partial` has `index` and the `text` so far, of a single text; `translation` has `index` and what /translate
+        answers for a text, as soon as it is found; then comes `done`, or `error`.
+        """
+        model = server.model(question.model)
+        job = model.translation_job(
+            question.texts, question.decoding, align=question.alignment, shows_partial=len(question.texts) == 1
+        )
+        model.queue.submit(job)  # here, where an error still has a status
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # a proxy passes on each event as it comes
+        return StreamingResponse(_events(server, model, job), media_type="text/event-stream", headers=headers)
+
+    @app.post("/score")
+    async def score(request: Request, question: ScoreRequest) -> ScoreAnswer:
+        """Score given translations by forced decoding."""
+        model = server.model(question.model)
+        (scores,) = await server.answer(request, model, model.scoring_job(question))
+        return ScoreAnswer(model=model.name, scores=scores)
+
+    @app.post("/attention")
+    async def attention(request: Request, question: AttentionRequest) -> AttentionAnswer:
+        """The cross-attention of every layer and head for a sentence and its translation."""
+        model = server.model(question.model)
+        answers: list[AttentionAnswer] = await server.answer(
+            request, model, model.attention_job(question.source, question.target)
+        )
+        return answers[0]
+
+
+async def _events(server: Server, model: ServedModel, job: Job) -> AsyncIterator[bytes]:
+    started = time.perf_counter()
+    try:
+        async with contextlib.aclosing(server.results(model, job)) as results:
+            async for found in results:
+                if found.is_partial:
+                    yield _event("partial", {"index": found.number, "text": found.value})
+                else:
+                    yield _event("translation", {"index": found.number, **found.value.model_dump()})
+    except Exception as error:  # too late for a status
+        told = str(error) if isinstance(error, InputError | RunError) else getattr(error, "detail", _FAILED)
+        yield _event("error", {"error": told})
+    else:
+        yield _event("done", {"model": model.name, "seconds": round(time.perf_counter() - started, 3)})
+
+
+def _event(name: str, data: dict[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+
+
+def _add_other_paths(app: FastAPI, server: Server) -> None:
+    @app.get("/languages")
+    async def languages() -> list[dict[str, Any]]:
+        """The languages, as LibreTranslate lists them."""
+        return libretranslate_languages(server.models.values())
+
+    @app.post("/v2/translate")
+    async def deepl(request: Request, question: DeepLRequest) -> DeepLAnswer:
+        """Translate texts, line by line, as DeepL takes and answers them."""
+        if question.tag_handling or question.glossary_id:
+            raise InputError("tag_handling and glossary_id are not here: leave them out")
+        model = choose_model(server.models.values(), question.source_lang, question.target_lang)
+        lines, counts = split_lines(question.text)
+        answers = await server.answer(request, model, model.translation_job(lines, {}))
+        source = model.run.config.data.source_language.upper()
+        return DeepLAnswer(
+            translations=[
+                DeepLTranslation(detected_source_language=source, text=text, billed_characters=len(given))
+                for given, text in zip(question.text, join_lines(answers, counts), strict=True)
+            ]
+        )
+
+    @app.get("/v2/languages")
+    async def deepl_languages(
+        request: Request, type: Literal["source", "target"] | None = None
+    ) -> list[dict[str, Any]]:
+        """The languages, as DeepL lists them."""
+        form = parse_qs((await request.body()).decode(errors="replace"))  # where DeepL's own client puts the type
+        side = "target" if "target" in (type, *form.get("type", ())) else "source"
+        codes = dict.fromkeys(getattr(each.run.config.data, f"{side}_language") for each in server.models.values())
+        return [{"language": code.upper(), "name": code, "supports_formality": False} for code in codes]
+
+    @app.get("/v2/usage")
+    async def deepl_usage() -> dict[str, int]:
+        """The characters translated since the server has started; there is no quota."""
+        return {"character_count": server.num_characters, "character_limit": 10**12}
+
+
+async def _libretranslate(server: Server, request: Request, question: LibreTranslateRequest) -> LibreTranslateAnswer:
+    if question.format != "text":
+        raise InputError(f"format = {question.format!r}: only text is here")
+    model = choose_model(server.models.values(), question.source, question.target)
+    is_one, count = isinstance(question.q, str), question.alternatives
+    lines, counts = split_lines([question.q] if isinstance(question.q, str) else question.q)
+    options = {"n_best": count + 1} if count else {}
+    answers = await server.answer(request, model, model.translation_job(lines, options))
+    texts, *others = (join_lines(answers, counts, rank=rank) for rank in range(count + 1))
+    answer: dict[str, Any] = {"translatedText": texts}
+    if count:
+        answer["alternatives"] = [list(dict.fromkeys(each)) for each in zip(*others, strict=True)]
+    if question.source == "auto":
+        detected = {"confidence": 100, "language": model.run.config.data.source_language}
+        answer["detectedLanguage"] = [detected] * len(texts)
+    return LibreTranslateAnswer(**{key: value[0] if is_one else value for key, value in answer.items()})

@@ -1,0 +1,155 @@
+"""The requests of LibreTranslate and of DeepL, so that their clients can use a server of ours."""
+
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+from urllib.parse import parse_qs
+
+from fastapi import HTTPException
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from translate.server.models import ServedModel
+from translate.server.schema import Answer, TranslationAnswer
+
+_FORM_PATHS = ("/translate", "/v2/translate")
+_LISTS = {"/v2/translate": ("text",)}  # fields that a form repeats
+
+
+class LibreTranslateRequest(BaseModel):
+    """A request as LibreTranslate takes it; the field q tells it from our own."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    q: Annotated[str | list[str], Field(examples=["Ein Hund läuft.\nZwei Männer kochen."])]
+    """The text, whose lines are translated one by one, or a list of texts."""
+    source: Annotated[str, Field(examples=["de"])] = "auto"
+    target: Annotated[str, Field(examples=["en"])]
+    format: str = "text"
+    """Only text: markup would not come through whole."""
+    alternatives: Annotated[int, Field(ge=0)] = 0
+    api_key: str | None = None
+
+
+class LibreTranslateAnswer(Answer):
+    """What LibreTranslate answers: of a list of texts, lists."""
+
+    translatedText: str | list[str]
+    detectedLanguage: dict[str, Any] | list[dict[str, Any]] | None = None
+    alternatives: list[Any] | None = None
+
+
+class DeepLRequest(BaseModel):
+    """The part of DeepL's request that a model of ours can follow; its other keys change nothing."""
+
+    text: Annotated[list[str], Field(examples=[["Ein Hund läuft."]])]
+    target_lang: Annotated[str, Field(examples=["EN-US"])]
+    source_lang: Annotated[str | None, Field(examples=["DE"])] = None
+    tag_handling: str | None = None
+    glossary_id: str | None = None
+
+
+class DeepLTranslation(Answer):
+    """The translation of a text as DeepL answers it."""
+
+    detected_source_language: str
+    text: str
+    billed_characters: int
+
+
+class DeepLAnswer(Answer):
+    """What DeepL answers."""
+
+    translations: list[DeepLTranslation]
+
+
+class FormsAsJson:
+    """Middleware that turns the forms of such clients into JSON, which the application takes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer; of a form it sees the fields as a JSON object."""
+        is_form = Headers(scope=scope).get("content-type", "").startswith("application/x-www-form-urlencoded")
+        if not (scope["type"] == "http" and scope["path"] in _FORM_PATHS and is_form):
+            await self.app(scope, receive, send)
+            return
+
+        async def receive_json() -> Message:
+            body = b""
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return message
+                body += message.get("body", b"")
+                if not message.get("more_body", False):
+                    break
+            fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+            lists = _LISTS.get(scope["path"], ())
+            values: dict[str, Any] = {key: found if key in lists else found[-1] for key, found in fields.items()}
+            values |= {key: int(values[key]) for key in ("alternatives",) if values.get(key, "").isdecimal()}
+            return {"type": "http.request", "body": json.dumps(values).encode(), "more_body": False}
+
+        is_read = False
+
+        async def receive_once() -> Message:
+            nonlocal is_read
+            if is_read:
+                return await receive()
+            is_read = True
+            return await receive_json()
+
+        scope["headers"] = list(scope["headers"])
+        headers = MutableHeaders(scope=scope)
+        headers["content-type"] = "application/json"
+        del headers["content-length"]
+        await self.app(scope, receive_once, send)
+
+
+def choose_model(models: Iterable[ServedModel], source: str | None, target: str) -> ServedModel:
+    """The first model between these languages; EN-US is EN, and `auto` or no source is any.
+
+    Raises:
+        HTTPException: There is none.
+    """
+
+    def base(language: str) -> str:
+        return language.lower().replace("_", "-").partition("-")[0]
+
+    pairs = []
+    for model in models:
+        data = model.run.config.data
+        pairs.append(f"{data.source_language} to {data.target_language}")
+        is_source = source is None or source.lower() in ("", "auto") or base(source) == base(data.source_language)
+        if is_source and base(target) == base(data.target_language):
+            return model
+    raise HTTPException(400, f"no model translates {source or 'any'} to {target}; there is {', '.join(pairs)}")
+
+
+def split_lines(texts: Sequence[str]) -> tuple[list[str], list[int]]:
+    """All lines of the texts, and how many each text has."""
+    divided = [text.split("\n") for text in texts]
+    return list(itertools.chain(*divided)), list(map(len, divided))
+
+
+def join_lines(answers: Sequence[TranslationAnswer], counts: Sequence[int], *, rank: int = 0) -> list[str]:
+    """The texts whose lines were translated; of a line with fewer translations than the rank the last."""
+    lines = iter(answers)
+    texts = []
+    for count in counts:
+        ranked = [[each.text, *(other.text for other in each.alternatives)] for each in itertools.islice(lines, count)]
+        texts.append("\n".join(line[min(rank, len(line) - 1)] for line in ranked))
+    return texts
+
+
+def libretranslate_languages(models: Iterable[ServedModel]) -> list[dict[str, Any]]:
+    """The languages as LibreTranslate lists them: each with those that it is translated to."""
+    targets: dict[str, list[str]] = {}
+    for model in models:
+        data = model.run.config.data
+        targets.setdefault(data.source_language, []).append(data.target_language)
+        targets.setdefault(data.target_language, [])
+    return [{"code": code, "name": code, "targets": list(dict.fromkeys(to))} for code, to in targets.items()]

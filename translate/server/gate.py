@@ -1,0 +1,160 @@
+"""What every request passes before the application sees it: who may ask, how much, for how long, and what is counted.
+
+It is plain ASGI, so that it holds for whatever the application serves, also for a body that comes in drops.
+"""
+
+import asyncio
+import hmac
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fastapi import HTTPException
+from fastapi.responses import JSONResponse
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_OPEN = ("/", "/healthz", "/docs", "/openapi.json", "/languages")  # and what lies in /page: without a token
+_ALWAYS = ("/healthz", "/metrics")  # also while the server drains
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+NO_TOKEN = "the token is missing or wrong: send the header Authorization: Bearer TOKEN"
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Access(NamedTuple):
+    """Who may ask."""
+
+    token: str | None = None
+    is_loopback: bool = True  # without a token, requests to another host's name are refused
+    cors_origins: tuple[str, ...] = ()
+
+    def allows(self, given: str | None) -> bool:
+        """Whether this is the token, in a time that tells nothing about it."""
+        return self.token is None or (given is not None and hmac.compare_digest(given.encode(), self.token.encode()))
+
+
+class Metrics:
+    """What /metrics tells."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self.requests = Counter("translate_requests", "Requests answered.", ["path", "status"], registry=self.registry)
+        self.seconds = Histogram(
+            "translate_request_seconds", "From a request to the end of its answer.", ["path"], registry=self.registry
+        )
+        self.texts = Counter("translate_texts", "Texts translated.", ["model"], registry=self.registry)
+        self.conditions = Counter(
+            "translate_conditions", "Texts in a condition.", ["model", "condition"], registry=self.registry
+        )
+        self.batch_texts = Histogram(
+            "translate_batch_texts",
+            "Texts in a batch.",
+            ["model"],
+            buckets=(1, 2, 4, 8, 16, 32, 64, 128),
+            registry=self.registry,
+        )
+        self.batch_seconds = Histogram(
+            "translate_batch_seconds", "The search of a batch.", ["model"], registry=self.registry
+        )
+        self.waiting = Gauge(
+            "translate_waiting_characters", "Characters in the queue.", ["model"], registry=self.registry
+        )
+
+    def observe_batch(self, model: str, num_texts: int, seconds: float) -> None:
+        """Count a batch."""
+        self.batch_texts.labels(model).observe(num_texts)
+        self.batch_seconds.labels(model).observe(seconds)
+
+
+class Gate:
+    """Middleware that refuses what it must not or cannot take, counts requests, and adds the security headers.
+
+    Args:
+        max_bytes: The most bytes in a body.
+        seconds: A body that has not come by then is refused.
+    """
+
+    def __init__(self, app: ASGIApp, *, access: Access, metrics: Metrics, max_bytes: int, seconds: float) -> None:
+        self.app, self.access, self.metrics = app, access, metrics
+        self.max_bytes, self.seconds = max_bytes, seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or let the application answer it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        state: Any = scope["app"].state
+        started, status = time.perf_counter(), 500
+        left, deadline = self.max_bytes, asyncio.get_running_loop().time() + self.seconds
+        is_read = False
+
+        async def receive_within_limits() -> Message:
+            nonlocal left, is_read
+            try:
+                async with asyncio.timeout_at(None if is_read else deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, f"the body did not come within {self.seconds:g} s") from None
+            left -= len(message.get("body", b""))
+            is_read = not message.get("more_body", False)
+            if left < 0:
+                raise HTTPException(413, f"the body has more than {self.max_bytes} bytes: send several requests")
+            return message
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        state.num_active += 1
+        try:
+            refused = self._refuse(scope)
+            if refused is not None:
+                await refused(scope, receive, send_with_headers)
+            else:
+                await self.app(scope, receive_within_limits, send_with_headers)
+        finally:
+            state.num_active -= 1
+            route = scope.get("route")
+            path = getattr(route, "path", "other")
+            self.metrics.requests.labels(path, status).inc()
+            self.metrics.seconds.labels(path).observe(time.perf_counter() - started)
+
+    def _refuse(self, scope: Scope) -> JSONResponse | None:
+        headers, path = Headers(scope=scope), scope["path"]
+        if scope["app"].state.is_draining and path not in _ALWAYS:
+            return error_response(path, 503, "the server is stopping", {"Retry-After": "10", "Connection": "close"})
+        host = headers.get("host", "").removesuffix(f":{(scope.get('server') or ('', ''))[1]}")
+        if self.access.token is None and self.access.is_loopback and host not in _LOOPBACK:
+            # A page of another site can reach 127.0.0.1 under its own name (DNS rebinding), and would read answers.
+            return error_response(path, 421, f"Host {host}: without a token, ask localhost or 127.0.0.1")
+        if (length := headers.get("content-length", "")).isdecimal() and int(length) > self.max_bytes:
+            return error_response(path, 413, f"the body has {length} bytes; the limit is {self.max_bytes}")
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        is_allowed = self.access.allows(given if scheme.lower() in ("bearer", "deepl-auth-key") else None)
+        scope.setdefault("state", {})["is_allowed"] = is_allowed
+        is_open = (
+            path in _OPEN or path.startswith("/page/") or path == "/translate"
+        )  # where the body may have the token
+        if is_allowed or is_open:
+            return None
+        is_deepl = path.startswith("/v2/")  # whose clients know it by 403
+        return error_response(path, 403 if is_deepl else 401, NO_TOKEN, {"WWW-Authenticate": "Bearer"})
+
+
+def error_response(path: str, status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """An error as JSON: under `error`, as LibreTranslate has it too, and for DeepL's clients under `message`."""
+    return JSONResponse({"message" if path.startswith("/v2/") else "error": message}, status, headers)

@@ -1,0 +1,222 @@
+"""The models that a server has loaded: their names, their settings, and the jobs that requests make for them."""
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from translate.data.batching import EncodedPair
+from translate.decoding import Translation, Translator
+from translate.decoding.loading import LoadedTranslator
+from translate.decoding.output.formats import CorpusScore, describe_scores
+from translate.decoding.output.words import AlignmentLink, align_words
+from translate.errors import InputError
+from translate.export import CTranslate2Translator, load_engine
+from translate.runs.directory import Checkpoint
+from translate.server.batching import BatchQueue, Job
+from translate.server.schema import AttentionAnswer, Limits, ModelAnswer, ScoreRequest, TranslationAnswer
+from translate.visualize.attention import capture_attention
+from translate.visualize.panels import check_numbers
+from translate.visualize.sentences import read_sentence
+
+_FIXED = ("engine", "precision", "device", "workers", "batch_tokens", "look_ahead_lines")
+_LARGEST = {  # what a request may set, unless the run's own value is larger
+    "max_length_factor": 4.0,
+    "max_length_constant": 200,
+    "min_length_factor": 2.0,
+    "min_length_constant": 200,
+    "max_source_tokens": 0,
+    "max_target_tokens": 0,
+}
+
+
+class ServedModel:
+    """A model, and the queue of what is asked of it.
+
+    Args:
+        on_batch: As in `BatchQueue`.
+    """
+
+    def __init__(
+        self, name: str, loaded: LoadedTranslator, limits: Limits, *, on_batch: Callable[[int, float], object]
+    ) -> None:
+        self.name, self.limits, self.run = name, limits, loaded.run
+        translator = loaded.translator
+        is_cpu = translator.model.device.type == "cpu"
+        num_workers = (translator.config.workers or torch.get_num_threads()) if is_cpu else 1
+        is_converted = isinstance(translator, CTranslate2Translator) and translator.convert()
+        self.translator = translator.with_options(workers=1) if is_cpu else translator  # in each thread of the queue
+        self.engine = "ctranslate2" if is_converted else "translate"
+        self.queue = BatchQueue(max_characters=limits.waiting_characters, num_workers=num_workers, on_batch=on_batch)
+        self._translators: dict[str, Translator] = {}
+        self._lacks = functools.lru_cache(maxsize=10_000)(translator.tokenizers.source.lacks)
+
+    def describe(self) -> ModelAnswer:
+        """The answer that tells of the model."""
+        data = self.run.config.data
+        return ModelAnswer(
+            name=self.name,
+            source_language=data.source_language,
+            target_language=data.target_language,
+            step=self.run.step,
+            engine=self.engine,
+            parameters=self.translator.model.num_parameters,
+            settings=self.translator.config.model_dump(mode="json"),
+        )
+
+    def translation_job(
+        self, texts: Sequence[str], options: Mapping[str, Any], *, align: bool = False, shows_partial: bool = False
+    ) -> Job:
+        """The job of translating texts; its results are `TranslationAnswer`s, and texts so far.
+
+        Raises:
+            InputError: A setting does not exist, cannot be, is the server's own, or is over its limit.
+        """
+        self._check_lengths(texts)
+        translator = self._with_options(options)
+        # A sample depends on its line's number: such a request has its batches alone.
+        is_alone = translator.config.search == "sample" or shows_partial
+        return Job(
+            texts,
+            translator=translator,
+            key=None if is_alone else json.dumps(options, sort_keys=True),
+            finish=functools.partial(self._finish, translator, align=align),
+            shows_partial=shows_partial and translator.config.search == "beam",
+            is_together=align,
+        )
+
+    def scoring_job(self, request: ScoreRequest) -> Job:
+        """The job of scoring given translations; its result is a list of records.
+
+        Raises:
+            InputError: There are other numbers of sources and translations, or one is too long.
+        """
+        if len(request.source) != len(request.target):
+            raise InputError(f"{len(request.source)} texts in source, but {len(request.target)} in target")
+        self._check_lengths([*request.source, *request.target])
+        pairs = list(zip(request.source, request.target, strict=True))
+
+        def score() -> list[dict[str, Any]]:
+            return list(describe_scores(self.translator, pairs, CorpusScore()))
+
+        return Job(request.source, call=score)
+
+    def attention_job(self, source: str, target: str) -> Job:
+        """The job of looking at the cross-attention; its result is an `AttentionAnswer`.
+
+        Raises:
+            InputError: A text is empty or too long.
+        """
+        self._check_lengths([source, target])
+        pair = read_sentence(self.translator, source, target=target)
+        model, columns, rows = self.translator.model, len(pair.source.pieces), len(pair.target_output.pieces)
+        numbers = model.config.num_decoder_layers * model.config.num_heads * columns * rows
+        check_numbers(numbers, of=f"{columns} source and {rows} target tokens", less="give a shorter sentence")
+
+        def look() -> AttentionAnswer:
+            layers = [each.weights for each in capture_attention(model, pair.ids) if each.kind == "cross"]
+            return AttentionAnswer(
+                model=self.name,
+                source_tokens=pair.source.pieces,
+                target_tokens=pair.target_output.pieces,
+                layers=[weights.tolist() for weights in layers],
+            )
+
+        return Job([source], call=look)
+
+    def _check_lengths(self, texts: Sequence[str]) -> None:
+        limits = self.limits
+        if len(texts) > limits.texts:
+            raise InputError(f"{len(texts)} texts in a request; the limit is {limits.texts}: send several requests")
+        for number, text in enumerate(texts, start=1):
+            if len(text) > limits.characters:
+                raise InputError(
+                    f"text {number} has {len(text)} characters; the limit is {limits.characters}: divide it"
+                )
+            if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+                raise InputError(f"text {number} has a surrogate, which is half a character: send whole ones")
+
+    def _with_options(self, options: Mapping[str, Any]) -> Translator:
+        if not options:
+            return self.translator
+        key = json.dumps(options, sort_keys=True)
+        if key not in self._translators:
+            given = dict(options)
+            own = self.translator.config
+            for name in _FIXED:
+                if name in given:
+                    raise InputError(f"options.{name} is the server's own setting; leave it out")
+            beams = dict.fromkeys(("beam_size", "n_best", "mbr_candidates"), self.limits.beam_size)
+            for name, most in (_LARGEST | beams).items():
+                limit = max(most, getattr(own, name) or 0)
+                if isinstance(given.get(name), int | float) and given[name] > limit:
+                    raise InputError(f"options.{name} = {given[name]}: the limit is {limit}")
+            wanted = given.get("n_best")
+            if "beam_size" not in given and isinstance(wanted, int) and wanted > own.beam_size:
+                given["beam_size"] = wanted  # an n-best list needs a beam of its size
+            if len(self._translators) >= 64:
+                self._translators.pop(next(iter(self._translators)))
+            self._translators[key] = self.translator.with_options(**given)
+        return self._translators[key]
+
+    def _finish(
+        self, translator: Translator, translations: list[Translation], *, align: bool
+    ) -> list[TranslationAnswer]:
+        links = _align_tokens(translator, translations) if align else [None] * len(translations)
+        return [
+            TranslationAnswer.of(
+                translation, unknown="".join(filter(self._lacks, dict.fromkeys(translation.source))), links=each
+            )
+            for translation, each in zip(translations, links, strict=True)
+        ]
+
+
+def _align_tokens(translator: Translator, translations: Sequence[Translation]) -> list[list[AlignmentLink]]:
+    """Links between the tokens of each translation, those of a text's pieces counted on."""
+    pairs = [EncodedPair(list(part.source_ids), list(part.ids)) for each in translations for part in each.parts]
+    forced = iter(translator.force(pairs))
+    found = []
+    for translation in translations:
+        links: list[AlignmentLink] = []
+        source_offset = target_offset = 0
+        for part in translation.parts:
+            aligned = align_words(next(forced).attention)
+            links += [AlignmentLink(link.source + source_offset, link.target + target_offset) for link in aligned]
+            source_offset += len(part.source_ids)
+            target_offset += len(part.ids)
+        found.append(links)
+    return found
+
+
+def load_models(
+    runs: Sequence[Path],
+    limits: Limits,
+    *,
+    checkpoint: Checkpoint,
+    options: dict[str, Any],
+    on_batch: Callable[[str, int, float], object],
+) -> dict[str, ServedModel]:
+    """Load runs, each under the name of its directory, or its whole path where two have the same.
+
+    Args:
+        options: Values of `DecodingConfig` that replace the runs' own.
+        on_batch: Is told of each batch its model's name, and what `BatchQueue` tells.
+
+    Raises:
+        InputError, RunError: As in `load_engine`; or a run is named twice.
+    """
+    names = [run.resolve().name for run in runs]
+    names = [name if names.count(name) == 1 else str(run) for name, run in zip(names, runs, strict=True)]
+    if len(set(names)) < len(names):
+        raise InputError(f"RUN: {max(names, key=names.count)} is named twice; name it once")
+    loaded = {
+        name: load_engine(run, checkpoint=checkpoint, options=options, token_scores=False)
+        for name, run in zip(names, runs, strict=True)
+    }  # all are loaded before any has threads
+    return {
+        name: ServedModel(name, each, limits, on_batch=functools.partial(on_batch, name))
+        for name, each in loaded.items()
+    }
