@@ -79,6 +79,27 @@ KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
             "data.train.0.source=3",
             f"data.train.0.source = 3: should be text, in quotes if it looks like something else {HERE}",
         ),
+        (
+            "data.train.0.augment={uppercase: 1}",
+            f"unknown key data.train.0.augment.uppercase {HERE}; did you mean data.train.0.augment.upper_case?",
+        ),
+        (
+            "data.validation.augment.typo=1",
+            f"unknown key data.validation.augment.typo {HERE}; did you mean data.validation.augment.typos?",
+        ),
+        (
+            "data.validation.augment.typos=2",
+            f"data.validation.augment.typos = 2: should be less than or equal to 1 {HERE}",
+        ),
+        (
+            "data.train.0.augment={upper_case: 0.5, title_case: 0.3, lower_case: 0.4}",
+            "data.train.0.augment.upper_case + title_case + lower_case = 1.2: a pair has one of them, so at most 1"
+            f" {HERE}",
+        ),
+        (
+            "data.train.0.augment=0.1",
+            f"data.train.0.augment = 0.1: should be a section of keys and values, or be left out {HERE}",
+        ),
         ("data.train.2.weight=2", "command line: data.train.2: '2' is no index of a list of 2, counted from 0"),
         ("data.train.x=2", "command line: data.train.x: 'x' is no index of a list of 2, counted from 0"),
         ("model.d_model=1", f"model.d_model = 1: should be greater than or equal to 2 {HERE}"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from translate.config.data import Augmentation
 from translate.config.load import load_config, preset_names, presets_directory, read_resolved_config
 from translate.config.schema import Config
 from translate.config.section import Section
@@ -51,7 +52,7 @@ def test_annotated_yaml_says_where_each_value_was_given() -> None:
     train = "data.train=[{kind: text, source: a.de, target: a.en}]"
     lines = annotated_yaml(load_config("run.yaml", [train, "model.d_ff=96"])).splitlines()
     # The longest, `  contrastive_plausibility: 0.1`, has 31 characters.
-    assert lines[:13] == [
+    assert lines[:14] == [
         "name: run                        # default",
         "data:",
         "  source_language: de            # default",
@@ -60,6 +61,7 @@ def test_annotated_yaml_says_where_each_value_was_given() -> None:
         "  train:",
         "    - weight: 1.0                # default",
         "      source_tag: null           # default",
+        "      augment: null              # default",
         "      license: null              # default",
         "      kind: text                 # command line",
         "      source: a.de               # command line",
@@ -121,7 +123,7 @@ def test_described_yaml_has_each_meaning_above_its_key() -> None:
     text = annotated_yaml(load_config("run.yaml", [train, "model.d_ff=96"]), describe=True)
     lines = text.splitlines()
     start = lines.index("  train:")
-    assert lines[start - 1 : start + 13] == [
+    assert lines[start - 1 : start + 15] == [
         "  # Corpora to train on.",
         "  train:",
         "    # How often each pair is seen in one epoch: 2 is twice, 0.5 is another random half in each",
@@ -131,6 +133,8 @@ def test_described_yaml_has_each_meaning_above_its_key() -> None:
         "      # (Caswell et al. 2019). It is one subword, which is learnt, and comes to the vocabulary",
         "      # besides tokenizer.vocab_size.",
         "      source_tag: null           # default",
+        "      # Changes of case, punctuation and spelling, each with its chance; null: none.",
+        "      augment: null              # default",
         "      # Licence of the corpus, such as cc-by-4.0, which the model card of an export names.",
         "      license: null              # default",
         "      # Two plain-text files.",
@@ -196,6 +200,11 @@ def test_corpora_are_described() -> None:
         "data.validation.source_column: text; must be given",
         "data.validation.source_column: whole number ≥ 0; default: 0",
     ]
+    for key in ("data.train.0.augment", "data.validation.augment"):
+        typos = describe(f"{key}.typos", width=200).splitlines()
+        assert typos[0] == f"{key}.typos: number ≥ 0.0, ≤ 1.0; default: 0.0" and "The source with typos" in typos[1]
+        assert describe(key, width=80).startswith(f"{key}: the keys of augment or null; default: null\n")
+    assert describe("augment", width=80).count("\naugment.") == len(Augmentation.model_fields)
     for key in ("data.train", "data.validation", "data.test"):
         text = describe(key, width=120)
         assert f"\n{key}: " in text and "\nText corpus: A pair of plain-text files" in text and "\nsplit: text;" in text
@@ -213,6 +222,13 @@ def test_corpora_are_described() -> None:
 def test_an_unknown_key_is_not_described(key: str, meant: str) -> None:
     with pytest.raises(InputError, match=rf"^unknown key {key}; did you mean {meant}\?$"):
         describe(key, width=80)
-    for unknown in ("Text corpus", "Text corpus.kind", "data.train.0.xyzzy", "."):
+    for unknown in (
+        "Text corpus",
+        "Text corpus.kind",
+        "data.train.0.xyzzy",
+        "data.train.0.typos",
+        "data.test.a.augment.source",
+        ".",
+    ):
         with pytest.raises(InputError, match="^unknown key"):
             describe(unknown, width=80)

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from translate.config.data import DataConfig, HubCorpus, TableCorpus, TextCorpus, TokenizerConfig
+from translate.config.data import Augmentation, DataConfig, HubCorpus, TableCorpus, TextCorpus, TokenizerConfig
 from translate.data import streaming, tables, token_store
 from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
@@ -197,6 +197,18 @@ def test_a_tag_stands_before_the_sources_of_a_stream(tmp_path: Path, tokenizers:
     batches = batches_of(data, tokenizers)
     pairs = [(f"<bt> {source}", target) for source, target in make_pairs(0, 40)]
     assert content(batches.epoch(0)) == content(expected([corpus_of(pairs)], data, tokenizers, 0))
+
+
+def test_segments_are_augmented(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    augment = Augmentation(typos=0.5)
+    data = data_of(stream(tmp_path / "a", make_pairs(0, 100), augment=augment))
+    batches, continued = batches_of(data, tokenizers), batches_of(data, tokenizers)
+    for number, (first, count) in enumerate([(0, 40), (40, 40), (80, 20), (0, 40)]):
+        listed = expected([corpus_of(make_pairs(first, count))._replace(augment=augment)], data, tokenizers, number)
+        assert content(batches.epoch(number)) == content(listed)
+        assert 0 < listed.num_changed < count
+    continued.continue_from(3, batches.position(3))
+    assert content(continued.epoch(3)) == content(listed)
 
 
 def test_streams_share_a_segment_and_other_corpora_are_in_each(tmp_path: Path, tokenizers: Tokenizers) -> None:

@@ -220,7 +220,7 @@ def test_hub_passes_on_what_the_config_says(monkeypatch: pytest.MonkeyPatch) -> 
         source_column="translation.de",
         target_column="translation.en",
     )
-    assert read_corpus(hub, key="data.train.0") == ("wmt14[train[1:]]", ["zwei"], ["two"], 1.0, None)
+    assert read_corpus(hub, key="data.train.0") == ("wmt14[train[1:]]", ["zwei"], ["two"], 1.0, None, None)
     assert asked == [(("wmt14", "de-en"), {"split": "train[1:]", "revision": "abc"})]
 
 

@@ -138,7 +138,8 @@ def config(tmp_path: Path) -> Config:
         return {"kind": "text", "source": str(tmp_path / f"{name}.de"), "target": str(tmp_path / f"{name}.en")}
 
     test = {"first": corpus("first"), "second": corpus("second")}
-    return Config.model_validate({"data": {"validation": corpus("valid"), "test": test}})
+    also = {"upper": corpus("second") | {"augment": {"upper_case": 1.0}}, "second": corpus("first")}
+    return Config.model_validate({"data": {"validation": corpus("valid"), "validation_also": also, "test": test}})
 
 
 def chosen(config: Config, name: str | None) -> list[tuple[str, int]]:
@@ -150,10 +151,13 @@ def test_choosing_test_sets(config: Config) -> None:
     assert chosen(config, None) == [("first", 2), ("second", 3)]
     assert chosen(config, "second") == [("second", 3)]
     assert chosen(config, "validation") == [("validation", 1)]
+    upper = choose_test_sets(config, source=None, reference=None, name="upper")["upper"]
+    assert list(upper.sources) == [line.upper() for line in SOURCES[:3]]
+    assert list(upper.targets) == [line.upper() for line in REFERENCES[:3]]
 
 
 def test_a_test_set_that_is_not_there(config: Config, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="^--set third: the run's sets are first, second, validation$"):
+    with pytest.raises(InputError, match="^--set third: the run's sets are upper, second, first, validation$"):
         chosen(config, "third")
     with pytest.raises(InputError, match="^--set third: the run's sets are none$"):
         chosen(Config(), "third")

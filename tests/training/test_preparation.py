@@ -100,6 +100,20 @@ def test_only_what_decides_counts(digits: Digits, tmp_path: Path) -> None:
     assert Prepared(digits(), folder).num_made == 2  # the same tokenizer came out, and the targets' ids are there
 
 
+def test_the_tokenizer_has_seen_capitals_and_no_typos(digits: Digits, tmp_path: Path) -> None:
+    """It is that of the text in capitals, whatever the typos; token ids of the plain text are kept once."""
+    for path in tmp_path.glob("*.[io]*"):
+        path.write_text(path.read_text().translate(str.maketrans("0123456789", "abcdefghij")))
+    folder, capitals = tmp_path / "cache", "data.train.0.augment={upper_case: 1"
+    plain, upper = Prepared(digits(), folder), Prepared(digits(f"{capitals}}}"), folder)
+    assert plain.tokenizers.source.lacks("A") and not upper.tokenizers.source.lacks("A")
+    assert upper.tokenizers.source.lacks("a")
+    assert (plain.num_made, upper.num_made) == (3, 3)
+    with_typos = Prepared(digits(f"{capitals}, typos: 1}}"), folder)
+    assert with_typos.tokenizers.source.model_bytes == upper.tokenizers.source.model_bytes and with_typos.num_made == 0
+    assert not with_typos.is_like(upper)
+
+
 def test_given_tokenizers_are_not_kept(digits: Digits, tmp_path: Path) -> None:
     model = tmp_path / "given.model"
     model.write_bytes(Prepared(digits(), None).tokenizers.source.model_bytes)

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from translate.config.schema import Config
+from translate.errors import InputError
 from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
 from translate.runs.verify import verify_run
@@ -53,6 +54,25 @@ def test_stopped_after_each_step_and_continued_is_never_stopped(
     run_training(config, run, resume=True)
     assert state_of(run) == state_of(tmp_path / "straight")
     assert [record["step"] for record in state_of(run).metrics] == [4, 5, 8, 10, 12, *[14] * 3]
+
+
+@pytest.mark.parametrize("sampling", ["null", "0.1"])
+def test_a_training_on_augmented_text_goes_on_as_if_never_stopped(
+    run_training: RunTraining, happening: Happening, stateful: Digits, tmp_path: Path, state_of: StateOf, sampling: str
+) -> None:
+    config = stateful("data.train.0.augment={upper_case: 0.3, typos: 0.5}", f"tokenizer.subword_sampling={sampling}")
+    for path in tmp_path.glob("*.[io]*"):  # digits have no capitals
+        path.write_text(path.read_text().translate(str.maketrans("0123456789", "abcdefghij")))
+    messages = run_training(config, tmp_path / "straight")
+    assert sum(" pairs changed as data.train's augment says" in message for message in messages) == 5  # each epoch
+    for number in (2, 9):
+        with happening(in_step=number, what=signal.SIGINT), pytest.raises(StoppedBySignal):
+            run_training(config, tmp_path / "stopped", resume=True)
+    run_training(config, tmp_path / "stopped", resume=True)
+    assert state_of(tmp_path / "stopped") == state_of(tmp_path / "straight")
+    other = stateful("data.train.0.augment={upper_case: 0.3, typos: 0.4}", f"tokenizer.subword_sampling={sampling}")
+    with pytest.raises(InputError, match="data.train is not what this run was trained on"):
+        run_training(other, tmp_path / "stopped", resume=True)
 
 
 def test_the_comparison_sees_a_difference(

@@ -6,6 +6,35 @@ from pydantic import Field, model_validator
 
 from translate.config.section import InputPath, NotNegativeInt, PositiveInt, Section
 
+Chance = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Augmentation(Section):
+    """Changes to pairs, each with the chance that a pair has it, drawn anew in each epoch.
+
+    Clean text has no `EIN HUND LÄUFT`, and users type it. A held-out corpus is changed once, in the same way in every
+    run, so that it shows what a model makes of such text.
+    """
+
+    upper_case: Chance = 0.0
+    """BOTH SIDES IN CAPITALS; at most one of upper_case, title_case and lower_case changes a pair."""
+    title_case: Chance = 0.0
+    """Both Sides With A Capital At The Beginning Of Each Word."""
+    lower_case: Chance = 0.0
+    """both sides without capitals."""
+    drop_final_punctuation: Chance = 0.0
+    """Both sides without the punctuation at the end, where both have some."""
+    ascii_umlauts: Chance = 0.0
+    """The source with ae, oe, ue and ss for ä, ö, ü and ß."""
+    typos: Chance = 0.0
+    """The source with typos: in one of ten words, and at least one, a letter swapped, left out, added or replaced."""
+
+    @model_validator(mode="after")
+    def _check_chances_of_cases(self) -> Self:
+        if (total := self.upper_case + self.title_case + self.lower_case) > 1.0 + 1e-9:
+            raise ValueError(f"upper_case + title_case + lower_case = {total:g}: a pair has one of them, so at most 1")
+        return self
+
 
 class WeightedCorpus(Section):
     """What every kind of corpus has."""
@@ -15,6 +44,8 @@ class WeightedCorpus(Section):
     source_tag: Annotated[str, Field(pattern=r"^<[a-z][a-z0-9_-]{1,98}>$")] | None = None
     """Put this before each source of a training corpus, such as `<bt>` for back-translations (Caswell et al. 2019). It
     is one subword, which is learnt, and comes to the vocabulary besides tokenizer.vocab_size."""
+    augment: Augmentation | None = None
+    """Changes of case, punctuation and spelling, each with its chance; null: none."""
     license: str | None = None
     """Licence of the corpus, such as cc-by-4.0, which the model card of an export names."""
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from translate.config.data import Corpus
+from translate.config.data import Augmentation, Corpus
 from translate.config.schema import Config
 from translate.config.yaml import Document, dump_scalar, join_key
 from translate.nearest import did_you_mean, nearest
 
-_KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})\.\w+")
+_KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
 _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words than JSON
     "bool_type": "should be true or false",
     "string_type": "should be text, in quotes if it looks like something else",
@@ -99,10 +99,13 @@ def _suggestion(key: str, location: tuple[int | str, ...]) -> str:
     parent, _, last = key.rpartition(".")
     if len(location) <= 2:
         return did_you_mean(nearest_keys(key))
-    # In a corpus, whose kind comes before the key.
-    kinds = typing.get_args(typing.get_args(Corpus)[0])
-    corpus = next(each for each in kinds if location[-2] in typing.get_args(each.model_fields["kind"].annotation))
-    return did_you_mean([join_key(parent, name) for name in nearest(last, corpus.model_fields)])
+    if location[-2] == "augment":
+        fields = Augmentation.model_fields
+    else:  # in a corpus, whose kind comes before the key
+        kinds = typing.get_args(typing.get_args(Corpus)[0])
+        corpus = next(each for each in kinds if location[-2] in typing.get_args(each.model_fields["kind"].annotation))
+        fields = corpus.model_fields
+    return did_you_mean([join_key(parent, name) for name in nearest(last, fields)])
 
 
 def nearest_keys(key: str) -> list[str]:

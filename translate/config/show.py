@@ -19,7 +19,7 @@ from translate.errors import InputError
 from translate.nearest import did_you_mean
 
 _WIDEST_VALUE = 60  # a longer line pushes its own comment to the right, not everyone's
-_IN_CORPUS = re.compile(r"data\.(?:train(?:\.\w+)?|validation|(?:validation_also|test)\.[\w-]+)\.(\w+)")
+_IN_CORPUS = re.compile(r"data\.(?:train(?:\.\d+)?|validation|(?:validation_also|test)\.[\w-]+)\.(augment\.)?(\w+)")
 _CORPORA = ("data.train", "data.validation", "data.validation_also", "data.test")
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
@@ -106,13 +106,17 @@ def _allow_extension(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe_sections() -> dict[str, SectionDescription]:
-    """Describe the sections, by key, and each kind of corpus, as `Text corpus`; "" has the keys outside sections."""
+    """Describe the sections, by key, and each kind of corpus, as `Text corpus`; "" has the keys outside sections.
+
+    `augment` is a section of a corpus.
+    """
     schema = Config.model_json_schema()
     places = {name: field["$ref"].rpartition("/")[2] for name, field in schema["properties"].items() if "$ref" in field}
     corpora = [corpus.__name__ for corpus in typing.get_args(typing.get_args(Corpus)[0])]
     top = {name: field for name, field in schema["properties"].items() if name not in places}
     parts = {"": {**schema, "properties": top}, **{title: schema["$defs"][name] for title, name in places.items()}}
     parts |= {f"{name.removesuffix('Corpus')} corpus": schema["$defs"][name] for name in corpora}
+    parts["augment"] = schema["$defs"]["Augmentation"]
     sections = {}
     for title, part in parts.items():
         keys = {}
@@ -130,7 +134,7 @@ def _values(field: dict[str, Any]) -> str:
     if "enum" in field or "const" in field:
         return ", ".join(f"`{dump_scalar(value)}`" for value in field.get("enum", [field.get("const")]))
     if "$ref" in field or "oneOf" in field:
-        return "a corpus"
+        return "the keys of `augment`" if field.get("$ref") == "#/$defs/Augmentation" else "a corpus"
     if field["type"] == "array":
         items = field["items"]
         return f"a list of {_values(items) if 'enum' in items else 'texts' if 'type' in items else 'corpora'}"
@@ -152,8 +156,10 @@ def describe(key: str, *, width: int) -> str:
     in_corpus = _IN_CORPUS.fullmatch(key)
 
     def is_meant(title: str, name: str) -> bool:
+        if in_corpus:
+            return name == in_corpus[2] and (title == "augment" if in_corpus[1] else title.endswith(" corpus"))
         if title.endswith(" corpus"):
-            return name == in_corpus[1] if in_corpus else key in ("", *_CORPORA)
+            return key in ("", *_CORPORA)
         return key in ("", title, join_key(title, name))
 
     shown = [(title, name) for title, section in sections.items() for name in section.keys if is_meant(title, name)]

@@ -14,7 +14,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from translate.config.data import Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
+from translate.config.data import Augmentation, Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.cache import TemporaryFile
 from translate.data.tables import PairChunk, chunk_pairs, read_table, table_name
 from translate.data.text import stream_lines
@@ -40,6 +40,7 @@ class ParallelCorpus(NamedTuple):
     targets: Sequence[str]
     weight: float  # how often each pair is seen in one epoch
     source_tag: str | None = None  # stands before each source when it is trained on, and not in `sources`
+    augment: Augmentation | None = None  # how pairs are still to be changed
 
 
 def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
@@ -68,7 +69,7 @@ def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
     if not len(sources):
         raise InputError(f"{key}: {name} has no sentence pair")
     named = f"{name} with {corpus.source_tag}" if corpus.source_tag else name
-    return ParallelCorpus(named, sources, targets, corpus.weight, corpus.source_tag)
+    return ParallelCorpus(named, sources, targets, corpus.weight, corpus.source_tag, corpus.augment)
 
 
 def _text_pairs(corpus: TextCorpus) -> Iterator[tuple[str, str]]:
@@ -133,6 +134,8 @@ def data_fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers, 
     for corpus in corpora:
         tag = f" {corpus.source_tag}" if corpus.source_tag else ""
         digest.update(f"{len(corpus.sources)} {corpus.weight}{tag}\n".encode())
+        if corpus.augment is not None:
+            digest.update(f"{corpus.augment.model_dump_json()}\n".encode())
         for lines in (corpus.sources, corpus.targets):
             for first in range(0, len(lines), _DIGEST_LINES):
                 if first:

@@ -4,7 +4,7 @@ So a run that was stopped is continued from (epoch, batch) alone, and skips what
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from translate.config.data import DataConfig
+from translate.data.augmentation import change_pairs, draw_changes
 from translate.data.batching import Batch, cut_batches, order_by_length
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts
@@ -24,7 +25,7 @@ from translate.errors import InputError
 
 # What a generator is for. Together with the seed and the epoch it gives the generator's seed, so that no random choice
 # depends on another.
-_CHOICE, _ORDER, *_SAMPLING = range(4)  # one kind of sampling for each side
+_CHOICE, _ORDER, *_SAMPLING, _CHANGES, _TYPOS = range(6)  # one kind of sampling for each side
 # Lines that one generator samples: with another number, a run would see other segmentations.
 _SAMPLED_LINES = 50_000
 
@@ -55,8 +56,10 @@ class Epoch:
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     pair_numbers: NDArray[np.int64] | None = None  # of each position, for `Batch.indices`; None: the position itself
+    num_changed: int = 0
+    """Pairs whose text is changed in this epoch, as `augment` of their corpus says."""
     num_resegmented: int = 0
-    """Pairs whose sampled segmentation broke a length limit, and which keep their usual one in this epoch."""
+    """Pairs that broke a length limit as they were changed or sampled, and are seen as usual in this epoch."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -131,6 +134,7 @@ class TrainingBatches:
         self._settings = settings
         self._sampling_pool = sampling_pool or SamplingPool(num_processes=settings.num_threads)
         self._weights = [corpus.weight for corpus in corpora]
+        self._augment = [corpus.augment for corpus in corpora]
         self._texts = join_texts(corpora, with_tags=True)
         self._sources, self._targets = encoded or (
             encode_texts(texts, tokenizer, num_threads=settings.num_threads, cache=cache)
@@ -154,8 +158,8 @@ class TrainingBatches:
 
     @property
     def longest(self) -> int:
-        """The tokens that the longest side of a pair has with its special symbol, or may have with subword sampling."""
-        if self._settings.subword_sampling is not None:
+        """The tokens that the longest side of a pair has with its special symbol, or may have if it changes."""
+        if self._settings.subword_sampling is not None or any(self._augment):
             return max(self._settings.limits.max_source_tokens, self._settings.limits.max_target_tokens) + 1
         kept = np.concatenate(self._kept)
         return int(max(side.lengths[kept].max(initial=0) for side in (self._sources, self._targets))) + 1
@@ -172,13 +176,16 @@ class TrainingBatches:
 
         `Batch.indices` counts the pairs of all corpora one after the other, from 0, before filtering.
         """
-        chosen = self._choose_pairs(number)
+        chosen, changes = self._choose_pairs(number)
         generator = self._generator(number, _ORDER)
-        if self._settings.subword_sampling is None:
+        is_sampled = self._settings.subword_sampling is not None
+        anew = np.arange(len(chosen)) if is_sampled else np.flatnonzero(changes)
+        if not len(anew):
             return self._plan(self._sources, self._targets, chosen, generator)
-        sources, targets, positions, pair_numbers = self._sample_segmentations(chosen, epoch=number, check=check)
+        sources, targets, positions, pair_numbers = self._segment_anew(chosen, changes, anew, epoch=number, check=check)
         epoch = self._plan(sources, targets, positions, generator)
         epoch.pair_numbers, epoch.num_resegmented = pair_numbers, len(pair_numbers) - len(chosen)
+        epoch.num_changed = int(np.count_nonzero(changes))
         return epoch
 
     def _plan(
@@ -192,56 +199,75 @@ class TrainingBatches:
         starts, ends = borders[:-1][shuffle], borders[1:][shuffle]
         return Epoch(sources, targets, positions[order], starts, ends)
 
-    def _choose_pairs(self, epoch: int) -> NDArray[np.int64]:
-        """Choose each pair as often as its corpus's weight says; for a fraction, choose a random share of the pairs."""
-        chosen = []
-        for corpus, (kept, weight) in enumerate(zip(self._kept, self._weights, strict=True)):
-            chosen += [kept] * int(weight)
+    def _choose_pairs(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Choose each pair as often as its corpus's weight says; for a fraction, choose a random share of the pairs.
+
+        Returns:
+            The pairs, and what is changed in each; see `draw_changes`.
+        """
+        chosen, changes = [], []
+        for corpus, (kept, weight, augment) in enumerate(zip(self._kept, self._weights, self._augment, strict=True)):
             num_extra = round((weight - int(weight)) * len(kept))
             if weight < 1:
                 num_extra = max(num_extra, min(1, len(kept)))
             generator = self._generator(epoch, _CHOICE, corpus)
-            chosen.append(np.sort(generator.choice(kept, size=num_extra, replace=False)))
-        return np.concatenate(chosen)
+            extra = np.sort(generator.choice(kept, size=num_extra, replace=False))
+            chosen.append(np.concatenate([*[kept] * int(weight), extra]))
+            changes.append(draw_changes(augment, len(chosen[-1]), self._generator(epoch, _CHANGES, corpus)))
+        return np.concatenate(chosen), np.concatenate(changes)
 
-    def _sample_segmentations(
-        self, chosen: NDArray[np.int64], *, epoch: int, check: Check
+    def _segment_anew(
+        self,
+        chosen: NDArray[np.int64],
+        changes: NDArray[np.uint8],
+        anew: NDArray[np.int64],
+        *,
+        epoch: int,
+        check: Check,
     ) -> tuple[TokenStore, TokenStore, NDArray[np.int64], NDArray[np.int64]]:
-        """Segment each chosen pair anew, so that a pair seen twice is seen in two ways.
+        """Change and segment chosen pairs anew, so that a pair seen twice is seen in two ways.
 
-        A sampled segmentation may be longer than the limits allow. Leaving the pair out would favour short sentences,
-        so it keeps its usual segmentation, on both sides.
+        The result may be longer than the limits allow. Leaving the pair out would favour short sentences, so it keeps
+        its usual text and segmentation, on both sides.
+
+        Args:
+            anew: Positions in `chosen` of the pairs that are segmented anew; the others are only copied.
 
         Returns:
             Sources and targets; the position of each chosen pair in them; and the number of the pair at each position.
-            The usual segmentations stand after the sampled ones.
+            The usual segmentations stand after the new ones.
         """
-        writers = [TokenWriter(f"the segmentations sampled for epoch {epoch + 1}") for _ in ("sources", "targets")]
-        tasks = (task for side in (0, 1) for task in self._sampling_tasks(chosen, side=side, epoch=epoch))
-        num_tasks = -(-len(chosen) // _SAMPLED_LINES)
-        for number, chunk in enumerate(self._sampling_pool.sample(tasks, num_lines=2 * len(chosen), check=check)):
-            writers[number // num_tasks].add(chunk)
+        writers = [TokenWriter(f"the segmentations of epoch {epoch + 1}") for _ in ("sources", "targets")]
+        tasks = self._sampling_tasks(chosen[anew], changes[anew], epoch=epoch)
+        for number, chunk in enumerate(self._sampling_pool.sample(tasks, num_lines=2 * len(anew), check=check)):
+            writers[number % 2].add(chunk)
         limits, longest = self._settings.limits, self._settings.batch_tokens - 1
-        too_long = np.flatnonzero(
-            (writers[0].lengths > min(limits.max_source_tokens, longest))
-            | (writers[1].lengths > min(limits.max_target_tokens, longest))
+        is_new = np.zeros(len(chosen), dtype=np.bool_)
+        is_new[anew] = (writers[0].lengths <= min(limits.max_source_tokens, longest)) & (
+            writers[1].lengths <= min(limits.max_target_tokens, longest)
         )
-        for first in range(0, len(too_long), _SAMPLED_LINES):
-            pairs = chosen[too_long[first : first + _SAMPLED_LINES]]
+        usual = np.flatnonzero(~is_new)
+        for first in range(0, len(usual), _SAMPLED_LINES):
+            check()
+            pairs = chosen[usual[first : first + _SAMPLED_LINES]]
             writers[0].add(self._sources.chunk(pairs))
             writers[1].add(self._targets.chunk(pairs))
-        positions = np.arange(len(chosen))
-        positions[too_long] = len(chosen) + np.arange(len(too_long))
-        return writers[0].finish(), writers[1].finish(), positions, np.concatenate([chosen, chosen[too_long]])
+        positions = np.empty(len(chosen), dtype=np.int64)
+        positions[anew] = np.arange(len(anew))
+        positions[usual] = len(anew) + np.arange(len(usual))
+        return writers[0].finish(), writers[1].finish(), positions, chosen[np.concatenate([anew, usual])]
 
-    def _sampling_tasks(self, chosen: NDArray[np.int64], *, side: int, epoch: int) -> Iterable[SamplingTask]:
-        texts, model_bytes = self._texts[side], self._tokenizers[:2][side].model_bytes
-        amount = self._settings.subword_sampling
-        assert amount is not None
-        for number, first in enumerate(range(0, len(chosen), _SAMPLED_LINES)):
-            seed = int(self._generator(epoch, _SAMPLING[side], number).integers(2**63))
-            lines = [texts[pair] for pair in chosen[first : first + _SAMPLED_LINES].tolist()]
-            yield SamplingTask(model_bytes, lines, seed, amount)
+    def _sampling_tasks(
+        self, pairs: NDArray[np.int64], changes: NDArray[np.uint8], *, epoch: int
+    ) -> Iterator[SamplingTask]:
+        """Yield tasks for sources and for targets in turn."""
+        for number, first in enumerate(range(0, len(pairs), _SAMPLED_LINES)):
+            part = slice(first, first + _SAMPLED_LINES)
+            sources, targets = ([texts[pair] for pair in pairs[part].tolist()] for texts in self._texts)
+            changed = change_pairs(sources, targets, changes[part], self._generator(epoch, _TYPOS, number))
+            for lines, tokenizer, purpose in zip(changed, self._tokenizers[:2], _SAMPLING, strict=True):
+                seed = int(self._generator(epoch, purpose, number).integers(2**63))
+                yield SamplingTask(tokenizer.model_bytes, lines, seed, self._settings.subword_sampling)
 
     def _generator(self, epoch: int, purpose: int, part: int = 0) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self._settings.seed, epoch, purpose, part])))

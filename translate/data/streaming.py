@@ -101,7 +101,8 @@ class CorpusStream:
         is_used_up = self._num_used == len(self._table)
         state, num_skipped = (self._state_after, 0) if is_used_up else (self._state_before, self._num_used)
         self.position = StreamPosition(begin.num_passes, last, state, num_skipped, None)
-        return ParallelCorpus(name, sources, targets, 1.0, self._corpus.source_tag), begin
+        part = ParallelCorpus(name, sources, targets, 1.0, self._corpus.source_tag, self._corpus.augment)
+        return part, begin
 
     def _chunks(self, check: Check, digests: Sequence[Any]) -> Iterator[PairChunk]:
         """The pairs of the segment at the position, which the digests follow; a pass that is at its end begins anew."""

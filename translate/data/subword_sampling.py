@@ -51,7 +51,7 @@ class SubwordSampler:
     """Samples segmentations from the BPE or unigram vocabulary of a serialised SentencePiece model."""
 
     def __init__(self, model_bytes: bytes) -> None:
-        tokenizer = Tokenizer(model_bytes)
+        self.tokenizer = tokenizer = Tokenizer(model_bytes)
         self._split_tag = tokenizer.split_tag
         self._processor = processor = sentencepiece.SentencePieceProcessor()
         processor.LoadFromSerializedProto(model_bytes)
@@ -258,12 +258,12 @@ def _endless(numbers: Callable[[], NDArray[Any]]) -> Iterator[Any]:
 
 
 class SamplingTask(NamedTuple):
-    """Lines whose segmentations come from one generator."""
+    """Lines whose segmentations come from one generator, or without `amount` are the usual ones."""
 
     model_bytes: bytes  # of the tokenizer
     lines: list[str]
     seed: int
-    amount: float  # see `SubwordSampler.sample`
+    amount: float | None  # see `SubwordSampler.sample`
 
 
 class SamplingPool:
@@ -324,6 +324,8 @@ class SamplingPool:
 
 def _sample(task: SamplingTask) -> TokenChunk:
     sampler = _sampler(task.model_bytes)
+    if task.amount is None:
+        return flatten(sampler.tokenizer.encode_lines(task.lines, num_threads=1), vocab_size=sampler.vocab_size)
     return flatten(sampler.sample(task.lines, amount=task.amount, seed=task.seed), vocab_size=sampler.vocab_size)
 
 

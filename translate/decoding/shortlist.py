@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from translate.config.load import read_resolved_config
+from translate.data.augmentation import augment_corpus
 from translate.data.batching import EncodedPair
 from translate.data.corpora import read_corpus
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
@@ -104,7 +105,7 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
     )
     max_lengths = config.data.max_source_tokens, config.data.max_target_tokens
     pairs: list[EncodedPair] = []
-    for texts in corpora:
+    for texts in map(augment_corpus, corpora):
         sources = tokenizers.source.encode_lines(texts.sources, num_threads=torch.get_num_threads())
         targets = tokenizers.target.encode_lines(texts.targets, num_threads=torch.get_num_threads())
         encoded = [EncodedPair(*pair) for pair in zip(sources, targets, strict=True)]

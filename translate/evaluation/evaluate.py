@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeVar
 from translate.atomic import write_error, write_text
 from translate.config.data import TextCorpus
 from translate.config.schema import Config, EvaluationConfig
+from translate.data.augmentation import read_held_out
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.token_store import run_together
 from translate.decoding import OnFinished, Translation, Translator, count_conditions, ignore_progress
@@ -158,12 +159,14 @@ def choose_test_sets(
     if name is None and not corpora:
         raise InputError("the run's config names no data.test: give --source and --reference, or --set validation")
     if name is not None:
+        also = config.data.validation_also
+        corpora = {each: (f"data.validation_also.{each}", corpus) for each, corpus in also.items()} | corpora
         if config.data.validation is not None:
             corpora.setdefault("validation", ("data.validation", config.data.validation))
         if name not in corpora:
             raise InputError(f"--set {name}: the run's sets are {', '.join(corpora) or 'none'}")
         corpora = {name: corpora[name]}
-    return {each: read_corpus(corpus, key=key) for each, (key, corpus) in corpora.items()}
+    return {each: read_held_out(corpus, key=key) for each, (key, corpus) in corpora.items()}
 
 
 def choose_test_set(

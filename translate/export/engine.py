@@ -20,8 +20,8 @@ import torch
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config, read_resolved_config
+from translate.data.augmentation import read_held_out
 from translate.data.batching import EncodedPair, batch_by_tokens
-from translate.data.corpora import read_corpus
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.decoding import Translator
 from translate.decoding.loading import LoadedTranslator, load_translator, only_ours, resolve_auto
@@ -374,7 +374,7 @@ def evaluate_export(run_path: Path, folder: Path, *, checkpoint: Checkpoint) -> 
     config = read_resolved_config(open_run(run_path).config)
     if config.data.validation is None:
         raise InputError(f"--evaluate: {run_path} has no data.validation in its config; leave --evaluate out")
-    pairs = read_corpus(config.data.validation, key="data.validation")
+    pairs = read_held_out(config.data.validation, key="data.validation")
     ours = load_engine(
         run_path, checkpoint=checkpoint, options={"engine": "ctranslate2"}, token_scores=False
     ).translator

@@ -9,7 +9,7 @@ from translate.config.data import HubCorpus
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.config.yaml import shown_path
-from translate.data.corpora import read_corpus
+from translate.data.augmentation import read_held_out
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.lint.findings import Finding
@@ -73,7 +73,7 @@ def _own_subwords(config: Config, tokenizers: Tokenizers) -> dict[str, float | N
     if own is None or isinstance(own, HubCorpus):  # which may be a download
         return {}
     with contextlib.suppress(InputError):
-        corpus = read_corpus(own, key="data.validation")
+        corpus = read_held_out(own, key="data.validation")
         sides = {"source": (tokenizers.source, corpus.sources), "target": (tokenizers.target, corpus.targets)}
         ids = {
             name: tokenizer.encode_lines(lines, num_threads=torch.get_num_threads())

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from translate.config.data import Corpus
 from translate.config.schema import Config
 from translate.config.section import MOST
+from translate.data.augmentation import augment_corpus, read_held_out
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus
 from translate.data.epochs import BatchSettings, TrainingBatches
@@ -93,7 +94,7 @@ def read_corpora(config: Config) -> Corpora:
     data = config.data
 
     def by_name(kind: str, corpora: Mapping[str, Corpus]) -> dict[str, ParallelCorpus]:
-        return {name: read_corpus(corpus, key=f"data.{kind}.{name}") for name, corpus in corpora.items()}
+        return {name: read_held_out(corpus, key=f"data.{kind}.{name}") for name, corpus in corpora.items()}
 
     check_bleu_tokenizer(config.evaluation)
     if not data.train:
@@ -105,7 +106,7 @@ def read_corpora(config: Config) -> Corpora:
         train = [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(data.train)]
     return Corpora(
         train,
-        None if data.validation is None else read_corpus(data.validation, key="data.validation"),
+        None if data.validation is None else read_held_out(data.validation, key="data.validation"),
         by_name("test", data.test),
         streams,
         by_name("validation_also", data.validation_also),
@@ -115,9 +116,10 @@ def read_corpora(config: Config) -> Corpora:
 def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None = None) -> Tokenizers:
     """The tokenizers of a config, given ready or trained on its training corpora; see `prepare_tokenizers`.
 
-    A fine-tuning has those of the run that it begins from, extended if it says so. All have the tags of corpora.
+    A fine-tuning has those of the run that it begins from, extended if it says so. All have the tags of corpora. The
+    text is changed as in an epoch, but has no typos: capitals should have subwords of their own, and typos should not.
     """
-    sources, targets = join_texts(corpora.train)
+    sources, targets = join_texts(augment_corpus(corpus, with_typos=False) for corpus in corpora.train)
     if config.training.initialize_from is not None:
         tokenizers = load_tokenizers(RunDirectory(config.training.initialize_from).tokenizer)
         tokenizers = extend_tokenizers(tokenizers, config.tokenizer, sources, targets)

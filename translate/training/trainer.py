@@ -207,6 +207,8 @@ class Trainer:
                 logger.info(f"Epoch {progress.epoch + 1:,}: {len(epoch):,} batches, {tokens}")
                 if epoch.num_resegmented:
                     logger.info(f"  {epoch.num_resegmented:,} pairs were too long as sampled, and are not sampled")
+                if epoch.num_changed:
+                    logger.info(f"  {epoch.num_changed:,} pairs changed as data.train's augment says")
             yield group.batches
             if self._is_over():
                 return

@@ -57,6 +57,19 @@ def test_as_one_process(trainings: Any, size: int, overrides: tuple[str, ...]) -
         assert_alike(trainings.directory / kind, trainings.directory / "one")
 
 
+def test_augmented_text_as_one_process(trainings: Any) -> None:
+    """Digits have no capitals, so here they are letters."""
+    for path in trainings.directory.glob("*.[io]*"):
+        path.write_text(path.read_text().translate(str.maketrans("0123456789", "abcdefghij")))
+    config = trainings.directory / "digits.yaml"
+    listed = "{kind: text, source: train.in, target: train.out"
+    assert listed in config.read_text()
+    config.write_text(config.read_text().replace(listed, f"{listed}, augment: {{upper_case: 0.3, typos: 0.5}}"))
+    for said in (trainings.run(1, "one", "threads=2"), trainings.run(2, "ddp", "threads=1")):
+        assert " pairs changed as data.train's augment says" in said
+    assert_alike(trainings.directory / "ddp", trainings.directory / "one")
+
+
 def test_lora_and_frozen_parts_as_one_process(trainings: Any) -> None:
     """Updates in the decoder alone, and their average; continued by another number of processes."""
     lora = ("lora_rank=3", "lora_targets=[query,key,value,output,feed_forward]", "freeze=[encoder.0]")

@@ -1,0 +1,236 @@
+"""Augmentation: each change by hand, chances that are met, and epochs that are a pure function of seed and number."""
+
+import numpy as np
+import pytest
+
+from translate.config.data import Augmentation, DataConfig, TextCorpus
+from translate.data import epochs, subword_sampling
+from translate.data.augmentation import (
+    add_typos,
+    augment_corpus,
+    change_pairs,
+    draw_changes,
+    read_held_out,
+    title_case,
+)
+from translate.data.cache import DataCache
+from translate.data.corpora import ParallelCorpus, data_fingerprint
+from translate.data.epochs import BatchSettings, TrainingBatches
+from translate.data.tokenizer import Tokenizer, Tokenizers
+
+PAIR = ("Ein Hund läuft auf weißem Sand.", "A dog runs on white sand!")
+
+
+def generator(seed: int = 7) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def changed(source: str, target: str, **chances: float) -> tuple[str, str]:
+    """The pair with changes whose chance is 1."""
+    corpus = ParallelCorpus("one", [source], [target], 1.0, augment=Augmentation(**chances))
+    sources, targets = augment_corpus(corpus)[1:3]
+    return sources[0], targets[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, PAIR),
+        ({"upper_case": 1}, ("EIN HUND LÄUFT AUF WEISSEM SAND.", "A DOG RUNS ON WHITE SAND!")),
+        ({"title_case": 1}, ("Ein Hund Läuft Auf Weißem Sand.", "A Dog Runs On White Sand!")),
+        ({"lower_case": 1}, ("ein hund läuft auf weißem sand.", "a dog runs on white sand!")),
+        ({"drop_final_punctuation": 1}, ("Ein Hund läuft auf weißem Sand", "A dog runs on white sand")),
+        ({"ascii_umlauts": 1}, ("Ein Hund laeuft auf weissem Sand.", "A dog runs on white sand!")),
+        ({"ascii_umlauts": 1, "upper_case": 1}, ("EIN HUND LAEUFT AUF WEISSEM SAND.", "A DOG RUNS ON WHITE SAND!")),
+    ],
+)
+def test_changes_by_hand(change: dict[str, float], expected: tuple[str, str]) -> None:
+    assert changed(*PAIR, **change) == expected
+
+
+def test_final_punctuation_stays_unless_both_sides_have_some_and_words_before_it() -> None:
+    for pair in [("Ja.", "Yes"), ("Ja ", "Yes."), (".", "Yes."), ("Ja.", "..."), ("", "")]:
+        assert changed(*pair, drop_final_punctuation=1) == pair
+    assert changed("Ja ?!", "Yes… ", drop_final_punctuation=1) == ("Ja", "Yes")
+
+
+def test_tags_of_a_language_or_corpus_are_not_text() -> None:
+    pair = (">>deu<< <bt> it's <b>bold</b>", "es ist fett")
+    assert changed(*pair, upper_case=1) == (">>deu<< <bt> IT'S <B>BOLD</B>", "ES IST FETT")
+    assert changed(*pair, title_case=1) == (">>deu<< <bt> It's <B>Bold</B>", "Es Ist Fett")
+
+
+def test_titles() -> None:
+    assert title_case("don’t o'neill «il» ǆ blau-weiß USA 3d") == "Don’t O'neill «Il» ǅ Blau-Weiß USA 3d"
+
+
+def test_typos_are_one_edit_in_a_tenth_of_the_words() -> None:
+    """In one word of one to ten; every letter that is added is of the text."""
+    words = ["ab", "12345", "Möwe", "läuft", "schnell,", "weiter"]
+    seen = set()
+    for seed in range(97):
+        text = add_typos(" ".join(words), generator(seed))
+        different = [pair for pair in zip(words, text.split(" "), strict=True) if pair[0] != pair[1]]
+        assert len(different) <= 1  # a letter may be replaced by itself
+        for before, after in different:
+            assert before in words[2:] and after[0] == before[0] and set(after.lower()) <= set("".join(words).lower())
+            shape = "swap" if sorted(after) == sorted(before) else len(after) - len(before)
+            seen.add(shape)
+    assert seen == {"swap", -1, 0, 1}
+    long = " ".join(["Wolkenkratzer"] * 29)
+    typos = [word for word in add_typos(long, generator()).split() if word != "Wolkenkratzer"]
+    assert 2 <= len(typos) <= 3
+    for text in ("", "ab 12 .", "你好"):  # nothing has three letters
+        assert add_typos(text, generator()) == text
+
+
+def test_typos_are_of_the_source_alone() -> None:
+    source, target = changed(*PAIR, typos=1)
+    assert source != PAIR[0] and target == PAIR[1]
+
+
+def test_chances_are_met() -> None:
+    augment = Augmentation(upper_case=0.2, title_case=0.1, lower_case=0.3, drop_final_punctuation=0.4, typos=0.5)
+    changes = draw_changes(augment, 20_000, generator())
+    assert np.bincount(changes % 4) / 20_000 == pytest.approx([0.4, 0.2, 0.1, 0.3], abs=0.015)
+    shares = [float((changes & bit > 0).mean()) for bit in (4, 8, 16)]
+    assert shares == pytest.approx([0.4, 0.0, 0.5], abs=0.015)
+    assert not draw_changes(None, 3, generator()).any()
+    with pytest.raises(ValueError, match="upper_case \\+ title_case \\+ lower_case = 1.1: a pair has one of them"):
+        Augmentation(upper_case=0.6, lower_case=0.5)
+
+
+def test_a_held_out_corpus_is_changed_alike_in_every_run(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("held out")
+    lines = [f"Zeile {number} von vielen." for number in range(1300)]
+    for size in (1300, 1100):
+        for side in ("de", "en"):
+            (folder / f"{size}.{side}").write_text("".join(f"{line}\n" for line in lines[:size]))
+    augment = Augmentation(upper_case=0.5, typos=0.3)
+    long, short, again = (
+        read_held_out(TextCorpus(source=folder / f"{size}.de", target=folder / f"{size}.en", augment=augment), key="k")
+        for size in (1300, 1100, 1100)
+    )
+    assert short == again and short.augment is None
+    assert list(short.sources[:1000]) == list(long.sources[:1000]) != lines[:1000]
+    pairs = list(zip(lines, long.sources, long.targets, strict=True))
+    assert sum(source != line for line, source, _ in pairs) == pytest.approx(0.65 * 1300, abs=60)
+    assert all(
+        target.isupper() == source.isupper() and target.lower() == line.lower() for line, source, target in pairs
+    )
+
+
+# Epochs
+
+
+@pytest.fixture
+def corpora(german: list[str], english: list[str]) -> list[ParallelCorpus]:
+    """Two corpora, of which the first is changed."""
+    augment = Augmentation(upper_case=0.3, drop_final_punctuation=0.2, typos=0.3)
+    return [ParallelCorpus("a", german, english, 1.5, augment=augment), ParallelCorpus("b", english, german, 1.0)]
+
+
+def batches_of(
+    corpora: list[ParallelCorpus], tokenizer: Tokenizer, *, sampling: float | None = None, num_threads: int = 1,
+    cache: DataCache | None = None, **limits: int,
+) -> TrainingBatches:  # fmt: skip
+    settings = BatchSettings(DataConfig(**limits), sampling, 997, 3, num_threads)
+    return TrainingBatches(corpora, Tokenizers(tokenizer, tokenizer, "joint"), settings, cache=cache)
+
+
+def content(batches: TrainingBatches, number: int) -> list[tuple[object, ...]]:
+    return [(batch.indices, *(ids.tolist() for ids in batch[:3])) for batch in batches.epoch(number)]
+
+
+def texts(batches: TrainingBatches, number: int, tokenizer: Tokenizer) -> list[tuple[int, str, str]]:
+    """The pairs of an epoch, with their numbers."""
+    return sorted(
+        (index, tokenizer.decode(source), tokenizer.decode(target))
+        for batch in batches.epoch(number)
+        for index, source, target in zip(
+            batch.indices, batch.source_ids.tolist(), batch.target_output_ids.tolist(), strict=True
+        )
+    )
+
+
+@pytest.mark.parametrize("sampling", [None, 0.2])
+def test_an_epoch_is_changed_as_its_number_says(
+    corpora: list[ParallelCorpus], tokenizer: Tokenizer, sampling: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "_SAMPLED_LINES", 7)  # several tasks
+    batches, resumed = (batches_of(corpora, tokenizer, sampling=sampling) for _ in range(2))
+    before = content(batches, 0)
+    assert content(batches, 1) != before
+    assert content(resumed, 1) == content(batches, 1)  # whatever was asked for before
+    assert content(batches, 0) == before
+    plain = [pair for corpus in corpora for pair in zip(corpus.sources, corpus.targets, strict=True)]
+    size, pairs = len(corpora[0].sources), texts(batches, 1, tokenizer)
+    assert len(pairs) == round(2.5 * size)
+    assert all((source, target) == plain[number] for number, source, target in pairs if number >= size)
+    upper = [(source, target) for _, source, target in pairs if source.isupper()]
+    assert len(upper) == pytest.approx(0.3 * 1.5 * size, abs=0.2 * size)
+    assert all(target.isupper() for _, target in upper)
+    twice = [pair for pair in pairs if [each[0] for each in pairs].count(pair[0]) == 2]
+    assert len(set(twice)) > len(twice) / 2  # a pair that is seen twice is changed in two ways
+    changed_pairs = sum((source, target) != plain[number] for number, source, target in pairs)
+    assert 0 < changed_pairs <= batches.epoch(1).num_changed
+
+
+def test_what_is_not_changed_is_as_without_augmentation(corpora: list[ParallelCorpus], tokenizer: Tokenizer) -> None:
+    """The same pairs are chosen, and a chance of 0 changes nothing, not even the order."""
+    plain = [corpus._replace(augment=None) for corpus in corpora]
+    none = [corpora[0]._replace(augment=Augmentation()), corpora[1]]
+    assert content(batches_of(none, tokenizer), 1) == content(batches_of(plain, tokenizer), 1)
+    changed_numbers, plain_numbers = (
+        [number for number, _, _ in texts(batches_of(each, tokenizer), 1, tokenizer)] for each in (corpora, plain)
+    )
+    assert changed_numbers == plain_numbers
+
+
+def test_processes_and_cache_change_nothing(
+    corpora: list[ParallelCorpus], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:  # fmt: skip
+    from concurrent.futures import ThreadPoolExecutor
+
+    def threads(size: int, *_: object, **__: object) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(size)
+
+    expected = content(batches_of(corpora, tokenizer), 2)
+    cache = DataCache(folder=tmp_path_factory.mktemp("cache"))
+    monkeypatch.setattr(subword_sampling, "ProcessPoolExecutor", threads)
+    monkeypatch.setattr(subword_sampling, "_MIN_LINES_OF_POOL", 1)
+    assert content(batches_of(corpora, tokenizer, num_threads=2, cache=cache), 2) == expected
+    # The cache has the text as it is, so that another setting finds it, and changes it in its own way.
+    num_made = cache.num_made
+    other = [corpora[0]._replace(augment=Augmentation(lower_case=1.0)), corpora[1]]
+    assert content(batches_of(other, tokenizer, cache=cache), 2) == content(batches_of(other, tokenizer), 2) != expected
+    assert cache.num_made == num_made
+
+
+def test_a_changed_pair_that_is_too_long_stays_as_it_is(corpora: list[ParallelCorpus], tokenizer: Tokenizer) -> None:
+    """Capitals that the vocabulary does not have fall apart into letters."""
+    capitals = [corpora[0]._replace(augment=Augmentation(upper_case=1.0), weight=1.0)]
+    sides = (capitals[0].sources, capitals[0].targets)
+    limits = [max(len(tokenizer.encode(line.upper())) for line in side) - 1 for side in sides]
+    batches = batches_of(capitals, tokenizer, max_source_tokens=limits[0], max_target_tokens=limits[1])
+    assert batches.longest == max(limits) + 1
+    epoch = batches.epoch(0)
+    assert 0 < epoch.num_resegmented < len(sides[0]) == epoch.num_changed
+    for batch in epoch:
+        assert batch.source_ids.shape[1] <= limits[0] + 1 and batch.target_output_ids.shape[1] <= limits[1] + 1
+    found = texts(batches, 0, tokenizer)
+    is_usual = [(source, target) == (sides[0][number], sides[1][number]) for number, source, target in found]
+    assert sum(is_usual) == epoch.num_resegmented and [number for number, _, _ in found] == list(range(len(sides[0])))
+
+
+def test_another_augmentation_is_other_data(corpora: list[ParallelCorpus], tokenizer: Tokenizer) -> None:
+    both = Tokenizers(tokenizer, tokenizer, "joint")
+    others = [corpora, [corpora[0]._replace(augment=None), corpora[1]]]
+    others += [[corpora[0]._replace(augment=Augmentation(typos=0.1)), corpora[1]]]
+    assert len({data_fingerprint(each, both) for each in others}) == 3
+
+
+def test_pairs_without_a_change_are_kept() -> None:
+    changes = np.array([0, 1, 0], dtype=np.uint8)
+    assert change_pairs(["a", "b", "c"], ["x", "y", "z"], changes, generator()) == (["a", "B", "c"], ["x", "Y", "z"])
