@@ -9,7 +9,6 @@ from pathlib import Path
 _OTHER_NAMES = {  # what fairseq, Marian, JoeyNMT, OpenNMT and papers call a setting, where it shares no word with ours
     "accumulate_batches": "update_freq optimizer_delay batch_multiplier accum_count gradient_accumulation_steps",
     "add_characters": "extend extend_vocabulary resize_embeddings",
-    "augment": "augmentation modifiers",
     "batch_tokens": "batch_size max_tokens mini_batch mini_batch_words",
     "d_ff": "ff_size ffn_dim ffn_embed_dim dim_ffn transformer_dim_ffn transformer_ff feed_forward",
     "d_model": "hidden_size hidden_dim embed_dim embedding_dim dim_emb rnn_size dim",
