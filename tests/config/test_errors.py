@@ -49,7 +49,11 @@ KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
             f" {HERE}; did you mean cosine?",
         ),
         ("data.train.0.sorce=a", f"unknown key data.train.0.sorce {HERE}; did you mean data.train.0.source?"),
-        ("data.train.1.source=a", f"unknown key data.train.1.source {HERE}; did you mean data.train.1.source_column?"),
+        (
+            "data.train.1.source=a",
+            f"unknown key data.train.1.source {HERE}; did you mean data.train.1.source_tag or"
+            " data.train.1.source_column?",
+        ),
         ("data.train.0.text=a", f"unknown key data.train.0.text {HERE}; did you mean data.train.0.target?"),
         ("data.validation.tsv=a", f"unknown key data.validation.tsv {HERE}"),
         ("data.test.first.pth=a", f"unknown key data.test.first.pth {HERE}; did you mean data.test.first.path?"),
