@@ -26,6 +26,7 @@ COMMANDS = all_commands()
 
 def test_all_commands_are_known() -> None:
     assert sorted(map(" ".join, COMMANDS)) == [
+        "average",
         "check",
         "compare",
         "config describe",

@@ -306,7 +306,7 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "command-unknown": lambda place: Call(["tran", "demo"]),
     "option-unknown": decode_options("--beam-sise", "3"),
     "option-type": decode_options("--beam-size", "many"),
-    "option-choice": decode_options("--checkpoint", "middle"),
+    "option-choice": decode_options("--search", "middle"),
     "option-negative": decode_options("--beam-size", "-1"),
     "option-huge": decode_options("--max-length-constant", "9" * 20),
     "option-nan": decode_options("--length-penalty", "nan"),

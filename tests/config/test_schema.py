@@ -45,3 +45,23 @@ def test_contradictions(overrides: list[str], message: str) -> None:
     with pytest.raises(InputError) as error:
         load_config("demo", overrides)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["training.average_kept=true", "training.keep_last=1"],
+            "training.average_kept = true averages at least two checkpoints: set training.keep_last or"
+            " training.keep_best to 2 or more, such as training.keep_last = 8 (command line)",
+        ),
+        (
+            ["training.keep_best=3", "data.validation=null"],
+            "training.keep_best compares scores on data.validation, which is null: name a corpus (command line)",
+        ),
+    ],
+)
+def test_what_averages_need(overrides: list[str], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_config("demo", overrides)
+    assert str(error.value) == message

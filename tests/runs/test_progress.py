@@ -124,3 +124,18 @@ def test_the_place_in_a_stream_is_kept() -> None:
     place = {"num_passes": 1, "num_pairs": 20, "state": {"offset": 5}, "num_skipped": 3, "sha256": "ab"}
     progress = Progress("data", stream={"segment": 4, "places": [place]})
     assert Progress.from_json(progress.to_json()) == progress
+
+
+def test_which_validations_are_kept_by_hand() -> None:
+    """The last two and the best two; of equal scores the first is the better one."""
+    progress, kept = Progress("data"), []
+    for progress.step, score in ((1, 5.0), (2, 7.0), (3, 5.0), (4, 1.0), (5, 6.0), (6, 6.0)):
+        progress.keep(score, last=2, best=2)
+        kept.append(list(progress.kept))
+    assert kept == [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [2, 4, 5], [2, 5, 6]]
+    again = Progress.from_json(progress.to_json())
+    assert again.kept == {2: 7.0, 5: 6.0, 6: 6.0}
+    again.kept = dict.fromkeys(again.kept)  # of another validation corpus
+    again.step = 7
+    again.keep(0.1, last=0, best=2)
+    assert again.kept == {2: None, 7: 0.1}

@@ -154,6 +154,27 @@ def test_a_best_checkpoint_of_an_older_copy(
     assert report_on(whole_run.path, "checkpoints/best.safetensors").state == "ok"
 
 
+def test_checkpoints_that_are_kept(whole_run: RunDirectory, model: Transformer, save: Callable[..., None]) -> None:
+    save(whole_run, model, "step-10", 10)
+    save(whole_run, model, "step-9", 9)
+    save(whole_run, model, "last", 10, kept={9: 1.0, 10: None})
+    report = [file for file in verify_run(whole_run.path).files if "step-" in file.name]
+    assert [(file.state, file.detail) for file in report] == [("ok", "step 10, kept"), ("ok", "step 9, kept")]
+    check_damage_is_reported(whole_run, "checkpoints/step-9.safetensors")
+    whole_run.checkpoint("step-9").unlink()
+    assert bad(verify_run(whole_run.path)) == {"checkpoints/step-9.safetensors": "MISSING"}
+
+
+def test_an_average_may_be_of_older_steps_than_the_best(
+    whole_run: RunDirectory, model: Transformer, save: Callable[..., None]
+) -> None:
+    save(whole_run, model, "last", 9, best_step=8)
+    tensors, _, _ = read_tensors(whole_run.checkpoint("best"))
+    write_tensors(whole_run.checkpoint("best"), tensors, {"step": "7", "averaged": "6 7"})
+    report = report_on(whole_run.path, "checkpoints/best.safetensors")
+    assert (report.state, report.detail) == ("ok", "the average of steps 6, 7, 3,688 parameters")
+
+
 def test_a_half_copied_run(whole_run: RunDirectory) -> None:
     shutil.rmtree(whole_run.checkpoints)
     whole_run.config.unlink()

@@ -7,6 +7,7 @@ import typer
 from typer import Option
 
 from translate.cli import check, decode, evaluate, export, serve, train
+from translate.cli.average import average
 from translate.cli.compare import compare
 from translate.cli.config import config_app
 from translate.cli.show import show_app
@@ -25,7 +26,12 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "score": decode.score,
         "serve": serve.serve,
     },
-    "Make from a run": {"tune-decode": evaluate.tune_decode, "shortlist": export.shortlist, "export": export.export},
+    "Make from a run": {
+        "average": average,
+        "tune-decode": evaluate.tune_decode,
+        "shortlist": export.shortlist,
+        "export": export.export,
+    },
 }
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():

@@ -54,7 +54,7 @@ class DecodeCommand:
     output: Path | None
     alignments: Path | None
     output_format: Literal["text", "jsonl"]
-    checkpoint: Literal["best", "last"]
+    checkpoint: str
     constraints: dict[str, Path]
     ensemble: list[Path]
     contrast: Path | None

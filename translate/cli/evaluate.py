@@ -63,6 +63,7 @@ def evaluate(
     from translate.evaluation.evaluate import choose_test_sets, evaluate, report_folder, spread_samples, write_report
     from translate.export import load_engine
     from translate.runs.directory import open_run
+    from translate.runs.loading import describe_moment
 
     directory = open_run(run)
     config = read_resolved_config(directory.config)
@@ -73,10 +74,12 @@ def evaluate(
             evaluation = evaluate(translator, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)
         settings = translator.config.model_dump(mode="json")
         folder = report_folder(directory.evaluation, name, source=source, set_names=[*config.data.test, "validation"])
-        write_report(folder, evaluation, name=name, source=source, step=loaded.step, settings=settings)
+        saved: dict[str, Any] = {"step": loaded.step, "averaged": loaded.averaged}
+        write_report(folder, evaluation, name=name, source=source, settings=settings, **saved)
         how = f"beam {translator.config.beam_size}" if translator.config.search == "beam" else "sampled"
         counts = count_conditions(evaluation.translations)
-        typer.echo(f"{escaped(name)}, {checkpoint} checkpoint (step {loaded.step}), {how}: {counts}")
+        moment = describe_moment(**saved)
+        typer.echo(f"{escaped(name)}, {checkpoint} checkpoint ({moment}), {how}: {counts}")
         _print_metrics(evaluation.metrics)
         for index in spread_samples(len(pairs.sources), samples):
             translation = evaluation.translations[index]

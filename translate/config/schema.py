@@ -170,6 +170,13 @@ class TrainingConfig(Section):
     """Stop after this many validations in a row without a better one; null never stops early."""
     sample_translations: NotNegativeInt = 3
     """Number of validation sentences printed with their translations at each validation."""
+    keep_last: NotNegativeInt = 0
+    """Keep the weights of so many last validations too, each as checkpoints/step-N.safetensors."""
+    keep_best: NotNegativeInt = 0
+    """Keep the weights of so many best validations too, likewise."""
+    average_kept: bool = False
+    """When the training ends, average the last 2, 3, … keep_last kept checkpoints, and the best 2, 3, … keep_best ones
+    (Junczys-Dowmunt et al. 2016). The average with the best validation becomes the best checkpoint if it is better."""
     trackers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
     """Services that receive all numbers of the training too; each needs the extra of its name."""
 
@@ -218,6 +225,15 @@ class TrainingConfig(Section):
             raise ValueError(
                 f"training.step_tokens = {self.step_tokens} is less than training.batch_tokens = {self.batch_tokens},"
                 " and a step has at least one batch: lower training.batch_tokens to it, or raise training.step_tokens"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_average(self) -> Self:
+        if self.average_kept and max(self.keep_last, self.keep_best) < 2:
+            raise ValueError(
+                "training.average_kept = true averages at least two checkpoints: set training.keep_last or"
+                " training.keep_best to 2 or more, such as training.keep_last = 8"
             )
         return self
 
@@ -288,6 +304,9 @@ class Config(Section):
                     f"tokenizer.{name} = {json.dumps(value, ensure_ascii=False)} extends the vocabulary of a run: name"
                     f" it as training.initialize_from, or leave out tokenizer.{name}"
                 )
+        for name in ("keep_best", "average_kept"):
+            if getattr(self.training, name) and self.data.validation is None:
+                raise ValueError(f"training.{name} compares scores on data.validation, which is null: name a corpus")
         if self.data.is_streamed:
             self._check_streaming()
         if self.model.positions == "learned":

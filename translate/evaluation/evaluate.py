@@ -108,6 +108,7 @@ def write_report(
     step: int,
     settings: dict[str, object],
     source: Path | None = None,
+    averaged: Sequence[int] = (),
 ) -> None:
     """Write `hypotheses.txt` and `report.json` into a directory, which is created if need be.
 
@@ -116,6 +117,7 @@ def write_report(
         step: The step of the checkpoint.
         settings: The settings of the search.
         source: The file that was translated; None: a test set of the config.
+        averaged: The steps of the checkpoints whose average was evaluated, if one was.
 
     Raises:
         RunError: The files cannot be written, or the directory is a link that leaves the run.
@@ -133,6 +135,7 @@ def write_report(
         "name": name,
         **({} if source is None else {"source": os.path.realpath(source)}),
         "step": step,
+        **({"averaged": averaged} if averaged else {}),
         "hypotheses": f"sha256:{fingerprint(hypotheses)}",
         **{f"num_{condition}": counts[condition] for condition in _CONDITIONS.split()},
         "metrics": [metric._asdict() for metric in evaluation.metrics],

@@ -24,8 +24,8 @@ _CARD = """---
 
 # {name}: {source} → {target}
 
-A Transformer of {model.num_encoder_layers}+{model.num_decoder_layers} layers, width {model.d_model} and {weights:,} weights (norm: {model.norm}, positions: {model.positions}), as it was
-after step {step}. translate {version} exported it{rounded}.
+A Transformer of {model.num_encoder_layers}+{model.num_decoder_layers} layers, width {model.d_model} and {weights:,} weights (norm: {model.norm}, positions: {model.positions}). Its
+weights are those of {moment}. translate {version} exported it{rounded}.
 
 ## Use
 
@@ -135,7 +135,7 @@ def write_card(
         target=data.target_language,
         model=run.config.model,
         weights=run.model.num_parameters,
-        step=f"{run.step:,}",
+        moment=describe_moment(run.step, run.averaged),
         version=__version__,
         rounded=f", rounded to {rounded}" if rounded else " and checked that it gives the same numbers",
         packages=packages,
@@ -162,11 +162,11 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
         try:
             report = json.loads(file.read_bytes())
             metrics = [Metric(**each)._replace(interval=_interval(each["interval"])) for each in report["metrics"]]
-            if report["step"] == run.step:
+            if (report["step"], report.get("averaged", [])) == (run.step, [*run.averaged]):
                 scores.append(CardScores(report["name"], _search(report["decoding"]), metrics))
         except (OSError, ValueError, KeyError, TypeError) as error:
             logger.warning(f"{file} cannot be read, so the model card has no scores of it: {error!r}")
-    if "validation" not in {each.set_name for each in scores}:
+    if "validation" not in {each.set_name for each in scores} and not run.averaged:
         steps = {"validation": "step", "evaluation": "best_step"}  # the latter is made with the run's own search
         for record in [each for each in read_metrics(directory) if run.step == each.get(steps.get(each["kind"], ""))][
             -1:

@@ -32,6 +32,7 @@ WEIGHTS_PREFIX = "model."
 AVERAGE_PREFIX = "average."
 MERGED_PREFIX = "merged."
 OPTIMIZER_PREFIX = "optimizer."
+AVERAGED_KEY = "averaged"  # of the metadata of an average of checkpoints: their steps
 _METADATA_KEY = "translate"
 _OLD_METADATA_KEYS = {"step", "progress", "sha256"}  # of formats 1 and 2
 _ERROR_NUMBER = re.compile(r"os error (\d+)")  # in the text of safetensors' errors
@@ -183,6 +184,11 @@ def read_step(path: Path, metadata: Mapping[str, str]) -> int:
     if not re.fullmatch("[0-9]{1,16}", step):
         raise RunError(f"{path}: does not name its step; it is no checkpoint of this toolkit")
     return int(step)
+
+
+def read_averaged(metadata: Mapping[str, str]) -> tuple[int, ...]:
+    """The steps of the checkpoints whose average a checkpoint is; none: it is no average."""
+    return tuple(map(int, re.findall("[0-9]{1,16}", metadata.get(AVERAGED_KEY, ""))))
 
 
 def read_progress(path: Path, metadata: Mapping[str, str]) -> Progress:

@@ -22,6 +22,7 @@ _HINTS = {
     "last.safetensors": "copy it again from where it came, use --checkpoint best, or continue with --resume, which goes"
     " on from the checkpoint before it",
     "previous.safetensors": "remove it, unless the last checkpoint is damaged too: nothing else needs it",
+    "step.safetensors": "copy it again from where it came, or remove it: averages are then made of the others",
     "shortlist.safetensors": "make it again with translate shortlist",
     "hypotheses.txt": "make it again with translate eval",
     "report.json": "make it again with translate eval",
@@ -36,7 +37,8 @@ class DamageError(RunError):
 
     def __init__(self, path: Path, reason: str) -> None:
         self.fact = f"{path}: damaged: {reason}"
-        super().__init__(f"{self.fact}; {_HINTS.get(path.name, 'copy it again from where it came')}")
+        hint = _HINTS.get(re.sub("^step-[0-9]+", "step", path.name), "copy it again from where it came")
+        super().__init__(f"{self.fact}; {hint}")
 
 
 def write_checksums(folder: Path, checksums: Mapping[str, str]) -> None:

@@ -3,9 +3,10 @@
 import datetime
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from translate import __version__
 from translate.atomic import is_temporary, sync, text_bytes, write_error, write_text
@@ -19,10 +20,11 @@ from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_c
 from translate.versions import package_versions
 
 FORMAT = 3  # Raised when an older toolkit cannot read a newer run. 1: no checksums; 2: checksums inside the files.
-Checkpoint = Literal["best", "last"]
+Checkpoint = str  # best, last, or step-N if the training has kept the weights of the validation at step N
 
 _TOKENIZER_MODELS = ("joint.model", "source.model", "target.model")
 _MAX_NAMES = 10
+_STEP = "(0|[1-9][0-9]{0,15})"
 
 
 class RunDirectory:
@@ -54,8 +56,19 @@ class RunDirectory:
         return list(dict.fromkeys([*named, *(part for folder in named for part in folder.glob("*"))]))
 
     def checkpoint(self, which: Checkpoint) -> Path:
-        """The file of a checkpoint, whether it exists yet or not."""
+        """The file of a checkpoint, whether it exists yet or not.
+
+        Raises:
+            InputError: No checkpoint has such a name.
+        """
+        if not re.fullmatch(f"best|last|step-{_STEP}", which):
+            raise InputError(f"{ascii(which)} is no checkpoint: should be best, last, or a kept one such as step-4000")
         return self.checkpoints / f"{which}.safetensors"
+
+    def kept_steps(self) -> list[int]:
+        """The steps of the validations whose weights are kept here."""
+        names = [path.stem.removeprefix("step-") for path in self.checkpoints.glob("step-*.safetensors")]
+        return sorted(int(name) for name in names if re.fullmatch(_STEP, name))
 
     def tokenizer_files(self) -> list[Path]:
         """The SentencePiece models that the run has."""

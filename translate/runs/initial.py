@@ -83,8 +83,8 @@ def read_initial_weights(config: Config) -> InitialWeights | None:
     except InputError as error:
         raise InputError(f"training.initialize_from: {error}") from error
     check_agreement(config.model_dump(mode="json"), read_resolved_config(run.config), run=path)
-    tensors, step = read_weights(run, checkpoint, last="training.initialize_checkpoint=last")
-    file, recorded = run.checkpoint(checkpoint), read_metrics(run)
+    tensors, step, averaged = read_weights(run, checkpoint, last="training.initialize_checkpoint=last")
+    file, recorded = run.checkpoint(checkpoint), [] if averaged else read_metrics(run)
     scores = [each.get("BLEU") for each in recorded if each["kind"] == "validation" and each["step"] == step]
     bleu = scores[-1] if scores else None
     return InitialWeights(file.resolve(), tensors, fingerprint(file), checkpoint, step, bleu)

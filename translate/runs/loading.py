@@ -1,6 +1,6 @@
 """From a run directory to a model that translates: whole and undamaged, or refused with a reason."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +14,14 @@ from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
 from translate.model.lora import is_lora
-from translate.runs.checkpoint import AVERAGE_PREFIX, MERGED_PREFIX, WEIGHTS_PREFIX, read_step, read_tensors
+from translate.runs.checkpoint import (
+    AVERAGE_PREFIX,
+    MERGED_PREFIX,
+    WEIGHTS_PREFIX,
+    read_averaged,
+    read_step,
+    read_tensors,
+)
 from translate.runs.directory import Checkpoint, RunDirectory, list_names, open_run
 
 
@@ -26,14 +33,28 @@ class LoadedRun(NamedTuple):
     tokenizers: Tokenizers
     model: Transformer
     step: int  # at which the weights were saved
+    averaged: tuple[int, ...] = ()  # the steps of the checkpoints whose mean they are; as a rule none
+
+
+class SavedWeights(NamedTuple):
+    """The weights of a checkpoint to translate with."""
+
+    tensors: dict[str, Tensor]
+    step: int  # at which they were saved; of an average the newest
+    averaged: tuple[int, ...]  # the steps of the checkpoints whose mean they are; as a rule none
+
+
+def describe_moment(step: int, averaged: Sequence[int]) -> str:
+    """When weights were saved: their step, or the steps that they are the average of."""
+    return f"the average of steps {', '.join(f'{each:,}' for each in averaged)}" if averaged else f"step {step:,}"
 
 
 def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.device | None = None) -> LoadedRun:
     """Load a run's config, tokenizers and model, ready to translate.
 
     Args:
-        checkpoint: best: chosen on validation; last: the newest. A checkpoint with averaged weights gives those, and
-            one with LoRA's updates the weights with the updates added.
+        checkpoint: best: chosen on validation; last: the newest; step-N: kept by the training. A checkpoint with a
+            moving average gives that, and one with LoRA's updates the weights with the updates added.
 
     Raises:
         InputError: The path is no run, or the run lacks that checkpoint.
@@ -42,14 +63,14 @@ def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.devic
     run = open_run(path)
     config = read_resolved_config(run.config)
     tokenizers = load_tokenizers(run.tokenizer)
-    weights, step = read_weights(run, checkpoint, last="--checkpoint last")
+    saved = read_weights(run, checkpoint, last="--checkpoint last")
     model = build_model(config, tokenizers, device=device)
-    set_parameters(model, weights, name=str(run.checkpoint(checkpoint)))
-    return LoadedRun(path, config, tokenizers, model.eval(), step)
+    set_parameters(model, saved.tensors, name=str(run.checkpoint(checkpoint)))
+    return LoadedRun(path, config, tokenizers, model.eval(), saved.step, saved.averaged)
 
 
-def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> tuple[dict[str, Tensor], int]:
-    """The weights of a checkpoint, averaged ones if it has them, and the step at which they were saved.
+def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> SavedWeights:
+    """The weights of a checkpoint, those of a moving average if it has one, and the step at which they were saved.
 
     Args:
         last: How to ask for the last checkpoint, for errors.
@@ -61,10 +82,12 @@ def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> tup
     file = run.checkpoint(checkpoint)
     if not file.is_file():
         hint = f"; training has not validated yet: {last}" if run.checkpoint("last").is_file() else ""
+        if checkpoint not in ("best", "last"):
+            hint = f"; kept are {', '.join(f'step-{step}' for step in run.kept_steps()) or 'none (training.keep_last)'}"
         raise InputError(f"{run.path} has no checkpoint {file.name}{hint}")
     tensors, metadata, _ = read_tensors(file, prefixes=(MERGED_PREFIX, AVERAGE_PREFIX, WEIGHTS_PREFIX))
     weights = {name: tensor for name, tensor in tensors.items() if not is_lora(name)}  # they are merged
-    return weights, read_step(file, metadata)
+    return SavedWeights(weights, read_step(file, metadata), read_averaged(metadata))
 
 
 def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device | None = None) -> Transformer:

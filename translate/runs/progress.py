@@ -116,6 +116,8 @@ class Progress:
     best_step: NotNegativeInt | None = None
     best_score: float | None = None  # more is better: BLEU, or the loss negated
     validations_without_better: NotNegativeInt = 0
+    # The scores of the validations whose weights are kept, by step; None: not comparable with later ones.
+    kept: dict[NotNegativeInt, float | None] = dataclasses.field(default_factory=dict)
     window: LogWindow = dataclasses.field(default_factory=LogWindow)
     # Of metrics.jsonl when the checkpoint was written; checkpoints of version 0.1.0 do not have it.
     metrics_bytes: NotNegativeInt | None = None
@@ -123,6 +125,22 @@ class Progress:
     loss_scale: LossScale = dataclasses.field(default_factory=LossScale)  # of fp16
     environment: dict[str, str] = dataclasses.field(default_factory=dict)  # see `describe_environment`
     stream: dict[str, Any] | None = None  # where this epoch begins in streamed corpora; see `StreamedBatches.position`
+
+    def keep(self, score: float | None, *, last: int, best: int) -> None:
+        """Keep the weights of this step's validation if it is one of the last or best ones, and no longer of others.
+
+        Args:
+            score: More is better; None: there is no validation corpus.
+        """
+        self.kept[self.step] = score
+        ranks = self.rank_kept(last=last, best=best)
+        self.kept = {step: score for step, score in self.kept.items() if step in ranks["last"] + ranks["best"]}
+
+    def rank_kept(self, *, last: int, best: int) -> dict[str, list[int]]:
+        """The steps of the last kept validations, from the newest on, and of the best ones, from the best on."""
+        scores = {step: -math.inf if score is None else score for step, score in self.kept.items()}
+        by_score = sorted(scores, key=lambda step: (-scores[step], step))  # of equal ones the first is best
+        return {"last": sorted(scores, reverse=True)[:last], "best": by_score[:best]}
 
     def to_json(self) -> str:
         """The text that `from_json` reads."""

@@ -12,7 +12,7 @@ import torch
 from translate.config.load import read_resolved_config
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
-from translate.runs.checkpoint import read_progress, read_step, read_tensors
+from translate.runs.checkpoint import read_averaged, read_progress, read_step, read_tensors
 from translate.runs.checksums import CHECKSUMS, DamageError, check_file, check_folder, check_inside, read_checksums
 from translate.runs.directory import (
     NewerFormatError,
@@ -22,6 +22,7 @@ from translate.runs.directory import (
     list_names,
     read_description,
 )
+from translate.runs.loading import describe_moment
 from translate.runs.progress import Progress
 
 State = Literal["ok", "no checksum", "DAMAGED", "MISSING", "unknown"]
@@ -161,16 +162,22 @@ def _check_checkpoints(result: Verification) -> Progress | None:
             found = read_progress(path, metadata)
             progress = progress or found
             result.add_sound(path, has_digest, f"step {found.step}, resumable")
+    for step in sorted({*run.kept_steps(), *(progress.kept if progress else [])}):
+        path = run.checkpoint(f"step-{step}")
+        with result.check(path):
+            _, metadata, has_digest = read_tensors(path)
+            result.add_sound(path, has_digest, f"step {read_step(path, metadata)}, kept")
     best_step = (progress.best_step if progress else None) or 0
     if os.path.lexists(best) or best_step or not resumable:
         with result.check(best):
             if not (os.path.lexists(best) or resumable):
                 raise RunError("there is no checkpoint: half copied, or stopped before the first")
             tensors, metadata, has_digest = read_tensors(best)
-            step = read_step(best, metadata)
-            if step < best_step:
+            step, averaged = read_step(best, metadata), read_averaged(metadata)
+            if step < best_step and not averaged:
                 raise RunError(f"of step {step}, but the training has a better one of step {best_step}; copy that too")
-            result.add_sound(best, has_digest, f"step {step}, {sum(map(torch.numel, tensors.values())):,} parameters")
+            moment = describe_moment(step, averaged)
+            result.add_sound(best, has_digest, f"{moment}, {sum(map(torch.numel, tensors.values())):,} parameters")
     result.files[first:] = sorted(result.files[first:])
     return progress
 

@@ -3,6 +3,7 @@
 Also whether a run can be continued with the settings and in the environment that are there now.
 """
 
+import contextlib
 import logging
 import os
 from importlib import metadata
@@ -14,7 +15,6 @@ from torch import Tensor
 import translate
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config, TrainingConfig
-from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import World
 from translate.distributed.state import (
     full_state_dict,
@@ -28,6 +28,7 @@ from translate.model.device import choose_precision
 from translate.model.lora import merge_lora, merged_matrices
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
+    AVERAGED_KEY,
     MERGED_PREFIX,
     OPTIMIZER_PREFIX,
     WEIGHTS_PREFIX,
@@ -38,7 +39,7 @@ from translate.runs.checkpoint import (
     write_checkpoint,
 )
 from translate.runs.directory import RunDirectory, check_holds_run, open_run
-from translate.runs.loading import build_model, check_same_tensors, get_parameters
+from translate.runs.loading import check_same_tensors, get_parameters
 from translate.runs.progress import Progress
 from translate.training.optimizer import AveragedWeights, expected_state
 from translate.training.step import TrainStep
@@ -50,7 +51,7 @@ _MAY_CHANGE = {
     f"training.{name}"
     for name in (
         *("max_steps", "max_epochs", "validate_every", "validation_beam_size", "save_every", "log_every", "patience"),
-        *("threads", "device", "parallel", "sample_translations", "trackers"),
+        *("threads", "device", "parallel", "sample_translations", "trackers", "keep_last", "keep_best", "average_kept"),
     )
 } | {"tokenizer.max_training_lines"}  # The tokenizer is trained already.
 # The content of the training corpora is compared by fingerprint; where they lie may change.
@@ -65,31 +66,26 @@ def decoding_weights(model: Transformer, average: AveragedWeights | None) -> dic
     return merge_lora(model, get_parameters(model) | ({} if average is None else average.tensors))
 
 
-def save_best(run: RunDirectory, weights: dict[str, Tensor], *, step: int, world: World) -> None:
-    """Save the weights that are the best so far; rank 0 writes them.
+def save_weights(
+    run: RunDirectory, weights: dict[str, Tensor], progress: Progress, *, is_best: bool, world: World
+) -> None:
+    """Save the weights of this step's validation if they are the best so far, or are to be kept; rank 0 writes them.
 
     Raises:
-        RunError: The checkpoint cannot be written.
+        RunError: A checkpoint cannot be written.
     """
-    tensors = full_state_dict(add_prefix(weights, WEIGHTS_PREFIX), world)
-    if world.is_main_process:
-        write_checkpoint(run, "best", tensors, {"step": str(step)})
+    step = progress.step
+    names = [*(["best"] if is_best else []), *([f"step-{step}"] if step in progress.kept else [])]
+    tensors = full_state_dict(add_prefix(weights, WEIGHTS_PREFIX), world) if names else {}
+    for name in names if world.is_main_process else []:
+        write_checkpoint(run, name, tensors, {"step": str(step)})
 
 
-def load_best(
-    run: RunDirectory, config: Config, tokenizers: Tokenizers, *, device: torch.device, world: World
-) -> Transformer:
-    """Build another model with the weights that are the best; rank 0 reads them.
-
-    Raises:
-        RunError: The checkpoint is damaged or gone.
-        OutOfMemory: The memory is not enough for a second model.
-    """
-    model, weights = build_model(config, tokenizers, device=device), dict[str, Tensor]()
-    path = run.checkpoint("best")
-    world.run_on_rank_0(lambda: weights.update(read_tensors(path, prefixes=(WEIGHTS_PREFIX,)).tensors))
-    load_model_state_dict(model, weights, world)
-    return model
+def remove_superseded(run: RunDirectory, progress: Progress, *, world: World) -> None:
+    """Remove the weights of validations that the last checkpoint does not keep; rank 0 does."""
+    for step in {*run.kept_steps()} - progress.kept.keys() if world.is_main_process else ():
+        with contextlib.suppress(OSError):
+            run.checkpoint(f"step-{step}").unlink()
 
 
 def save_last(
@@ -159,12 +155,32 @@ def _check_best(run: RunDirectory, progress: Progress) -> None:
     if progress.best_step is None:
         return
     try:
-        read_tensors(run.checkpoint("best"), prefixes=())
+        if AVERAGED_KEY in read_tensors(run.checkpoint("best"), prefixes=()).metadata:
+            read_tensors(run.checkpoint(f"step-{progress.best_step}"), prefixes=())  # which `restore_kept` will need
     except RunError as error:
         lost, progress.best_step, progress.best_score = progress.best_step, None, None
         logger.warning(
             f"{error}. The best weights so far, of step {lost}, are lost: those of the next validation take their place"
         )
+
+
+def restore_kept(run: RunDirectory, progress: Progress, *, world: World) -> None:
+    """Remove weights of validations that this progress does not know, and forget those that are gone.
+
+    If the best checkpoint is an average, that of the best validation takes its place again.
+    """
+
+    def restore() -> dict[int, float | None]:
+        best, kept = run.checkpoint("best"), run.checkpoint(f"step-{progress.best_step or 0}")
+        if progress.best_step is not None and AVERAGED_KEY in read_tensors(best, prefixes=()).metadata:
+            logger.info(f"{best.name}, an average of checkpoints, is {kept.name} again while the training goes on")
+            tensors, metadata, _ = read_tensors(kept)
+            write_checkpoint(run, "best", tensors, metadata)
+        remove_superseded(run, progress, world=world)
+        there = run.kept_steps()
+        return {step: score for step, score in progress.kept.items() if step in there}
+
+    progress.kept = world.run_on_rank_0(restore)
 
 
 def holds_run(directory: Path) -> bool:

@@ -69,7 +69,9 @@ class Trackers:
     def log(self, record: Mapping[str, Any]) -> None:
         """Give the numbers of a record to each service."""
         kind, step = record["kind"], record["step"]
-        numbers = {name: float(value) for name, value in record.items() if name not in ("kind", "step")}
+        numbers = {
+            name: float(each) for name, each in record.items() if name != "step" and isinstance(each, int | float)
+        }
         self._for_each(lambda tracker: tracker.log(kind, numbers, step=step))
 
     def close(self, *, is_done: bool) -> None:

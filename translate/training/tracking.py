@@ -106,8 +106,8 @@ class Recorder:
         """Keep a record.
 
         Args:
-            record: A record with `kind` (train, validation, validation/NAME or evaluation) and `step`; trackers get
-                its numbers too.
+            record: A record with `kind` (train, validation, validation/NAME, average or evaluation) and `step`;
+                trackers get its numbers too.
 
         Raises:
             RunError: It cannot be written.

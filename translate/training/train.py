@@ -28,6 +28,7 @@ from translate.training.state import (
     check_settings,
     describe_environment,
     holds_run,
+    restore_kept,
     restore_last,
     settings_of_all_processes,
 )
@@ -82,7 +83,9 @@ def train(
             run = RunDirectory(directory)
             if is_continued and world.is_main_process:
                 log.open(run.log)
-            has_weights = world.run_on_rank_0(lambda: is_continued and any(run.checkpoints.glob("*.safetensors")))
+            has_weights = world.run_on_rank_0(
+                lambda: is_continued and any(map(Path.is_file, (run.checkpoint("last"), run.previous)))
+            )
             initial = None if has_weights else world.run_on_all_ranks(lambda: read_initial_weights(config))
             corpora, tokenizers, batches = prepare_data(config, run, world=world, is_continued=is_continued)
             config, batches, message = resolve_batch_tokens(
@@ -127,6 +130,7 @@ def train(
                 if progress.step >= config.training.max_steps:
                     logger.info("The training has ended there; training.max_steps=N, with a larger N, extends it")
                 world.run_on_rank_0(lambda: write_config(run, config))
+                restore_kept(run, progress, world=world)
                 if isinstance(batches, StreamedBatches):
                     batches.continue_from(progress.epoch, progress.stream)
             num_all, num_trained = f"{model.num_parameters:,} parameters", model.num_trained_parameters
@@ -135,7 +139,7 @@ def train(
             logger.info(f"Device: {train_step.description}")
             if inspect is not None and not is_continued and world.is_main_process:
                 inspect(config, corpora, batches, tokenizers, num_trained)
-            Trainer(
+            trainer = Trainer(
                 config=config,
                 train_step=train_step,
                 run=run,
@@ -147,8 +151,9 @@ def train(
                 progress=progress,
                 profiles=profile and world.is_main_process,
                 world=world,
-            ).train()
-            best = "" if progress.best_step is None else f"; the best checkpoint is of step {progress.best_step:,}"
+            )
+            trainer.train()
+            best = trainer.best and f"; best checkpoint: {trainer.best}"
             logger.info(f"Training ended after {progress.step:,} steps{best}")
             logger.info(f"Next: translate eval {directory}")
             return progress
@@ -211,6 +216,7 @@ def _continue_from(
             " validation, whose weights replace them, and training.patience counts from there"
         )
         saved.best_score, saved.validations_without_better = None, 0
+        saved.kept = dict.fromkeys(saved.kept)
     logger.info(f"Going on from step {saved.step:,}")
     saved.environment, saved.validation_fingerprint = new.environment, new.validation_fingerprint
     return saved

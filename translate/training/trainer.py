@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.profiler import record_function
 
 from translate.config.decoding import DecodingConfig
@@ -26,10 +26,12 @@ from translate.evaluation.evaluate import spread_samples
 from translate.model import Transformer
 from translate.model.device import OutOfMemory
 from translate.runs.directory import RunDirectory
+from translate.runs.loading import build_model, describe_moment
 from translate.runs.progress import LogWindow, Progress
+from translate.training.averaging import ScoredAverage, choose_average, kept_windows, load_average, write_average
 from translate.training.optimizer import AveragedWeights, learning_rate
 from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
-from translate.training.state import decoding_weights, load_best, save_best, save_last
+from translate.training.state import decoding_weights, remove_superseded, save_last, save_weights
 from translate.training.step import TrainStep
 from translate.training.trackers import Trackers
 from translate.training.tracking import Recorder, Throughput, describe_seconds, describe_step, describe_validation
@@ -119,6 +121,7 @@ class Trainer:
         self.stop = StopRequests()
         self.train_step.loss_scale = self.progress.loss_scale
         self._has_reported_waiting = False
+        self._averaged: tuple[int, ...] = ()  # the steps of the checkpoints whose average is the best checkpoint
         self._saved_step = self.progress.step  # of the checkpoint that this goes on from; step 0 needs no saving
 
     def train(self) -> None:
@@ -179,6 +182,8 @@ class Trainer:
             self._stop_if_asked()
         if record is not None:  # after the checkpoint, whose open window a continued run fills up
             self.recorder.record(record)
+        self._average_kept()
+        self._stop_if_asked()
         self._evaluate_best()
         self._stop_if_asked()
 
@@ -290,10 +295,11 @@ class Trainer:
         """Score the weights, keep them if they are the best, and save; a signal ends this without a result."""
         progress, average = self.progress, self.average
         weights = decoding_weights(self.model, average)
+        keeps = {"last": self.settings.keep_last, "best": self.settings.keep_best}
         if self.validation is None:
             progress.best_step = progress.validated_step = progress.step
-            save_best(self.run, weights, step=progress.step, world=self.world)
-            self._save()
+            progress.keep(None, **keeps)
+            self._save_validated(weights, is_best=True)
             return
         try:
             with computing_with(self.model, weights, self.config, self.tokenizers) as model:
@@ -308,15 +314,21 @@ class Trainer:
             raise
         progress.validated_step = progress.step
         self.throughput.end_validation(sum(each.seconds for each in (result, *others.values())))
-        score = -result.loss if self.settings.best_metric == "loss" else result.evaluation.score("BLEU")
+        score = result.score(self.settings.best_metric)
         is_best = progress.best_score is None or score > progress.best_score
         if is_best:
             progress.best_step, progress.best_score, progress.validations_without_better = progress.step, score, 0
-            save_best(self.run, weights, step=progress.step, world=self.world)
         else:
             progress.validations_without_better += 1
+        progress.keep(score, **keeps)
         self._log_validation(result, self.validation.targets, others, is_best=is_best)
+        self._save_validated(weights, is_best=is_best)
+
+    def _save_validated(self, weights: dict[str, Tensor], *, is_best: bool) -> None:
+        """Save after a validation, in an order in which a process that is killed loses nothing."""
+        save_weights(self.run, weights, self.progress, is_best=is_best, world=self.world)
         self._save()
+        remove_superseded(self.run, self.progress, world=self.world)
 
     def _score(self, model: Transformer, corpus: ParallelCorpus, search: DecodingConfig) -> Validation:
         """The model's loss and scores; raises `Cancelled` when a signal comes."""
@@ -328,6 +340,46 @@ class Trainer:
             )
 
     @record_function(VALIDATION_AND_SAVING)
+    def _average_kept(self) -> None:
+        """Make an average of kept checkpoints the best one, if it is better; a signal ends this without a result.
+
+        A continued training undoes it, and averages in the end again.
+        """
+        settings, progress, corpus = self.settings, self.progress, self.validation
+        windows = kept_windows(progress, last=settings.keep_last, best=settings.keep_best)
+        if not settings.average_kept or corpus is None or progress.best_step is None or not windows:
+            return
+
+        def show(tried: ScoredAverage) -> None:
+            record = tried.to_record(step=progress.step)
+            self.recorder.record(record)
+            logger.info("".join(describe_validation(record, name=tried.name)))
+
+        logger.info("The best checkpoint, and averages of kept ones, on validation:")
+        model = build_model(self.config, self.tokenizers, device=self.model.device)
+        try:
+            chosen = choose_average(
+                self.run,
+                windows,
+                model,
+                score=lambda model: self._score(model, corpus, validation_search(self.config)),
+                metric=settings.best_metric,
+                on_tried=show,
+                world=self.world,
+            )
+        except Cancelled:
+            return
+        if len(chosen.checkpoints) > 1:
+            self.world.run_on_rank_0(lambda: write_average(self.run, chosen.checkpoints, model))
+            self._averaged = chosen.steps
+
+    @property
+    def best(self) -> str:
+        """Of which step or steps the best checkpoint is; empty: there is none."""
+        step = self.progress.best_step
+        return "" if step is None else describe_moment(step, self._averaged)
+
+    @record_function(VALIDATION_AND_SAVING)
     def _evaluate_best(self) -> None:
         """Score the best checkpoint with the settings of `decoding`, unless all validations had them.
 
@@ -336,15 +388,17 @@ class Trainer:
         search, progress = self.config.decoding_settings(), self.progress
         if self.validation is None or progress.best_step is None or search == validation_search(self.config):
             return
-        model = load_best(self.run, self.config, self.tokenizers, device=self.model.device, world=self.world)
+        model = build_model(self.config, self.tokenizers, device=self.model.device)
+        load_average(self.run, ["best"], model, world=self.world)
         try:
             record = self._score(model, self.validation, search).to_record("evaluation", step=progress.step)
         except Cancelled:
             return
-        self.recorder.record(record | {"best_step": progress.best_step})
+        of_what = {"averaged": self._averaged} if self._averaged else {"best_step": progress.best_step}
+        self.recorder.record({**record, **of_what})
         how = f"beam {search.beam_size}" if search.search == "beam" else "sampled"
         scores = f"BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
-        text = f"Best checkpoint (step {progress.best_step:,}), {how}: {scores}"
+        text = f"Best checkpoint ({self.best}), {how}: {scores}"
         logger.info(f"{text}, {describe_seconds(record['seconds'])}", extra={"bold": text})
 
     def _log_validation(

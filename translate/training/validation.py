@@ -5,7 +5,7 @@ import copy
 import math
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,6 +38,10 @@ class Validation(NamedTuple):
     loss: float  # nats a target token, the end symbol included, without label smoothing
     evaluation: Evaluation
     seconds: float
+
+    def score(self, metric: Literal["bleu", "loss"]) -> float:
+        """The number that chooses the best; more is better."""
+        return -self.loss if metric == "loss" else self.evaluation.score("BLEU")
 
     def to_record(self, kind: str, *, step: int) -> dict[str, Any]:
         """The numbers as `metrics.jsonl` keeps them, with the step that was done."""

@@ -106,7 +106,13 @@ Overrides = Annotated[
     ),
 ]
 CheckpointOption = Annotated[
-    Literal["best", "last"], Option("--checkpoint", help="Take the weights that are best on validation, or the last.")
+    str,
+    Option(
+        "--checkpoint",
+        metavar="NAME",
+        help="Take the weights that are `best` on validation, the `last`, or kept ones such as `step-4000`.",
+        autocompletion=lambda incomplete: [name for name in ("best", "last") if name.startswith(incomplete)],
+    ),
 ]
 InputFile = Annotated[
     Path | None, Argument(metavar="FILE", help="Text with one sentence a line; without it, standard input is read.")

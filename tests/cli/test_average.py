@@ -1,0 +1,83 @@
+"""`translate average`: its table, what it writes, and what it refuses."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+Translate = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def keeping(translate: Translate, corpus: Path) -> Path:
+    """A run that has kept its three validations; only to be read. At so high a rate averages are better."""
+    settings = ["training.validate_every=1", "training.keep_last=3", "training.best_metric=loss"]
+    settings += ["training.schedule=constant", "training.learning_rate=0.1", "training.warmup_steps=0"]
+    result = translate("train", corpus / "tiny.yaml", *settings, "--run", corpus / "keeping")
+    assert result.exit_code == 0, result.output
+    return corpus / "keeping"
+
+
+def test_the_best_average_becomes_the_best_checkpoint(translate: Translate, keeping: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(keeping, tmp_path / "run"))
+    dry = translate("average", run, "--dry-run")
+    assert dry.exit_code == 0, dry.stderr
+    best = run / "checkpoints" / "best.safetensors"
+    assert best.read_bytes() == (keeping / "checkpoints" / "best.safetensors").read_bytes()
+    assert not (run / "lock").read_bytes() or (run / "metrics.jsonl").read_bytes() == (
+        keeping / "metrics.jsonl"
+    ).read_bytes()
+    result = translate("average", run)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[:2] == ["validation, 3 lines", "  average of    BLEU    loss  checkpoints"]
+    rows = {line[:12].strip(): line[12:].split(maxsplit=2) for line in lines[2:-1]}
+    assert list(rows) == ["best", "last 2", "last 3"]
+    chosen = min(rows.values(), key=lambda row: float(row[1]))
+    assert len(chosen[2]) > 1, "else the rest shows nothing"
+    assert lines[-1] == f"Now the best checkpoint of {run}: the average of steps {chosen[2]}"
+    assert dry.stdout.splitlines() == [*lines[:-1], f"Best: the average of steps {chosen[2]}"]
+    record = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert record["kind"] == "average" and f"{record['loss']:.3f}" == chosen[1]
+    assert ", ".join(map(str, record["averaged"])) == chosen[2]
+    assert (run / "checkpoints" / f"step-{rows['best'][2]}.safetensors").is_file(), "what was there is kept"
+    said = translate("eval", run, "--set", "validation", "--beam-size", "1", "--max-length-constant", "10").stdout
+    assert said.startswith(f"validation, best checkpoint (the average of steps {chosen[2]}), beam 1: ")
+    assert f"  BLEU    {float(chosen[0]):6.2f}" in said
+    report = json.loads((run / "evaluation" / "validation" / "report.json").read_text())
+    assert report["averaged"] == record["averaged"]
+    assert translate("verify", run).exit_code == 0
+    again = translate("average", run)
+    assert again.stdout.splitlines()[-1] == "No average is better than the best checkpoint, which stays as it is"
+    resumed = translate("train", run, "--resume")
+    assert resumed.exit_code == 0, resumed.stderr
+    assert best.read_bytes() == (keeping / "checkpoints" / "best.safetensors").read_bytes(), "the training's own again"
+
+
+def test_given_checkpoints(translate: Translate, keeping: Path) -> None:
+    result = translate("average", keeping, "step-1", "last", "--dry-run")
+    assert result.exit_code == 0, result.stderr
+    assert [line.split()[0] for line in result.stdout.splitlines()[2:4]] == ["best", "given"]
+    assert result.stdout.splitlines()[3].endswith("  1, 3")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["PLAIN"], "name two or more checkpoints, or train with training.keep_last=8 to have some here"),
+        (["RUN", "step-1"], "name two or more checkpoints, or train with"),
+        (["RUN", "step-1", "step-1"], "name two or more checkpoints, or train with"),
+        (["RUN", "step-1", "step-7"], "has no checkpoint step-7.safetensors; kept are step-1, step-2, step-3"),
+        (["RUN", "step-1", "middle"], "'middle' is no checkpoint: should be best, last, or a kept one such as step-4000"),
+        (["nowhere"], "nowhere: no such run directory"),
+    ],
+)
+def test_what_is_refused(
+    translate: Translate, keeping: Path, run: Path, arguments: list[str], message: str
+) -> None:
+    places = {"RUN": keeping, "PLAIN": run}
+    result = translate("average", *(places.get(argument, argument) for argument in arguments))
+    assert result.exit_code == 2 and message in result.stderr

@@ -1,0 +1,80 @@
+"""`average`: the average of a run's kept checkpoints."""
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from translate.cli.terminal.console import line_bar
+from translate.cli.terminal.options import RunArgument
+from translate.errors import InputError
+from translate.messages import escaped
+
+if TYPE_CHECKING:
+    from translate.model import Transformer
+    from translate.training.averaging import ScoredAverage
+    from translate.training.validation import Validation
+
+
+def average(
+    run: RunArgument,
+    checkpoints: Annotated[
+        list[str] | None,
+        Argument(metavar="CHECKPOINT", help="Average these alone, such as step-4000 and last. Default: those kept."),
+    ] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Do not change the run.")] = False,
+) -> None:
+    """Average kept checkpoints of a run, and make the average that is best on validation the best checkpoint.
+
+    The last 2, 3, … checkpoints that the training has kept are tried, and the best 2, 3, …: see training.keep_last and
+    training.keep_best. If no average is better than the best checkpoint, that stays. What it was is kept as step-N.
+
+    Examples:
+      translate average runs/demo
+      translate average runs/demo step-800 step-900 last --dry-run
+    """
+    from translate.config.load import read_resolved_config
+    from translate.evaluation.evaluate import choose_test_set
+    from translate.model.device import choose_device
+    from translate.runs.checkpoint import read_progress, read_tensors
+    from translate.runs.directory import open_run
+    from translate.runs.loading import describe_moment, load_run
+    from translate.runs.lock import lock_run
+    from translate.training.averaging import choose_average, kept_windows, write_average
+    from translate.training.validation import validate
+
+    directory = open_run(run)
+    config = read_resolved_config(directory.config)
+    _, pairs = choose_test_set(config, name="validation")
+    last = directory.checkpoint("last")
+    progress = read_progress(last, read_tensors(last, prefixes=()).metadata)
+    windows = {"given": tuple(checkpoints or ())}
+    if not checkpoints:
+        windows = kept_windows(progress, last=config.training.keep_last, best=config.training.keep_best)
+    if not all(len({*names}) == len(names) > 1 for names in windows.values() or [()]):
+        raise InputError(f"{run}: name two or more checkpoints, or train with training.keep_last=8 to have some here")
+    loaded = load_run(run, device=choose_device(config.decoding.device))
+    typer.echo(f"validation, {len(pairs.sources):,} lines\n  average of    BLEU    loss  checkpoints")
+
+    def score(model: "Transformer") -> "Validation":
+        with line_bar(2 * len(pairs.sources)) as advance:  # each is scored, then translated
+            return validate(model, loaded.tokenizers, pairs, config, on_finished=advance)
+
+    def show(tried: "ScoredAverage") -> None:
+        loss, bleu = tried.validation.loss, tried.validation.evaluation.score("BLEU")
+        typer.echo(f"  {tried.name:<10}{bleu:8.2f}{loss:8.3f}  {', '.join(f'{step:,}' for step in tried.steps)}")
+
+    with contextlib.nullcontext() if dry_run else lock_run(run):
+        metric = config.training.best_metric
+        chosen = choose_average(directory, windows, loaded.model, score=score, metric=metric, on_tried=show)
+        if len(chosen.checkpoints) == 1:
+            typer.echo("No average is better than the best checkpoint, which stays as it is")
+            return
+        if not dry_run:
+            write_average(directory, chosen.checkpoints, loaded.model)
+            with directory.metrics.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(chosen.to_record(step=progress.step)) + "\n")
+    what = describe_moment(chosen.steps[-1], chosen.steps)
+    typer.echo(f"Best: {what}" if dry_run else f"Now the best checkpoint of {escaped(str(run))}: {what}")
