@@ -84,8 +84,8 @@ def test_versions(translate: Translate) -> None:
         (["decode", "run", "--beam", "3"], "no such option: --beam; did you mean --beam-size?"),
         (["decode", "run", "--beam-size", "many"], "invalid value for '--beam-size'"),
         (
-            ["decode", "run", "--checkpoint", "middle"],
-            "invalid value for '--checkpoint': 'middle' is not one of 'best', 'last'",
+            ["decode", "run", "--search", "middle"],
+            "invalid value for '--search': 'middle' is not one of 'beam', 'sample'",
         ),
         (
             ["export", "run", "out", "--to", "ctrnslate2"],

@@ -6,19 +6,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import Result
+
+from translate.runs.checkpoint import read_tensors, write_checkpoint
+from translate.runs.directory import RunDirectory
 
 Translate = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
 def keeping(translate: Translate, corpus: Path) -> Path:
-    """A run that has kept its three validations; only to be read. At so high a rate averages are better."""
+    """A run that has kept three validations, the last two with opposite noise, which their average lacks."""
     settings = ["training.validate_every=1", "training.keep_last=3", "training.best_metric=loss"]
-    settings += ["training.schedule=constant", "training.learning_rate=0.1", "training.warmup_steps=0"]
     result = translate("train", corpus / "tiny.yaml", *settings, "--run", corpus / "keeping")
     assert result.exit_code == 0, result.output
-    return corpus / "keeping"
+    run = RunDirectory(corpus / "keeping")
+    tensors, metadata, _ = read_tensors(run.checkpoint("best"))
+    assert metadata == {"step": "3"}
+    noise = {name: torch.randn_like(tensor) for name, tensor in tensors.items()}
+    for name, sign in (("step-2", 1), ("step-3", -1), ("best", -1)):
+        noisy = {name: tensor + sign * noise[name] for name, tensor in tensors.items()}
+        write_checkpoint(run, name, noisy, {"step": "2" if name == "step-2" else "3"})
+    return run.path
 
 
 def test_the_best_average_becomes_the_best_checkpoint(translate: Translate, keeping: Path, tmp_path: Path) -> None:
@@ -27,9 +37,10 @@ def test_the_best_average_becomes_the_best_checkpoint(translate: Translate, keep
     assert dry.exit_code == 0, dry.stderr
     best = run / "checkpoints" / "best.safetensors"
     assert best.read_bytes() == (keeping / "checkpoints" / "best.safetensors").read_bytes()
-    assert not (run / "lock").read_bytes() or (run / "metrics.jsonl").read_bytes() == (
-        keeping / "metrics.jsonl"
-    ).read_bytes()
+    assert (
+        not (run / "lock").read_bytes()
+        or (run / "metrics.jsonl").read_bytes() == (keeping / "metrics.jsonl").read_bytes()
+    )
     result = translate("average", run)
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
@@ -37,14 +48,14 @@ def test_the_best_average_becomes_the_best_checkpoint(translate: Translate, keep
     rows = {line[:12].strip(): line[12:].split(maxsplit=2) for line in lines[2:-1]}
     assert list(rows) == ["best", "last 2", "last 3"]
     chosen = min(rows.values(), key=lambda row: float(row[1]))
-    assert len(chosen[2]) > 1, "else the rest shows nothing"
+    assert chosen is rows["last 2"]
     assert lines[-1] == f"Now the best checkpoint of {run}: the average of steps {chosen[2]}"
     assert dry.stdout.splitlines() == [*lines[:-1], f"Best: the average of steps {chosen[2]}"]
     record = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
     assert record["kind"] == "average" and f"{record['loss']:.3f}" == chosen[1]
     assert ", ".join(map(str, record["averaged"])) == chosen[2]
     assert (run / "checkpoints" / f"step-{rows['best'][2]}.safetensors").is_file(), "what was there is kept"
-    said = translate("eval", run, "--set", "validation", "--beam-size", "1", "--max-length-constant", "10").stdout
+    said = translate("eval", run, "--set", "validation", "--beam-size", "1").stdout
     assert said.startswith(f"validation, best checkpoint (the average of steps {chosen[2]}), beam 1: ")
     assert f"  BLEU    {float(chosen[0]):6.2f}" in said
     report = json.loads((run / "evaluation" / "validation" / "report.json").read_text())
@@ -71,13 +82,14 @@ def test_given_checkpoints(translate: Translate, keeping: Path) -> None:
         (["RUN", "step-1"], "name two or more checkpoints, or train with"),
         (["RUN", "step-1", "step-1"], "name two or more checkpoints, or train with"),
         (["RUN", "step-1", "step-7"], "has no checkpoint step-7.safetensors; kept are step-1, step-2, step-3"),
-        (["RUN", "step-1", "middle"], "'middle' is no checkpoint: should be best, last, or a kept one such as step-4000"),
+        (
+            ["RUN", "step-1", "middle"],
+            "'middle' is no checkpoint: should be best, last, or a kept one such as step-4000",
+        ),
         (["nowhere"], "nowhere: no such run directory"),
     ],
 )
-def test_what_is_refused(
-    translate: Translate, keeping: Path, run: Path, arguments: list[str], message: str
-) -> None:
+def test_what_is_refused(translate: Translate, keeping: Path, run: Path, arguments: list[str], message: str) -> None:
     places = {"RUN": keeping, "PLAIN": run}
     result = translate("average", *(places.get(argument, argument) for argument in arguments))
     assert result.exit_code == 2 and message in result.stderr

@@ -127,14 +127,18 @@ def test_damage_in_a_run_of_format_2_is_refused(whole_run: RunDirectory, make_fo
 
 
 def test_a_kept_checkpoint(run: RunDirectory, model: Transformer, save) -> None:
-    with pytest.raises(InputError, match=r"has no checkpoint step-5.safetensors; kept are none \(training.keep_last\)$"):
+    with pytest.raises(
+        InputError, match=r"has no checkpoint step-5.safetensors; kept are none \(training.keep_last\)$"
+    ):
         load_run(run.path, checkpoint="step-5")
     save(run, model, "step-5", 5)
     assert (load_run(run.path, checkpoint="step-5").step, run.kept_steps()) == (5, [5])
     with pytest.raises(InputError, match=r"has no checkpoint step-6.safetensors; kept are step-5$"):
         load_run(run.path, checkpoint="step-6")
     for name in ("step-05", "step-", "../best", "previous", "best\n"):
-        with pytest.raises(InputError, match="is no checkpoint: should be best, last, or a kept one such as step-4000$"):
+        with pytest.raises(
+            InputError, match="is no checkpoint: should be best, last, or a kept one such as step-4000$"
+        ):
             load_run(run.path, checkpoint=name)
 
 

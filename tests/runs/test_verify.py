@@ -268,7 +268,7 @@ def test_what_does_not_belong_is_named_and_harmless(tmp_path: Path, whole_run: R
     (whole_run.checkpoints / "last.safetensors.1234567.tmp").write_text("")
     (whole_run.path / "run.json.tmp").write_text("")
     (whole_run.export / ".ctranslate2-best-0.abc.tmp").mkdir(parents=True)
-    (whole_run.checkpoints / "step-5.safetensors").write_text("")
+    (whole_run.checkpoints / "step-05.safetensors").write_text("")
     (whole_run.path / "notes").mkdir()
     (whole_run.path / "notes" / "today.txt").write_text("")
     (whole_run.path / "way out").symlink_to(tmp_path)
@@ -278,7 +278,7 @@ def test_what_does_not_belong_is_named_and_harmless(tmp_path: Path, whole_run: R
     assert sorted((file.state, file.name) for file in result.files[len(SOUND) :]) == [
         ("unknown", "'red\\x1b[31m'"),
         ("unknown", "checkpoints/last.safetensors.1234567.tmp"),
-        ("unknown", "checkpoints/step-5.safetensors"),
+        ("unknown", "checkpoints/step-05.safetensors"),
         ("unknown", "export/.ctranslate2-best-0.abc.tmp/"),
         ("unknown", "notes/"),
         ("unknown", "run.json.tmp"),

@@ -42,6 +42,7 @@ def average(
     from translate.runs.directory import open_run
     from translate.runs.loading import describe_moment, load_run
     from translate.runs.lock import lock_run
+    from translate.runs.progress import Progress
     from translate.training.averaging import choose_average, kept_windows, write_average
     from translate.training.validation import validate
 
@@ -49,7 +50,8 @@ def average(
     config = read_resolved_config(directory.config)
     _, pairs = choose_test_set(config, name="validation")
     last = directory.checkpoint("last")
-    progress = read_progress(last, read_tensors(last, prefixes=()).metadata)
+    is_there = last.is_file()
+    progress = read_progress(last, read_tensors(last, prefixes=()).metadata) if is_there else Progress("")
     windows = {"given": tuple(checkpoints or ())}
     if not checkpoints:
         windows = kept_windows(progress, last=config.training.keep_last, best=config.training.keep_best)
@@ -75,6 +77,6 @@ def average(
         if not dry_run:
             write_average(directory, chosen.checkpoints, loaded.model)
             with directory.metrics.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(chosen.to_record(step=progress.step)) + "\n")
+                file.write(json.dumps(chosen.to_record(step=max(progress.step, *chosen.steps))) + "\n")
     what = describe_moment(chosen.steps[-1], chosen.steps)
     typer.echo(f"Best: {what}" if dry_run else f"Now the best checkpoint of {escaped(str(run))}: {what}")

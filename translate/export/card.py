@@ -14,7 +14,7 @@ from translate import __version__
 from translate.config.data import Corpus, HubCorpus, TextCorpus
 from translate.evaluation.metrics import Interval, Metric, score_translations
 from translate.runs.directory import open_run
-from translate.runs.loading import LoadedRun
+from translate.runs.loading import LoadedRun, describe_moment
 from translate.runs.metrics import read_metrics
 
 logger = logging.getLogger(__name__)

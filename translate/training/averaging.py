@@ -1,7 +1,7 @@
 """Averages of checkpoints of one training; which checkpoints are averaged is chosen on validation.
 
-Source: Junczys-Dowmunt et al. 2016, https://arxiv.org/abs/1610.01108, section 3.4; why it helps: Izmailov et al. 2018,
-https://arxiv.org/abs/1803.05407; when it does for translation: Gao et al. 2022, https://arxiv.org/abs/2211.11803.
+Source: Junczys-Dowmunt et al. 2016, https://arxiv.org/abs/1605.04809; why it helps: Izmailov et al. 2018,
+https://arxiv.org/abs/1803.05407; choices compared for translation: Gao et al. 2022, https://arxiv.org/abs/2210.11803.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -49,12 +49,14 @@ def assert_same_tensors(one: Path, other: Path, *, which: Checkpoint) -> None:
     "size, overrides", [(2, ()), pytest.param(3, ("accumulate_batches=2",), marks=pytest.mark.slow)]
 )
 def test_as_one_process(trainings: Any, size: int, overrides: tuple[str, ...]) -> None:
+    overrides = (*overrides, "keep_last=2", "average_kept=true")
     said = trainings.run(1, "one", *overrides, f"threads={size}")
     assert f"{size} micro-batches at once, each on 1 CPU thread" in said
     for kind in ("ddp", "fsdp"):
         said = trainings.run(size, kind, *overrides, f"parallel={kind}", "threads=1")
         assert f"in each of {size} processes ({kind})" in said
         assert_alike(trainings.directory / kind, trainings.directory / "one")
+        assert {"average"} < {record["kind"] for record in metrics(trainings.directory / kind)}
 
 
 def test_augmented_text_as_one_process(trainings: Any) -> None:
