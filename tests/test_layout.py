@@ -27,7 +27,7 @@ LAYERS = [
     {"export"},
     {"importing"},
     {"visualize"},
-    {"api"},
+    {"api", "search"},
     {"server"},
     {"cli", "__main__"},
 ]

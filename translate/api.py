@@ -57,7 +57,7 @@ class Run:
     @property
     def best(self) -> Record | None:
         """The record of the best validation, whose weights are the best checkpoint; None: there was no validation."""
-        return best_record(open_run(self.path), self.metrics)
+        return best_record(self.metrics, self.config.training.best_metric)
 
     def load(self, *, checkpoint: Checkpoint = "best", **options: Any) -> Translator:
         """The run's translator; see `translate.load`."""

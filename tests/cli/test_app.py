@@ -38,6 +38,7 @@ def test_all_commands_are_known() -> None:
         "export",
         "import",
         "score",
+        "search",
         "serve",
         "shortlist",
         "show alignments",

@@ -195,3 +195,10 @@ def test_what_is_dumped_reads_back_exactly(value: Any) -> None:
     for text in (dump_scalar(value), dump_yaml(value)):
         assert repr(parsed(text)) == repr(value)
     assert parsed(dump_yaml({"key": [value]})) == {"key": [value]}
+
+
+def test_keys_with_dots_where_they_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "space.yaml").write_text("model.dropout: [1]\ntraining: {a.b: 2}")
+    document = read_yaml(tmp_path / "space.yaml", dotted_keys=True)
+    assert document.values == {"model.dropout": [1], "training": {"a.b": 2}}
+    assert document.origins["training.a.b"].position.endswith("space.yaml:2:12")

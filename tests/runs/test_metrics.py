@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from translate.config.schema import Config, TrainingConfig
-from translate.config.show import resolved_yaml
 from translate.runs.directory import RunDirectory
 from translate.runs.metrics import best_record, read_metrics
 
@@ -46,10 +44,9 @@ def test_the_best_is_the_first_validation_by_the_metric_of_the_config(tmp_path: 
     run = recorded(
         tmp_path, *({"kind": "validation", "step": at, "BLEU": bleu, "loss": loss} for at, bleu, loss in scores)
     )
-    run.config.write_text(resolved_yaml(Config(training=TrainingConfig(best_metric=metric))))
-    best = best_record(run, read_metrics(run))
+    best = best_record(read_metrics(run), metric)
     assert best is not None and best["step"] == step
-    assert best_record(run, []) is None
+    assert best_record([], metric) is None
 
 
 @pytest.mark.parametrize(

@@ -79,13 +79,13 @@ def stateful(digits: Digits) -> Digits:
 def run_training() -> Callable[..., list[str]]:
     """A function that trains, and returns the messages that were logged."""
 
-    def run_training(config: Config, directory: Path, *, resume: bool = False) -> list[str]:
+    def run_training(config: Config, directory: Path, *, resume: bool = False, **options: Any) -> list[str]:
         logger, handler = logging.getLogger("translate"), logging.handlers.BufferingHandler(10_000)
         level = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
-            train(config, directory, resume=resume, command=["test"])
+            train(config, directory, resume=resume, command=["test"], **options)
         finally:
             logger.removeHandler(handler)
             logger.setLevel(level)

@@ -135,7 +135,7 @@ def test_other_sets_are_scored_and_choose_nothing(run_training: RunTraining, tun
     }
     assert steps == {"validation": [0, 3, 4], "validation/old": [0, 3, 4]}
     assert sum(each.startswith("  old: BLEU ") for each in said) == 3
-    best = best_record(run, records)
+    best = best_record(records, "bleu")
     assert best is not None and best["kind"] == "validation"
     assert best["BLEU"] == max(each["BLEU"] for each in records if each["kind"] == "validation")
     charts = {each.title: each for each in curves_picture([tmp_path / "new"]).panels if isinstance(each, Curves)}

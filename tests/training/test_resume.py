@@ -19,7 +19,7 @@ from translate.errors import InputError
 from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
 from translate.runs.verify import verify_run
-from translate.training import StoppedBySignal, trainer, validation
+from translate.training import Paused, StoppedBySignal, trainer, validation
 
 Digits = Callable[..., Config]
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -73,6 +73,27 @@ def test_a_training_on_augmented_text_goes_on_as_if_never_stopped(
     other = stateful("data.train.0.augment={upper_case: 0.3, typos: 0.4}", f"tokenizer.subword_sampling={sampling}")
     with pytest.raises(InputError, match="data.train is not what this run was trained on"):
         run_training(other, tmp_path / "stopped", resume=True)
+
+
+def test_paused_by_its_caller_and_continued_is_never_stopped(
+    run_training: RunTraining,
+    progress_of: ProgressOf,
+    stateful: Digits,
+    tmp_path: Path,
+    straight: Path,
+    state_of: StateOf,
+) -> None:
+    """Where a validation is due, it comes first; the last step is no pause."""
+    run = tmp_path / "paused"
+    for number in (0, 3, 8, 8, 13):
+        torch.manual_seed(99)
+        with pytest.raises(Paused):
+            run_training(stateful(), run, resume=True, pause=lambda progress, at=number: progress.step >= at)
+        progress = progress_of(run) if number else {"step": 0, "validated_step": None}
+        assert (progress["step"], progress["validated_step"]) == (number, {8: 8, 13: 12}.get(number))
+    said = run_training(stateful(), run, resume=True, pause=lambda progress: progress.step >= 14)
+    assert "Going on from step 13" in said
+    assert state_of(run) == state_of(straight)
 
 
 def test_the_comparison_sees_a_difference(

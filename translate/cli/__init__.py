@@ -10,6 +10,7 @@ from translate.cli import check, decode, evaluate, export, serve, train
 from translate.cli.average import average
 from translate.cli.compare import compare
 from translate.cli.config import config_app
+from translate.cli.search import search
 from translate.cli.show import show_app
 from translate.cli.terminal.help import Commands
 from translate.cli.terminal.options import split_after_equals
@@ -18,7 +19,7 @@ from translate.cli.tokenizer import tokenizer_app
 
 app = Commands(name="translate", cls=ReportingGroup)
 _PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"check": check.check, "train": train.train, "import": export.import_},
+    "Train": {"check": check.check, "train": train.train, "search": search, "import": export.import_},
     "Translate and evaluate": {
         "decode": decode.decode,
         "eval": evaluate.evaluate,

@@ -11,6 +11,7 @@ from typer import Argument, Option
 from translate.cli.terminal.console import line_bar
 from translate.cli.terminal.lines import check_outputs, open_lines
 from translate.cli.terminal.options import complete_run
+from translate.cli.terminal.tables import aligned_columns
 from translate.errors import InputError
 from translate.messages import escaped
 
@@ -116,14 +117,5 @@ def _as_text(table: "Table") -> str:
             for row in table.rows
         )
         return "\n".join([table.title, *paragraphs])
-    rows = [table.header, *table.rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    is_number = [column[-1][:1].isdigit() for column in zip(*table.rows, strict=True)]
-    lines = (
-        "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, [False, *is_number[1:]], strict=True)
-        )
-        for row in rows
-    )
-    return "\n".join([table.title, *(f"  {line}".rstrip() for line in lines), *textwrap.wrap(table.note, 80)])
+    lines = aligned_columns([table.header, *table.rows])
+    return "\n".join([table.title, *lines, *textwrap.wrap(table.note, 80)])

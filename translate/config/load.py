@@ -43,6 +43,7 @@ def load_config(
     overrides: Sequence[str] | Mapping[str, Any] = (),
     *,
     require_files: bool = False,
+    place: str = "Python",
 ) -> LoadedConfig:
     """Read a config, the configs that it extends, and overrides; check it, and find the files that it names.
 
@@ -55,6 +56,7 @@ def load_config(
         overrides: `dotted.key=value` each, with the value in YAML, or in Python values by dotted key; a number in the
             key is an index of a list.
         require_files: Whether a missing input file is an error; otherwise its path stays as it was given.
+        place: Where the values of mappings were given, for messages.
 
     Raises:
         InputError: An unreadable file, an unknown key, a wrong type, a value out of bounds, a missing input file.
@@ -65,7 +67,7 @@ def load_config(
     document = Document({}, {}) if base is None else _read_extended(path, ())
     values |= overrides if isinstance(overrides, Mapping) else {}
     for key, value in values.items():
-        _apply_override(document, f"{key}={json.dumps(value, default=os.fspath)}", place="Python")
+        _apply_override(document, f"{key}={json.dumps(value, default=os.fspath)}", place=place)
     for override in () if isinstance(overrides, Mapping) else overrides:
         _apply_override(document, override)
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")

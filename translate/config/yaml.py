@@ -64,8 +64,11 @@ for _name, _pattern, _first in _SCALARS:
         _class.add_implicit_resolver(_TAG + _name, re.compile(_pattern), _first)
 
 
-def read_yaml(path: Path) -> Document:
+def read_yaml(path: Path, *, dotted_keys: bool = False) -> Document:
     """Read the mapping of a config file.
+
+    Args:
+        dotted_keys: Whether a key may also be written as `section.key`.
 
     Raises:
         InputError: The file cannot be read, is not UTF-8, not YAML or no mapping, or gives a key twice.
@@ -80,24 +83,27 @@ def read_yaml(path: Path) -> Document:
         raise InputError(f"{place}:{line}: {problem}") from error
     except OSError as error:
         raise InputError(f"{place}: cannot be read: {error.strerror}") from error
-    value, origins = parse_yaml(text, path=path)
+    value, origins = parse_yaml(text, path=path, dotted_keys=dotted_keys)
     if not isinstance(value, dict | None):
         what = "a list" if isinstance(value, list) else "one value"
         raise InputError(f"{place}: a config is a mapping of keys to values, not {what}")
     return Document(value or {}, origins)
 
 
-def parse_yaml(text: str, *, path: Path | None, key: str = "") -> tuple[Any, dict[str, Origin]]:
+def parse_yaml(
+    text: str, *, path: Path | None, key: str = "", dotted_keys: bool = False
+) -> tuple[Any, dict[str, Origin]]:
     """Parse a YAML text into its value and the origin of each dotted key in it.
 
     Args:
         path: The file that the text is from; None for the command line.
         key: The dotted key that the value is for; empty for a whole file.
+        dotted_keys: Whether a key of a mapping may have dots.
 
     Raises:
         InputError: The text is not valid YAML or gives a key twice; with line and column.
     """
-    builder = _Builder(path, key)
+    builder = _Builder(path, key, dotted_keys=dotted_keys)
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -121,8 +127,8 @@ def parse_yaml(text: str, *, path: Path | None, key: str = "") -> tuple[Any, dic
 class _Builder:
     """Turns parsed nodes into values and notes the origin of each; an alias becomes a copy."""
 
-    def __init__(self, path: Path | None, key: str) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, key: str, *, dotted_keys: bool) -> None:
+        self.path, self.dotted_keys = path, dotted_keys
         self.key = key
         self.origins: dict[str, Origin] = {}
 
@@ -150,7 +156,7 @@ class _Builder:
             key, mark = key_node.value, key_node.start_mark
             if not isinstance(key_node, yaml.ScalarNode) or not key or not key.isprintable():
                 raise self.error(mark, "a key must be a word")
-            if "." in key:
+            if "." in key and not self.dotted_keys:
                 raise self.error(mark, f"the key {key!r} has a dot; in a mapping, write a section's keys below it")
             dotted = join_key(prefix, key)
             if key in values:

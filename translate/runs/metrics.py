@@ -3,9 +3,9 @@
 import json
 import logging
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
-from translate.config.load import read_resolved_config
 from translate.runs.directory import RunDirectory
 
 logger = logging.getLogger(__name__)
@@ -51,9 +51,8 @@ def _with_nll(kind: str, numbers: dict[str, float]) -> dict[str, float]:
     return numbers if nll is None else {**numbers, "nll": nll}
 
 
-def best_record(run: RunDirectory, records: list[Record]) -> Record | None:
-    """The validation whose weights are the best checkpoint."""
-    metric = read_resolved_config(run.config).training.best_metric
+def best_record(records: Sequence[Record], metric: Literal["bleu", "loss"]) -> Record | None:
+    """The validation whose weights are the best checkpoint, by the metric that the config calls `best_metric`."""
     key, sign = ("BLEU", 1) if metric == "bleu" else ("nll", -1)
     validations = [
         record for record in records if record["kind"] == "validation" and math.isfinite(record.get(key, math.nan))

@@ -2,6 +2,6 @@
 
 from translate.runs.progress import Progress
 from translate.training.train import train
-from translate.training.trainer import StoppedBySignal
+from translate.training.trainer import Paused, StoppedBySignal
 
-__all__ = ["Progress", "StoppedBySignal", "train"]
+__all__ = ["Paused", "Progress", "StoppedBySignal", "train"]

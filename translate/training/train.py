@@ -47,6 +47,7 @@ def train(
     command: list[str],
     profile: bool = False,
     inspect: Callable[[Config, Corpora, Batches, Tokenizers, int], object] | None = None,
+    pause: Callable[[Progress], bool] | None = None,
 ) -> Progress:
     """Train as the config says, into a run directory.
 
@@ -56,6 +57,8 @@ def train(
         profile: Also write where the time of some steps goes, to the run's `profile`.
         inspect: Is called before the first step of a new training with its config, corpora, batches, tokenizers and
             number of trained parameters, such as `translate.lint.check.log_findings`.
+        pause: Is asked before the first step, after each one, and after a validation that follows it, whether to pause
+            there. Nothing else changes: `training.max_steps` and so the schedule stay, and `resume` goes on exactly.
 
     Returns:
         Where the training stands at its end.
@@ -65,6 +68,7 @@ def train(
             process trains there.
         RunError: Something failed on the way; checkpoints written so far are intact.
         StoppedBySignal: SIGINT, SIGTERM or SIGHUP came, and the training is saved. A `KeyboardInterrupt`.
+        Paused: `pause` said so before the end, and the training is saved.
         SystemExit: On a rank > 0, when another rank raises one of these errors.
     """
     configure_memory()
@@ -150,6 +154,7 @@ def train(
                 average=average,
                 progress=progress,
                 profiles=profile and world.is_main_process,
+                pause=pause,
                 world=world,
             )
             trainer.train()

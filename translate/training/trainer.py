@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -50,6 +50,10 @@ class StoppedBySignal(KeyboardInterrupt):
         super().__init__(f"stopped by {number.name} after step {step}")
         self.step = step
         self.exit_code = 128 + number  # as in shells: 130, 143 or 129
+
+
+class Paused(Exception):
+    """Raised when a training ends early because its caller wanted it to; it is saved and can be continued."""
 
 
 class StopRequests:
@@ -113,6 +117,7 @@ class Trainer:
     average: AveragedWeights | None  # is validated and saved as best; None: the weights themselves are
     progress: Progress
     profiles: bool = False  # write a profile of some steps into the run
+    pause: Callable[[Progress], bool] | None = None  # whether to pause there; all processes must agree
     world: World = SINGLE_PROCESS
 
     def __post_init__(self) -> None:
@@ -130,6 +135,7 @@ class Trainer:
         Raises:
             InputError: A tracker cannot start.
             StoppedBySignal: SIGINT, SIGTERM or SIGHUP came, and the training is saved.
+            Paused: `pause` said so before the end, and the training is saved.
             RunError: The loss or a gradient is not finite, memory is out, or a file cannot be written.
         """
 
@@ -146,7 +152,7 @@ class Trainer:
         settings, progress = self.settings, self.progress
         if self._owes_validation():  # of another run's weights, or the run was stopped before the validation was done
             self._validate()
-            self._stop_if_asked()
+        self._stop_if_asked()
         prefetched = prefetch_steps(
             self.batches.epoch,
             epoch=progress.epoch,
@@ -199,6 +205,10 @@ class Trainer:
             logger.info(f"Stopping after step {step:,} ({number.name}); press Ctrl-C again to quit at once")
             self._save_new()
             raise StoppedBySignal(number, step=step)
+        if self.pause is not None and not (self._owes_validation() or self._is_over()) and self.pause(self.progress):
+            logger.info(f"Pausing after step {step:,}")
+            self._save_new()
+            raise Paused
 
     def _steps(self, groups: Iterable[StepBatches]) -> Iterator[list[Batch]]:
         """Yield the batches of each step until it is time to stop, and count the epochs."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from translate.config.load import read_resolved_config
 from translate.errors import InputError
 from translate.runs.directory import open_run
 from translate.runs.metrics import Record, best_record, read_metrics
@@ -44,7 +45,10 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
     names = [name.encode(errors="backslashreplace").decode() for name in names]  # a path may be no UTF-8
     opened = {name: open_run(run) for name, run in zip(names, runs, strict=True)}
     records = {name: read_metrics(run) for name, run in opened.items()}
-    best = {name: best_record(run, records[name]) for name, run in opened.items()}
+    best = {
+        name: best_record(records[name], read_resolved_config(run.config).training.best_metric)
+        for name, run in opened.items()
+    }
     if not any(records.values()):
         raise InputError(
             f"{', '.join(map(str, runs))}: nothing is recorded yet; a training records itself every"
