@@ -112,6 +112,40 @@ def test_two_workers_give_what_one_gives(toy: Toy, translator: MakeTranslator, k
     assert torch.get_num_threads() == num_threads
 
 
+# Results as they come
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_each_translation_is_told_as_soon_as_it_is_found(toy: Toy, translator: MakeTranslator) -> None:
+    """Those of lines without words, and of a line in pieces, too; the numbers go on from line 3."""
+    lines = [toy.sources[0], "", " ".join(toy.sources[:6]), toy.sources[1]]
+    told: dict[int, Translation] = {}
+    given = translator(max_source_tokens=9, workers=2)
+    found = list(given.translate_stream(lines, first_number=3, on_translated=told.__setitem__))
+    assert sorted(told) == [3, 4, 5, 6] and found[2].pieces
+    assert [told[number] for number in range(3, 7)] == found
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize("options", [{"beam_size": 1}, {"beam_size": 4}, {"beam_size": 4, "diversity_groups": 2}])
+def test_the_text_so_far_is_told_after_each_step(toy: Toy, translator: MakeTranslator, options: dict[str, Any]) -> None:
+    line = " ".join(toy.sources[:6])
+    told: dict[int, list[str]] = {}
+
+    def on_partial(number: int, piece: int, text: str) -> None:
+        assert number == 5
+        told.setdefault(piece, []).append(text)
+
+    given = translator(max_source_tokens=9, workers=1, **options)
+    (found,) = given.translate_stream([line], first_number=5, on_partial=on_partial)
+    assert sorted(told) == list(range(len(found.pieces))) and found.text == given.translate(line).text
+    for piece, texts in told.items():
+        assert len(texts) <= len(found.pieces[piece].ids) * (1 if options["beam_size"] == 1 else 4) and "" not in texts
+        if options["beam_size"] == 1:  # what is told stays
+            assert all(found.pieces[piece].text.startswith(text) for text in texts)
+            assert texts[-1] == found.pieces[piece].text
+
+
 # Search and forced decoding
 
 
@@ -786,7 +820,7 @@ def test_a_worker_that_fails_stops_the_others(toy: Toy, monkeypatch: pytest.Monk
     num_found = 0
 
     def fail_or_go_on(
-        search: Any, order: Sequence[int], *, stop: threading.Event
+        search: Any, order: Sequence[int], *, stop: threading.Event, on_step: Any
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         nonlocal num_found
         if 0 in order:

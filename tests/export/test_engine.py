@@ -393,3 +393,15 @@ def test_a_failing_search_names_the_conversion(toy: Toy, tmp_path: Path, save_ru
     message = str(caught.value)
     assert message.startswith("CTranslate2 cannot translate: ")
     assert message.endswith(f". Lower decoding.batch_tokens, or remove {folder}, and it is made again")
+
+
+def test_what_is_watched_is_searched_by_ours(toy: Toy, run: Path) -> None:
+    """By CTranslate2 alone if it is asked for by name: it tells nothing on the way."""
+    told: list[str] = []
+    for name, is_told in (("auto", True), ("ctranslate2", False)):
+        options = settings(beam_size=1, engine=name).model_dump()
+        translator = load_engine(run, options=options).translator
+        assert isinstance(translator, engine.CTranslate2Translator) and translator.convert()
+        told.clear()
+        (found,) = translator.translate_stream(toy.sources[:1], on_partial=lambda *given: told.append(given[2]))
+        assert bool(told) is is_told and (not told or told[-1] == found.text)

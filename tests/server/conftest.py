@@ -1,12 +1,15 @@
-"""Two runs with small models whose weights are drawn at random, and a server of them in this process."""
+"""Two runs with small models that have begun to learn a toy language, and servers of them in this process."""
 
-import asyncio
+import random
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import uvicorn
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
@@ -22,20 +25,24 @@ from translate.server.gate import Access, Metrics
 from translate.server.models import ServedModel, load_models
 from translate.server.schema import Limits
 
-GERMAN = ["Ein Hund läuft über die Straße.", "Der Hund schläft.", "Zwei Künstler danken den Eltern.", "Ja!"]
-ENGLISH = ["A dog runs across the street.", "The dog sleeps.", "Two artists thank the parents.", "Yes!"]
-
-MakeServer = Callable[..., TestClient]
+MakeClient = Callable[..., TestClient]
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def runs(
+    tmp_path_factory: pytest.TempPathFactory,
+    toy_sentences: Callable[..., tuple[list[str], list[str]]],
+    teach: Callable[..., None],
+) -> list[Path]:
     """`first` and `second`, from German to English and from English to German."""
     folder = tmp_path_factory.mktemp("served")
+    german, english = toy_sentences(1000, longest=5, draw=random.Random(1))
     for seed, (name, source, target) in enumerate([("first", "de", "en"), ("second", "en", "de")]):
         config = Config(
-            tokenizer=TokenizerConfig(vocab_size=320),
-            model=ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2),
+            tokenizer=TokenizerConfig(vocab_size=300),
+            model=ModelConfig(
+                d_model=36, num_heads=3, d_ff=64, num_encoder_layers=1, num_decoder_layers=2, dropout=0.0, norm="pre"
+            ),
             decoding=DecodingConfig(
                 device="cpu",
                 engine="translate",
@@ -48,12 +55,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         config = config.model_copy(
             update={"data": config.data.model_copy(update={"source_language": source, "target_language": target})}
         )
-        tokenizers = prepare_tokenizers(config.tokenizer, GERMAN, ENGLISH)
+        sentences = (german, english) if source == "de" else (english, german)
+        tokenizers = prepare_tokenizers(config.tokenizer, *sentences)
         torch.manual_seed(seed)
         model = build_model(config, tokenizers)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.2 * torch.randn_like(parameter))
+        teach(model, tokenizers, sentences, num_steps=60, batch_size=32, rate=lambda step: 0.01)
         run = create_run(folder / name, config=config, tokenizers=tokenizers, command=["translate", "train"])
         write_tensors(run.checkpoint("best"), add_prefix(get_parameters(model), "model."), {"step": "7"})
     return [folder / "first", folder / "second"]
@@ -78,23 +84,46 @@ def make_models(runs: list[Path]) -> Iterator[Callable[..., dict[str, ServedMode
 
 
 @pytest.fixture
-def make_server(make_models: Callable[..., dict[str, ServedModel]]) -> MakeServer:
-    """A function that gives a client of a server with limits and access of a test's own."""
+def make_app(make_models: Callable[..., dict[str, ServedModel]]) -> Callable[..., FastAPI]:
+    """A function that makes an application with limits and access of a test's own."""
+
+    def make(access: Access | None = None, **limits: Any) -> FastAPI:
+        metrics, made = Metrics(), Limits(**limits)
+        return create_app(make_models(made, metrics), made, access or Access(), metrics)
+
+    return make
+
+
+@pytest.fixture
+def make_client(make_app: Callable[..., FastAPI]) -> MakeClient:
+    """The same as a client in this process."""
 
     def make(access: Access | None = None, **limits: Any) -> TestClient:
-        metrics, made = Metrics(), Limits(**limits)
-        app: FastAPI = create_app(make_models(made, metrics), made, access or Access(), metrics)
+        app = make_app(access, **limits)
         return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
 
     return make
 
 
 @pytest.fixture
-def client(make_server: MakeServer) -> TestClient:
-    return make_server()
+def client(make_client: MakeClient) -> TestClient:
+    return make_client()
 
 
 @pytest.fixture
-def run_async() -> Callable[..., Any]:
-    """Runs a coroutine to its end."""
-    return asyncio.run
+def make_live(make_app: Callable[..., FastAPI]) -> Iterator[Callable[..., str]]:
+    """A function that starts a server on a free port, and gives its address."""
+    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+
+    def make(access: Access | None = None, **limits: Any) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(make_app(access, **limits), log_config=None, log_level="warning"))
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        running.append((server, thread))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    yield make
+    for server, thread in running:
+        server.should_exit = True
+        thread.join()

@@ -11,7 +11,7 @@ from translate.decoding.loading import load_translator
 from translate.decoding.output.formats import CorpusScore, describe, describe_scores
 from translate.visualize.attention import AttentionChoice, look_at_attention
 
-GERMAN = ["Ein Hund läuft über die Straße.", "", "Zwei Künstler danken den Eltern. " * 12, "Ja 猫!"]
+GERMAN = ["Hund läuft und schläft", "", "Haus grün Hund " * 60, "Hund 猫 Haus"]
 
 
 def events(text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -36,6 +36,8 @@ def test_translations_are_those_of_decode(client: TestClient, runs: list[Path], 
         assert given["target_tokens"] == [token for token in record["tokens"] if token != "</s>"]
         assert given["alignment"] is None
     assert answer["translations"][3]["unknown_characters"] == "猫"
+    texts = [each["text"] for each in answer["translations"]]
+    assert len(set(texts)) == 4 and texts[1] == "" and "split" in answer["translations"][2]["conditions"]
 
 
 def test_one_text_another_model_and_alignment(client: TestClient, runs: list[Path]) -> None:
@@ -96,7 +98,9 @@ def test_attention_is_that_of_the_picture(client: TestClient, runs: list[Path]) 
     cross = [each.weights for each in seen.layers if each.kind == "cross"]
     assert len(answer["layers"]) == len(cross) == 2 and len(answer["layers"][0]) == 3
     for given, weights in zip(answer["layers"], cross, strict=True):
-        assert [value for head in given for row in head for value in row] == pytest.approx(weights.flatten().tolist())
+        assert [value for head in given for row in head for value in row] == pytest.approx(
+            weights.flatten().tolist(), abs=6e-5
+        )
 
 
 def test_models(client: TestClient) -> None:

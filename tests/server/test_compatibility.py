@@ -1,1 +1,114 @@
-"""To come."""
+"""LibreTranslate's and DeepL's requests, by their own public clients against a live server, and by hand."""
+
+import contextlib
+import urllib.error
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import deepl
+import pytest
+from libretranslatepy import LibreTranslateAPI
+from starlette.testclient import TestClient
+
+from translate.decoding.loading import load_translator
+from translate.server.gate import Access
+
+TEXT = "Hund läuft und\n\nschläft grün & Haus"
+
+
+@pytest.fixture(scope="module")
+def expected(runs: list[Path]) -> str:
+    """The text line by line, by the first model."""
+    translator = load_translator(runs[0]).translator
+    return "\n".join(translator.translate(line).text for line in TEXT.split("\n"))
+
+
+def test_libretranslates_client(make_live: Callable[..., str], runs: list[Path], expected: str) -> None:
+    address = make_live(Access(token="right"))
+    client = LibreTranslateAPI(address, api_key="right")
+    assert client.translate(TEXT, "de", "en") == expected
+    other = load_translator(runs[1]).translator.translate("green dog").text
+    assert client.translate("green dog", "auto", "de") == other
+    assert client.languages() == [
+        {"code": "de", "name": "de", "targets": ["en"]},
+        {"code": "en", "name": "en", "targets": ["de"]},
+    ]
+    with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+        LibreTranslateAPI(address, api_key="wrong").translate(TEXT, "de", "en")
+    refused.value.close()
+    with pytest.raises(urllib.error.HTTPError, match="400") as unknown:
+        client.translate(TEXT, "de", "fr")
+    assert unknown.value.read() == b'{"error":"no model translates de to fr; there is de to en, en to de"}'
+    unknown.value.close()
+
+
+def test_deepls_client(make_live: Callable[..., str], expected: str) -> None:
+    address = make_live(Access(token="right"))
+    with contextlib.closing(deepl.DeepLClient("right", server_url=address, send_platform_info=False)) as client:
+        one, empty = client.translate_text([TEXT, ""], source_lang="DE", target_lang="EN-US")
+        assert (one.text, one.detected_source_lang, one.billed_characters) == (expected, "DE", len(TEXT))
+        assert (empty.text, empty.billed_characters) == ("", 0)
+        assert client.translate_text("Ja!", target_lang="EN-GB").detected_source_lang == "DE"
+        assert [each.code for each in client.get_source_languages()] == ["DE", "EN"]
+        assert [each.code for each in client.get_target_languages()] == ["EN", "DE"]
+        usage = client.get_usage()
+        assert usage.character.count == len(TEXT) - 2 + 3 and not usage.any_limit_reached
+        with pytest.raises(deepl.DeepLException, match="no model translates DE to FR"):
+            client.translate_text("Ja!", source_lang="DE", target_lang="FR")
+        with pytest.raises(deepl.DeepLException, match="tag_handling and glossary_id are not here"):
+            client.translate_text("Ja!", target_lang="EN-GB", tag_handling="html")
+    with contextlib.closing(deepl.DeepLClient("wrong", server_url=address, send_platform_info=False)) as stranger:
+        with pytest.raises(deepl.AuthorizationException, match="the token is missing or wrong"):
+            stranger.get_usage()
+        with pytest.raises(deepl.AuthorizationException, match="the token is missing or wrong"):
+            stranger.translate_text("Ja!", target_lang="EN-GB")
+
+
+def test_lists_and_alternatives_of_libretranslate(client: TestClient, runs: list[Path]) -> None:
+    translator = load_translator(runs[0], options={"n_best": 3}).translator
+    found = [translator.translate(text) for text in ("grün Hund", "Ja!")]
+    question: dict[str, Any] = {"q": ["grün Hund", "Ja!"], "source": "auto", "target": "en", "alternatives": 2}
+    answer = client.post("/translate", json=question).json()
+    assert answer == {
+        "translatedText": [each.text for each in found],
+        "alternatives": [[other.text for other in each.alternatives] for each in found],
+        "detectedLanguage": [{"confidence": 100, "language": "de"}] * 2,
+    }
+    one = client.post("/translate", json=question | {"q": "grün Hund"}).json()
+    assert one == {key: value[0] for key, value in answer.items()}
+
+
+def test_alternatives_of_several_lines_are_joined_by_rank(client: TestClient, runs: list[Path]) -> None:
+    first, second = load_translator(runs[0], options={"n_best": 2}).translator.translate(["grün Hund", "Ja!"])
+    form = {"q": "grün Hund\nJa!", "source": "de", "target": "en", "alternatives": "1", "format": "text"}
+    answer = client.post("/translate", data=form).json()
+    assert answer["translatedText"] == f"{first.text}\n{second.text}"
+    assert answer["alternatives"] == [f"{first.alternatives[0].text}\n{second.alternatives[0].text}"]
+
+
+@pytest.mark.parametrize(
+    "path, form, status, message",
+    [
+        (
+            "/translate",
+            {"q": "a", "target": "en", "format": "html"},
+            422,
+            {"error": "format = 'html': only text is here"},
+        ),
+        ("/translate", {"q": "a"}, 422, {"error": "target: Field required"}),
+        ("/translate", {"q": "a", "target": "en", "alternatives": "99"}, 422, None),
+        ("/translate", {"q": "a", "target": "en", "alternatives": "many"}, 422, None),
+        ("/v2/translate", {"text": "a"}, 422, {"message": "target_lang: Field required"}),
+        ("/v2/translate", {"text": "a", "target_lang": "EN", "glossary_id": "7"}, 422, None),
+    ],
+)
+def test_errors(client: TestClient, path: str, form: dict[str, str], status: int, message: Any) -> None:
+    response = client.post(path, data=form)
+    assert response.status_code == status
+    assert message is None or response.json() == message
+
+
+def test_a_form_of_deepl_repeats_its_text(client: TestClient) -> None:
+    answer = client.post("/v2/translate", data={"text": ["Ja!", "grün Hund"], "target_lang": "en"}).json()
+    assert [each["billed_characters"] for each in answer["translations"]] == [3, 9]

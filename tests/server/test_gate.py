@@ -1,1 +1,165 @@
-"""To come."""
+"""Who may ask and how much; the headers of every answer; what is counted."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from translate.server import app as app_module
+from translate.server.gate import Access
+
+MakeClient = Callable[..., TestClient]
+JSON = {"content-type": "application/json"}
+
+
+def test_with_a_token_only_what_tells_nothing_is_open(make_client: MakeClient) -> None:
+    client = make_client(Access(token="right", is_loopback=False))
+    for path in ("/", "/page/index.html", "/healthz", "/openapi.json", "/languages"):
+        assert client.get(path).status_code == 200, path
+    for header in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic right"}, {"authorization": "right"}):
+        for path in ("/models", "/metrics", "/v2/usage"):
+            refused = client.get(path, headers=header)
+            assert refused.status_code == (403 if path == "/v2/usage" else 401)
+            assert "the token is missing or wrong" in refused.text
+        for path in ("/translate", "/translate/stream", "/score", "/attention"):
+            refused = client.post(path, json={"text": "Ja!"}, headers=header)
+            assert refused.status_code == 401 and refused.headers["www-authenticate"] == "Bearer"
+    for scheme in ("Bearer", "bearer", "DeepL-Auth-Key"):
+        header = {"authorization": f"{scheme} right"}
+        assert client.get("/models", headers=header).status_code == 200
+        assert client.post("/translate", json={"text": "Ja!"}, headers=header).status_code == 200
+
+
+def test_tokens_of_any_characters_are_compared() -> None:
+    access = Access(token="grün")
+    assert access.allows("grün") and not access.allows("grun") and not access.allows(None) and not access.allows("")
+    assert Access().allows(None)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "localhost:9000", "[::1]:8000"])
+def test_without_a_token_this_machine_is_asked_by_its_own_names(client: TestClient, host: str) -> None:
+    assert client.get("/models", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", ""])
+def test_and_by_no_other(client: TestClient, host: str) -> None:
+    """The name of another site that leads to 127.0.0.1 would make its page one of ours."""
+    refused = client.get("/models", headers={"host": host})
+    assert refused.status_code == 421 and "without a token, ask localhost" in refused.json()["error"]
+
+
+def test_with_a_token_any_name_will_do(make_client: MakeClient) -> None:
+    client = make_client(Access(token="right"))
+    header = {"host": "translate.example", "authorization": "Bearer right"}
+    assert client.get("/models", headers=header).status_code == 200
+
+
+def test_pages_of_other_sites_may_ask_only_where_they_are_named(make_client: MakeClient) -> None:
+    ask = {"origin": "https://a.example", "access-control-request-method": "POST"}
+    assert "access-control-allow-origin" not in make_client().options("/translate", headers=ask).headers
+    client = make_client(Access(token="right", cors_origins=("https://a.example",)))
+    allowed = client.options("/translate", headers=ask | {"access-control-request-headers": "authorization"})
+    assert allowed.headers["access-control-allow-origin"] == "https://a.example"
+    other = client.options("/translate", headers=ask | {"origin": "https://b.example"})
+    assert "access-control-allow-origin" not in other.headers
+
+
+def test_bodies_that_are_too_large(make_client: MakeClient) -> None:
+    """By what they declare, before they come; and in chunks, as they come."""
+    client = make_client(body_bytes=1000)
+    body = json.dumps({"text": "a" * 2000}).encode()
+    declared = client.post("/translate", content=body, headers=JSON)
+    assert declared.status_code == 413 and declared.json()["error"] == "the body has 2012 bytes; the limit is 1000"
+
+    def chunks() -> Any:
+        for start in range(0, len(body), 100):
+            yield body[start : start + 100]
+
+    for path in ("/translate", "/score", "/v2/translate"):
+        for kind in (JSON, {"content-type": "application/x-www-form-urlencoded"}):
+            chunked = client.post(path, content=chunks(), headers=kind)
+            assert chunked.status_code == 413, chunked.text
+            assert "the body has more than 1000 bytes" in chunked.text
+
+
+def test_a_body_that_does_not_come(make_app: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_module, "_BODY_SECONDS", 0.05)
+    app = make_app()
+    sent: list[Any] = []
+    scope = {
+        "type": "http", "method": "POST", "path": "/translate", "raw_path": b"/translate", "query_string": b"",
+        "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 7),
+        "root_path": "",
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"9")],
+    }  # fmt: skip
+    parts = [{"type": "http.request", "body": b'{"te', "more_body": True}]
+
+    async def receive() -> Any:
+        if parts:
+            return parts.pop()
+        await asyncio.sleep(10)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 408
+    assert json.loads(sent[1]["body"])["error"] == "the body did not come within 0.05 s"
+
+
+@pytest.mark.parametrize(
+    "body, kind",
+    [
+        (b"{", "application/json"),
+        (b"\xff\xfe", "application/json"),
+        (b"[" * 100_000, "application/json"),
+        (b"[]", "application/json"),
+        (b"null", "application/json"),
+        (b"", "application/json"),
+        (b'{"text": "a"}', "text/plain"),
+        (b'{"text": "a"}', "multipart/form-data"),
+        (b"%ff=%fe&q", "application/x-www-form-urlencoded"),
+    ],
+)
+def test_malformed_bodies(client: TestClient, body: bytes, kind: str) -> None:
+    for path in ("/translate", "/score", "/v2/translate"):
+        response = client.post(path, content=body, headers={"content-type": kind})
+        assert response.status_code in (400, 422) and (response.json().keys() <= {"error", "message"})
+
+
+def test_every_answer_has_the_headers_of_the_page(client: TestClient) -> None:
+    for response in (
+        client.get("/"),
+        client.get("/nowhere"),
+        client.post("/translate", json={}),
+        client.get("/models"),
+    ):
+        policy = response.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+        assert response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_while_it_stops_new_requests_are_refused(make_app: Callable[..., FastAPI]) -> None:
+    app = make_app()
+    client = TestClient(app, base_url="http://localhost")
+    app.state.is_draining = True
+    refused = client.post("/translate", json={"text": "Ja!"})
+    assert refused.status_code == 503 and refused.headers["retry-after"] == "10"
+    assert refused.json() == {"error": "the server is stopping"}
+    assert client.get("/healthz").status_code == 503 and client.get("/metrics").status_code == 200
+
+
+def test_requests_are_counted_by_path_and_status(client: TestClient) -> None:
+    client.get("/models")
+    client.post("/translate", json={})
+    client.post("/translate", data={"q": "Ja!", "target": "en"})
+    for number in range(3):
+        client.get(f"/nowhere/{number}")
+    text = client.get("/metrics").text
+    for path, status, count in (("/models", 200, 1), ("/translate", 422, 1), ("/translate", 200, 1), ("other", 404, 3)):
+        assert f'translate_requests_total{{path="{path}",status="{status}"}} {count}.0' in text
+    assert 'translate_batch_texts_count{model="first"} 1.0' in text and "process_resident_memory_bytes" in text

@@ -1,1 +1,93 @@
-"""To come."""
+"""Names, options and engines of the models that are served; jobs that are limited."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.errors import InputError
+from translate.server.models import ServedModel, load_models
+from translate.server.schema import Limits, ScoreRequest
+
+Make = Callable[..., dict[str, ServedModel]]
+
+
+def with_loop(function: Callable[[], Any]) -> Any:
+    """Jobs belong to an event loop."""
+
+    async def call() -> Any:
+        return function()
+
+    return asyncio.run(call())
+
+
+def test_names(make_models: Make, runs: list[Path], tmp_path: Path) -> None:
+    assert list(make_models()) == ["first", "second"]
+    copy = tmp_path / "first"
+    shutil.copytree(runs[0], copy)
+    models = load_models([runs[0], copy], Limits(), checkpoint="best", options={}, on_batch=lambda *_: None)
+    assert list(models) == [str(runs[0]), str(copy)]
+    for model in models.values():
+        model.queue.close()
+    with pytest.raises(InputError, match=f"RUN: {runs[0]} is named twice"):
+        load_models([runs[0], runs[0]], Limits(), checkpoint="best", options={}, on_batch=lambda *_: None)
+
+
+def test_options_of_the_server_hold_where_a_request_gives_none(make_models: Make) -> None:
+    model = make_models(beam_size=2, length_penalty=1.0)["first"]
+    assert model.describe().settings["beam_size"] == 2
+    job = with_loop(lambda: model.translation_job(["a"], {"length_penalty": 0.5}))
+    assert (job.translator.config.beam_size, job.translator.config.length_penalty) == (2, 0.5)
+    same = with_loop(lambda: model.translation_job(["a"], {"length_penalty": 0.5}))
+    assert same.translator is job.translator and same.key == job.key
+
+
+def test_settings_are_remembered_but_not_without_end(make_models: Make) -> None:
+    model = make_models()["first"]
+    for number in range(70):
+        with_loop(lambda number=number: model.translation_job(["a"], {"length_penalty": number / 100}))
+    assert len(model._translators) == 64
+
+
+def test_a_sample_has_its_batch_alone(make_models: Make) -> None:
+    model = make_models()["first"]
+    job = with_loop(lambda: model.translation_job(["a"], {"search": "sample"}, shows_partial=True))
+    assert job.key is None and not job.shows_partial
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"n_best": 40}, "options.n_best = 40: the limit is 32"),
+        ({"mbr": "chrf", "mbr_candidates": 50}, "options.mbr_candidates = 50: the limit is 32"),
+        ({"max_length_factor": 50.0}, "options.max_length_factor = 50.0: the limit is 4.0"),
+        ({"max_source_tokens": 4096}, "options.max_source_tokens = 4096: the limit is 256"),
+        ({"workers": 9}, "options.workers is the server's own setting"),
+        ({"engine": "ctranslate2"}, "options.engine is the server's own setting"),
+        ({"shortlist": True}, "none was loaded"),
+        ({"n_best": 4, "beam_size": 2}, "n_best"),
+    ],
+)
+def test_options_that_are_refused(make_models: Make, options: dict[str, Any], message: str) -> None:
+    model = make_models()["first"]
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        with_loop(lambda: model.translation_job(["a"], options))
+
+
+def test_attention_is_limited(make_models: Make) -> None:
+    model = make_models()["first"]
+    with pytest.raises(InputError, match="attention is for 128 or fewer"):
+        with_loop(lambda: model.attention_job("Hund " * 300, "dog"))
+    with pytest.raises(InputError, match="text 2 has 20000 characters"):
+        with_loop(lambda: model.scoring_job(ScoreRequest(source=["a"], target=["b" * 20_000])))
+
+
+def test_ctranslate2_serves_from_the_first_request(make_models: Make) -> None:
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    for engine in ("auto", "ctranslate2"):
+        models = make_models(engine=engine)
+        assert {model.describe().engine for model in models.values()} == {"ctranslate2"}
+        assert models["first"].translator.config.workers == 1  # each thread of the queue searches by itself

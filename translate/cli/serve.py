@@ -2,8 +2,9 @@
 
 import ipaddress
 import logging
-import signal
+import math
 import socket
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,19 +68,30 @@ def serve(
             models = load_models(runs, limits, checkpoint=checkpoint, options=options, on_batch=metrics.observe_batch)
         app = create_app(models, limits, Access(token, is_loopback, tuple(cors_origin or ())), metrics)
         config = uvicorn.Config(
-            app, log_config=None, log_level="warning", access_log=False, server_header=False, limit_concurrency=1000
+            app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=1000,
+            timeout_graceful_shutdown=1,
         )
 
         class DrainingServer(uvicorn.Server):
-            """It refuses requests after the first signal, and ends when all that it has taken are answered."""
+            """It refuses requests after the first signal, and ends when those that it has taken are answered."""
+
+            drain_until = math.inf
 
             def handle_exit(self, sig: int, frame: Any) -> None:
-                self.should_exit = app.state.is_draining and sig == signal.SIGINT
-                self.force_exit = self.should_exit
+                if app.state.is_draining:  # a second signal ends at once
+                    self.drain_until = 0
+                    return
+                self.drain_until = time.monotonic() + limits.seconds
                 app.state.is_draining = True
 
             async def on_tick(self, counter: int) -> bool:
-                return await super().on_tick(counter) or (app.state.is_draining and not app.state.num_active)
+                is_done = not app.state.num_active or time.monotonic() > self.drain_until
+                return await super().on_tick(counter) or (app.state.is_draining and is_done)
 
         for model in models.values():
             data = model.run.config.data

@@ -5,6 +5,7 @@ It is plain ASGI, so that it holds for whatever the application serves, also for
 
 import asyncio
 import hmac
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Plat
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_OPEN = ("/", "/healthz", "/docs", "/openapi.json", "/languages")  # and what lies in /page: without a token
+_OPEN = ("/", "/healthz", "/openapi.json", "/languages")  # and what lies in /page: without a token
 _ALWAYS = ("/healthz", "/metrics")  # also while the server drains
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 NO_TOKEN = "the token is missing or wrong: send the header Authorization: Bearer TOKEN"
@@ -137,7 +138,7 @@ class Gate:
         headers, path = Headers(scope=scope), scope["path"]
         if scope["app"].state.is_draining and path not in _ALWAYS:
             return error_response(path, 503, "the server is stopping", {"Retry-After": "10", "Connection": "close"})
-        host = headers.get("host", "").removesuffix(f":{(scope.get('server') or ('', ''))[1]}")
+        host = re.sub(r":\d*$", "", headers.get("host", ""))
         if self.access.token is None and self.access.is_loopback and host not in _LOOPBACK:
             # A page of another site can reach 127.0.0.1 under its own name (DNS rebinding), and would read answers.
             return error_response(path, 421, f"Host {host}: without a token, ask localhost or 127.0.0.1")

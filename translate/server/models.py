@@ -19,10 +19,10 @@ from translate.runs.directory import Checkpoint
 from translate.server.batching import BatchQueue, Job
 from translate.server.schema import AttentionAnswer, Limits, ModelAnswer, ScoreRequest, TranslationAnswer
 from translate.visualize.attention import capture_attention
-from translate.visualize.panels import check_numbers
 from translate.visualize.sentences import read_sentence
 
 _FIXED = ("engine", "precision", "device", "workers", "batch_tokens", "look_ahead_lines")
+_ATTENTION_TOKENS = 128  # on either side: the weights of all heads grow with their product
 _LARGEST = {  # what a request may set, unless the run's own value is larger
     "max_length_factor": 4.0,
     "max_length_constant": 200,
@@ -102,7 +102,7 @@ class ServedModel:
         def score() -> list[dict[str, Any]]:
             return list(describe_scores(self.translator, pairs, CorpusScore()))
 
-        return Job(request.source, call=score)
+        return Job([*request.source, *request.target], call=score)
 
     def attention_job(self, source: str, target: str) -> Job:
         """The job of looking at the cross-attention; its result is an `AttentionAnswer`.
@@ -112,20 +112,22 @@ class ServedModel:
         """
         self._check_lengths([source, target])
         pair = read_sentence(self.translator, source, target=target)
-        model, columns, rows = self.translator.model, len(pair.source.pieces), len(pair.target_output.pieces)
-        numbers = model.config.num_decoder_layers * model.config.num_heads * columns * rows
-        check_numbers(numbers, of=f"{columns} source and {rows} target tokens", less="give a shorter sentence")
+        longest = max(len(pair.source.pieces), len(pair.target_output.pieces))
+        if longest > _ATTENTION_TOKENS:
+            raise InputError(
+                f"{longest} tokens; attention is for {_ATTENTION_TOKENS} or fewer: give a shorter sentence"
+            )
 
         def look() -> AttentionAnswer:
-            layers = [each.weights for each in capture_attention(model, pair.ids) if each.kind == "cross"]
+            layers = [each for each in capture_attention(self.translator.model, pair.ids) if each.kind == "cross"]
             return AttentionAnswer(
                 model=self.name,
                 source_tokens=pair.source.pieces,
                 target_tokens=pair.target_output.pieces,
-                layers=[weights.tolist() for weights in layers],
+                layers=[each.weights.double().round(decimals=4).tolist() for each in layers],
             )
 
-        return Job([source], call=look)
+        return Job([source, target], call=look)
 
     def _check_lengths(self, texts: Sequence[str]) -> None:
         limits = self.limits

@@ -134,7 +134,7 @@ class AttentionAnswer(Answer):
     target_tokens: list[str]
     """The rows, each predicted with the attention in its row; the end symbol is the last."""
     layers: list[list[list[list[float]]]]
-    """Weights by layer, head, target token and source token."""
+    """Weights by layer, head, target token and source token, to four decimal places."""
 
 
 class ModelAnswer(Answer):
