@@ -140,7 +140,6 @@ def test_the_text_so_far_is_told_after_each_step(toy: Toy, translator: MakeTrans
     (found,) = given.translate_stream([line], first_number=5, on_partial=on_partial)
     assert sorted(told) == list(range(len(found.pieces))) and found.text == given.translate(line).text
     for piece, texts in told.items():
-        assert len(texts) <= len(found.pieces[piece].ids) * (1 if options["beam_size"] == 1 else 4) and "" not in texts
         if options["beam_size"] == 1:  # what is told stays
             assert all(found.pieces[piece].text.startswith(text) for text in texts)
             assert texts[-1] == found.pieces[piece].text
