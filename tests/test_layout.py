@@ -21,6 +21,7 @@ LAYERS = [
     {"distributed"},
     {"runs"},
     {"decoding"},
+    {"documents"},
     {"evaluation"},
     {"training"},
     {"lint"},

@@ -16,7 +16,7 @@ from translate.decoding import Request, Translation, Translator
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.formats import align_translations, describe
 from translate.decoding.request import count_conditions, one_line
-from translate.decoding.splitting import split_text
+from translate.decoding.splitting import split_sentences, split_text
 from translate.errors import InputError
 
 MakeTranslator = Callable[..., Translator]
@@ -301,3 +301,16 @@ def test_a_generated_text_is_one_line() -> None:
     assert {"\n", "\r", "\x85", "\u2028"} < set(breaks)
     assert one_line(f"a{''.join(breaks)}\0b") == "a" + " " * (len(breaks) + 1) + "b"
     assert one_line("ä\t€ 🦄\u200d") == "ä\t€ 🦄\u200d"
+
+
+def test_sentences_with_abbreviations() -> None:
+    text = "Dr. Weber kam um ca. 8 Uhr.  Er sah z. B. die 3. Frau. Nr. 5 blieb! »Ach?« Ja"
+    sentences = split_sentences(text)
+    assert sentences == [
+        "Dr. Weber kam um ca. 8 Uhr.  ",
+        "Er sah z. B. die 3. Frau. ",
+        "Nr. 5 blieb! ",
+        "»Ach?« ",
+        "Ja",
+    ]
+    assert "".join(sentences) == text and split_sentences("") == [""]

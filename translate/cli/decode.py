@@ -2,12 +2,13 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,8 +24,10 @@ from translate.cli.terminal.lines import (
     open_line_output,
     open_lines,
     paired_lines,
+    read_document,
     read_requests,
     takes_constraints,
+    write_document,
     write_lines,
 )
 from translate.cli.terminal.options import (
@@ -38,9 +41,10 @@ from translate.cli.terminal.options import (
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.decoding import Request, Translator
+    from translate.decoding import Request, Translation, Translator
     from translate.decoding.sharded import ShardedDecoder
     from translate.distributed.process_group import World
+    from translate.documents.document import DocumentFormat
 
 logger = logging.getLogger(__name__)
 
@@ -68,15 +72,23 @@ class DecodeCommand:
 
     def open(self) -> tuple[TextLines[str], Iterator["Request"], "Translator"]:
         """Check the files, open the input and its constraints, and load the translator."""
+        self.check_outputs()
+        source = TextLines(typed_lines(), None, "the terminal") if self.is_conversation else open_lines(self.file)
+        requests = read_requests(source, self.constraints)  # a wrong file is reported before the model is loaded
+        return source, requests, self.load()
+
+    def check_outputs(self) -> None:
+        """Check that no output is an input or the file of a run."""
+        outputs = {"--output": self.output or STANDARD_OUTPUT, "--alignments": self.alignments}
+        check_outputs(outputs, [self.file, *self.constraints.values()])
+
+    def load(self) -> "Translator":
+        """Load the translator."""
         from translate.data.text import read_lines
         from translate.export import load_engine
 
-        outputs = {"--output": self.output or STANDARD_OUTPUT, "--alignments": self.alignments}
-        check_outputs(outputs, [self.file, *self.constraints.values()])
         with showing_activity() as show:
             show(f"Loading {self.run}")
-            source = TextLines(typed_lines(), None, "the terminal") if self.is_conversation else open_lines(self.file)
-            requests = read_requests(source, self.constraints)  # a wrong file is reported before the model is loaded
             phrases = read_lines(self.constraints["forbid"]) if "forbid" in self.constraints else []
             loaded = load_engine(
                 self.run,
@@ -89,7 +101,7 @@ class DecodeCommand:
             )
         if is_typed(self.file):
             announce(loaded.run.config.data.source_language)
-        return source, requests, loaded.translator
+        return loaded.translator
 
 
 @takes_decoding_options
@@ -121,6 +133,13 @@ def decode(
         Option(metavar="RUN", help="Subtract the log-probabilities of a weaker run.", autocompletion=complete_run),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
+    document: Annotated[
+        bool, Option("--document", help="Translate the text of a document, and leave all else as it is.")
+    ] = False,
+    document_format: Annotated[
+        Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"] | None,
+        Option(help="The format, where the file's name does not tell; paragraphs joins the lines of plain text."),
+    ] = None,
     *,
     constraints: dict[str, Path],
     options: dict[str, Any],
@@ -141,6 +160,7 @@ def decode(
       translate decode runs/demo input.de --search sample --epsilon 0.02 --mbr chrf
       translate decode runs/demo input.de --terminology a.tsv --forbid words.txt
       translate decode runs/demo large.de --output large.en --resume
+      translate decode runs/demo --document report.md --output report.en.md
       torchrun --nproc-per-node 8 -m translate decode runs/demo a.de -o a.en
     """
     in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
@@ -157,7 +177,10 @@ def decode(
     command = DecodeCommand(
         run, file, output, alignments, output_format, checkpoint, constraints, ensemble or [], contrast, options
     )
-    if in_parts:
+    if document or document_format:
+        _check_for_document(command, interactive=interactive, in_parts=in_parts)
+        _decode_document(command, document_format)
+    elif in_parts:
         _decode_in_parts(command)
     else:
         _decode_at_once(command, is_interactive=interactive)
@@ -185,6 +208,44 @@ def _decode_at_once(command: DecodeCommand, *, is_interactive: bool) -> None:
         write_lines(lines, command.output)
     seconds = time.perf_counter() - started
     logger.info(f"{counts} in {seconds:.1f} s ({counts['lines'] / max(seconds, 1e-9):.1f} lines/s)")
+
+
+def _check_for_document(command: DecodeCommand, *, interactive: bool, in_parts: bool) -> None:
+    """Raise an InputError if an option is about lines, which a document has not."""
+    given = [f"--{name}" for name in ("prefix", "require") if name in command.constraints]
+    given += ["--interactive"] * interactive + ["--resume, or torchrun,"] * in_parts
+    given += ["--alignments"] * bool(command.alignments) + ["--format jsonl"] * (command.output_format == "jsonl")
+    given += ["--n-best"] * (command.options.get("n_best", 1) > 1)
+    if given:
+        raise InputError(f"{given[0]} is for lines, not for --document; leave one of them out")
+
+
+def _decode_document(command: DecodeCommand, document_format: "DocumentFormat | None") -> None:
+    """Translate a document at once, and say what passed through it."""
+    from translate.decoding import Request
+    from translate.decoding.constraints.terminology import read_terminology
+    from translate.documents.alignment import word_weights
+    from translate.documents.document import format_of_file, translate_document
+
+    command.check_outputs()
+    document_format = document_format or format_of_file(command.file)
+    text = read_document(command.file)
+    terms = read_terminology(command.constraints["terminology"]) if "terminology" in command.constraints else None
+    translator = command.load()
+    started = time.perf_counter()
+
+    def translate(sentences: Sequence[str]) -> list["Translation"]:
+        with line_bar(len(sentences)) as advance:
+            requests = (Request(sentence, terminology=terms) for sentence in sentences)
+            return list(translator.translate_stream(requests, on_finished=advance))
+
+    document = translate_document(text, document_format, translate, functools.partial(word_weights, translator))
+    write_document(document.text, command.output)
+    seconds = time.perf_counter() - started
+    for problem in document.problems:
+        logger.warning(problem)
+    rate = document.sentences / max(seconds, 1e-9)
+    logger.info(f"{document} in {seconds:.1f} s ({rate:.1f} sentences/s)")
 
 
 def _decode_in_parts(command: DecodeCommand) -> None:

@@ -135,7 +135,12 @@ class ConditionCounts(Counter[str]):
             yield translation
 
     def __str__(self) -> str:
-        text = f"{self['lines']} lines, {self['empty']} empty, {self['truncated']} cut at the maximum length"
+        return f"{self['lines']} lines, {self.conditions}"
+
+    @property
+    def conditions(self) -> str:
+        """The number of lines in each condition, without that of all lines."""
+        text = f"{self['empty']} empty, {self['truncated']} cut at the maximum length"
         return text + "".join(f", {self[flag]} {words}" for flag, words in _CONDITIONS.items() if self[flag])
 
 

@@ -28,6 +28,7 @@ _SENTENCE_ENDS = re.compile(rf"(?<=[.!?…؟۔։።]){_CLOSING}\s+|(?<=[。！�
 _CLAUSE_ENDS = re.compile(rf"(?<=[.!?…؟۔։።:;؛]){_CLOSING}\s+|(?<=[。！？｡।॥：；])(?![。！？｡।॥：；]){_CLOSING}\s*")
 _COMMAS = re.compile(rf"(?<=[,،–—]){_CLOSING}\s+|(?<=[，、])")
 _SPACES = re.compile(r"\s+")
+_ABBREVIATIONS = re.compile(r"\b(?:Dr|Prof|Hr|Fr|St|Nr|No|Mr|Mrs|Ms|Abb|Abs|Art|Bd|Str|bzw|ca|vgl|evtl|ggf|inkl|sog)$")
 
 _SHORT_SENTENCE = 8  # tokens; a shorter sentence joins the next
 _ZERO_WIDTH_JOINER = "\u200d"
@@ -139,12 +140,20 @@ def split_text(text: str, *, max_tokens: int, count_tokens: CountTokens) -> list
     return pieces
 
 
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text, each with the spaces behind it; joined they are the text."""
+    return _split(text, [end.end() for end in _SENTENCE_ENDS.finditer(text) if _ends_sentence(text, end)])
+
+
+def _split(text: str, places: Sequence[int]) -> list[str]:
+    bounds = [0, *(place for place in places if 0 < place < len(text)), len(text)]
+    return [text[start:end] for start, end in itertools.pairwise(bounds)]
+
+
 def _divide(text: str, ends: re.Pattern[str], max_tokens: int, count_tokens: CountTokens) -> list[str]:
     """A text divided at these ends, with neighbours joined again as far as they should and fit."""
     is_sentences = ends is _SENTENCE_ENDS
-    places = [end.end() for end in ends.finditer(text) if not is_sentences or _ends_sentence(text, end)]
-    bounds = [0, *(place for place in places if 0 < place < len(text)), len(text)]
-    units = [text[start:end] for start, end in itertools.pairwise(bounds)]
+    units = split_sentences(text) if is_sentences else _split(text, [end.end() for end in ends.finditer(text)])
     sizes = count_tokens(units)
     even = sum(sizes) / max(1, math.ceil(sum(sizes) / max_tokens))
     pieces: list[str] = []
@@ -160,12 +169,17 @@ def _divide(text: str, ends: re.Pattern[str], max_tokens: int, count_tokens: Cou
 
 
 def _ends_sentence(text: str, end: re.Match[str]) -> bool:
-    """No sentence ends before a small letter ("usw. und"), nor at the dot of a number or of one letter ("3. Mai")."""
+    """No sentence ends before a small letter ("usw. und"), nor at the dot of a number or of one letter ("3. Mai").
+
+    Nor does it end behind titles and the like, which stand before names and numbers ("Dr. Weber").
+    """
     if text[end.end() : end.end() + 1].islower():
         return False
     mark = end.start() - 1
     if text[mark] != "." or mark == 0:
         return True
+    if _ABBREVIATIONS.search(text, max(0, mark - 8), mark):
+        return False
     is_one_letter = text[mark - 1].isalpha() and (mark == 1 or not text[mark - 2].isalnum())
     return not (text[mark - 1].isdigit() or is_one_letter)
 

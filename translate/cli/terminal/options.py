@@ -130,6 +130,7 @@ _PANELS = {  # of the help, in their order, and the options in each
     "Sampling": "temperature top_k top_p epsilon seed",
     "Long lines": "long max_source_tokens max_target_tokens",
     "Output": "output_format alignments alignment_layer",
+    "Documents": "document document_format",
     "Speed": "engine batch_tokens look_ahead_lines precision shortlist workers device",
 }
 

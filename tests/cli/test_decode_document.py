@@ -1,0 +1,85 @@
+"""`translate decode --document`: files and streams, options that are about lines, and what is reported."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+Translate = Callable[..., Result]
+
+PAGE = "<h1>Ein <b>Hund</b></h1>\r\n<p>Ein Hund läuft. {name} auch.</p><script>x</script>"
+
+
+def test_a_document(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_bytes(PAGE.encode())
+    result = translate("decode", learnt, "--document", tmp_path / "a.html")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("2 segments, 3 sentences, 2 tags, 1 placeholder; 0 empty, ")
+    text = result.stdout_bytes.decode()
+    assert text.endswith("</p><script>x</script>") and "</h1>\r\n<p>" in text and "Hund" not in text
+    assert [text.count(each) for each in ("<b>", "</b>", "{name}")] == [1, 1, 1]
+
+    by_standard_input = translate("decode", learnt, "--document", "--document-format", "html", stdin=PAGE.encode())
+    in_small_batches = translate("decode", learnt, "-", "--document-format", "html", "--batch-tokens", "1",
+                                 "--look-ahead-lines", "1", stdin=PAGE.encode())  # fmt: skip
+    assert by_standard_input.stdout_bytes == in_small_batches.stdout_bytes == result.stdout_bytes
+    to_file = translate("decode", learnt, "--document", tmp_path / "a.html", "-o", tmp_path / "b.html")
+    assert (to_file.exit_code, to_file.stdout) == (0, "")
+    assert (tmp_path / "b.html").read_bytes() == result.stdout_bytes
+
+
+def test_terminology_and_forbidden_words_hold_in_documents(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("Hund\tstreet\n")
+    (tmp_path / "a.txt").write_text("Ein Hund läuft.\n\n")
+    result = translate("decode", learnt, "--document", tmp_path / "a.txt", "--terminology", tmp_path / "terms.tsv")
+    assert result.exit_code == 0 and "street" in result.stdout and result.stdout.endswith("\n\n")
+    forbidden = translate("decode", learnt, "--document", tmp_path / "a.txt", "--forbid", tmp_path / "terms.tsv")
+    assert forbidden.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--format", "jsonl"], "--format jsonl is for lines, not for --document"),
+        (["--alignments", "a.align"], "--alignments is for lines"),
+        (["--n-best", "2"], "--n-best is for lines"),
+        (["--require", "a.txt"], "--require is for lines"),
+        (["--prefix", "a.txt"], "--prefix is for lines"),
+        (["--resume"], "--resume, or torchrun, is for lines"),
+    ],
+)
+def test_options_for_lines(
+    translate: Translate, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("Ein Hund\n")
+    result = translate("decode", run, "--document", "a.txt", *options)
+    assert result.exit_code == 2 and message in result.stderr and result.stdout == ""
+
+
+def test_files_that_cannot_be_read(translate: Translate, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_bytes(b"PK")
+    result = translate("decode", run, "--document", tmp_path / "a.docx")
+    assert result.exit_code == 2 and "a.docx: no format follows from its name" in result.stderr
+    result = translate("decode", run, "--document", tmp_path / "b.html")
+    assert result.exit_code == 2 and "b.html: no such file" in result.stderr
+    (tmp_path / "a.html").write_bytes(b"<p>ok\n<p>\xff")
+    result = translate("decode", run, "--document", tmp_path / "a.html")
+    assert result.exit_code == 2 and "a.html, line 2: byte 4 of the line (0xff) is not UTF-8" in result.stderr
+    (tmp_path / "a.html").write_bytes(b"<p>ok")
+    result = translate("decode", run, "--document", tmp_path / "a.html", "-o", tmp_path / "a.html")
+    assert result.exit_code == 2 and "this command reads that file" in result.stderr
+    assert (tmp_path / "a.html").read_bytes() == b"<p>ok"
+
+
+def test_what_is_lost_is_a_warning(
+    translate: Translate, learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from translate.documents import document
+
+    (tmp_path / "a.txt").write_text("Ein Hund {name}.\n")
+    monkeypatch.setattr(document, "write_translation", lambda segment, layout, sentences: "A dog.\n")
+    result = translate("decode", learnt, "--document", tmp_path / "a.txt")
+    assert result.exit_code == 0 and result.stdout == "A dog.\n"
+    assert "line 1: '{name}' is lost" in result.stderr and "1 placeholder (1 lost or doubled)" in result.stderr

@@ -1,0 +1,74 @@
+"""What of HTML is a segment, with its markup."""
+
+import pytest
+
+from translate.documents.html import fold_untouched, read_html, read_tag
+from translate.documents.segments import Item, lay_out
+
+
+def texts(text: str) -> list[str]:
+    segments = list(read_html(text))
+    assert all(text.startswith(segment.raw, segment.start) for segment in segments)
+    return [layout.text for layout in map(lay_out, segments) if layout.text]
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("<!DOCTYPE html><?pi?><title>Eins</title><p>Zwei<p>Drei", ["Eins", "Zwei", "Drei"]),
+        ("<p>a <b>b</b>\n <i>c</i><br>d</p>", ["a b c", "d"]),
+        ("<script>nein</script>ja<style>nein</style><pre>nein <b>x</b></pre>", ["ja"]),
+        ("<div translate=no>nein <div>nein</div> nein</div>ja", ["ja"]),
+        ("ja <b class='x notranslate'>nein</b> ja <code>x <b>y</b></code>", ["ja 11 ja 12"]),
+        ("Gr&ouml;&szlig;e&nbsp;&#38; &lt;b&gt;", ["Größe & <b>"]),
+        ("a<!-- nein -->b <img alt='nein'>c <![CDATA[nein]]>d <![ nein>e", ["ab c d e"]),
+        ("<a title='nein'>a</a><input value=nein>b<li>c", ["a", "b", "c"]),
+        ("a < b <", ["a < b <"]),
+        ("", []),
+        ("nur &amp", ["nur &"]),
+    ],
+)
+def test_segments(text: str, expected: list[str]) -> None:
+    assert texts(text) == expected
+
+
+def test_positions_count_lines_as_the_parser_does() -> None:
+    text = "<p>Ü\r\n<b>a\rb</b>\u2028c</p>\n\n<p>d</p>"
+    assert texts(text) == ["Ü a b c", "d"]
+
+
+@pytest.mark.parametrize(
+    "raw, expected",
+    [
+        ("<B>", ("open", "b")),
+        ("</b >", ("close", "b")),
+        ('<a\nhref="x/">', ("open", "a")),
+        ("<br>", ("mark", "br")),
+        ("<x-y/>", ("mark", "x-y")),
+        ("<!-- b -->", ("mark", "")),
+    ],
+)
+def test_tags(raw: str, expected: tuple[str, str]) -> None:
+    item = read_tag(raw)
+    assert (item.kind, item.tag) == expected and item.raw == raw
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("5 m<sup>2</sup> groß", [("name", "m<sup>2</sup>")]),
+        ("H<sub>2</sub>SO<sub>4</sub>-Säure", [("name", "H<sub>2</sub>SO<sub>4</sub>")]),
+        ("CO<sub>2</sub>", [("name", "CO<sub>2</sub>")]),
+        ("Der Hund<sup>1</sup> bellt", [("mark", "<sup>1</sup>")]),
+        ("Rufe <kbd>a <b>b</b></kbd>", [("name", "<kbd>a <b>b</b></kbd>")]),
+    ],
+)
+def test_elements_that_are_not_translated(text: str, expected: list[tuple[str, str]]) -> None:
+    (segment,) = read_html(text)
+    assert segment.raw == text
+    assert [(item.kind, item.raw) for item in segment.items if item.kind != "text"] == expected
+
+
+def test_a_subscript_without_a_word() -> None:
+    items = [Item("open", "<b>", "b"), Item("open", "<sub>", "sub"), Item("text", "a"), Item("close", "</sub>", "sub")]
+    assert fold_untouched(items) == items

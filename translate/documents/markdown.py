@@ -1,0 +1,130 @@
+"""Markdown: the text of paragraphs, headings, list items and table cells, by the events of pulldown-cmark.
+
+That parser says of each event where it stands in the document, also within lines, so all else stays as it is.
+"""
+
+import html
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from translate.documents.html import fold_untouched, read_html, read_tag
+from translate.documents.segments import Item, Segment
+from translate.errors import InputError, install_hint
+
+_ESCAPE = re.compile(r"\\([!-/:-@[-`{-~])|&(?:#\w+|\w+);")
+_UNSAFE = re.compile(r">|#{1,6}$|[-+]$|[-=]+$|\d{1,9}[.)]$")
+_OPENING = {"Emphasis": 1, "Strong": 2, "Strikethrough": 1, "Link": 1, "Image": 2}  # characters that open a pair
+
+
+def read_markdown(text: str) -> Iterator[Segment]:
+    """The segments of CommonMark with tables, footnotes, task lists and front matter, and those of its HTML blocks.
+
+    Raises:
+        InputError: The extra `documents` is not installed.
+    """
+    try:
+        from pyromark import Markdown, Options
+    except ImportError:
+        raise InputError(
+            f"Markdown is read with pyromark, which is not installed: {install_hint('documents')}"
+        ) from None
+    options = Options.ENABLE_TABLES | Options.ENABLE_FOOTNOTES | Options.ENABLE_STRIKETHROUGH
+    options |= Options.ENABLE_TASKLISTS | Options.ENABLE_YAML_STYLE_METADATA_BLOCKS
+    events = Markdown(options=options).events_with_range(text)
+    return _Reader(text).read(events)
+
+
+class _Reader:
+    """Gathers the inline events between those of blocks."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        sizes = (len(character.encode()) for character in text)
+        places = (place for place, size in enumerate(sizes) for _ in range(size))
+        self.places = [*places, len(text)]  # of the characters, by byte
+        self.items: list[Item] = []
+        self.start = self.end = 0  # of the items
+        self.links: list[tuple[str, int]] = []  # kind and begin of the text of each open link
+
+    def read(self, events: Any) -> Iterator[Segment]:
+        depth = 0  # of blocks
+        skipped = ""  # the code block, HTML block, metadata or address that is open
+        for event, span in events:
+            begin, end = self.places[span["start"]], self.places[span["end"]]
+            value: Any
+            name, value = (event, "") if isinstance(event, str) else next(iter(event.items()))
+            kind = "" if name not in ("Start", "End") else value if isinstance(value, str) else next(iter(value))
+            if skipped:
+                skipped = "" if (name, kind) == ("End", skipped) else skipped
+            elif kind in _OPENING:
+                link_type = value[kind]["link_type"] if name == "Start" and kind in ("Link", "Image") else ""
+                if link_type in ("Autolink", "Email"):
+                    self._add("name", begin, end)
+                    skipped = kind
+                else:
+                    self._add_pair(kind, begin, end, is_start=name == "Start", link_type=str(link_type))
+            elif kind or name in ("HardBreak", "Rule", "TaskListMarker", "Html"):
+                yield from self._end_segment()
+                depth += {"Start": 1, "End": -1}.get(name, 0)
+                if name == "Start" and kind in ("CodeBlock", "HtmlBlock", "MetadataBlock"):
+                    skipped, depth = kind, depth - 1
+                    if kind == "HtmlBlock" and depth == 0:  # else its lines begin with marks of the blocks around
+                        for segment in read_html(self.text[begin:end]):
+                            yield segment._replace(start=begin + segment.start)
+            elif name == "InlineHtml" and (tag := read_tag(self.text[begin:end])).tag == "br":
+                yield from self._end_segment()
+            elif name == "InlineHtml":
+                self._add(tag.kind, begin, end, tag=tag.tag)
+            else:
+                kinds = {"Text": "text", "Code": "name", "SoftBreak": "break"}
+                self._add(kinds.get(name, "mark"), begin, end)
+        yield from self._end_segment()
+
+    def _add(self, kind: Any, begin: int, end: int, *, tag: str = "", written: str = "") -> None:
+        """Add an item, and before it what lies between: the backslash of an escape, or what continues a quote."""
+        if not self.items:
+            escapes = kind == "text" and self.text[begin - 1 : begin] == "\\"
+            self.start = self.end = begin - escapes
+        begin = max(begin, self.end)
+        between = self.text[self.end : begin]
+        last = self.items[-1] if self.items else None
+        if last and last.kind == "break":
+            if kind == "text" and between.endswith("\\"):
+                begin, between = begin - 1, between[:-1]
+            self.items[-1] = last._replace(raw=last.raw + between)
+        elif kind in ("text", "break"):
+            begin = self.end
+        elif between:
+            self.items.append(Item("text", between))
+        raw = self.text[begin:end]
+        if last and last.kind == kind == "text":
+            self.items[-1] = last._replace(raw=last.raw + raw)
+        else:
+            self.items.append(Item(kind, raw, tag, written))
+        self.end = max(end, self.end)
+
+    def _add_pair(self, kind: str, begin: int, end: int, *, is_start: bool, link_type: str) -> None:
+        if is_start:
+            size = _OPENING[kind] + (kind == "Strikethrough" and self.text.startswith("~~", begin))
+            self._add("open", begin, begin + size, tag=kind)
+            self.links.append((link_type, begin + size))
+            return
+        link_type, text_begin = self.links.pop()
+        written = ""
+        if link_type in ("Shortcut", "Collapsed"):  # the text is the key, and must not be translated with the text
+            written = f"][{self.text[text_begin : self.end]}]"
+        self._add("close", self.end, end, tag=kind, written=written)
+
+    def _end_segment(self) -> Iterator[Segment]:
+        if self.items:
+            yield Segment(self.start, fold_untouched(self.items), _decode, _encode, _UNSAFE)
+            self.items = []
+
+
+def _decode(raw: str) -> str:
+    return _ESCAPE.sub(lambda match: match[1] or html.unescape(match[0]), raw)
+
+
+def _encode(character: str) -> str:
+    return f"\\{character}" if character in "\\`*_[]<|~" else character
