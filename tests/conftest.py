@@ -301,3 +301,42 @@ def bad_input_rows() -> dict[str, BadInputRow]:
             assert row[1] not in rows, f"{row[1]} is there twice"
             rows[row[1]] = BadInputRow(int(row[2]), re.findall(r"`([^`]+)`", row[3]))
     return rows
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium without a window. Its event loop blocks others, so it ends with the module."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: `make test-system` installs it"
+    )
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no chromium: apt-get install chromium, or name it in CHROMIUM")
+    with playwright.sync_playwright() as driver:
+        # Without the sandbox, since it is all our own, and containers have none.
+        started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def serious_findings() -> Callable[[Any], list[str]]:
+    """A function that gives what axe, the accessibility checker, finds in a page that keeps people out."""
+    package = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+    script = Path(package.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+
+    def find(page: Any) -> list[str]:
+        page.evaluate(script)
+        # In the dark only the colours are others.
+        is_dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+        rules = ["color-contrast"] if is_dark else None
+        result = page.evaluate("rules => axe.run(document, rules ? {runOnly: rules} : {})", rules)
+        assert len(result["passes"]) >= (1 if is_dark else 11)  # it has looked
+        return [
+            f"{found['id']} ({found['impact']}): {node['html'][:200]}"
+            for found in result["violations"]
+            for node in found["nodes"]
+            if found["impact"] in ("serious", "critical", "moderate")
+        ]
+
+    return find

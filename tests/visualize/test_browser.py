@@ -1,8 +1,6 @@
 """The pages in a real browser, Chromium without a window: they show what the model has, by mouse and by keyboard."""
 
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,20 +25,8 @@ playwright = pytest.importorskip(
 MakeTranslator = Callable[..., Translator]
 Page = Any  # playwright's
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium, or name it in CHROMIUM"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        # Without the sandbox, since it is all our own, and containers have none.
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
+SeriousFindings = Callable[[Page], list[str]]  # what axe, the accessibility checker, finds
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")
@@ -451,26 +437,10 @@ def test_a_hand_reads_the_numbers(open_page: OpenPage, pictures: dict[str, Pictu
     playwright.expect(zoomed).not_to_have_text(before)
 
 
-def serious_findings(page: Page) -> list[str]:
-    """What axe, the accessibility checker, finds that keeps people out."""
-    package = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
-    script = Path(package.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
-    page.evaluate(script)
-    # In the dark only the colours are others.
-    is_dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    rules = ["color-contrast"] if is_dark else None
-    result = page.evaluate("rules => axe.run(document, rules ? {runOnly: rules} : {})", rules)
-    assert len(result["passes"]) >= (1 if is_dark else 11)  # it has looked
-    return [
-        f"{found['id']} ({found['impact']}): {node['html'][:200]}"
-        for found in result["violations"]
-        for node in found["nodes"]
-        if found["impact"] in ("serious", "critical", "moderate")
-    ]
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_attention(open_page: OpenPage, attention: Attention, scheme: str) -> None:
+def test_axe_finds_nothing_serious_in_attention(
+    open_page: OpenPage, attention: Attention, serious_findings: SeriousFindings, scheme: str
+) -> None:
     page = open_page(attention_page(attention), scheme=scheme)
     for view in ("matrix", "heads", "lines", "model", "vectors"):
         choose(page, "view", view)
@@ -485,7 +455,7 @@ def test_axe_finds_nothing_serious_in_attention(open_page: OpenPage, attention: 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", NAMES)
 def test_axe_finds_nothing_serious_in_the_others(
-    open_page: OpenPage, pictures: dict[str, Picture], name: str, scheme: str
+    open_page: OpenPage, pictures: dict[str, Picture], serious_findings: SeriousFindings, name: str, scheme: str
 ) -> None:
     page = open_picture(open_page, pictures[name], scheme=scheme)
     page.locator("summary").click()
@@ -493,7 +463,7 @@ def test_axe_finds_nothing_serious_in_the_others(
     assert serious_findings(page) == []
 
 
-def test_axe_would_find_something(open_page: OpenPage) -> None:
+def test_axe_would_find_something(open_page: OpenPage, serious_findings: SeriousFindings) -> None:
     page = open_page(
         '<!doctype html><html lang="en"><title>x</title><main><h1>x</h1><img src="data:,"><button></button>'
     )

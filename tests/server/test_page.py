@@ -1,0 +1,630 @@
+"""The page at /, in a real browser in front of a real server process: by mouse, by keyboard, and with hostile text."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.decoding.output.words import group_words
+
+pytestmark = pytest.mark.system
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: `make test-system` installs it"
+)
+expect = playwright.expect
+
+Page = Any  # playwright's
+OpenPage = Callable[..., Page]
+
+TOKEN = "geheim"
+DOG, ARTISTS = "Ein Hund läuft über die Straße.", "Zwei Künstler danken den Eltern."
+EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>&lt;b&gt;"
+
+
+@pytest.fixture(scope="module")
+def address(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that needs a token, of two runs from German and one into it, as a process of its own."""
+    third = tmp_path_factory.mktemp("third") / "third"
+    shutil.copytree(runs[0], third)
+    command = [sys.executable, "-m", "translate", "serve", *map(str, [runs[0], third, runs[1]]), "--port", "0"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    search = ["--beam-size", "3", "--max-length-factor", "1", "--max-length-constant", "12"]
+    with subprocess.Popen([*command, "--token", TOKEN, *search], **pipes) as server:
+        assert server.stdout is not None
+        lines: list[str] = []
+        while not (found := re.search(r"http://\S+:\d+", lines[-1] if lines else "")):
+            lines.append(server.stdout.readline())
+            assert lines[-1], "".join(lines)
+        yield found[0]
+        server.kill()
+
+
+@pytest.fixture
+def open_page(browser: Any, address: str) -> Iterator[OpenPage]:
+    """Opens the page; afterwards nothing has failed in it, and nothing was asked from anywhere else."""
+    contexts, troubles = [], []
+
+    def open_new(*, width: int = 1400, scheme: str = "light", token: str | None = TOKEN) -> Page:
+        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        contexts.append(context)
+        if token:
+            context.add_init_script(f"sessionStorage.setItem('token', {token!r})")
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda message: troubles.append(message.text) if is_trouble(message.text, message) else None)
+        page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda asked: None if is_own(asked.url, address) else troubles.append(asked.url))
+        page.goto(address)
+        return page
+
+    def is_trouble(text: str, message: Any) -> bool:
+        return message.type in ("error", "warning") and "Failed to load resource" not in text  # a tested status
+
+    yield open_new
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def is_own(url: str, address: str) -> bool:
+    return url.startswith((f"{address}/", f"blob:{address}/"))
+
+
+@pytest.fixture
+def page(open_page: OpenPage) -> Page:
+    return open_page()
+
+
+def ask(address: str, path: str, body: dict[str, Any]) -> Any:
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    request = urllib.request.Request(f"{address}/{path}", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def translate(address: str, text: str, **body: Any) -> Any:
+    return ask(address, "translate", {"text": text, "alignment": True, "n_best": 3, **body})["translations"][0]
+
+
+def output(page: Page, number: int = 0) -> Any:
+    return page.locator(".output").nth(number)
+
+
+def write(page: Page, text: str) -> None:
+    page.locator("#source").fill(text)
+    expect(page.locator("[aria-busy=true]")).to_have_count(0)
+    expect(page.locator(".sentence .word").first).to_be_visible()
+
+
+def fulfil_stream(page: Page, *records: dict[str, Any]) -> None:
+    """Let the server answer with these translations."""
+    plain = {"source": "", "conditions": [], "unknown_characters": "", "alternatives": [], "alignment": []}
+    tokens = {"source_tokens": [], "target_tokens": [], "score": -1.0}
+    sent = [("translation", {"index": index, **plain, **tokens, **each}) for index, each in enumerate(records)]
+    text = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in [*sent, ("done", {})])
+    page.route("**/translate/stream", lambda route: route.fulfill(body=text, content_type="text/event-stream"))
+
+
+# --- typing
+
+
+def test_what_is_typed_is_translated_as_the_server_does(page: Page, address: str) -> None:
+    asked: list[Any] = []
+    page.on("request", lambda request: asked.append(request) if "stream" in request.url else None)
+    page.locator("#source").press_sequentially(DOG, delay=5)
+    expect(output(page)).to_have_text(translate(address, DOG)["text"])
+    assert len(asked) <= 2  # not one for each key
+    assert page.locator("#source-language").inner_text() == "German"
+    assert page.locator(".target .language").inner_text() == "English"
+    assert (
+        f"score {translate(address, DOG)['score']:.2f}".replace("-", "−") in page.locator(".target .facts").inner_text()
+    )
+    page.locator("#clear").click()
+    expect(output(page)).to_have_text("")
+    assert page.locator(".target .copy").is_disabled()
+
+
+def test_sentences_and_lines_are_kept_and_only_new_ones_are_asked(page: Page, address: str) -> None:
+    asked: list[list[str]] = []
+    page.on(
+        "request", lambda request: asked.append(request.post_data_json["text"]) if "stream" in request.url else None
+    )
+    write(page, f"{DOG} {ARTISTS}\n\n  {DOG}\n")
+    first, second = (translate(address, text)["text"] for text in (DOG, ARTISTS))
+    expect(output(page)).to_have_text(f"{first} {second}\n\n  {first}", use_inner_text=False)
+    assert asked == [[DOG, ARTISTS]]
+    write(page, f"{DOG} {ARTISTS} Ja!")
+    assert asked[1:] == [["Ja!"]]
+    assert output(page).evaluate("node => node.textContent") == f"{first} {second} {translate(address, 'Ja!')['text']}"
+
+
+def test_the_request_before_is_cancelled(page: Page, address: str) -> None:
+    failed: list[str] = []
+    page.on("requestfailed", lambda request: failed.append(request.post_data_json["text"]))
+    page.route("**/translate/stream", lambda route: None, times=1)  # never answers
+    with page.expect_request("**/translate/stream"):
+        page.locator("#source").fill(DOG)
+    write(page, ARTISTS)
+    expect(output(page)).to_have_text(translate(address, ARTISTS)["text"])
+    assert failed == [[DOG]]
+
+
+def test_a_translation_is_shown_as_it_comes(page: Page) -> None:
+    events = "".join(f'event: partial\ndata: {{"index": 0, "text": "{text}"}}\n\n' for text in ("A", "A dog"))
+    page.route("**/translate/stream", lambda route: route.fulfill(body=events, content_type="text/event-stream"))
+    page.locator("#source").fill(DOG)
+    expect(output(page)).to_have_text("A dog")
+    expect(page.locator(".sentence.pending")).to_have_count(1)
+
+
+def test_a_busy_server_is_asked_again(page: Page, address: str) -> None:
+    busy = {"status": 429, "headers": {"Retry-After": "1"}, "body": '{"error": "Too much waits"}'}
+    page.route("**/translate/stream", lambda route: route.fulfill(**busy), times=1)
+    write(page, DOG)
+    expect(output(page)).to_have_text(translate(address, DOG)["text"])
+
+
+def test_errors_are_said_in_words(page: Page) -> None:
+    write(page, "Ja!")
+    page.route("**/translate/stream", lambda route: route.fulfill(status=422, body='{"error": "too long: divide it"}'))
+    page.locator("#source").fill(DOG)
+    expect(page.locator(".target [role=alert]")).to_have_text("too long: divide it")
+    page.unroute("**/translate/stream")
+    page.route("**/translate/stream", lambda route: route.abort())
+    page.locator("#source").fill(ARTISTS)
+    expect(page.locator(".target [role=alert]")).to_have_text("The server does not answer. Is it still running?")
+
+
+def test_sentences_end_where_they_do(page: Page) -> None:
+    def split(text: str) -> list[str]:
+        script = "text => import('/page/words.js').then(({splitSentences}) => splitSentences(text, 'de'))"
+        found = page.evaluate(script, text)
+        assert [text[each["start"] : each["end"]] for each in found] == [each["text"] for each in found]
+        return [each["text"] for each in found]
+
+    assert split("Ja. Nein!  Was? „Gut.“ Er geht.") == ["Ja.", "Nein!", "Was?", "„Gut.“", "Er geht."]
+    assert split("Am 3. Oktober kam Dr. Weiß, z. B. mit Prof. Grün.") == [
+        "Am 3. Oktober kam Dr. Weiß, z. B. mit Prof. Grün."
+    ]
+    assert split("  Eine Zeile\nNoch eine.\n\n") == ["Eine Zeile", "Noch eine."]
+    assert split(" \n ") == []
+
+
+# --- hostile text
+
+
+def test_text_is_never_executed(page: Page) -> None:
+    """Wherever text comes from: the person, the model, the server's errors, the history, or a file."""
+    fulfil_stream(page, {"text": EVIL, "unknown_characters": EVIL, "conditions": ["unspellable", EVIL],
+                         "alternatives": [{"text": EVIL + "2", "score": -2.0}]})  # fmt: skip
+    write(page, EVIL)
+    assert output(page).evaluate("node => node.textContent") == EVIL
+    page.locator(".others").click()
+    assert page.locator(".alternatives li .text").all_inner_texts() == [EVIL, EVIL + "2"]
+    assert EVIL in page.locator(".target .conditions").inner_text()
+    body = {"layers": [[[[1.0]]]], "source_tokens": [EVIL], "target_tokens": [EVIL]}
+    page.route("**/attention", lambda route: route.fulfill(json=body))
+    page.locator(".attend").click()
+    page.locator("summary").click()
+    assert EVIL in page.locator("#attention li").inner_text()
+    page.keyboard.press("Escape")
+    page.wait_for_timeout(2100)
+    page.locator("#open-history").click()
+    assert page.locator("#history-list .source").inner_text() == EVIL
+    page.keyboard.press("Escape")
+    page.route("**/translate", lambda route: route.fulfill(json={"translations": [{"text": EVIL, "conditions": []}]}))
+    page.locator("#choose-file").set_input_files({"name": f"{EVIL}.de", "mimeType": "", "buffer": EVIL.encode()})
+    expect(page.locator("#preview li span")).to_have_text([EVIL, EVIL])
+    assert page.locator("#file-name").inner_text() == f"{EVIL}.de"
+    # The page itself has one image and two scripts.
+    assert (page.locator("img").count(), page.locator("script").count(), page.locator("body b").count()) == (1, 2, 0)
+
+
+def test_the_policy_forbids_what_the_page_does_not_need(browser: Any, address: str) -> None:
+    page = browser.new_page()
+    policy = page.goto(address).header_value("content-security-policy")
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    blocked = page.evaluate(
+        """() => new Promise((resolve) => {
+            document.addEventListener("securitypolicyviolation", (event) => resolve(event.effectiveDirective));
+            const script = document.createElement("script");
+            script.textContent = "document.title = 'executed'";
+            document.body.append(script);
+        })"""
+    )
+    assert blocked == "script-src-elem" and page.title() == "translate"
+    page.close()
+
+
+# --- looking closer
+
+
+def linked_words(record: dict[str, Any]) -> set[tuple[int, int]]:
+    """The links of the record's tokens as links between words."""
+    source, target = (
+        {position: number for number, word in enumerate(group_words(tokens)) for position in word.positions}
+        for tokens in (record["source_tokens"], record["target_tokens"])
+    )
+    return {(source[start], target[end]) for start, end in record["alignment"]}
+
+
+def lit(page: Page, where: str) -> list[int]:
+    return [int(each.get_attribute("data-word")) for each in page.locator(f"{where} .lit").all()]
+
+
+def test_a_word_shows_its_alignment_on_both_sides(page: Page, address: str) -> None:
+    record = translate(address, DOG)
+    links = linked_words(record)
+    write(page, DOG)
+    for number in range(output(page).locator(".word").count()):
+        output(page).locator(".word").nth(number).hover()
+        sources = {source for source, target in links if target == number}
+        assert lit(page, ".mirror") == sorted(sources)
+        assert lit(page, ".output") == sorted({target for source, target in links if source in sources} | {number})
+        assert "→" in page.locator(".target .facts").inner_text()
+    for number, word in enumerate(DOG.split()):
+        box = page.locator(".mirror .word", has_text=word).bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        targets = sorted(target for source, target in links if source == number)
+        assert lit(page, ".output") == targets
+        assert lit(page, ".mirror") == [number]
+    page.mouse.move(5, 5)
+    assert lit(page, "body") == []
+
+
+def test_alignment_and_alternatives_by_keyboard(page: Page) -> None:
+    words = {"source_tokens": ["▁Ein", "▁Hund", "▁bell", "t"], "target_tokens": ["▁A", "▁bark", "s", "▁dog"]}
+    links = [[0, 0], [1, 3], [2, 1], [3, 2]]
+    fulfil_stream(
+        page, {"text": "A barks dog", "alternatives": [{"text": "B", "score": -2}], "alignment": links, **words}
+    )
+    write(page, "Ein Hund bellt")
+    page.locator("#source").press("Home")
+    assert lit(page, ".mirror") == lit(page, ".output") == [0]  # the word at the cursor
+    page.locator("#source").press("End")
+    assert (lit(page, ".mirror"), lit(page, ".output")) == ([2], [1])
+    output(page).locator(".sentence").focus()
+    page.keyboard.press("ArrowRight")
+    assert (lit(page, ".mirror"), lit(page, ".output")) == ([2], [1])
+    page.keyboard.press("ArrowRight")
+    assert (lit(page, ".mirror"), lit(page, ".output")) == ([1], [2])
+    assert page.locator("#status").inner_text() == "Hund → dog"
+    for _ in range(3):  # there is nothing before the first
+        page.keyboard.press("ArrowLeft")
+    assert page.locator("#status").inner_text() == "Ein → A"
+    page.keyboard.press("Enter")
+    page.locator(".alternatives").wait_for()
+    page.keyboard.press("Enter")
+    assert page.locator(".alternatives").is_hidden()
+    page.keyboard.press("Enter")
+    for _ in range(3):  # behind the sentence: the button that closes, the first and the second alternative
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(output(page)).to_have_text("B")
+
+
+def test_arrows_go_from_sentence_to_sentence_and_only_one_is_a_tab_stop(page: Page) -> None:
+    write(page, f"Ja! {ARTISTS}")
+    assert page.locator(".sentence[tabindex='0']").count() == 1
+    page.locator(".sentence").first.focus()
+    for _ in range(page.locator(".sentence").first.locator(".word").count()):
+        page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement === document.querySelectorAll('.sentence')[1]")
+    assert page.locator(".sentence[tabindex='0']").count() == 1
+    page.keyboard.press("Enter")
+    assert page.locator(".alternatives h3").inner_text() == "Alternatives, sentence 2 of 2"
+
+
+def test_alternatives_have_the_scores_of_the_search(page: Page, address: str) -> None:
+    record = translate(address, DOG)
+    texts = [record["text"], *(each["text"] for each in record["alternatives"])]
+    scores = [record["score"], *(each["score"] for each in record["alternatives"])]
+    write(page, DOG)
+    page.locator(".sentence").click()
+    rows = page.locator(".alternatives li button")
+    assert rows.locator(".text").all_text_contents() == texts
+    assert rows.locator(".score").all_inner_texts() == [f"{score:.2f}".replace("-", "−") for score in scores]
+    rows.nth(2).click()
+    expect(output(page)).to_have_text(texts[2])
+    assert page.locator(".alternatives [aria-pressed=true] .text").text_content() == texts[2]
+    # An alternative is aligned by the attention of the last layer.
+    answer = ask(address, "attention", {"source": DOG, "target": texts[2]})
+    last = [[sum(each) for each in zip(*rows, strict=True)] for rows in zip(*answer["layers"][-1], strict=True)]
+    first_row = last[0][:-1]
+    token = first_row.index(max(first_row))
+    (word,) = [n for n, each in enumerate(group_words(answer["source_tokens"][:-1])) if token in each.positions]
+    page.wait_for_timeout(300)
+    output(page).locator(".word").first.hover()
+    assert word in lit(page, ".mirror")
+    page.locator(".copy").click()
+    assert page.evaluate("navigator.clipboard.readText()") == texts[2]
+
+
+def test_attention_of_each_layer_and_head(page: Page, address: str) -> None:
+    record = translate(address, DOG)
+    answer = ask(address, "attention", {"source": DOG, "target": record["text"]})
+    write(page, DOG)
+    page.locator(".attend").click()
+    cells = page.locator("#attention .weight")
+    expect(cells).to_have_count(len(answer["source_tokens"]) * len(answer["target_tokens"]))
+    for layer, heads in enumerate(answer["layers"]):
+        page.locator(f"#attention label:has([name=layer][value='{layer}'])").click()
+        for head, weights in enumerate(heads):
+            page.locator(f"#attention label:has([name=head][value='{head}'])").click()
+            shown = cells.evaluate_all("all => all.map((cell) => Number(cell.getAttribute('fill-opacity')))")
+            assert shown == pytest.approx([weight for row in weights for weight in row], abs=1e-6)
+    cells.nth(1).hover()
+    assert page.locator("#attention .readout").inner_text().endswith(f": {weights[0][1]:.3f}")
+    page.locator("summary").click()
+    assert f"({max(weights[0]):.2f})" in page.locator("#attention li").first.inner_text()
+    page.keyboard.press("Escape")
+    assert page.locator("#attention").is_hidden()
+
+
+def test_conditions_in_plain_words(page: Page, address: str) -> None:
+    record = translate(address, f"{DOG} 猫")
+    assert {"truncated", "unspellable"} & set(record["conditions"])
+    assert record["unknown_characters"] in ("", "猫")
+    names = ["truncated", "source_truncated", "split", "unspellable", "repetitive", "length_ratio", "empty", "unmet"]
+    fulfil_stream(page, {"text": "A dog", "conditions": names, "unknown_characters": "猫犬"})
+    write(page, DOG)
+    shown = page.locator(".target .conditions li").all_inner_texts()
+    assert len(set(shown)) == len(names)
+    assert shown[0] == "Cut off: the translation has reached its greatest length, so its end is missing."
+    assert shown[3] == "Unknown characters, which the model may have left out or guessed. (猫 犬)"
+    assert not any("_" in text for text in shown)
+    expect(page.locator(".sentence.doubtful")).to_have_count(1)
+
+
+# --- models and settings
+
+
+def test_settings_are_sent_shown_kept_and_reset(page: Page, address: str) -> None:
+    write(page, DOG)
+    assert "first · " in page.locator("#model-facts").inner_text()
+    page.locator("#open-settings").click()
+    beam = page.locator("[name=beam_size]")
+    assert beam.input_value() == "3"
+    with page.expect_request("**/translate/stream") as asked:
+        beam.focus()
+        page.keyboard.press("Home")
+    assert asked.value.post_data_json["options"] == {"beam_size": 1} and asked.value.post_data_json["n_best"] == 1
+    expect(output(page)).to_have_text(translate(address, DOG, options={"beam_size": 1}, n_best=1)["text"])
+    assert "beam 1" in page.locator("#model-facts").inner_text()
+    page.locator(".others").click()
+    assert page.locator(".alternatives h3").inner_text() == "No alternatives"
+    with page.expect_request("**/translate/stream") as asked:
+        page.locator("label:has([name=search][value=sample])").click()
+    assert asked.value.post_data_json["options"] == {"beam_size": 1, "search": "sample"}
+    page.locator("[name=temperature]").wait_for()
+    assert page.locator("[name=coverage_penalty]").count() == 0
+    page.reload()
+    assert "sampling at temperature 1" in page.locator("#model-facts").inner_text()
+    page.locator("#open-settings").click()
+    page.locator("#settings button").click()
+    assert "beam 3" in page.locator("#model-facts").inner_text()
+
+
+def test_two_models_side_by_side(page: Page, address: str) -> None:
+    write(page, DOG)
+    page.locator("#compare").click()
+    expect(output(page, 1)).to_have_text(translate(address, DOG, model="third")["text"])
+    assert page.locator(".target select").nth(1).locator("option").all_inner_texts() == [
+        "first",
+        "third",
+    ]  # not from English
+    assert page.locator(".output .differs").count() == 0  # the same weights
+    boxes = [page.locator(".pane").nth(number).bounding_box() for number in range(3)]
+    assert len({box["y"] for box in boxes}) == 1 and len({box["x"] for box in boxes}) == 3
+    output(page, 1).locator(".word").first.hover()
+    assert lit(page, ".target:nth-child(1)") == lit(page, ".target:nth-child(2)") != []
+    other = {**translate(address, DOG), "text": "Something else"}
+    fulfil_stream(page, other)
+    page.locator("#source").fill(ARTISTS)
+    expect(output(page, 1)).to_have_text("Something else")
+    page.locator(".leave").last.click()
+    expect(page.locator(".target")).to_have_count(1)
+
+
+def test_swap_takes_the_model_of_the_other_direction(page: Page, address: str) -> None:
+    write(page, DOG)
+    english = output(page).evaluate("node => node.textContent")
+    page.locator("#swap").click()
+    assert page.locator("#source").input_value() == english
+    assert page.locator("#source-language").inner_text() == "English"
+    assert page.locator(".target select").input_value() == "second"
+    page.locator(".target select").select_option("third")
+    assert page.locator("#source-language").inner_text() == "German"
+
+
+def test_no_swap_without_such_a_model(open_page: OpenPage, address: str) -> None:
+    page = open_page(token=None)
+    first = {"name": EVIL, "source_language": "de", "target_language": "en", "step": 1, "engine": "translate",
+             "settings": {"search": "beam", "beam_size": 2, "length_penalty": 0.6}, "parameters": 5}  # fmt: skip
+    page.route("**/models", lambda route: route.fulfill(json={"models": [first]}))
+    page.reload()
+    assert page.locator(".target select").inner_text() == EVIL
+    assert page.locator("#swap").is_hidden() and page.locator("#compare").is_hidden()
+
+
+# --- files
+
+
+def give_file(page: Page, text: bytes, name: str = "text.de") -> None:
+    page.locator("#choose-file").set_input_files({"name": name, "mimeType": "text/plain", "buffer": text})
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_file_gives_as_many_lines(page: Page, address: str, end: str) -> None:
+    lines = [DOG, "", ARTISTS, "Ja!", DOG, " "] * 3
+    page.locator("#file-tab").click()
+    give_file(page, ("\r\n".join(lines) + end).encode())
+    with page.expect_download() as download:
+        page.locator("#download").click()
+    assert download.value.suggested_filename == "text.first.de"
+    answers = ask(address, "translate", {"text": lines})["translations"]
+    expected = "".join(f"{each['text']}\n" for each in answers)
+    assert download.value.path().read_bytes().decode() == (expected if end else expected[:-1])
+    assert page.locator("#file-state").inner_text().startswith("Done in ")
+    assert page.locator("#file-facts").inner_text() == "18 lines"
+    assert page.locator("#preview li").count() == 5
+    page.locator("#other-file").click()
+    assert page.locator("#drop").is_visible()
+
+
+def test_a_file_is_dropped_and_cancelled(page: Page) -> None:
+    page.route("**/translate", lambda route: None, times=1)  # never answers
+    script = """(text) => {
+        const data = new DataTransfer();
+        data.items.add(new File([text], "dropped.txt"));
+        const options = {dataTransfer: data, bubbles: true, cancelable: true};
+        const before = document.body.dispatchEvent(new DragEvent("dragover", options));
+        return [before, document.body.dispatchEvent(new DragEvent("drop", options))];
+    }"""
+    assert page.evaluate(script, f"{DOG}\n") == [False, False]  # the browser does not open it
+    assert page.locator("#file-tab").get_attribute("aria-pressed") == "true"
+    assert page.locator("#file-state").inner_text() == "Starting"
+    page.locator("#cancel-file").click()
+    expect(page.locator("#file-state")).to_have_text("Cancelled after 0 lines")
+    assert page.locator("#download").is_hidden()
+
+
+def test_a_file_that_fails_keeps_what_was_done(page: Page) -> None:
+    give_file(page, "\n".join([DOG] * 30).encode())
+    page.locator("#download").wait_for()
+    page.route("**/translate", lambda route: route.fulfill(status=500, body='{"error": "the server failed"}'))
+    page.locator("#other-file").click()
+    give_file(page, DOG.encode())
+    expect(page.locator("#trouble")).to_have_text("the server failed")
+    expect(page.locator("#file-state")).to_have_text("Stopped after 0 lines")
+
+
+def test_a_file_of_another_encoding_is_refused(page: Page) -> None:
+    give_file(page, DOG.encode("latin-1"))
+    expect(page.locator("#trouble")).to_contain_text("“text.de” is not UTF-8 text")
+    give_file(page, DOG.encode())
+    page.locator("#download").wait_for()
+    assert page.locator("#trouble").is_hidden()
+
+
+# --- what is kept, and who may ask
+
+
+def test_history_is_kept_restored_and_cleared(page: Page) -> None:
+    write(page, DOG)
+    english = output(page).evaluate("node => node.textContent.trim()")
+    page.wait_for_timeout(2100)
+    page.reload()
+    page.locator("#open-history").click()
+    assert page.locator("#history-list .source").all_inner_texts() == [DOG]
+    page.locator("#history-list button").click()
+    expect(output(page)).to_have_text(english)
+    write(page, f"{DOG} Ja!")  # grew out of the one before
+    page.wait_for_timeout(2100)
+    page.locator("#open-history").click()
+    assert page.locator("#history-list .source").all_inner_texts() == [f"{DOG} Ja!"]
+    page.locator("#clear-history").click()
+    assert page.locator("#history-list").inner_text() == "Nothing yet."
+    page.locator("#keep-history").uncheck()
+    page.keyboard.press("Escape")
+    write(page, ARTISTS)
+    page.wait_for_timeout(2100)
+    assert page.evaluate("localStorage.getItem('history')") is None
+
+
+def test_the_theme_is_switched_and_kept(page: Page) -> None:
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(paper)
+    page.locator("#switch-theme").click()  # light
+    assert page.evaluate(paper) == light
+    page.locator("#switch-theme").click()
+    dark = page.evaluate(paper)
+    assert dark != light
+    page.reload()
+    assert page.evaluate(paper) == dark
+    page.locator("#switch-theme").click()
+    assert page.evaluate(paper) == light
+
+
+def test_the_token_is_asked_for_until_it_is_right(open_page: OpenPage) -> None:
+    page = open_page(token=None)
+    page.locator("#token input").fill("falsch")
+    page.keyboard.press("Enter")
+    expect(page.locator("#token-note")).to_contain_text("refused")
+    page.locator("#token input").fill(TOKEN)
+    page.locator("#token .main").click()
+    write(page, DOG)
+    assert page.evaluate("[sessionStorage.token, localStorage.token ?? '']") == [TOKEN, ""]
+    page.reload()
+    write(page, DOG)
+
+
+def test_without_a_token_the_page_says_so(open_page: OpenPage) -> None:
+    page = open_page(token=None)
+    page.locator("#token .shut").click()
+    expect(page.locator("#trouble")).to_contain_text("This server needs a token")
+
+
+# --- for everybody
+
+
+def scenes(page: Page) -> Iterator[str]:
+    """Put the page into one state after another."""
+    yield "empty"
+    write(page, f"{DOG} {ARTISTS}")
+    yield "text"
+    page.locator(".sentence").nth(1).click()
+    page.locator(".alternatives").wait_for()
+    yield "alternatives"
+    page.locator("#compare").click()
+    expect(output(page, 1).locator(".word").first).to_be_visible()
+    yield "two models"
+    page.locator("#open-settings").click()
+    yield "settings"
+    page.locator("#open-settings").click()
+    page.locator(".attend").first.click()
+    page.locator("summary").click()
+    yield "attention"
+    page.keyboard.press("Escape")
+    page.locator("#open-history").click()
+    yield "history"
+    page.keyboard.press("Escape")
+    page.locator("#file-tab").click()
+    yield "no file"
+    give_file(page, f"{DOG}\n{ARTISTS}".encode())
+    page.locator("#download").wait_for()
+    yield "a file"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(open_page: OpenPage, serious_findings: Any, scheme: str) -> None:
+    page = open_page(scheme=scheme, width=1400 if scheme == "light" else 400)
+    page.emulate_media(reduced_motion="reduce")  # a fading text has little contrast
+    for scene in scenes(page):
+        assert serious_findings(page) == [], scene
+
+
+@pytest.mark.parametrize("width", [1400, 400, 320])
+def test_nothing_is_wider_than_the_window(open_page: OpenPage, width: int) -> None:
+    page = open_page(width=width)
+    for scene in scenes(page):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, scene
+
+
+def test_the_first_stop_of_the_keyboard_is_visible(page: Page) -> None:
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        focused = page.evaluate(
+            "(() => { const style = getComputedStyle(document.activeElement); return [document.activeElement.id,"
+            " document.activeElement.tagName, style.outlineStyle]; })()"
+        )
+        if focused[1] not in ("BODY", "TEXTAREA"):  # the bar above the text shows its focus
+            assert focused[2] != "none", focused

@@ -1,0 +1,80 @@
+// The server's answers: JSON, server-sent events, and what went wrong in words.
+
+export class ServerError extends Error {}
+
+let token = sessionStorage.getItem("token");
+let asking = null; // one question at a time, however many requests wait for its answer
+let askForToken = async () => null;
+
+/** Have `ask(wasRefused)` called when the server needs a token; it gives the token, or null. */
+export function onTokenNeeded(ask) {
+  askForToken = ask;
+}
+
+/** The answer to GET (without a body) or POST, as JSON. */
+export async function call(path, body, signal) {
+  return (await request(path, body, signal)).json();
+}
+
+/** Server-sent events as pairs of name and data. */
+export async function* events(path, body, signal) {
+  const response = await request(path, body, signal);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const blocks = (waiting + value).replaceAll("\r\n", "\n").split("\n\n");
+    waiting = blocks.pop();
+    for (const block of blocks) {
+      const fields = block.split("\n").map((line) => line.split(/: ?(.*)/s));
+      const data = fields.filter(([name]) => name === "data").map(([, text]) => text);
+      const name = fields.find(([name]) => name === "event")?.[1] ?? "message";
+      if (data.length) yield [name, JSON.parse(data.join("\n"))];
+    }
+  }
+}
+
+async function request(path, body, signal) {
+  for (let attempt = 1; ; attempt++) {
+    const headers = body ? { "Content-Type": "application/json" } : {};
+    if (token) headers.Authorization = `Bearer ${token}`;
+    const sent = token;
+    let response;
+    try {
+      response = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new ServerError("The server does not answer. Is it still running?");
+    }
+    if (response.ok) return response;
+    if (response.status === 401) {
+      if (token === sent) await renewToken();
+    } else if ((response.status === 429 || response.status === 503) && attempt < 6) {
+      await pause(Number(response.headers.get("Retry-After")) || attempt, signal);
+    } else {
+      throw new ServerError(await explain(response));
+    }
+  }
+}
+
+async function renewToken() {
+  asking ??= askForToken(Boolean(token)).finally(() => (asking = null));
+  const given = await asking;
+  if (!given) throw new ServerError("This server needs a token. Reload the page to give one.");
+  token = given;
+  sessionStorage.setItem("token", token);
+}
+
+function pause(seconds, signal) {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(signal.reason);
+    signal?.addEventListener("abort", stop, { once: true });
+    setTimeout(() => (signal?.removeEventListener("abort", stop), resolve()), seconds * 1000);
+  });
+}
+
+async function explain(response) {
+  const answer = await response.json().catch(() => ({}));
+  return answer.error ?? `The server answered ${response.status} ${response.statusText}.`;
+}

@@ -1,0 +1,76 @@
+// Elements of the page. Texts only ever become text nodes: nothing that somebody typed or a model wrote is read as HTML.
+
+export const find = (selector, inside = document) => inside.querySelector(selector);
+
+export function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+export function makeSvg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+export const icon = (name) => makeSvg("svg", {}, makeSvg("use", { href: `#icon-${name}` }));
+
+/** A text as spans of words, numbered from 0, and the white space between them. */
+export function wordSpans(text, decorate = () => "") {
+  const parts = text.split(/(\S+)/);
+  return parts.map((part, place) => {
+    if (place % 2 === 0) return part;
+    const word = make("span", { className: `word ${decorate((place - 1) / 2)}` }, part);
+    word.dataset.word = (place - 1) / 2;
+    return word;
+  });
+}
+
+/** Radio buttons in a row, of which one is chosen; `choices` are pairs of value and label. */
+export function segments(name, legend, choices, chosen, onChoice) {
+  const labels = choices.map(([value, label]) => {
+    const radio = make("input", { type: "radio", name, value, checked: value === chosen });
+    radio.addEventListener("change", () => onChoice(value));
+    return make("label", {}, radio, make("span", {}, label));
+  });
+  return make("fieldset", { className: "segments" }, make("legend", {}, legend), make("div", {}, ...labels));
+}
+
+export const number = (value, digits = 0) =>
+  value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−");
+
+export const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+
+export const languageName = (code) => {
+  try {
+    return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+  } catch {
+    return code;
+  }
+};
+
+const CONDITIONS = {
+  truncated: "Cut off: the translation has reached its greatest length, so its end is missing.",
+  source_truncated: "Shortened: the text is longer than the model reads, so only its beginning was translated.",
+  split: "Long: the text was translated in pieces.",
+  unspellable: "Unknown characters, which the model may have left out or guessed.",
+  repetitive: "Repeats itself: the translation is probably wrong here.",
+  length_ratio: "Far longer or shorter than the original: something may be missing or invented.",
+  empty: "Empty: the model found no translation.",
+  unmet: "A phrase that was asked for is missing.",
+};
+
+/** Fill a list with the conditions of translations in plain words; `unit` is what is counted if there are several. */
+export function showConditions(list, records, unit) {
+  const counts = new Map();
+  for (const name of records.flatMap(({ conditions }) => conditions)) counts.set(name, (counts.get(name) ?? 0) + 1);
+  const unknown = [...new Set(records.flatMap((record) => [...(record.unknown_characters ?? "")]))].slice(0, 20).join(" ");
+  const items = [...counts].map(([name, count]) => {
+    const where = records.length > 1 ? ` In ${plural(count, unit)}.` : "";
+    const which = name === "unspellable" && unknown ? ` (${unknown})` : "";
+    return make("li", {}, icon("warning"), make("span", {}, (CONDITIONS[name] ?? name) + which + where));
+  });
+  list.replaceChildren(...items);
+}

@@ -1,0 +1,137 @@
+// A file, translated line by line: as many lines come out as went in.
+
+import { call } from "./api.js";
+import { find, make, number, plural, showConditions } from "./elements.js";
+
+const SECONDS_AT_ONCE = 1; // a request has as many lines as take about so long
+const LINES_AT_ONCE = 200; // at most
+const CHARACTERS_AT_ONCE = 8000;
+const LINES_SHOWN = 5;
+
+/** Make the card translate what is chosen or dropped; the page gives model and settings and shows what is said. */
+export function setUpFiles({ requestFor, onFile, announce, fail }) {
+  const part = (name) => find(`#${name}`);
+  let controller = null;
+  let result = null;
+
+  async function open(file) {
+    onFile();
+    controller?.abort();
+    let text;
+    try {
+      text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    } catch {
+      return fail(new Error(`“${file.name}” is not UTF-8 text. Save it as UTF-8, and drop it again.`));
+    }
+    fail(null);
+    await run(file.name, text);
+  }
+
+  async function run(name, text) {
+    const endsLine = text.endsWith("\n");
+    const lines = (endsLine ? text.slice(0, -1) : text).split("\n").map((line) => line.replace(/\r$/, ""));
+    const mine = (controller = new AbortController());
+    const { signal } = mine;
+    const request = requestFor();
+    const records = [];
+    result = { name: nameOf(name, request.model), records, endsLine };
+    part("drop").hidden = true;
+    part("job").hidden = false;
+    part("file-name").textContent = name;
+    part("file-facts").textContent = plural(lines.length, "line");
+    show({ running: true });
+    const start = performance.now();
+    let trouble = null;
+    let most = 4;
+    try {
+      while (records.length < lines.length) {
+        const asked = performance.now();
+        const some = nextLines(lines, records.length, most);
+        const { translations } = await call("translate", { ...request, n_best: 1, text: some }, signal);
+        records.push(...translations);
+        const factor = (SECONDS_AT_ONCE * 1000) / (performance.now() - asked);
+        most = Math.round(Math.min(LINES_AT_ONCE, Math.max(1, some.length * Math.min(factor, 4))));
+        const seconds = (performance.now() - start) / 1000;
+        progress(lines, records, (seconds / records.length) * (lines.length - records.length));
+      }
+    } catch (error) {
+      trouble = error;
+    }
+    if (controller !== mine) return; // another file has taken its place
+    const done = records.length === lines.length;
+    if (!done && !signal.aborted) fail(trouble);
+    part("file-state").textContent = done
+      ? `Done in ${duration((performance.now() - start) / 1000)}`
+      : `${signal.aborted ? "Cancelled" : "Stopped"} after ${plural(records.length, "line")}`;
+    announce(part("file-state").textContent);
+    part("download").textContent = done ? "Download" : `Download ${plural(records.length, "line")}`;
+    show({ running: false });
+    showConditions(part("file-conditions"), records, "line");
+  }
+
+  function show({ running }) {
+    part("cancel-file").hidden = !running;
+    part("other-file").hidden = running;
+    part("download").hidden = running || !result.records.length;
+    if (!running) return part("other-file").focus();
+    part("file-conditions").replaceChildren();
+    part("preview").replaceChildren();
+    part("file-state").textContent = "Starting";
+    part("file-progress").value = 0;
+  }
+
+  function progress(lines, records, seconds) {
+    part("file-progress").max = lines.length;
+    part("file-progress").value = records.length;
+    part("file-state").textContent = `${number(records.length)} of ${plural(lines.length, "line")}, ${duration(seconds)} left`;
+    const shown = records.slice(-LINES_SHOWN).map(({ text }, place, { length }) => {
+      const line = records.length - length + place;
+      return make("li", { value: line + 1 }, make("span", { className: "source" }, lines[line]), make("span", {}, text));
+    });
+    part("preview").replaceChildren(...shown);
+  }
+
+  part("choose-file").addEventListener("change", ({ target }) => {
+    if (target.files[0]) open(target.files[0]);
+    target.value = ""; // so that the same file can be chosen again
+  });
+  part("cancel-file").addEventListener("click", () => controller.abort());
+  part("other-file").addEventListener("click", () => {
+    part("job").hidden = true;
+    part("drop").hidden = false;
+    part("choose-file").focus();
+  });
+  part("download").addEventListener("click", () => {
+    const text = result.records.map((record) => record.text).join("\n") + (result.endsLine ? "\n" : "");
+    const href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+    make("a", { href, download: result.name }).click();
+    setTimeout(() => URL.revokeObjectURL(href), 10_000);
+  });
+  const isFile = (event) => event.dataTransfer?.types.includes("Files");
+  addEventListener("dragover", (event) => {
+    if (!isFile(event)) return;
+    event.preventDefault();
+    document.body.classList.add("dropping");
+  });
+  addEventListener("dragleave", (event) => event.relatedTarget ?? document.body.classList.remove("dropping"));
+  addEventListener("drop", (event) => {
+    document.body.classList.remove("dropping");
+    if (!isFile(event)) return;
+    event.preventDefault();
+    if (event.dataTransfer.files[0]) open(event.dataTransfer.files[0]);
+  });
+}
+
+function nextLines(lines, from, most) {
+  let [to, characters] = [from, 0];
+  do characters += lines[to++].length;
+  while (to < lines.length && to - from < most && characters + lines[to].length <= CHARACTERS_AT_ONCE);
+  return lines.slice(from, to);
+}
+
+const nameOf = (name, model) => name.replace(/(\.[^.]*)?$/, (ending) => `.${model}${ending || ".txt"}`);
+
+function duration(seconds) {
+  if (seconds < 10) return `${number(seconds, 1)} s`;
+  return seconds < 100 ? `${number(seconds)} s` : `${number(seconds / 60)} min`;
+}

@@ -1,0 +1,44 @@
+// What was translated before, kept in this browser alone.
+
+import { find, make } from "./elements.js";
+
+const MOST_KEPT = 100;
+
+const read = () => JSON.parse(localStorage.getItem("history") ?? "[]");
+const write = (entries) => localStorage.setItem("history", JSON.stringify(entries.slice(0, MOST_KEPT)));
+const isKept = () => localStorage.getItem("keep-history") !== "no";
+
+/** Keep a translation. What only grew out of the last one, as a text does while it is typed, takes its place. */
+export function keep(entry) {
+  if (!isKept()) return;
+  const entries = read().filter(({ source, model }) => source !== entry.source || model !== entry.model);
+  if (entries[0] && entry.source.startsWith(entries[0].source)) entries.shift();
+  write([entry, ...entries]);
+}
+
+/** Make the button open the sheet; `restore(entry)` is called with what was chosen in it. */
+export function setUpHistory(restore) {
+  const sheet = find("#history-sheet");
+  const list = find("#history-list");
+  const draw = () => {
+    const items = read().map((entry) => {
+      const when = new Date(entry.time).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+      const button = make(
+        "button",
+        {},
+        make("span", { className: "source" }, entry.source),
+        make("span", {}, entry.translation),
+        make("small", {}, `${entry.model} · ${when}`),
+      );
+      button.addEventListener("click", () => (sheet.close(), restore(entry)));
+      return make("li", {}, button);
+    });
+    list.replaceChildren(...(items.length ? items : [make("li", { className: "note" }, "Nothing yet.")]));
+    find("#clear-history").disabled = !items.length;
+  };
+  find("#open-history").addEventListener("click", () => (draw(), sheet.showModal()));
+  find("#clear-history").addEventListener("click", () => (localStorage.removeItem("history"), draw()));
+  const box = find("#keep-history");
+  box.checked = isKept();
+  box.addEventListener("change", () => localStorage.setItem("keep-history", box.checked ? "yes" : "no"));
+}

@@ -1,0 +1,262 @@
+// The page: what is typed, who translates it, and how its parts know of each other.
+
+import { call, onTokenNeeded } from "./api.js";
+import { find, languageName, make, number, plural, wordSpans } from "./elements.js";
+import { setUpFiles } from "./files.js";
+import { keep, setUpHistory } from "./history.js";
+import { Pane } from "./pane.js";
+import { describeSettings, requestFor, showSettings } from "./settings.js";
+import { splitSentences } from "./words.js";
+
+const TYPING_PAUSE = 250; // milliseconds without a key before a text is translated
+const HISTORY_PAUSE = 2000; // before a translation counts as one to keep
+
+const source = find("#source");
+const mirror = find(".mirror"); // lies below the text area with the same text, gives it its height, and shows marks
+const panes = [];
+let sentences = [];
+let controller = new AbortController();
+let typing = 0;
+let keeping = 0;
+
+const page = {
+  panes,
+  models: [],
+  requestFor(model) {
+    const request = requestFor(model);
+    return { request, key: JSON.stringify(request) };
+  },
+  /** In the second pane the words are marked that the first has not. */
+  otherText: (pane, index) => (pane === panes[1] && panes[0].isComplete ? panes[0].sentences[index]?.element.textContent : undefined),
+  refresh() {
+    const [first, second] = panes;
+    if (second && second.model.source_language !== first.model.source_language) return compare(false);
+    describe();
+    translate();
+  },
+  leave: (pane) => pane === panes[1] && compare(false),
+  announce: (text) => (find("#status").textContent = text),
+  /** Mark words that belong together on both sides; null marks none. */
+  light(light) {
+    for (const word of mirror.querySelectorAll(".lit")) word.classList.remove("lit");
+    const words = [...(light ? mirror.querySelectorAll(`[data-sentence="${light.index}"] .word`) : [])];
+    const marked = words.filter(({ dataset }) => light.sources.has(Number(dataset.word)));
+    for (const word of marked) word.classList.add("lit");
+    const from = marked.map((word) => word.textContent).join(" ");
+    for (const pane of panes) {
+      const to = pane.mark(light);
+      pane.explain(to && `${from || "no word"} → ${to}`);
+    }
+  },
+};
+
+async function translate() {
+  clearTimeout(typing);
+  clearTimeout(keeping);
+  controller.abort();
+  controller = new AbortController();
+  const { signal } = controller;
+  drawSource();
+  if (!sentences.length) return panes.forEach((pane) => pane.clear());
+  await Promise.all(panes.map((pane) => pane.translate(sentences, signal)));
+  if (signal.aborted || !panes[0].isComplete) return;
+  panes[1]?.sentences.forEach((sentence) => sentence.record && panes[1].draw(sentence));
+  const entry = { source: source.value.trim(), translation: panes[0].text.trim(), model: panes[0].model.name };
+  keeping = setTimeout(() => keep({ ...entry, time: Date.now() }), HISTORY_PAUSE);
+  page.announce(panes[0].text);
+}
+
+/** Find the sentences of the source, and write them into the mirror with their words. */
+function drawSource() {
+  const text = source.value;
+  const parts = [];
+  let end = 0;
+  sentences = splitSentences(text, panes[0].model.source_language).map((sentence, index) => {
+    const gap = text.slice(end, sentence.start);
+    const element = make("span", {}, ...wordSpans(text.slice(sentence.start, sentence.end)));
+    element.dataset.sentence = index;
+    parts.push(gap, element);
+    end = sentence.end;
+    return { ...sentence, gap: index && !gap ? " " : gap };
+  });
+  mirror.replaceChildren(...parts, `${text.slice(end)}\n`);
+  find("#clear").hidden = !text;
+  find("#source-facts").textContent = text ? plural(text.length, "character") : "";
+}
+
+/** The source word at a point or, without one, at the cursor. */
+function lightSource(word) {
+  if (!word) return page.light(null);
+  const index = Number(word.parentElement.dataset.sentence);
+  page.light({ index, sources: new Set([Number(word.dataset.word)]) });
+}
+
+function wordAtCursor() {
+  const range = document.createRange();
+  return [...mirror.querySelectorAll(".word")].find((word) => {
+    range.setStart(mirror, 0);
+    range.setEndAfter(word);
+    return range.toString().length >= source.selectionStart;
+  });
+}
+
+/** Show languages and settings of the models that are chosen. */
+function describe() {
+  const { source_language, target_language, name, engine, step, parameters } = panes[0].model;
+  find("#source-language").textContent = languageName(source_language);
+  source.lang = source_language;
+  for (const pane of panes) {
+    find(".language", pane.element).textContent = languageName(pane.model.target_language);
+    pane.output.lang = pane.model.target_language;
+    find(".leave", pane.element).hidden = pane === panes[0];
+  }
+  const size = parameters && `${number(parameters / 1e6, 1)} M parameters`;
+  const search = engine === "ctranslate2" ? "CTranslate2" : engine;
+  const facts = [name, size, step && `step ${number(step)}`, search, describeSettings(panes[0].model)];
+  find("#model-facts").textContent = facts.filter(Boolean).join(" · ");
+  find("#swap").hidden = !reverse();
+  find("#file-languages").textContent = `${languageName(source_language)} to ${languageName(target_language)}`;
+  find("#file-model").value = name;
+  const others = page.models.filter((model) => model !== panes[0].model && model.source_language === source_language);
+  find("#compare").hidden = !others.length && panes.length < 2;
+  find("#compare").setAttribute("aria-pressed", panes.length > 1);
+}
+
+/** The first model of the opposite direction. */
+function reverse() {
+  const { source_language, target_language } = panes[0].model;
+  const isReverse = (model) => model.source_language === target_language && model.target_language === source_language;
+  return page.models.find(isReverse);
+}
+
+function compare(on) {
+  if (on) {
+    const { model } = panes[0];
+    const other = page.models.find((each) => each !== model && each.source_language === model.source_language);
+    panes.push(new Pane(page, other.name));
+    find("#panes").append(panes[1].element);
+  } else {
+    panes.pop().element.remove();
+  }
+  find("#text-card").classList.toggle("three", on);
+  page.refresh();
+}
+
+function showTab(name) {
+  for (const each of ["text", "file"]) {
+    find(`#${each}-card`).hidden = each !== name;
+    find(`#${each}-tab`).setAttribute("aria-pressed", each === name);
+  }
+}
+
+/** Say what failed, or that nothing does. */
+function fail(error) {
+  find("#trouble").hidden = !error;
+  find("#trouble").textContent = error?.message ?? "";
+}
+
+function setText(text) {
+  source.value = text;
+  translate();
+  source.focus();
+}
+
+function setUpTheme() {
+  const themes = ["auto", "light", "dark"];
+  const button = find("#switch-theme");
+  const show = (theme) => {
+    const name = theme[0].toUpperCase() + theme.slice(1);
+    find("span", button).textContent = name;
+    button.setAttribute("aria-label", `Colours: ${name}`);
+  };
+  show(localStorage.getItem("theme") ?? "auto");
+  button.addEventListener("click", () => {
+    const now = localStorage.getItem("theme") ?? "auto";
+    const next = themes[(themes.indexOf(now) + 1) % themes.length];
+    if (next === "auto") (localStorage.removeItem("theme"), delete document.documentElement.dataset.theme);
+    else localStorage.setItem("theme", (document.documentElement.dataset.theme = next));
+    show(next);
+  });
+}
+
+/** Ask for the server's token in a dialog; null is given up. */
+function askForToken(wasRefused) {
+  const dialog = find("#token");
+  if (wasRefused) find("#token-note").textContent = "The server has refused this token. Try another.";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      const field = find("input", dialog);
+      resolve(dialog.returnValue === "ok" ? field.value.trim() : null);
+      [field.value, dialog.returnValue] = ["", ""];
+    }, { once: true });
+  });
+}
+
+function setUpSource() {
+  source.addEventListener("input", () => {
+    clearTimeout(typing);
+    drawSource();
+    for (const { output } of panes) output.ariaBusy = "true";
+    typing = setTimeout(translate, TYPING_PAUSE);
+  });
+  source.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) (event.preventDefault(), translate());
+  });
+  source.addEventListener("keyup", ({ key }) => /^(Arrow|Home|End)/.test(key) && lightSource(wordAtCursor()));
+  source.addEventListener("pointermove", ({ clientX, clientY }) => {
+    const here = document.elementsFromPoint(clientX, clientY);
+    lightSource(here.find((element) => element.matches(".mirror .word")));
+  });
+  source.addEventListener("pointerleave", () => page.light(null));
+  source.addEventListener("blur", () => page.light(null));
+  find("#clear").addEventListener("click", () => setText(""));
+  find("#swap").addEventListener("click", () => {
+    const text = panes[0].text;
+    if (panes.length > 1) compare(false);
+    panes[0].choose(reverse().name);
+    describe();
+    setText(text || source.value);
+  });
+}
+
+async function start() {
+  setUpTheme();
+  onTokenNeeded(askForToken);
+  for (const dialog of document.querySelectorAll("dialog")) {
+    find(".shut", dialog).addEventListener("click", () => dialog.close());
+    dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close());
+  }
+  try {
+    page.models = (await call("models")).models;
+  } catch (error) {
+    return fail(error);
+  }
+  panes.push(new Pane(page, page.models[0].name));
+  find("#panes").append(panes[0].element);
+  setUpSource();
+  const fileModel = find("#file-model");
+  fileModel.append(...page.models.map(({ name }) => make("option", { value: name }, name)));
+  fileModel.addEventListener("change", () => (panes[0].choose(fileModel.value), page.refresh()));
+  setUpFiles({ requestFor: () => requestFor(panes[0].model), onFile: () => showTab("file"), announce: page.announce, fail });
+  setUpHistory((entry) => {
+    if (page.models.some(({ name }) => name === entry.model)) panes[0].choose(entry.model);
+    showTab("text");
+    describe();
+    setText(entry.source);
+  });
+  find("#text-tab").addEventListener("click", () => (showTab("text"), source.focus()));
+  find("#file-tab").addEventListener("click", () => showTab("file"));
+  find("#compare").addEventListener("click", () => compare(panes.length === 1));
+  describe();
+  const settings = find("#settings");
+  find("#open-settings").addEventListener("click", ({ currentTarget }) => {
+    settings.hidden = !settings.hidden;
+    currentTarget.setAttribute("aria-expanded", !settings.hidden);
+    if (!settings.hidden) showSettings(settings, panes[0].model, page.refresh);
+  });
+  source.focus();
+  if (source.value) translate();
+}
+
+start();
