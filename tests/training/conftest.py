@@ -38,6 +38,7 @@ decoding: {beam_size: 2, max_length_factor: 1.0, max_length_constant: 3, device:
 _STATEFUL = (
     "training.max_steps=14",
     "training.accumulate_batches=2",
+    "training.r_drop=1",
     "training.ema_decay=0.9",
     "training.log_every=5",
     "training.validate_every=4",

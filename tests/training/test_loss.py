@@ -49,6 +49,23 @@ def test_agrees_with_torch_in_value_and_gradient_over_all_chunks(
     assert ours.tokens == num_targets and not ours.nll.requires_grad
 
 
+@pytest.mark.parametrize("num_targets", [1, 65, 300])
+def test_r_drop_agrees_with_torch_in_value_and_gradient(num_targets: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("translate.training.loss._rows", lambda vocab_size, elements: 128 if elements > 2**20 else 50)
+    hidden = torch.randn(2 * num_targets, 6, dtype=torch.float64, requires_grad=True)
+    weight, bias = (torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ((11, 6), (11,)))
+    targets = torch.randint(11, (num_targets,))
+    logits = hidden @ weight.t() + bias
+    once = reference(logits, targets.repeat(2), 0.1)
+    p, q = logits.log_softmax(dim=-1).chunk(2)
+    divergence = sum(F.kl_div(*pair, log_target=True, reduction="sum") for pair in ((p, q), (q, p)))
+    # The paper's equation 4, halved: both cross-entropies plus alpha times half of both divergences.
+    expected = SummedLoss((once.loss + 5.0 * divergence / 2) / 2, once.nll / 2, num_targets)
+    ours = label_smoothed_loss(hidden, weight, targets, bias=bias, smoothing=0.1, r_drop=5.0)
+    wanted = [hidden, weight, bias]
+    torch.testing.assert_close(with_gradients(ours, *wanted), with_gradients(expected, *wanted), rtol=1e-11, atol=1e-11)
+
+
 def test_the_bias_has_its_gradient_and_a_very_low_one_changes_nothing_else() -> None:
     hidden, weight, bias = (torch.randn(*size, requires_grad=True) for size in ((65, 6), (11, 6), (11,)))
     targets = torch.randint(1, 11, (65,))

@@ -18,6 +18,7 @@ from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvir
 from translate.distributed.state import full_tensor
 from translate.errors import RunError
 from translate.model import PackedSequences, Transformer
+from translate.runs.progress import StepResult
 from translate.training.loss import label_smoothed_loss
 from translate.training.optimizer import build_optimizer
 from translate.training.setup import build_train_step
@@ -161,6 +162,35 @@ def test_a_packed_training_is_the_padded_one(
     assert any("Batches are packed, but attention pads for itself" in line for line in said)
     assert packed == pytest.approx(padded, rel=1e-4)
     assert len(packed) == 5  # with the losses of the validation and of the evaluation at the end
+
+
+# --- R-Drop: each pair twice
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_r_drop_without_dropout_is_the_plain_step(layout: BatchLayout) -> None:
+    def step(r_drop: float) -> StepResult:
+        torch.manual_seed(2)
+        settings = TrainingConfig(device="cpu", precision="fp32", batch_tokens=512, r_drop=r_drop)
+        train_step = build_train_step(build(), settings, device=CPU)
+        train_step.layout = layout
+        return train_step([some_batch()], number=1, learning_rate=0.0)
+
+    plain, doubled = step(0.0), step(5.0)
+    assert doubled.tokens == plain.tokens == 27
+    for mine, expected in zip(doubled[:2] + doubled[3:], plain[:2] + plain[3:], strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-5, atol=0)
+
+
+def test_r_drop_counts_how_far_two_dropouts_are_apart() -> None:
+    def step(r_drop: float) -> StepResult:
+        torch.manual_seed(2)
+        settings = TrainingConfig(device="cpu", precision="fp32", batch_tokens=512, r_drop=r_drop)
+        return build_train_step(build(dropout=0.3), settings, device=CPU)([some_batch()], number=1, learning_rate=0.0)
+
+    little, much, again = step(1e-9), step(5.0), step(5.0)  # the same masks
+    assert float(much.nll) == float(little.nll) and float(much.loss) > 1.01 * float(little.loss)
+    assert float(again.loss) == float(much.loss)
 
 
 # --- fp16

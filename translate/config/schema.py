@@ -121,6 +121,9 @@ class TrainingConfig(Section):
     """Number of steps in which the learning rate rises linearly from 0."""
     label_smoothing: Probability = 0.1
     """Probability mass moved from the target to the whole vocabulary."""
+    r_drop: Annotated[float, Field(ge=0.0, le=1000.0)] = 0.0
+    """Alpha of R-Drop (Wu et al. 2021), 5 in the paper: each pair is computed twice, with other dropout masks, and the
+    two predictions are drawn together. A step takes twice the time and the memory; 0 computes each pair once."""
     max_gradient_norm: Annotated[float, Field(gt=0.0)] | None = None
     """Gradients with a larger norm are scaled down to it; null never clips them."""
     ema_decay: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None

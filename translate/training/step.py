@@ -71,15 +71,17 @@ class TrainStep:
         settings, precision, parallel, model = self.settings, self.precision, self.parallel, self.model
         num_tokens = sum(batch.num_target_tokens for batch in batches)
         micro_batches = split_into_micro_batches(batches, parallel.num_workers, seed=settings.seed, step=number)
-        is_scaled = precision.name == "fp16"
+        is_scaled, r_drop = precision.name == "fp16", settings.r_drop
 
         def forward_backward(micro_batch: MicroBatch, backward: Callable[[Tensor], None]) -> Float[Tensor, " sums"]:
-            batch = move_to_device(micro_batch.batch, precision.device, layout=self.layout)
+            batch = move_to_device(micro_batch.batch, precision.device, layout=self.layout, is_doubled=r_drop > 0.0)
             with dropout_seeded(*micro_batch.seed, device=precision.device):
                 with record_function(FORWARD), precision.autocast():
                     hidden = parallel.forward(batch)
                     weight, bias, smoothing = model.output.weight, model.output.bias, settings.label_smoothing
-                    loss = label_smoothed_loss(hidden, weight, batch.target_ids, bias=bias, smoothing=smoothing)
+                    loss = label_smoothed_loss(
+                        hidden, weight, batch.target_ids, bias=bias, smoothing=smoothing, r_drop=r_drop
+                    )
                 backward(loss.loss * (micro_batch.weight * factor))
             return torch.stack([loss.loss.detach(), loss.nll]) * micro_batch.weight
 
@@ -177,24 +179,29 @@ class DeviceBatch(NamedTuple):
 
     source: Int[Tensor, "batch source"] | PackedSequences
     target_input: Int[Tensor, "batch target"] | PackedSequences
-    target_ids: Int[Tensor, " real"]  # the next token at each target position that is not padding
+    target_ids: Int[Tensor, " target"]  # the next token at each target position that is not padding
     real: Int[Tensor, " real"] | None  # where these positions are in (batch, target), flattened; None: packed
 
 
-def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout) -> DeviceBatch:
-    """Lay out a batch and copy it to the model's device, without waiting for the device."""
+def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout, is_doubled: bool = False) -> DeviceBatch:
+    """Lay out a batch and copy it to the model's device, without waiting for the device.
+
+    Args:
+        is_doubled: The model gets each pair twice, first all of them and then all again; each target counts once.
+    """
 
     def copied(tensor: Tensor) -> Tensor:
         return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
     is_real = batch.target_output_ids != PAD_ID
     target_ids = copied(batch.target_output_ids[is_real])
+    repeats = 2 if is_doubled else 1
+    source_ids, target_input_ids = (ids.repeat(repeats, 1) for ids in (batch.source_ids, batch.target_input_ids))
     if layout == "padded":
-        real = copied(is_real.flatten().nonzero()[:, 0])
-        return DeviceBatch(copied(batch.source_ids), copied(batch.target_input_ids), target_ids, real)
+        real = copied(is_real.repeat(repeats, 1).flatten().nonzero()[:, 0])
+        return DeviceBatch(copied(source_ids), copied(target_input_ids), target_ids, real)
     source, target_input = (
-        pack(ids, pad_id=PAD_ID, is_flash=layout == "flash").map(copied)
-        for ids in (batch.source_ids, batch.target_input_ids)
+        pack(ids, pad_id=PAD_ID, is_flash=layout == "flash").map(copied) for ids in (source_ids, target_input_ids)
     )
     return DeviceBatch(source, target_input, target_ids, real=None)
 
