@@ -51,6 +51,26 @@ def test_eval_of_two_files(translate: Translate, run: Path, corpus: Path) -> Non
     assert scores == [line.split()[:2] for line in again.stdout.splitlines()]
 
 
+def test_a_report_scores_as_papers_do(translate: Translate, run: Path, corpus: Path, tmp_path: Path) -> None:
+    first = ["BLEU", "BLEU-lc", "chrF", "TER"]
+    others = ["BLEU intl", "BLEU-lc intl", "BLEU none", "BLEU-lc none", "chrF++"]
+    result = translate("eval", run, "--report")
+    assert result.exit_code == 0, result.stderr
+    scored = [line[2:].split("  ")[0].rstrip() for line in result.stdout.splitlines() if "|version:" in line]
+    assert scored == [*first, *others] * 2
+    assert result.stdout.count("  none: words are what stands between spaces") == 1
+    explained = [line for line in result.stdout.splitlines() if line.startswith("  ") and "|version:" not in line]
+    assert max(map(len, explained)) <= 80
+    kept = json.loads((run / "evaluation" / "first" / "report.json").read_text())
+    assert [metric["name"] for metric in kept["conventions"]] == others
+    assert [metric["name"] for metric in kept["metrics"]] == first
+    given = translate("eval", "--hypotheses", corpus / "valid.en", "--reference", corpus / "valid.en", "--report")
+    assert given.exit_code == 0 and [line[16:22] for line in given.stdout.splitlines()[4:9]] == ["100.00"] * 5
+    plain = translate("eval", run, "--set", "first")
+    assert "intl" not in plain.stdout
+    assert "conventions" not in json.loads((run / "evaluation" / "first" / "report.json").read_text())
+
+
 def test_names_and_samples_steer_no_terminal(translate: Translate, run: Path, tmp_path: Path) -> None:
     source = tmp_path / os.fsdecode(b"x\xff\x1b[2J")
     source.write_text("Ein \x1b[31mHund\u202e.\n", encoding="utf-8")
@@ -89,10 +109,16 @@ def test_eval_of_hypotheses(translate: Translate, tmp_path: Path) -> None:
         (["RUN", "--source", "F"], "--source and --reference go together, and not with --set"),
         (["RUN", "--reference", "F"], "--source and --reference go together, and not with --set"),
         (["RUN", "--source", "F", "--reference", "F", "--set", "first"], "--source and --reference go together"),
-        (["--hypotheses", "F"], "--hypotheses goes with --reference alone"),
-        (["RUN", "--hypotheses", "F", "--reference", "F"], "--hypotheses goes with --reference alone"),
-        (["--hypotheses", "F", "--reference", "F", "--set", "first"], "--hypotheses goes with --reference alone"),
-        (["--hypotheses", "F", "--reference", "F", "--source", "F"], "--hypotheses goes with --reference alone"),
+        (["--hypotheses", "F"], "--hypotheses goes with --reference and --report alone"),
+        (["RUN", "--hypotheses", "F", "--reference", "F"], "--hypotheses goes with --reference and --report alone"),
+        (
+            ["--hypotheses", "F", "--reference", "F", "--set", "first"],
+            "--hypotheses goes with --reference and --report alone",
+        ),
+        (
+            ["--hypotheses", "F", "--reference", "F", "--source", "F"],
+            "--hypotheses goes with --reference and --report alone",
+        ),
         (["--hypotheses", "F", "--reference", "F", "--beam-size", "1"], "so other options would have no effect"),
         (["--hypotheses", "F", "--reference", "F", "--samples", "1"], "so other options would have no effect"),
         (["--hypotheses", "F", "--reference", "F", "--checkpoint", "last"], "so other options would have no effect"),

@@ -1,6 +1,7 @@
 """Scores: by hand, and against sacreBLEU's own command line on the same files."""
 
 import json
+import math
 import random
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import sacrebleu
 from translate.config.schema import EvaluationConfig
 from translate.errors import InputError
 from translate.evaluation.evaluate import spread_samples
-from translate.evaluation.metrics import MOST_TER_WORDS, Metric, score_translations
+from translate.evaluation.metrics import CONVENTIONS, MOST_TER_WORDS, Metric, score_conventions, score_translations
 
 REFERENCES = [
     "The dog runs through the snow.",
@@ -49,6 +50,27 @@ def test_case_counts_but_in_lowercased_bleu() -> None:
     metrics = by_name([line.upper() for line in REFERENCES], REFERENCES)
     assert metrics["BLEU"].score < 5.0
     assert metrics["BLEU-lc"].score == pytest.approx(100.0)
+
+
+def test_conventions_differ_in_tokenizer_and_case() -> None:
+    """Split at spaces, one of four words is another for its full stop, and one for its capital.
+
+    Of n-grams of length 1 to 4 the lowercased text has 4 of 5, 3 of 4, 2 of 3 and 1 of 2: the product is 1/5.
+    """
+    hypotheses, references = ["the dog runs Far away"], ["the dog runs far away."]
+    metrics = {each.name: each for each in score_conventions(hypotheses, references, EvaluationConfig())}
+    assert list(metrics) == ["BLEU intl", "BLEU-lc intl", "BLEU none", "BLEU-lc none", "chrF++"]
+    assert metrics["BLEU-lc none"].score == pytest.approx(100 * 0.2**0.25)
+    # Tokenised, the reference has six words: a brevity penalty of exp(1 - 6/5), and all n-grams match.
+    assert metrics["BLEU-lc intl"].score == pytest.approx(100 * math.exp(-0.2))
+    assert "|case:lc|eff:no|tok:intl|" in metrics["BLEU-lc intl"].signature
+    assert "|case:mixed|eff:no|tok:none|" in metrics["BLEU none"].signature
+    assert metrics["BLEU none"].score < metrics["BLEU-lc none"].score
+    assert "|nc:6|nw:2|" in metrics["chrF++"].signature
+    assert metrics["chrF++"].score == pytest.approx(sacrebleu.corpus_chrf(hypotheses, [references], word_order=2).score)
+    chinese = score_conventions(hypotheses, references, EvaluationConfig(bleu_tokenizer="zh"))
+    assert [each.name for each in chinese][:2] == ["BLEU 13a", "BLEU-lc 13a"]
+    assert set(CONVENTIONS) >= {"13a", "intl", "none"}
 
 
 def test_bleu_chrf_and_ter_by_hand() -> None:

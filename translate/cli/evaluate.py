@@ -1,5 +1,6 @@
 """`eval` and `tune-decode`: score a run's translations, or given ones, and choose the settings of a run's search."""
 
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +33,7 @@ def evaluate(
     ] = None,
     checkpoint: CheckpointOption = "best",
     samples: Annotated[int, Option(metavar="N", min=0, help="Also print N translations.")] = 0,
+    report: Annotated[bool, Option("--report", help="Also score as papers do otherwise, and say which do.")] = False,
     *,
     options: dict[str, Any],
 ) -> None:
@@ -44,15 +46,15 @@ def evaluate(
     Examples:
       translate eval runs/demo --samples 10
       translate eval runs/demo --source news.de --reference news.en
-      translate eval --hypotheses output.en --reference news.en
+      translate eval --hypotheses output.en --reference news.en --report
     """
     if hypotheses is not None:
         if reference is None or run or source or set_name or samples or options or checkpoint != "best":
             raise InputError(
-                "--hypotheses goes with --reference alone: translate eval --hypotheses F --reference F; nothing is"
-                " translated, so other options would have no effect"
+                "--hypotheses goes with --reference and --report alone: translate eval --hypotheses F --reference F;"
+                " nothing is translated, so other options would have no effect"
             )
-        _score_files(hypotheses, reference)
+        _score_files(hypotheses, reference, report=report)
         return
     if run is None:
         raise InputError("name a run directory, or --hypotheses F --reference F")
@@ -61,6 +63,7 @@ def evaluate(
     from translate.config.load import read_resolved_config
     from translate.decoding import count_conditions
     from translate.evaluation.evaluate import choose_test_sets, evaluate, report_folder, spread_samples, write_report
+    from translate.evaluation.metrics import score_conventions
     from translate.export import load_engine
     from translate.runs.directory import open_run
     from translate.runs.loading import describe_moment
@@ -72,19 +75,21 @@ def evaluate(
     for name, pairs in test_sets.items():
         with line_bar(len(pairs.sources)) as advance:
             evaluation = evaluate(translator, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)
-        settings = translator.config.model_dump(mode="json")
+        settings, texts = translator.config.model_dump(mode="json"), [each.text for each in evaluation.translations]
+        others = score_conventions(texts, pairs.targets, config.evaluation) if report else ()
         folder = report_folder(directory.evaluation, name, source=source, set_names=[*config.data.test, "validation"])
         saved: dict[str, Any] = {"step": loaded.step, "averaged": loaded.averaged}
-        write_report(folder, evaluation, name=name, source=source, settings=settings, **saved)
+        write_report(folder, evaluation, name=name, source=source, settings=settings, conventions=others, **saved)
         how = f"beam {translator.config.beam_size}" if translator.config.search == "beam" else "sampled"
         counts = count_conditions(evaluation.translations)
         moment = describe_moment(**saved)
         typer.echo(f"{escaped(name)}, {checkpoint} checkpoint ({moment}), {how}: {counts}")
-        _print_metrics(evaluation.metrics)
+        _print_metrics(evaluation.metrics, others)
         for index in spread_samples(len(pairs.sources), samples):
             translation = evaluation.translations[index]
             sample = f"  source:      {translation.source}\n  reference:   {pairs.targets[index]}"
             typer.echo(escaped(f"\n{sample}\n  translation: {translation.text}"))
+    _explain(report)
 
 
 def tune_decode(
@@ -128,16 +133,28 @@ def tune_decode(
     typer.echo(f"{'Best' if dry_run else f'Now the defaults of {run}'}: {escaped(shown)}")
 
 
-def _score_files(hypotheses: Path, reference: Path) -> None:
+def _score_files(hypotheses: Path, reference: Path, *, report: bool) -> None:
     from translate.config.schema import EvaluationConfig
-    from translate.evaluation.metrics import score_translations
+    from translate.evaluation.metrics import score_conventions, score_translations
 
     pairs = list(paired_lines(hypotheses, reference))
     translated, references = [first for first, _ in pairs], [second for _, second in pairs]
-    _print_metrics(score_translations(translated, references, EvaluationConfig()))
+    metrics = score_translations(translated, references, EvaluationConfig())
+    _print_metrics(metrics, score_conventions(translated, references, EvaluationConfig()) if report else ())
+    _explain(report)
 
 
-def _print_metrics(metrics: Iterable["Metric"]) -> None:
+def _print_metrics(metrics: Iterable["Metric"], others: Iterable["Metric"] = ()) -> None:
     for metric in metrics:
         interval = f"  [{metric.interval.low:5.2f}, {metric.interval.high:5.2f}]" if metric.interval else ""
         typer.echo(f"  {metric.name:<8}{metric.score:6.2f}{interval}  {metric.signature}")
+    for metric in others:
+        typer.echo(f"  {metric.name:<14}{metric.score:6.2f}  {metric.signature}")
+
+
+def _explain(report: bool) -> None:
+    """Print which papers score how, if a report is wanted."""
+    from translate.evaluation.metrics import CONVENTIONS
+
+    for name, text in CONVENTIONS.items() if report else []:
+        typer.echo(textwrap.fill(f"{name}: {text}", 80, initial_indent="  ", subsequent_indent="    "))

@@ -109,6 +109,7 @@ def write_report(
     settings: dict[str, object],
     source: Path | None = None,
     averaged: Sequence[int] = (),
+    conventions: Sequence[Metric] = (),
 ) -> None:
     """Write `hypotheses.txt` and `report.json` into a directory, which is created if need be.
 
@@ -118,6 +119,7 @@ def write_report(
         settings: The settings of the search.
         source: The file that was translated; None: a test set of the config.
         averaged: The steps of the checkpoints whose average was evaluated, if one was.
+        conventions: Scores by other conventions.
 
     Raises:
         RunError: The files cannot be written, or the directory is a link that leaves the run.
@@ -139,6 +141,7 @@ def write_report(
         "hypotheses": f"sha256:{fingerprint(hypotheses)}",
         **{f"num_{condition}": counts[condition] for condition in _CONDITIONS.split()},
         "metrics": [metric._asdict() for metric in evaluation.metrics],
+        **({"conventions": [metric._asdict() for metric in conventions]} if conventions else {}),
         "decoding": settings,
         "versions": package_versions(),
     }

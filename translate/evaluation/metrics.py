@@ -14,6 +14,19 @@ from translate.errors import InputError
 
 logger = logging.getLogger(__name__)
 
+CONVENTIONS = {  # how papers score, and what makes their numbers comparable
+    "13a": "cased, it is the default of sacreBLEU and of WMT. Lowercased, it is the nearest to lowercased BLEU of"
+    " tokenised text by multi-bleu.perl, as papers on Multi30k and IWSLT report it; the Moses tokenizer of these splits"
+    " some words otherwise, so expect small differences.",
+    "intl": "mteval-v14.pl --international-tokenization, which splits at all punctuation and symbols of Unicode, as"
+    " Tensor2Tensor's t2t-bleu does.",
+    "none": "words are what stands between spaces, as for multi-bleu.perl. It is comparable only for text that is"
+    " tokenised as in the paper: tokenise translations and references, and give both to `translate eval --hypotheses F"
+    " --reference F --report`. Of detokenised text this number says nothing.",
+    "chrF, chrF++, TER": "chrF is chrF2, of characters alone; chrF++ counts pairs of words too. TER is lowercased, as"
+    " tercom's is by default.",
+}
+
 MOST_TER_WORDS = 500  # of a line; TER's search for shifts takes about ten seconds there, and 40 at twice as many
 
 
@@ -90,16 +103,36 @@ def score_translations(
         )
     elif effort == "full":
         scorers["TER"] = TER()
-    metrics = []
-    for name, scorer in scorers.items():
-        _give_plain_floats(scorer)
-        result = scorer.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples or 1)  # 1: none
-        interval = None
-        if samples > 1:
-            mean, half = float(result._mean), float(result._ci)  # NumPy's floats are not JSON's
-            interval = Interval(mean - half, mean + half)
-        metrics.append(Metric(name, float(result.score), interval, str(scorer.get_signature())))
-    return tuple(metrics)
+    return tuple(_score(name, scorer, hypotheses, references, samples) for name, scorer in scorers.items())
+
+
+def score_conventions(
+    hypotheses: Sequence[str], references: Sequence[str], config: EvaluationConfig
+) -> tuple[Metric, ...]:
+    """Scores of the same translations as others compute them, besides those of `score_translations`.
+
+    Source: chrF++: Popović 2017, https://aclanthology.org/W17-4770.
+    """
+    scorers: dict[str, SacreMetric] = {
+        f"BLEU{'-lc' if lowercase else ''} {tokenizer}": BLEU(tokenize=tokenizer, lowercase=lowercase, force=True)
+        for tokenizer in ("13a", "intl", "none")
+        for lowercase in (False, True)
+        if tokenizer != config.bleu_tokenizer
+    }
+    scorers["chrF++"] = CHRF(word_order=2)
+    return tuple(_score(name, scorer, hypotheses, references, 0) for name, scorer in scorers.items())
+
+
+def _score(
+    name: str, scorer: SacreMetric, hypotheses: Sequence[str], references: Sequence[str], samples: int
+) -> Metric:
+    _give_plain_floats(scorer)
+    result = scorer.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples or 1)  # 1: none
+    interval = None
+    if samples > 1:
+        mean, half = float(result._mean), float(result._ci)  # NumPy's floats are not JSON's
+        interval = Interval(mean - half, mean + half)
+    return Metric(name, float(result.score), interval, str(scorer.get_signature()))
 
 
 def _give_plain_floats(scorer: SacreMetric) -> None:
