@@ -68,7 +68,11 @@ def test_the_best_average_becomes_the_best_checkpoint(translate: Translate, keep
     assert best.read_bytes() == (keeping / "checkpoints" / "best.safetensors").read_bytes(), "the training's own again"
 
 
-def test_given_checkpoints(translate: Translate, keeping: Path) -> None:
+def test_given_checkpoints(translate: Translate, keeping: Path, tmp_path: Path) -> None:
+    """Of a copy that has no last checkpoint, too, from which the kept ones would be known."""
+    copy = Path(shutil.copytree(keeping, tmp_path / "copy", ignore=shutil.ignore_patterns("last.*", "previous.*")))
+    assert translate("average", copy, "step-1", "step-2").exit_code == 0
+    assert "name two or more checkpoints" in translate("average", copy).stderr
     result = translate("average", keeping, "step-1", "last", "--dry-run")
     assert result.exit_code == 0, result.stderr
     assert [line.split()[0] for line in result.stdout.splitlines()[2:4]] == ["best", "given"]

@@ -50,8 +50,8 @@ def average(
     config = read_resolved_config(directory.config)
     _, pairs = choose_test_set(config, name="validation")
     last = directory.checkpoint("last")
-    is_there = last.is_file()
-    progress = read_progress(last, read_tensors(last, prefixes=()).metadata) if is_there else Progress("")
+    metadata = read_tensors(last, prefixes=()).metadata if last.is_file() else None
+    progress = Progress("") if metadata is None else read_progress(last, metadata)
     windows = {"given": tuple(checkpoints or ())}
     if not checkpoints:
         windows = kept_windows(progress, last=config.training.keep_last, best=config.training.keep_best)

@@ -186,9 +186,9 @@ def read_step(path: Path, metadata: Mapping[str, str]) -> int:
     return int(step)
 
 
-def read_averaged(metadata: Mapping[str, str]) -> tuple[int, ...]:
-    """The steps of the checkpoints whose average a checkpoint is; none: it is no average."""
-    return tuple(map(int, re.findall("[0-9]{1,16}", metadata.get(AVERAGED_KEY, ""))))
+def read_moment(path: Path, metadata: Mapping[str, str]) -> tuple[int, tuple[int, ...]]:
+    """The step of a checkpoint, and the steps of those whose average it is; none: it is no average. See `read_step`."""
+    return read_step(path, metadata), tuple(map(int, re.findall("[0-9]{1,16}", metadata.get(AVERAGED_KEY, ""))))
 
 
 def read_progress(path: Path, metadata: Mapping[str, str]) -> Progress:

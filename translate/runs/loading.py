@@ -14,14 +14,7 @@ from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
 from translate.model.lora import is_lora
-from translate.runs.checkpoint import (
-    AVERAGE_PREFIX,
-    MERGED_PREFIX,
-    WEIGHTS_PREFIX,
-    read_averaged,
-    read_step,
-    read_tensors,
-)
+from translate.runs.checkpoint import AVERAGE_PREFIX, MERGED_PREFIX, WEIGHTS_PREFIX, read_moment, read_tensors
 from translate.runs.directory import Checkpoint, RunDirectory, list_names, open_run
 
 
@@ -87,7 +80,7 @@ def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> Sav
         raise InputError(f"{run.path} has no checkpoint {file.name}{hint}")
     tensors, metadata, _ = read_tensors(file, prefixes=(MERGED_PREFIX, AVERAGE_PREFIX, WEIGHTS_PREFIX))
     weights = {name: tensor for name, tensor in tensors.items() if not is_lora(name)}  # they are merged
-    return SavedWeights(weights, read_step(file, metadata), read_averaged(metadata))
+    return SavedWeights(weights, *read_moment(file, metadata))
 
 
 def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device | None = None) -> Transformer:

@@ -12,7 +12,7 @@ import torch
 from translate.config.load import read_resolved_config
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
-from translate.runs.checkpoint import read_averaged, read_progress, read_step, read_tensors
+from translate.runs.checkpoint import read_moment, read_progress, read_step, read_tensors
 from translate.runs.checksums import CHECKSUMS, DamageError, check_file, check_folder, check_inside, read_checksums
 from translate.runs.directory import (
     NewerFormatError,
@@ -173,7 +173,7 @@ def _check_checkpoints(result: Verification) -> Progress | None:
             if not (os.path.lexists(best) or resumable):
                 raise RunError("there is no checkpoint: half copied, or stopped before the first")
             tensors, metadata, has_digest = read_tensors(best)
-            step, averaged = read_step(best, metadata), read_averaged(metadata)
+            step, averaged = read_moment(best, metadata)
             if step < best_step and not averaged:
                 raise RunError(f"of step {step}, but the training has a better one of step {best_step}; copy that too")
             moment = describe_moment(step, averaged)
