@@ -134,6 +134,7 @@ KINDS = "'text', 'tsv', 'json', 'csv', 'parquet', 'hub'"
             "training={lora_rank: 4, lora_targets: []}",
             f"training.lora_rank = 4 needs at least one of training.lora_targets {HERE}",
         ),
+        ("data.leave_out=equal", f'data.leave_out = "equal": should be a list, such as [repeated] {HERE}'),
         ("training.lora_targets=query", f'training.lora_targets = "query": should be a list, such as [query] {HERE}'),
         (
             "training.lora_targets=[q]",

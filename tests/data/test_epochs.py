@@ -132,6 +132,19 @@ def test_filtered_pairs_are_reported_by_corpus_and_never_seen(letters: Tokenizer
     assert seen(batches.epoch(0)) == [0, 3]
 
 
+def test_repetitions_of_a_corpus_are_left_out(letters: Tokenizers) -> None:
+    """In each corpus by itself; it is how often a corpus is seen that `weight` is for."""
+    corpora = [corpus([(1, 2), (2, 2), (1, 2)], name="a"), corpus([(1, 2), (3, 2)], name="b")]
+    batches = make(corpora, letters, limits=DataConfig(leave_out=("equal", "repeated")))
+    assert [line for report in batches.filter_reports for line in report.lines()] == [
+        "a: 1 of 3 pairs kept",
+        "  1 left out: source and target equal (data.leave_out)",
+        "  1 left out: repeated (data.leave_out)",
+        "b: 2 of 2 pairs kept",
+    ]
+    assert seen(batches.epoch(0)) == [0, 3, 4]
+
+
 def test_what_cannot_be_used_is_an_error(letters: Tokenizers) -> None:
     with pytest.raises(
         InputError, match="no sentence pair is left .*: news: 0 of 1 pairs kept; 1 left out: empty source"

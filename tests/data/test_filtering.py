@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from translate.config.data import DataConfig
-from translate.data.filtering import filter_pairs
+from translate.data.filtering import filter_pairs, find_copies
 from translate.errors import InputError
 
 
@@ -44,3 +44,25 @@ def test_a_pair_longer_than_a_batch_is_an_error() -> None:
         "training.batch_tokens = 29: the target of pair 2 of b has 30 tokens with its special symbol;"
         " raise training.batch_tokens to at least that, or lower data.max_target_tokens = 256"
     )
+
+
+def test_copies_and_repetitions_are_left_out_if_asked() -> None:
+    pairs = [("Ja", "yes"), ("OK", "ok "), ("ja", " Yes"), ("Ja", "no"), ("", "ok"), ("ok", "Ok"), ("Ja ye", "s")]
+    copies = find_copies(*zip(*pairs, strict=True))
+    assert [found.nonzero()[0].tolist() for found in copies] == [[1, 5], [2, 5]]
+    lengths = np.array([len(source) for source, _ in pairs]), np.array([2] * len(pairs))
+    for rules, kept, reasons in (
+        ((), [0, 1, 2, 3, 5, 6], []),
+        (("equal",), [0, 2, 3, 6], ["2 left out: source and target equal (data.leave_out)"]),
+        (("repeated",), [0, 1, 3, 6], ["2 left out: repeated (data.leave_out)"]),
+        (
+            ("repeated", "equal"),
+            [0, 3, 6],
+            ["2 left out: source and target equal (data.leave_out)", "1 left out: repeated (data.leave_out)"],
+        ),
+    ):
+        limits = DataConfig(leave_out=rules)
+        found, report = filter_pairs(*lengths, limits=limits, batch_tokens=99, name="b", copies=copies)
+        assert found.tolist() == kept and report.num_kept == len(kept)
+        assert [line.strip() for line in report.lines()[1:]] == ["1 left out: empty source", *reasons]
+    assert [found.tolist() for found in find_copies([], [])] == [[], []]

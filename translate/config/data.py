@@ -169,6 +169,9 @@ class DataConfig(Section):
     """Training pairs with a target of more subwords are left out and counted."""
     max_length_ratio: Annotated[float, Field(ge=1.0)] | None = 9.0
     """Training pairs with one side this many times longer than the other, in subwords, are left out; null keeps all."""
+    leave_out: tuple[Literal["equal", "repeated"], ...] = ()
+    """Also leave out, and count, training pairs with equal sides, and those that repeat a pair of the same corpus or
+    segment. Spaces and case do not count; `translate check` says how many there are."""
     stream_segment_pairs: Annotated[int, Field(ge=1, le=1_000_000_000)] = 1_000_000
     """Pairs in one segment of the streamed corpora. A segment is an epoch, and two of them are held in memory."""
 

@@ -17,7 +17,7 @@ from translate.data.augmentation import change_pairs, draw_changes
 from translate.data.batching import Batch, cut_batches, order_by_length
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts
-from translate.data.filtering import FilterReport, filter_pairs
+from translate.data.filtering import FilterReport, filter_pairs, find_copies
 from translate.data.subword_sampling import SamplingPool, SamplingTask
 from translate.data.token_store import Check, TokenStore, TokenWriter, encode_texts
 from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizers
@@ -146,8 +146,10 @@ class TrainingBatches:
         for corpus in corpora:
             these = slice(first, first + len(corpus.sources))
             lengths = self._sources.lengths[these], self._targets.lengths[these]
+            limits, batch_tokens = settings.limits, settings.batch_tokens
+            copies = find_copies(corpus.sources, corpus.targets) if limits.leave_out else None
             kept, report = filter_pairs(
-                *lengths, limits=settings.limits, batch_tokens=settings.batch_tokens, name=corpus.name
+                *lengths, limits=limits, batch_tokens=batch_tokens, name=corpus.name, copies=copies
             )
             self._kept.append(kept + first)
             self.filter_reports.append(report)

@@ -1,5 +1,6 @@
 """Which training pairs are left out, and how many for which reason; each reason has a line in the log."""
 
+import hashlib
 import logging
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -24,6 +25,8 @@ class FilterReport(NamedTuple):
     num_long_source: int
     num_long_target: int
     num_unequal: int  # one side too many times as long as the other
+    num_equal: int  # the source is its own translation
+    num_repeated: int  # occurred before
 
     @property
     def num_kept(self) -> int:
@@ -39,6 +42,8 @@ class FilterReport(NamedTuple):
             (self.num_long_source, f"source over data.max_source_tokens = {limits.max_source_tokens}"),
             (self.num_long_target, f"target over data.max_target_tokens = {limits.max_target_tokens}"),
             (self.num_unequal, f"lengths over data.max_length_ratio = {limits.max_length_ratio}"),
+            (self.num_equal, "source and target equal (data.leave_out)"),
+            (self.num_repeated, "repeated (data.leave_out)"),
         )
         summary = f"{self.name}: {self.num_kept:,} of {self.num_pairs:,} pairs kept"
         return [summary] + [f"  {count:,} left out: {reason}" for count, reason in reasons if count]
@@ -51,6 +56,19 @@ def log_reports(reports: Iterable[FilterReport]) -> None:
             logger.info(line)
 
 
+def find_copies(sources: Iterable[str], targets: Iterable[str]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Find the pairs whose sides are equal, and those that occurred before, by checksums of 8 bytes a pair."""
+    equal, checksums = [], bytearray()
+    for pair in zip(sources, targets, strict=True):
+        source, target = (" ".join(side.casefold().split()) for side in pair)
+        equal.append(source == target)
+        text = f"{source}\n{target}".encode("utf-8", "surrogatepass")
+        checksums += hashlib.blake2b(text, digest_size=8).digest()
+    is_repeated = np.ones(len(equal), dtype=np.bool_)
+    is_repeated[np.unique(np.frombuffer(checksums, dtype=np.uint64), return_index=True)[1]] = False
+    return np.array(equal, dtype=np.bool_), is_repeated
+
+
 def filter_pairs(
     source_lengths: NDArray[np.signedinteger],
     target_lengths: NDArray[np.signedinteger],
@@ -58,12 +76,14 @@ def filter_pairs(
     limits: DataConfig,
     batch_tokens: int,
     name: str,
+    copies: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None,
 ) -> tuple[NDArray[np.int64], FilterReport]:
     """Apply the limits of the config to one corpus.
 
     Args:
         source_lengths: The subwords of each source, without special symbols; `target_lengths` those of each target.
         batch_tokens: The most tokens that a side of a pair may have with its special symbol.
+        copies: What `find_copies` found; None: it was not looked for.
 
     Returns:
         The positions of the pairs to keep, ascending, and the counts of the others.
@@ -72,6 +92,7 @@ def filter_pairs(
         InputError: A pair that is kept is too long for a batch.
     """
     ratio = np.inf if limits.max_length_ratio is None else limits.max_length_ratio
+    copies = copies or (np.zeros(len(source_lengths), dtype=np.bool_),) * 2
     longer, shorter = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
     broken = np.stack(
         [
@@ -80,6 +101,7 @@ def filter_pairs(
             source_lengths > limits.max_source_tokens,
             target_lengths > limits.max_target_tokens,
             longer > ratio * np.maximum(shorter, 1),
+            *(found & (rule in limits.leave_out) for rule, found in zip(("equal", "repeated"), copies, strict=True)),
         ]
     )
     dropped = broken.any(axis=0)
@@ -93,5 +115,5 @@ def filter_pairs(
             f" {getattr(limits, f'max_{side}_tokens')}"
         )
     first_rule = broken.argmax(axis=0)[dropped]
-    counts = [int(count) for count in np.bincount(first_rule, minlength=5)]
+    counts = [int(count) for count in np.bincount(first_rule, minlength=7)]
     return kept, FilterReport(name, limits, len(source_lengths), *counts)

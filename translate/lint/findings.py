@@ -77,9 +77,18 @@ _LINE_END = "replace them by spaces: editors count lines differently from transl
 _CONVERT = "turn entities into characters and remove tags, unless translations should have them"
 KINDS: dict[str, Kind] = {
     "empty": Kind("have an empty side", "training leaves them out; remove them from held-out text"),
-    "equal": Kind("are copies, the source its own translation", "remove those that have one; 1 % hurts", 0.01, 0.5),
+    "equal": Kind(
+        "are copies, the source its own translation",
+        "remove those that have one; 1 % hurts; data.leave_out=[equal] skips them",
+        0.01,
+        0.5,
+    ),
     "unlikely_length": Kind("have sides whose lengths do not fit", "align or remove them"),
-    "repeated": Kind("occurred before, source and target", "remove repetitions, unless they are meant", 0.10),
+    "repeated": Kind(
+        "occurred before, source and target",
+        "remove repetitions, unless they are meant; data.leave_out=[repeated] skips them",
+        0.10,
+    ),
     "ambiguous": Kind("have a source that occurred before with another target", _AMBIGUOUS, 0.25),
     "source_like_target": Kind("have a source that looks like the target language", _SWAPPED, 0.005, 0.5),
     "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
