@@ -104,12 +104,14 @@ async def ask_all(
     return time.perf_counter() - started, sorted(seconds), num_wrong
 
 
-def measure_load(server: ServedRun, decoder: Decoder, lines: Sequence[str], expected: Sequence[str]) -> None:
+def measure_load(
+    server: ServedRun, decoder: Decoder, lines: Sequence[str], expected: Sequence[str], clients: Sequence[int]
+) -> None:
     decoder.seconds(len(lines))  # loads and warms up
     print(
         f"{'clients':>9} {'lines':>6} {'lines/s':>8} {'decode':>8} {'ratio':>6} {'p50':>7} {'p95':>7} {'p99':>7} wrong"
     )
-    for num_clients in (1, 8, 64):
+    for num_clients in clients:
         chosen = lines[: 200 if num_clients == 1 else None]
         before = decoder.seconds(len(chosen))
         total, seconds, wrong = asyncio.run(ask_all(server.address, chosen, expected, num_clients=num_clients))
@@ -179,6 +181,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--only", default="load,abuse,memory")
     given, options = parser.parse_known_args()
     options = [each for each in options if each != "--"]
@@ -190,7 +193,7 @@ def main() -> None:
     server = ServedRun(given.run, options)
     try:
         if "load" in given.only:
-            measure_load(server, Decoder(given.run, given.source, options), lines, expected)
+            measure_load(server, Decoder(given.run, given.source, options), lines, expected, given.clients)
         if "abuse" in given.only:
             asyncio.run(abuse(server, lines, expected))
         if "memory" in given.only:

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from translate.cli.terminal.console import showing_activity
 from translate.cli.terminal.options import CheckpointOption, complete_run, takes_decoding_options
-from translate.errors import InputError, install_hint
+from translate.errors import InputError, RunError, install_hint
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ def serve(
         app = create_app(models, limits, Access(token, is_loopback, tuple(cors_origin or ())), metrics)
         config = uvicorn.Config(
             app,
+            lifespan="on",
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -80,7 +81,7 @@ def serve(
         class DrainingServer(uvicorn.Server):
             """It refuses requests after the first signal, and ends when those that it has taken are answered."""
 
-            drain_until = math.inf
+            drain_until, num_unanswered = math.inf, 0
 
             def handle_exit(self, sig: int, frame: Any) -> None:
                 if app.state.is_draining:  # a second signal ends at once
@@ -90,15 +91,20 @@ def serve(
                 app.state.is_draining = True
 
             async def on_tick(self, counter: int) -> bool:
-                is_done = not app.state.num_active or time.monotonic() > self.drain_until
-                return await super().on_tick(counter) or (app.state.is_draining and is_done)
+                if app.state.is_draining and (not app.state.num_active or time.monotonic() > self.drain_until):
+                    self.num_unanswered = app.state.num_active
+                    return True
+                return await super().on_tick(counter)
 
         for model in models.values():
             data = model.run.config.data
             logger.info(f"{model.name}: {data.source_language} → {data.target_language}, searched by {model.engine}")
         address = f"[{host}]" if ":" in host else host
         logger.info(f"Listening on http://{address}:{listener.getsockname()[1]}. Ctrl-C ends.")
-        DrainingServer(config).run(sockets=[listener])
+        server = DrainingServer(config)
+        server.run(sockets=[listener])
+    if server.num_unanswered:
+        raise RunError(f"stopped; requests without an answer: {server.num_unanswered}")
     logger.info("Stopped; every request was answered.")
 
 

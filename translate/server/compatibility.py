@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from translate.server.models import ServedModel
 from translate.server.schema import Answer, TranslationAnswer
 
+_FORM = "application/x-www-form-urlencoded"
 _FORM_PATHS = ("/translate", "/v2/translate")
 _LISTS = {"/v2/translate": ("text",)}  # fields that a form repeats
 
@@ -73,8 +74,8 @@ class FormsAsJson:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer; of a form it sees the fields as a JSON object."""
-        is_form = Headers(scope=scope).get("content-type", "").startswith("application/x-www-form-urlencoded")
-        if not (scope["type"] == "http" and scope["path"] in _FORM_PATHS and is_form):
+        is_taken = scope["type"] == "http" and scope["path"] in _FORM_PATHS
+        if not (is_taken and Headers(scope=scope).get("content-type", "").startswith(_FORM)):
             await self.app(scope, receive, send)
             return
 

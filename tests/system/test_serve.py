@@ -1,0 +1,142 @@
+"""A server as a process: it listens, answers as `decode` does, survives clients that hang up, and drains on SIGTERM."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from translate.config.data import TokenizerConfig
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config, ModelConfig
+from translate.data.tokenizer import prepare_tokenizers
+from translate.export import load_engine
+from translate.runs.checkpoint import add_prefix, write_tensors
+from translate.runs.directory import create_run
+from translate.runs.loading import build_model, get_parameters
+
+LINES = ["Ein Hund läuft über die Straße.", "Der Hund schläft.", "Zwei Künstler danken den Eltern."]
+MANY = {"text": [f"{line} {number}" for number in range(100) for line in LINES]}
+
+
+class Serving:
+    """The process, and its address."""
+
+    def __init__(self, run: Path) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment.pop("TRANSLATE_TOKEN", None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "translate", "serve", str(run), "--port", "0"],
+            stderr=subprocess.PIPE, text=True, env=environment,
+        )  # fmt: skip
+        assert self.process.stderr is not None
+        told = ""
+        for line in self.process.stderr:
+            told += line
+            if match := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+                break
+        assert match, told
+        self.port = int(match[1])
+
+    def ask(self, path: str, question: Any = None) -> tuple[int, Any]:
+        data = None if question is None else json.dumps(question).encode()
+        url, headers = f"http://127.0.0.1:{self.port}{path}", {"content-type": "application/json"}
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:
+                status, body = answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                status, body = error.code, error.read()
+        return status, json.loads(body) if body.startswith(b"{") else body.decode()
+
+    def wait_until_metric(self, pattern: str) -> None:
+        deadline = time.monotonic() + 60
+        while not re.search(pattern, self.ask("/metrics")[1], re.MULTILINE):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = Config(
+        tokenizer=TokenizerConfig(vocab_size=290),
+        model=ModelConfig(d_model=32, num_heads=2, d_ff=64, num_encoder_layers=1, num_decoder_layers=1),
+        decoding=DecodingConfig(device="cpu", engine="translate", precision="fp32", beam_size=4),
+    )
+    tokenizers = prepare_tokenizers(config.tokenizer, LINES, LINES)
+    torch.manual_seed(3)
+    model = build_model(config, tokenizers)
+    made = create_run(
+        tmp_path_factory.mktemp("run") / "small", config=config, tokenizers=tokenizers, command=["translate", "train"]
+    )
+    write_tensors(made.checkpoint("best"), add_prefix(get_parameters(model), "model."), {"step": "1"})
+    return made.path
+
+
+@pytest.fixture
+def server(run: Path) -> Iterator[Serving]:
+    serving = Serving(run)
+    yield serving
+    serving.process.kill()
+    serving.process.communicate()
+
+
+def test_it_answers_and_drains(server: Serving, run: Path) -> None:
+    """What it has taken is answered after SIGTERM; what comes then is refused; it exits with 0."""
+    expected = [each.text for each in load_engine(run, options={}).translator.translate(LINES)]
+    status, answer = server.ask("/translate", {"text": LINES})
+    assert status == 200 and [each["text"] for each in answer["translations"]] == expected
+    answers: list[tuple[int, Any]] = []
+    asking = threading.Thread(target=lambda: answers.append(server.ask("/translate", MANY)))
+    asking.start()
+    server.wait_until_metric(r'^translate_waiting_characters\{model="small"\} [1-9]')
+    server.process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + 60
+    while server.ask("/healthz")[0] == 200:
+        assert time.monotonic() < deadline
+    assert server.ask("/translate", {"text": "Ja"}) == (503, {"error": "the server is stopping"})
+    asking.join()
+    status, answer = answers[0]
+    assert status == 200 and [each["source"] for each in answer["translations"]] == MANY["text"]
+    _, told = server.process.communicate(timeout=60)
+    assert server.process.returncode == 0 and told == "Stopped; every request was answered.\n"
+
+
+def test_a_client_that_hangs_up_leaves_no_work_behind(server: Serving) -> None:
+    body = json.dumps(MANY).encode()
+    for path in ("/translate", "/translate/stream"):
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            server.wait_until_metric(r'^translate_waiting_characters\{model="small"\} [1-9]')
+        server.wait_until_metric(r'^translate_waiting_characters\{model="small"\} 0')
+    assert server.ask("/translate", {"text": "Ja"})[0] == 200
+
+
+def test_a_second_signal_does_not_wait(server: Serving) -> None:
+    """The batch that is being computed is finished, and no other."""
+    answers: list[tuple[int, Any]] = []
+    asking = threading.Thread(target=lambda: answers.append(server.ask("/translate", MANY)))
+    asking.start()
+    server.wait_until_metric(r'^translate_waiting_characters\{model="small"\} [1-9]')
+    server.process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    server.process.send_signal(signal.SIGINT)
+    _, told = server.process.communicate(timeout=60)
+    asking.join()
+    assert answers[0][0] == 500
+    assert (
+        server.process.returncode == 1 and told.splitlines()[-1] == "translate: stopped; requests without an answer: 1"
+    )
