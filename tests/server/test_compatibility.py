@@ -99,7 +99,12 @@ def test_alternatives_of_several_lines_are_joined_by_rank(client: TestClient, ru
         ("/translate", {"q": "a"}, 422, {"error": "target: Field required"}),
         ("/translate", {"q": "a", "target": "en", "alternatives": "99"}, 422, None),
         ("/translate", {"q": "a", "target": "en", "alternatives": "many"}, 422, None),
-        ("/v2/translate", {"text": "a"}, 422, {"message": "target_lang: Field required"}),
+        (
+            "/v2/translate",
+            {"text": "a"},
+            422,
+            {"error": "target_lang: Field required", "message": "target_lang: Field required"},
+        ),
         ("/v2/translate", {"text": "a", "target_lang": "EN", "glossary_id": "7"}, 422, None),
     ],
 )

@@ -52,6 +52,7 @@ _PAGE = files("translate.server") / "page"
 _BODY_SECONDS = 30.0  # a body that has not come by then is refused
 _FAILED = "the server failed; its log says how"
 _ERRORS = {
+    400: "The body cannot be read, or no model translates between the languages.",
     401: "The token is missing or wrong.",
     404: "The server has no such model.",
     408: "The body did not come in time.",

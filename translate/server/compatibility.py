@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from translate.server.models import ServedModel
-from translate.server.schema import Answer, TranslationAnswer
+from translate.server.schema import MAX_BEAM, Answer, TranslationAnswer
 
 _FORM = "application/x-www-form-urlencoded"
 _FORM_PATHS = ("/translate", "/v2/translate")
@@ -22,15 +22,15 @@ _LISTS = {"/v2/translate": ("text",)}  # fields that a form repeats
 class LibreTranslateRequest(BaseModel):
     """A request as LibreTranslate takes it; the field q tells it from our own."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(strict=True, use_attribute_docstrings=True)
 
     q: Annotated[str | list[str], Field(examples=["Ein Hund läuft.\nZwei Männer kochen."])]
     """The text, whose lines are translated one by one, or a list of texts."""
     source: Annotated[str, Field(examples=["de"])] = "auto"
-    target: Annotated[str, Field(examples=["en"])]
+    target: Annotated[str, Field(min_length=2, examples=["en"])]
     format: str = "text"
     """Only text: markup would not come through whole."""
-    alternatives: Annotated[int, Field(ge=0)] = 0
+    alternatives: Annotated[int, Field(ge=0, lt=MAX_BEAM)] = 0
     api_key: str | None = None
 
 
@@ -45,8 +45,10 @@ class LibreTranslateAnswer(Answer):
 class DeepLRequest(BaseModel):
     """The part of DeepL's request that a model of ours can follow; its other keys change nothing."""
 
+    model_config = ConfigDict(strict=True)
+
     text: Annotated[list[str], Field(examples=[["Ein Hund läuft."]])]
-    target_lang: Annotated[str, Field(examples=["EN-US"])]
+    target_lang: Annotated[str, Field(min_length=2, examples=["EN-US"])]
     source_lang: Annotated[str | None, Field(examples=["DE"])] = None
     tag_handling: str | None = None
     glossary_id: str | None = None

@@ -157,5 +157,6 @@ class Gate:
 
 
 def error_response(path: str, status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An error as JSON: under `error`, as LibreTranslate has it too, and for DeepL's clients under `message`."""
-    return JSONResponse({"message" if path.startswith("/v2/") else "error": message}, status, headers)
+    """An error as JSON: under `error`, as LibreTranslate has it too, and for DeepL's clients also under `message`."""
+    told = {"error": message} | ({"message": message} if path.startswith("/v2/") else {})
+    return JSONResponse(told, status, headers)

@@ -8,13 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from translate.decoding import Translation
 from translate.decoding.output.words import AlignmentLink
 
+MAX_BEAM = 32
 _DOG = "Ein Hund läuft durch den Schnee."
 
 
 class Question(BaseModel):
-    """What every request has: no other keys than those that it declares, and text that UTF-8 can spell."""
+    """What every request of ours has: no other keys and types than those that it declares."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class Answer(BaseModel):
@@ -32,7 +33,7 @@ class TranslateRequest(Question):
     """The name of a model, as GET /models lists them; without it, the first."""
     options: Annotated[dict[str, Any], Field(examples=[{"beam_size": 4, "length_penalty": 1.0}])] = {}
     """Settings of the config section `decoding` in the place of the model's own."""
-    n_best: Annotated[int | None, Field(ge=1, examples=[3])] = None
+    n_best: Annotated[int | None, Field(ge=1, le=MAX_BEAM, examples=[3])] = None
     """The number of translations of each text; the beam gets at least as many hypotheses."""
     alignment: bool = False
     """Whether to align the tokens by cross-attention."""
@@ -120,8 +121,8 @@ class ScoreAnswer(Answer):
 class AttentionRequest(Question):
     """A sentence and its translation."""
 
-    source: Annotated[str, Field(examples=[_DOG])]
-    target: Annotated[str, Field(examples=["A dog runs through the snow."])]
+    source: Annotated[str, Field(min_length=1, examples=[_DOG])]
+    target: Annotated[str, Field(min_length=1, examples=["A dog runs through the snow."])]
     model: str | None = None
 
 
@@ -160,7 +161,7 @@ class Limits(Question):
     """Texts in a request."""
     characters: int = 10_000
     """Characters in a text."""
-    beam_size: int = 32
+    beam_size: int = MAX_BEAM
     """Also the limit of n_best and mbr_candidates."""
     waiting_characters: int = 1_000_000
     """Characters that may wait for each model, of all requests together."""
