@@ -27,6 +27,7 @@ COMMANDS = all_commands()
 def test_all_commands_are_known() -> None:
     assert sorted(map(" ".join, COMMANDS)) == [
         "average",
+        "backtranslate",
         "check",
         "compare",
         "config describe",
@@ -34,6 +35,7 @@ def test_all_commands_are_known() -> None:
         "config schema",
         "config show",
         "decode",
+        "distill",
         "eval",
         "export",
         "import",

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from translate.lint.languages import Languages, find_wrong_languages, learn_languages
+from translate.lint.languages import Languages, find_wrong_languages, is_other_side, learn_languages
 
 Text = tuple[list[str], list[str]]
 
@@ -74,3 +74,12 @@ def test_a_line_of_100000_characters(some: Text) -> None:
     learnt = learn_languages(sources, targets)
     assert learnt is not None
     assert [len(side) for side in find_wrong_languages(sources, targets, learnt, is_own=True).values()] == [0, 0, 0, 0]
+
+
+def test_a_text_of_the_other_side(some: Text, held_out: Text) -> None:
+    assert is_other_side(held_out[1], *some)
+    assert not is_other_side(held_out[0], *some)
+    half = [*held_out[0][:100], *held_out[1][:90]]  # some lines are no reason
+    assert not is_other_side(half, *some)
+    assert not is_other_side([], *some)
+    assert not is_other_side(held_out[1], some[0][:100], some[1][:100])  # too few to know the languages

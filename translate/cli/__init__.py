@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from translate.cli import check, decode, evaluate, export, serve, train
+from translate.cli import check, decode, evaluate, export, serve, synthetic, train
 from translate.cli.average import average
 from translate.cli.compare import compare
 from translate.cli.config import config_app
@@ -29,6 +29,8 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Make from a run": {
         "average": average,
+        "distill": synthetic.distill,
+        "backtranslate": synthetic.backtranslate,
         "tune-decode": evaluate.tune_decode,
         "shortlist": export.shortlist,
         "export": export.export,

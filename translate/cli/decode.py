@@ -8,9 +8,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from typer import Argument, Option
@@ -41,7 +41,7 @@ from translate.cli.terminal.options import (
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.decoding import Request, Translation, Translator
+    from translate.decoding import ConditionCounts, Request, Translation, Translator
     from translate.decoding.sharded import ShardedDecoder
     from translate.distributed.process_group import World
     from translate.documents.document import DocumentFormat
@@ -181,7 +181,7 @@ def decode(
         _check_for_document(command, interactive=interactive, in_parts=in_parts)
         _decode_document(command, document_format)
     elif in_parts:
-        _decode_in_parts(command)
+        decode_in_parts(lambda world: _prepare_parts(command, world))
     else:
         _decode_at_once(command, is_interactive=interactive)
 
@@ -248,17 +248,34 @@ def _decode_document(command: DecodeCommand, document_format: "DocumentFormat | 
     logger.info(f"{document} in {seconds:.1f} s ({rate:.1f} sentences/s)")
 
 
-def _decode_in_parts(command: DecodeCommand) -> None:
-    """Translate a file in parts, together with the other processes if there are any, and join the parts."""
+class DecodingJob(NamedTuple):
+    """A text that is translated in parts."""
+
+    decoder: "ShardedDecoder"
+    facts: dict[str, str]  # by name, what must be the same on all ranks
+    total: int | None  # lines, if their number is known
+    requests: Iterator["Request"]
+
+
+def decode_in_parts(
+    prepare: Callable[["World"], DecodingJob],
+    finish: Callable[[DecodingJob, "ConditionCounts"], object] = lambda job, counts: None,
+) -> None:
+    """Translate a text in parts, together with the other processes if there are any, and join the parts.
+
+    Args:
+        prepare: Makes the job, in each process.
+        finish: Is called in the main process when the output is written.
+    """
     from translate.distributed.process_group import join_world
 
     with join_world() as world:
         try:
-            decoder, facts, source, requests = world.run_on_all_ranks(lambda: _prepare_parts(command, world))
-            world.check_same_on_all_ranks(facts)
+            job = world.run_on_all_ranks(lambda: prepare(world))
+            world.check_same_on_all_ranks(job.facts)
             started = time.perf_counter()
-            with line_bar(source.total, is_hidden=not world.is_main_process) as advance:
-                counts, lines_kept = decoder.decode(world, requests, on_finished=advance)
+            with line_bar(job.total, is_hidden=not world.is_main_process) as advance:
+                counts, lines_kept = job.decoder.decode(world, job.requests, on_finished=advance)
         except KeyboardInterrupt as error:
             if not world.is_main_process:
                 raise typer.Exit(130) from None
@@ -268,16 +285,14 @@ def _decode_in_parts(command: DecodeCommand) -> None:
         by = f" by {world.size} processes" if world.size > 1 else ""
         before = f"; {lines_kept} of the lines were finished before" if lines_kept else ""
         logger.info(f"{counts} in {seconds:.1f} s ({rate:.1f} lines/s){by}{before}")
+        world.run_on_rank_0(lambda: finish(job, counts))
 
 
-def _prepare_parts(
-    command: DecodeCommand, world: "World"
-) -> tuple["ShardedDecoder", dict[str, str], TextLines[str], Iterator["Request"]]:
+def _prepare_parts(command: DecodeCommand, world: "World") -> DecodingJob:
     """Check the files, load the translator, and collect what must be the same on all ranks."""
-    from translate.data.text import require_file, require_unchanged
+    from translate.data.text import require_file
     from translate.decoding.sharded import ShardedDecoder, collect_dependencies, share_machine
     from translate.fingerprint import fingerprint
-    from translate.runs.directory import RunDirectory
 
     if command.file is None or str(command.file) == "-" or command.output is None:
         raise InputError(
@@ -293,18 +308,28 @@ def _prepare_parts(
     contrast = [] if command.contrast is None else [command.contrast]
     runs = {"RUN": [command.run], "--ensemble": command.ensemble, "--contrast": contrast}
     by_line = {name: fingerprint(file) for name, file in files.items() if name in {"FILE", "--prefix", "--require"}}
-    with contextlib.ExitStack() as unchanged:
-        for run in [run for named in runs.values() for run in named]:
-            checkpoint = RunDirectory(run).checkpoint(command.checkpoint)
-            if checkpoint.is_file():  # else loading reports it
-                unchanged.enter_context(require_unchanged(checkpoint))
+    with runs_unchanged(runs, command.checkpoint):
         source, requests, translator = command.open()
         for_all_lines = {name: [file] for name, file in files.items() if name not in by_line}
         dependencies = collect_dependencies(translator, {**runs, **for_all_lines}, checkpoint=command.checkpoint)
     decoder = ShardedDecoder(
         translator, dependencies, command.output_format, output=command.output, alignments=command.alignments
     )
-    return decoder, {**dependencies, **by_line}, source, requests
+    return DecodingJob(decoder, {**dependencies, **by_line}, source.total, requests)
+
+
+@contextlib.contextmanager
+def runs_unchanged(runs: Mapping[str, Sequence[Path]], which: Literal["best", "last"]) -> Iterator[None]:
+    """A context for loading models and taking their checksums; it fails if a checkpoint is replaced meanwhile."""
+    from translate.data.text import require_unchanged
+    from translate.runs.directory import RunDirectory
+
+    with contextlib.ExitStack() as unchanged:
+        for run in [run for named in runs.values() for run in named]:
+            checkpoint = RunDirectory(run).checkpoint(which)
+            if checkpoint.is_file():  # else loading reports it
+                unchanged.enter_context(require_unchanged(checkpoint))
+        yield
 
 
 @takes_decoding_options

@@ -20,6 +20,7 @@ import torch
 from translate.atomic import atomic_write, is_temporary, open_output, write_error
 from translate.decoding.output.formats import OutputFormat, format_translations
 from translate.decoding.request import ConditionCounts, OnFinished, Request, ignore_progress
+from translate.decoding.synthetic import PairFormat
 from translate.decoding.translator import Translator, read_buffers
 from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
@@ -49,6 +50,7 @@ class ShardedDecoder:
     output_format: OutputFormat
     output: Path
     alignments: Path | None  # where the word alignments go; None: none are wanted
+    pairs: PairFormat | None = None  # the output is a synthetic corpus; None: it is in the output format
 
     @property
     def folder(self) -> Path:
@@ -129,13 +131,16 @@ class ShardedDecoder:
             if is_mine and read_part(self.part_file(number), fingerprints[-1]) is None:
                 counts, alignments = ConditionCounts(), list[str]()
                 stream = self.translator.translate_stream(block, first_number=first_line, on_finished=on_finished)
-                output = format_translations(
-                    counts.watch(stream),
-                    self.translator,
-                    output_format=self.output_format,
-                    write_alignment=alignments.append if self.alignments else None,
-                    first_number=first_line,
-                )
+                if self.pairs is not None:
+                    output = self.pairs.lines(stream, counts, first_line)
+                else:
+                    output = format_translations(
+                        counts.watch(stream),
+                        self.translator,
+                        output_format=self.output_format,
+                        write_alignment=alignments.append if self.alignments else None,
+                        first_number=first_line,
+                    )
                 write_part(self.part_file(number), fingerprints[-1], OutputPart(counts, list(output), alignments))
             else:
                 lines_kept += len(block) * is_mine

@@ -41,6 +41,12 @@ def learn_languages(sources: Sequence[str], targets: Sequence[str]) -> Languages
     return source_counts, target_counts
 
 
+def is_other_side(lines: Sequence[str], sources: Sequence[str], targets: Sequence[str]) -> bool:
+    """Whether most of some lines, which should be in the language of the sources, look like the targets."""
+    languages = learn_languages(sources, targets)
+    return languages is not None and len(lines) > 0 and bool(_compare(lines, *languages, is_own=False)[0].mean() > 0.5)
+
+
 def find_wrong_languages(
     sources: Sequence[str], targets: Sequence[str], languages: Languages, *, is_own: bool
 ) -> dict[str, NDArray[np.int64]]:

@@ -1,0 +1,164 @@
+"""`distill` and `backtranslate`: corpora that a training reads, with their origin, continued where stopped."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sacrebleu.metrics.chrf import CHRF
+from typer.testing import Result
+
+from translate.data.tokenizer import load_tokenizers
+from translate.decoding.sharded import ShardedDecoder
+from translate.fingerprint import fingerprint
+from translate.lint import languages
+
+Translate = Callable[..., Result]
+
+FAST = ["--beam-size", "2", "--workers", "1", "--engine", "translate"]
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def rows(folder: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(folder, "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def origin(folder: str) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(Path(folder, "provenance.json").read_text(encoding="utf-8"))
+    return values
+
+
+def test_the_training_data_are_translated_once_each(translate: Translate, learnt: Path) -> None:
+    result = translate("distill", learnt, "-o", "new/out", *FAST)
+    assert result.exit_code == 0, result.stderr
+    sources = (learnt.parent / "toy.de").read_text(encoding="utf-8").splitlines()
+    Path("in.de").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+    plain = translate("decode", learnt, "in.de", *FAST)
+    assert [row["source"] for row in rows("new/out")] == sources
+    assert [row["target"] for row in rows("new/out")] == plain.stdout.splitlines()
+    found = origin("new/out")
+    assert found["counts"]["lines"] == found["inputs"][0]["lines"] == 600
+    assert found["corpus"] == {"file": "corpus.jsonl", "sha256": fingerprint(Path("new/out/corpus.jsonl"))}
+    (run,) = found["runs"]
+    assert (run["name"], run["step"]) == ("learnt", 150)
+    assert run["sha256"] == fingerprint(learnt / "checkpoints" / "best.safetensors")
+    assert found["decoding"]["beam_size"] == 2 and "toy.de" in found["inputs"][0]["name"]
+    assert yaml.safe_load(result.stdout)["data"]["train"] == [
+        {
+            "kind": "json",
+            "path": str(Path("new/out/corpus.jsonl").resolve()),
+            "source_column": "source",
+            "target_column": "target",
+        }
+    ]
+    again = translate("distill", learnt, "-o", "new/out", *FAST)
+    assert (again.exit_code, again.stderr) == (
+        2,
+        "translate: --output new/out: has a corpus.jsonl already; name another folder, or remove it\n",
+    )
+
+
+def test_the_nearest_of_an_ensembles_beam(translate: Translate, learnt: Path) -> None:
+    """An ensemble of one run with itself searches as the run does; no other choice is nearer to the reference."""
+    for folder, arguments in [("all", ["--n-best", "4"]), ("near", [learnt, "--nearest-reference", "chrf"])]:
+        result = translate("distill", learnt, *arguments, "-o", folder, "--workers", "1", "--engine", "translate")
+        assert result.exit_code == 0, result.stderr
+    assert len(origin("near")["runs"]) == 2 and origin("near")["decoding"]["n_best"] == 4
+    references = (learnt.parent / "toy.en").read_text(encoding="utf-8").splitlines()
+    n_best: dict[str, list[str]] = {}
+    for row in rows("all"):
+        n_best.setdefault(row["source"], []).append(row["target"])
+    num_others = 0
+    for row, reference in zip(rows("near"), references, strict=True):
+        scores = [CHRF().sentence_score(text, [reference]).score for text in n_best[row["source"]][:4]]
+        num_others += row["target"] != n_best[row["source"]][0]
+        assert CHRF().sentence_score(row["target"], [reference]).score == max(scores)
+    assert num_others > 0
+
+
+def test_a_model_learns_from_back_translations_with_their_tag(translate: Translate, corpus: Path, run: Path) -> None:
+    Path("mono.en").write_text("A dog runs.\n\nTwo\tmen.\n", encoding="utf-8")
+    result = translate("backtranslate", run, "mono.en", "-o", "bt")
+    assert result.exit_code == 0, result.stderr
+    assert [row["target"] for row in rows("bt")] == ["A dog runs.", "", "Two\tmen."]
+    assert "3 lines, 1 empty" in result.stderr and "a training leaves out pairs with an empty side" in result.stderr
+    assert origin("bt")["inputs"] == [{"name": "mono.en", "lines": 3, "sha256": fingerprint(Path("mono.en"))}]
+    base = yaml.safe_load((corpus / "tiny.yaml").read_text())["data"]["train"]
+    train = [{**base[0], "source": str(corpus / "train.de"), "target": str(corpus / "train.en")}]
+    train += yaml.safe_load(result.stdout)["data"]["train"]
+    assert train[1]["source_tag"] == "<bt>"
+    config = {"extends": str(corpus / "tiny.yaml"), "data": {"train": train, "root": str(corpus)}}
+    Path("tagged.yaml").write_text(yaml.safe_dump(config))
+    trained = translate("train", "tagged.yaml", "--run", "tagged")
+    assert trained.exit_code == 0, trained.stderr
+    assert "corpus.jsonl with <bt>: 2 of 3 pairs kept" in trained.stderr
+    old, new = (load_tokenizers(each / "tokenizer").source for each in (run, Path("tagged")))
+    assert new.vocab_size == old.vocab_size + 1
+    assert new.pieces(new.encode("<bt> Ein Hund"))[0] == "▁<bt>"
+
+
+def test_a_stopped_command_goes_on_to_the_same_bytes(
+    translate: Translate, learnt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = learnt.parent / "new.de"
+    arguments = ["distill", learnt, "--source", source, *FAST, "--look-ahead-lines", "5", "-o"]
+    assert translate(*arguments, "whole").exit_code == 0
+
+    def stop(self: ShardedDecoder, fingerprints: list[str]) -> None:
+        self.part_file(1).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(ShardedDecoder, "join_parts", stop)
+        stopped = translate(*arguments, "out")
+    assert stopped.exit_code == 130 and "the same command continues from them" in stopped.stderr
+    assert [path.name for path in Path("out").iterdir()] == ["corpus.jsonl.parts"]
+    again = translate(*arguments, "out")
+    assert again.exit_code == 0 and "; 7 of the lines were finished before" in again.stderr
+    assert Path("out/corpus.jsonl").read_bytes() == Path("whole/corpus.jsonl").read_bytes()
+    assert sorted(path.name for path in Path("out").iterdir()) == ["corpus.jsonl", "provenance.json"]
+
+
+def test_what_cannot_be_done_is_refused_before_anything_is_made(
+    translate: Translate, learnt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("empty").touch()
+    Path("text").write_text("Hund\n")
+    Path("old").mkdir()
+    Path("old/provenance.json").touch()
+    for arguments, message in [
+        (["--source", "empty"], "empty: is empty, so there is nothing to translate"),
+        (["--source", "gone"], "gone: no such file"),
+        (["--source", "text", "--nearest-reference", "bleu"], "--nearest-reference is not for --source"),
+        (["--nearest-reference", "bleu", "--beam-size", "1"], "--nearest-reference chooses among --n-best"),
+        (["-o", "text"], "--output text: is a file, and a folder is needed"),
+        (["-o", "old"], "--output old: has a provenance.json already; name another folder, or remove it"),
+        (["-o", str(learnt / "checkpoints")], f"--output {learnt / 'checkpoints' / 'corpus.jsonl'}: that is a file of"),
+        (["-o", "text/out", "--source", "text"], "text/out: cannot be written: Not a directory"),
+    ]:
+        result = translate("distill", learnt, "-o", "out", *arguments)
+        assert result.exit_code == (1 if "cannot" in message else 2), result.stderr
+        assert result.stderr.startswith(f"translate: {message}")
+        assert not Path("out").exists()
+    monkeypatch.setattr(languages, "is_other_side", lambda *lines: True)
+    result = translate("backtranslate", learnt, "text", "-o", "out")
+    assert result.exit_code == 2 and not Path("out").exists()
+    assert f"text: looks like en, but {learnt} translates de to en; name a run that translates en" in result.stderr
+
+
+def test_data_that_are_elsewhere(translate: Translate, run: Path, corpus: Path) -> None:
+    """A run is copied without its data: then a text is needed, and nothing can be said about its language."""
+    source = corpus / "train.de"
+    moved = source.rename(corpus / "moved.de")
+    try:
+        result = translate("distill", run, "-o", "out")
+    finally:
+        moved.rename(source)
+    assert result.exit_code == 2 and f"config of {run}: data.train.0: {source}: no such file" in result.stderr
+    assert "or give a text as --source FILE" in result.stderr

@@ -1,0 +1,85 @@
+"""Synthetic corpora: translations beside what was translated, as pairs that another model is trained on.
+
+Each line is a JSON object, which `kind: json` of `data.train` reads back exactly, with tabs, quotes and all else.
+"""
+
+import datetime
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from translate.config.decoding import DecodingConfig
+from translate.config.load import read_resolved_config
+from translate.decoding.request import ConditionCounts, Translation
+from translate.fingerprint import fingerprint
+from translate.runs.checkpoint import read_step, read_tensors
+from translate.runs.directory import Checkpoint, RunDirectory
+from translate.versions import package_versions
+
+
+@dataclass(frozen=True)
+class PairFormat:
+    """How translations become lines of a corpus: a pair for each of the n-best translations, and none is left out.
+
+    A pair whose translation has conditions, such as `truncated`, has their names as `flags`.
+
+    Args:
+        is_reversed: The translation is the source of the pair, as in back-translation, and else its target.
+        nearest: Keep of each n-best list only the translation that is nearest to the reference, by this sentence score.
+        references: The reference of each line, by its number from 0; only needed for `nearest`.
+
+    Source: Sennrich et al. 2016, https://arxiv.org/abs/1511.06709 (back-translation); Kim and Rush 2016,
+        https://arxiv.org/abs/1606.07947, section 3.2 (distillation) and 3.3 (the nearest of the n-best list).
+    """
+
+    is_reversed: bool
+    nearest: Literal["bleu", "chrf"] | None = None
+    references: Sequence[str] = ()
+
+    def lines(self, translations: Iterable[Translation], counts: ConditionCounts, first_number: int) -> Iterator[str]:
+        """Yield the lines of some translations, without line ends.
+
+        Args:
+            counts: Counts the conditions of the translations that are kept.
+            first_number: The number of the first line in the whole input, from 0.
+        """
+        if self.nearest is not None:
+            translations = self._nearest(translations, first_number)
+        for translation in counts.watch(translations):
+            for each in (translation, *translation.alternatives):
+                source, target = (each.text, translation.source)[:: 1 if self.is_reversed else -1]
+                flags = {"flags": sorted(each.flags)} if each.flags else {}
+                yield json.dumps({"source": source, "target": target, **flags}, ensure_ascii=False)
+
+    def _nearest(self, translations: Iterable[Translation], first_number: int) -> Iterator[Translation]:
+        """The translation of each n-best list with the highest sentence score; of equals, the model's own choice."""
+        metric = CHRF() if self.nearest == "chrf" else BLEU(effective_order=True)
+        for number, translation in enumerate(translations, start=first_number):
+            reference = [self.references[number]]
+            candidates = (translation, *translation.alternatives)
+            best = max(candidates, key=lambda each: metric.sentence_score(each.text, reference).score)
+            yield best._replace(source=translation.source, alternatives=())
+
+
+def describe_origin(
+    runs: Sequence[Path], checkpoint: Checkpoint, *, settings: DecodingConfig, counts: ConditionCounts
+) -> dict[str, Any]:
+    """Where translations come from, as JSON values: runs and their weights, versions, the search and its counts."""
+    described = []
+    for run in map(RunDirectory, runs):
+        file = run.checkpoint(checkpoint)
+        step = read_step(file, read_tensors(file, prefixes=()).metadata)
+        name, where = read_resolved_config(run.config).name, str(run.path.resolve())
+        described.append({"name": name, "run": where, "file": file.name, "step": step, "sha256": fingerprint(file)})
+    return {
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": package_versions(),
+        "runs": described,
+        "decoding": settings.model_dump(mode="json"),
+        "counts": {name: counts[name] for name in sorted({"lines", "empty", "truncated", *counts})},
+    }
