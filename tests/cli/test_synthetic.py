@@ -1,6 +1,7 @@
 """`distill` and `backtranslate`: corpora that a training reads, with their origin, continued where stopped."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,17 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture
+def small(learnt: Path, tmp_path: Path) -> Path:
+    """The run `learnt`, of which only the 12 pairs of new.de and new.en count as training data."""
+    run = Path(shutil.copytree(learnt, tmp_path / "small"))
+    config = (run / "config.yaml").read_text(encoding="utf-8")
+    (run / "config.yaml").write_text(config.replace("toy.", "new."), encoding="utf-8")
+    checksums = (run / "SHA256SUMS").read_text().splitlines(keepends=True)
+    (run / "SHA256SUMS").write_text("".join(line for line in checksums if "config.yaml" not in line))
+    return run
+
+
 def rows(folder: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(folder, "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
 
@@ -34,21 +46,20 @@ def origin(folder: str) -> dict[str, Any]:
     return values
 
 
-def test_the_training_data_are_translated_once_each(translate: Translate, learnt: Path) -> None:
-    result = translate("distill", learnt, "-o", "new/out", *FAST)
+def test_the_training_data_are_translated_once_each(translate: Translate, learnt: Path, small: Path) -> None:
+    result = translate("distill", small, "-o", "new/out", *FAST)
     assert result.exit_code == 0, result.stderr
-    sources = (learnt.parent / "toy.de").read_text(encoding="utf-8").splitlines()
-    Path("in.de").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-    plain = translate("decode", learnt, "in.de", *FAST)
+    sources = (learnt.parent / "new.de").read_text(encoding="utf-8").splitlines()
+    plain = translate("decode", learnt, learnt.parent / "new.de", *FAST)
     assert [row["source"] for row in rows("new/out")] == sources
     assert [row["target"] for row in rows("new/out")] == plain.stdout.splitlines()
     found = origin("new/out")
-    assert found["counts"]["lines"] == found["inputs"][0]["lines"] == 600
+    assert found["counts"]["lines"] == found["inputs"][0]["lines"] == 12
     assert found["corpus"] == {"file": "corpus.jsonl", "sha256": fingerprint(Path("new/out/corpus.jsonl"))}
     (run,) = found["runs"]
     assert (run["name"], run["step"]) == ("learnt", 150)
     assert run["sha256"] == fingerprint(learnt / "checkpoints" / "best.safetensors")
-    assert found["decoding"]["beam_size"] == 2 and "toy.de" in found["inputs"][0]["name"]
+    assert found["decoding"]["beam_size"] == 2 and "new.de" in found["inputs"][0]["name"]
     assert yaml.safe_load(result.stdout)["data"]["train"] == [
         {
             "kind": "json",
@@ -57,20 +68,20 @@ def test_the_training_data_are_translated_once_each(translate: Translate, learnt
             "target_column": "target",
         }
     ]
-    again = translate("distill", learnt, "-o", "new/out", *FAST)
+    again = translate("distill", small, "-o", "new/out", *FAST)
     assert (again.exit_code, again.stderr) == (
         2,
         "translate: --output new/out: has a corpus.jsonl already; name another folder, or remove it\n",
     )
 
 
-def test_the_nearest_of_an_ensembles_beam(translate: Translate, learnt: Path) -> None:
+def test_the_nearest_of_an_ensembles_beam(translate: Translate, learnt: Path, small: Path) -> None:
     """An ensemble of one run with itself searches as the run does; no other choice is nearer to the reference."""
-    for folder, arguments in [("all", ["--n-best", "4"]), ("near", [learnt, "--nearest-reference", "chrf"])]:
-        result = translate("distill", learnt, *arguments, "-o", folder, "--workers", "1", "--engine", "translate")
+    for folder, arguments in [("all", ["--n-best", "4"]), ("near", [small, "--nearest-reference", "chrf"])]:
+        result = translate("distill", small, *arguments, "-o", folder, "--workers", "1", "--engine", "translate")
         assert result.exit_code == 0, result.stderr
     assert len(origin("near")["runs"]) == 2 and origin("near")["decoding"]["n_best"] == 4
-    references = (learnt.parent / "toy.en").read_text(encoding="utf-8").splitlines()
+    references = (learnt.parent / "new.en").read_text(encoding="utf-8").splitlines()
     n_best: dict[str, list[str]] = {}
     for row in rows("all"):
         n_best.setdefault(row["source"], []).append(row["target"])

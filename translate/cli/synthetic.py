@@ -150,8 +150,13 @@ class SyntheticCommand:
             show(f"Loading {', '.join(map(str, self.runs))}")
             runs = {"RUN": self.runs[:1], "ensemble": self.runs[1:]}
             with runs_unchanged(runs, self.checkpoint):
-                others = {"checkpoint": self.checkpoint, "ensemble": self.runs[1:], "token_scores": False}
-                translator = load_engine(self.runs[0], options=options, **others).translator
+                translator = load_engine(
+                    self.runs[0],
+                    checkpoint=self.checkpoint,
+                    options=options,
+                    token_scores=False,
+                    ensemble=self.runs[1:],
+                ).translator
                 dependencies = collect_dependencies(translator, runs, checkpoint=self.checkpoint)
         dependencies["pairs"] = f"{self.name} {self.nearest}"
         facts = {**dependencies, "text": json.dumps(self.inputs)}
