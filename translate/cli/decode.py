@@ -319,7 +319,7 @@ def _prepare_parts(command: DecodeCommand, world: "World") -> DecodingJob:
 
 
 @contextlib.contextmanager
-def runs_unchanged(runs: Mapping[str, Sequence[Path]], which: Literal["best", "last"]) -> Iterator[None]:
+def runs_unchanged(runs: Mapping[str, Sequence[Path]], which: str) -> Iterator[None]:
     """A context for loading models and taking their checksums; it fails if a checkpoint is replaced meanwhile."""
     from translate.data.text import require_unchanged
     from translate.runs.directory import RunDirectory

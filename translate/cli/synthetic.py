@@ -109,7 +109,7 @@ class SyntheticCommand:
     runs: Sequence[Path]
     file: Path | None  # None: the sources of the training data are translated
     output: Path
-    checkpoint: Literal["best", "last"]
+    checkpoint: str
     nearest: Literal["bleu", "chrf"] | None
     options: dict[str, Any]
     inputs: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # name, lines and checksum, once it is read
