@@ -55,7 +55,10 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
         ("decode runs/demo --precision ", list(get_args(DecodingConfig.model_fields["precision"].annotation))),
         ("decode runs/demo --sear", ["--search"]),
         ("decode runs/demo --search ", ["beam", "sample"]),
-        ("train demo ", ["data.", "decoding.", "evaluation.", "model.", "name=", "tokenizer.", "training."]),
+        (
+            "train demo ",
+            ["augment.", "data.", "decoding.", "evaluation.", "model.", "name=", "tokenizer.", "training."],
+        ),
         ("train demo t", ["tokenizer.", "training."]),
         ("train demo training.le", ["training.learning_rate=1.0", "training.learning_rate="]),
         (

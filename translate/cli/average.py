@@ -28,8 +28,9 @@ def average(
 ) -> None:
     """Average kept checkpoints of a run, and make the average that is best on validation the best checkpoint.
 
-    The last 2, 3, … checkpoints that the training has kept are tried, and the best 2, 3, …: see training.keep_last and
-    training.keep_best. If no average is better than the best checkpoint, that stays. What it was is kept as step-N.
+    The last 2, 3 and more checkpoints that the training has kept are tried, and the best 2, 3 and more: see
+    training.keep_last and training.keep_best. If no average is better than the best checkpoint, that stays. What it was
+    is kept as step-N.
 
     Examples:
       translate average runs/demo
