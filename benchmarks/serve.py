@@ -6,9 +6,10 @@ It starts `translate serve RUN` on a free port of this machine, with the setting
 
 load: the lines are sent one a request by 1, 8 and 64 clients, and each answer is compared with `translate decode`'s.
 Before and after each turn the same lines are decoded in a process that has loaded the model, so that the ratio is of
-the same minutes: other work on the machine slows both. abuse: clients that hang up, that send nothing or malformed
-bodies or 10 MB, and that do not read; lines that are asked for meanwhile are answered as before. memory: as many
-requests as --requests, and the server's resident memory over them.
+the same minutes: other work on the machine slows both. "of CPU" compares the processor time of the two processes, which
+other work hardly changes; the client, a third process, is not in it. abuse: clients that hang up, that send nothing or
+malformed bodies or 10 MB, and that do not read; lines that are asked for meanwhile are answered as before. memory: as
+many requests as --requests, and the server's resident memory over them.
 """
 
 import argparse
@@ -25,6 +26,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import httpx2 as httpx
+
+
+def processor_seconds(process: subprocess.Popen[str]) -> float:
+    """The time that a process has had on all processors; what else runs on the machine hardly changes it."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class ServedRun:
@@ -108,18 +115,19 @@ def measure_load(
     server: ServedRun, decoder: Decoder, lines: Sequence[str], expected: Sequence[str], clients: Sequence[int]
 ) -> None:
     decoder.seconds(len(lines))  # loads and warms up
-    print(
-        f"{'clients':>9} {'lines':>6} {'lines/s':>8} {'decode':>8} {'ratio':>6} {'p50':>7} {'p95':>7} {'p99':>7} wrong"
-    )
+    print("  clients  lines  lines/s   decode  ratio of CPU     p50     p95     p99 wrong")
     for num_clients in clients:
         chosen = lines[: 200 if num_clients == 1 else None]
+        cpu = processor_seconds(decoder.process)
         before = decoder.seconds(len(chosen))
+        plain_cpu, cpu = processor_seconds(decoder.process) - cpu, processor_seconds(server.process)
         total, seconds, wrong = asyncio.run(ask_all(server.address, chosen, expected, num_clients=num_clients))
+        cpu = processor_seconds(server.process) - cpu
         plain = statistics.mean([before, decoder.seconds(len(chosen))])
         p50, p95, p99 = (seconds[min(len(seconds) - 1, int(share * len(seconds)))] for share in (0.5, 0.95, 0.99))
         print(
             f"{num_clients:>9} {len(chosen):>6} {len(chosen) / total:>8.1f} {len(chosen) / plain:>8.1f}"
-            f" {plain / total:>6.2f} {p50:>6.3f}s {p95:>6.3f}s {p99:>6.3f}s {wrong:>5}",
+            f" {plain / total:>6.2f} {plain_cpu / cpu:>6.2f} {p50:>6.3f}s {p95:>6.3f}s {p99:>6.3f}s {wrong:>5}",
             flush=True,
         )
 

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 BATCH_TEXTS = 128
 BATCH_CHARACTERS = 16_000  # a batch takes no further text once it has so many
+LINGER = 0.3  # of the time of a batch: so long few texts wait for others while much is computed
 
 
 class QueueFull(Exception):
@@ -129,6 +130,8 @@ class BatchQueue:
         self._jobs: deque[Job] = deque()
         self._is_closed = False
         self._characters_per_second = 1000.0  # of all workers: a guess, until the first batch is measured
+        self._batch_seconds = 0.0  # lately
+        self._num_computing = 0  # texts in the batches that are computed now
         self._threads = [threading.Thread(target=self._work, name=f"batches-{n}") for n in range(num_workers)]
         for thread in self._threads:
             thread.start()
@@ -173,6 +176,10 @@ class BatchQueue:
             started = time.perf_counter()
             self._compute(batch)
             seconds = max(time.perf_counter() - started, 1e-6)
+            with self._changed:
+                self._num_computing -= len(batch)
+                self._batch_seconds += 0.2 * (seconds - self._batch_seconds)
+                self._changed.notify_all()
             characters = sum(len(job.texts[index]) + 1 for job, index in batch if job.texts)
             rate = len(self._threads) * characters / seconds
             self._characters_per_second += 0.2 * (rate - self._characters_per_second)
@@ -183,10 +190,17 @@ class BatchQueue:
         with self._changed:
             while not self._jobs and not self._is_closed:
                 self._changed.wait()
-            if self._is_closed:
-                return []
+            # Texts that come one by one would make many small batches, which are slow, while a large one is computed.
+            linger_until = time.monotonic() + LINGER * self._batch_seconds
+            while self._jobs and not self._is_closed and (left := linger_until - time.monotonic()) > 0:
+                if sum(job.num_results - job.num_taken for job in self._jobs) >= self._num_computing:
+                    break
+                self._changed.wait(left)
+            if self._is_closed or not self._jobs:
+                return [] if self._is_closed else self._take()
             first = self._jobs[0]
             if first.call:
+                self._num_computing += 1
                 return [(self._jobs.popleft(), 0)]
             turns = deque(job for job in self._jobs if job is first or (job.key == first.key and job.key is not None))
             batch: list[tuple[Job, int]] = []
@@ -202,6 +216,7 @@ class BatchQueue:
             taken = {job for job, _ in batch}
             rest = [job for job in self._jobs if job in taken and job.num_taken < job.num_results]
             self._jobs = deque([*(job for job in self._jobs if job not in taken), *rest])
+            self._num_computing += len(batch)
             return batch
 
     def _compute(self, batch: list[tuple[Job, int]]) -> None:
