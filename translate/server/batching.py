@@ -232,21 +232,17 @@ class BatchQueue:
         except Exception as error:
             if not isinstance(error, InputError):
                 logger.error(f"A batch of {len(batch)} texts failed: {error}", exc_info=error)
+            if len(jobs) == 1:
+                self.cancel(jobs[0])
+                jobs[0].deliver(error)
+                return
             for job in jobs:
-                if len(jobs) > 1:
-                    self._compute([(job, index) for each, index in batch if each is job and index not in job.delivered])
-                else:
-                    self.cancel(job)
-                    job.deliver(error)
+                if own := [pair for pair in batch if pair[0] is job and pair[1] not in job.delivered]:
+                    self._compute(own)
 
     def _translate(self, batch: list[tuple[Job, int]]) -> None:
-        if not batch:
-            return
-        job = batch[0][0]
+        job, first_number = batch[0]  # the number seeds samples and names lines, in batches of one job
         assert job.translator is not None
-        first_number = batch[0][
-            1
-        ]  # it matters only where a job has the batch alone: it seeds sampling, and names lines
         together: list[tuple[Job, int, Translation]] = []
 
         def on_translated(number: int, translation: Translation) -> None:
