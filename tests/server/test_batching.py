@@ -273,3 +273,37 @@ def test_closing_waits_for_what_is_computed(translator: FakeTranslator) -> None:
         assert not any(thread.is_alive() for thread in queue._threads) and not late.delivered
 
     asyncio.run(scenario())
+
+
+def test_few_texts_wait_for_others_while_much_is_computed(
+    make_queue: Callable[..., BatchQueue], translator: FakeTranslator
+) -> None:
+    """One worker computes three texts; the other takes as many together, one at last alone, and none that is gone."""
+
+    async def scenario() -> None:
+        queue = make_queue(num_workers=2)
+        queue.submit(make_job(translator, "a", "b", "c", key=None))
+        await until(lambda: translator.batches)
+        queue._batch_seconds = 100.0
+        jobs = [make_job(translator, text) for text in "xyz"]
+        queue.submit(jobs[0])
+        await asyncio.sleep(0.05)
+        assert translator.batches == [["a", "b", "c"]]
+        gone = make_job(translator, "gone", key=1)
+        queue.submit(gone)
+        queue.cancel(gone)
+        queue.submit(jobs[1])
+        queue.submit(jobs[2])
+        await until(lambda: len(translator.batches) == 2)
+        assert translator.batches[1] == ["x", "y", "z"]
+        translator.gate.set()
+        for job in jobs:
+            await results(job)
+        queue._batch_seconds = 0.05 / batching.LINGER
+        translator.gate.clear()
+        for texts in (["a", "b", "c"], ["late"]):
+            queue.submit(make_job(translator, *texts, key=None))
+            await until(lambda texts=texts: translator.batches[-1] == texts)
+        translator.gate.set()
+
+    asyncio.run(scenario())
