@@ -23,12 +23,12 @@ def made(tokenizer: Tokenizer, source: str, text: str) -> Translation:
     return Translation(source, text, ids, 0.0, 0.0, False, False, source_ids=source_ids)
 
 
-def weights_of(tokenizer: Tokenizer, translation: Translation, *attention: torch.Tensor) -> list[list[float]]:
+def weights_of(tokenizer: Tokenizer, translation: Translation, *attention: torch.Tensor) -> list[dict[int, float]]:
     translator = Mock(spec=Translator)
     translator.tokenizers = Tokenizers(tokenizer, tokenizer, "joint")
     translator.config = DecodingConfig(look_ahead_lines=1)
     translator.force.return_value = [ForcedDecoding([], [], each) for each in attention]
-    return [list(row) for row in next(iter(word_weights(translator, [translation])))]
+    return [dict(row) for row in next(iter(word_weights(translator, [translation])))]
 
 
 def test_weights_of_words(tokenizer: Tokenizer) -> None:
@@ -45,7 +45,7 @@ def test_weights_of_words(tokenizer: Tokenizer) -> None:
             [0.0, 0.0, 0.0, 1.0],
         ]
     )
-    assert weights_of(tokenizer, translation, attention) == [pytest.approx([0.625, 0.5 / 3]), [0.5, 0.5]]
+    assert weights_of(tokenizer, translation, attention) == [pytest.approx({0: 0.625, 1: 0.5 / 3}), {0: 0.5, 1: 0.5}]
 
 
 def test_pieces_of_a_long_sentence_follow_each_other(tokenizer: Tokenizer) -> None:
@@ -53,10 +53,10 @@ def test_pieces_of_a_long_sentence_follow_each_other(tokenizer: Tokenizer) -> No
     whole = made(tokenizer, "ab c", "ab c")._replace(pieces=parts)
     first = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
     second = torch.tensor([[0.75, 0.25], [0.0, 1.0]])
-    assert weights_of(tokenizer, whole, first, second) == [[0.625], [0.0, 0.75]]
+    assert weights_of(tokenizer, whole, first, second) == [{0: 0.625}, {1: 0.75}]
 
 
 def test_other_words_than_spaces_make_give_the_diagonal(tokenizer: Tokenizer) -> None:
     translation = made(tokenizer, "ab c", "ab c")._replace(text="ab c d")
     attention = torch.full((4, 4), 0.25)
-    assert weights_of(tokenizer, translation, attention) == [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+    assert weights_of(tokenizer, translation, attention) == [{0: 1.0}, {0: 1.0}, {1: 1.0}]

@@ -135,9 +135,9 @@ def test_a_number_that_is_not_copied_once(by: By, answer: str) -> None:
 def test_the_alignment_is_asked_for_sentences_with_markup(by: By) -> None:
     asked: list[str] = []
 
-    def align(translations: Sequence[Translation]) -> list[list[list[float]]]:
+    def align(translations: Sequence[Translation]) -> list[list[dict[int, float]]]:
         asked.extend(each.source for each in translations)
-        return [[[0.0, 1.0], [1.0, 0.0]] for _ in translations]
+        return [[{1: 1.0}, {0: 1.0}] for _ in translations]
 
     text = "<p>Eins zwei</p><p>Ein <b>Hund</b></p>"
     assert translate_document(text, "html", by(str.upper), align).text == "<p>EINS ZWEI</p><p><b>EIN</b> HUND</p>"

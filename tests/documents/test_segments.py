@@ -93,6 +93,8 @@ def test_tags_without_their_partners() -> None:
     """What was opened before the segment holds from its begin, and what is not closed holds to its end."""
     layout = lay_out(Segment(0, [Item("text", "Ein Hund"), Item("close", "</b>", "b"), Item("text", " da")]))
     assert [(node.raw, node.close, node.start, node.end) for node in layout.nodes] == [("", "</b>", 0, 8)]
+    layout = lay_out(Segment(0, [Item("text", "{x}"), Item("close", "</b>", "b"), Item("text", "er")]))
+    assert layout.text == "12er" and layout.written == [("{x}</b>", True)]
     layout = lay_out(Segment(0, [Item("text", "Ein "), Item("open", "<b>", "b"), Item("text", "Hund ")]))
     assert [(node.raw, node.close, node.start, node.end) for node in layout.nodes] == [("<b>", "", 4, 8)]
 

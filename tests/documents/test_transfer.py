@@ -13,8 +13,7 @@ def carry(source: str, target: str, links: Sequence[int]) -> str:
     """The translation of one sentence of HTML; `links` has the source word of each word of the translation."""
     (segment,) = read_html(source)
     layout = lay_out(segment)
-    num_sources = len(layout.text.split())
-    weights = [[float(place == link) for place in range(num_sources)] for link in links]
+    weights = [{link: 1.0} for link in links]
     sentence = TranslatedSentence(Source.between(layout.text, 0, len(layout.text)), target, weights)
     return write_translation(segment, layout, [sentence])
 
@@ -64,8 +63,8 @@ def test_a_line_break_between_sentences_stays_there() -> None:
     (segment,) = read_html("Ja.\nEr geht <b>heute</b> nicht.")
     layout = lay_out(segment)
     sentences = [
-        TranslatedSentence(Source.between(layout.text, 0, 3), "Oh yes indeed.", [[1.0]] * 3),
-        TranslatedSentence(Source.between(layout.text, 3, len(layout.text)), "No.", [[0, 0, 1.0, 0]]),
+        TranslatedSentence(Source.between(layout.text, 0, 3), "Oh yes indeed.", [{0: 1.0}] * 3),
+        TranslatedSentence(Source.between(layout.text, 3, len(layout.text)), "No.", [{2: 1.0}]),
     ]
     assert write_translation(segment, layout, sentences) == "Oh yes indeed.\n<b>No</b>."
 
@@ -78,7 +77,7 @@ def test_an_empty_sentence_beside_another() -> None:
     (segment,) = read_html("Eins. Zwei<!--1--> drei.")
     layout = lay_out(segment)
     first, second = Source.between(layout.text, 0, 5), Source.between(layout.text, 5, len(layout.text))
-    sentences = [TranslatedSentence(first, "One.", [[1.0]]), TranslatedSentence(second, "", [])]
+    sentences = [TranslatedSentence(first, "One.", [{0: 1.0}]), TranslatedSentence(second, "", [])]
     assert write_translation(segment, layout, sentences) == "One<!--1-->."
 
 
@@ -115,11 +114,10 @@ def test_a_name_that_was_left_out_comes_behind_the_word_before(
     (segment,) = read_html(source)
     layout = lay_out(segment)
     cut = Source.between(layout.text, 0, len(layout.text)).without(layout.names)
-    num_sources = len(cut.text.split())
-    weights = [[float(place == link) for place in range(num_sources)] for link in links]
+    weights = [{link: 1.0} for link in links]
     assert write_translation(segment, layout, [TranslatedSentence(cut, target, weights)]) == expected
 
 
 def test_the_diagonal() -> None:
-    assert diagonal("a b c d", "x y") == [[1, 0], [1, 0], [0, 1], [0, 1]]
-    assert diagonal("a", "") == [[]]
+    assert diagonal("a b c d", "x y") == [{0: 1.0}, {0: 1.0}, {1: 1.0}, {1: 1.0}]
+    assert diagonal("a", "") == [{}]

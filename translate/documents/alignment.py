@@ -22,7 +22,7 @@ def word_weights(translator: Translator, translations: Sequence[Translation]) ->
         parts = [part for translation in buffer for part in translation.parts]
         forced = iter(translator.force([EncodedPair(list(part.source_ids), list(part.ids)) for part in parts]))
         for translation in buffer:
-            rows: list[list[float]] = []
+            rows: list[dict[int, float]] = []
             num_sources = 0
             for part in translation.parts:
                 attention = next(forced).attention[:-1, :-1]
@@ -30,7 +30,8 @@ def word_weights(translator: Translator, translations: Sequence[Translation]) ->
                 by_word = [attention[:, word.positions].sum(dim=1) for word in sources]
                 table = torch.stack(by_word, dim=1) if by_word else attention
                 targets = group_words(tokenizers.target.pieces(part.ids))
-                rows += [[0.0] * num_sources + table[word.positions].mean(dim=0).tolist() for word in targets]
+                shares = [table[word.positions].mean(dim=0).tolist() for word in targets]
+                rows += [dict(enumerate(row, start=num_sources)) for row in shares]
                 num_sources += len(sources)
             is_same = (num_sources, len(rows)) == (len(translation.source.split()), len(translation.text.split()))
             yield rows if is_same else diagonal(translation.text, translation.source)

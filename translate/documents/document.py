@@ -118,10 +118,11 @@ def translate_document(
         translated = []
         for source, translation in each:
             if translation is None:
-                translated.append(TranslatedSentence(source, source.text, diagonal(source.text, source.text)))
+                found, target = diagonal(source.text, source.text), source.text
             else:
-                found = next(weights) if layout.written else _in_order(translation)
-                translated.append(TranslatedSentence(source, _end_like(source.text, translation.text), found))
+                found = next(weights) if layout.written else []
+                target = _end_like(source.text, translation.text)
+            translated.append(TranslatedSentence(source, target, found))
         is_same = all(part.target == part.source.text and not part.source.is_cut for part in translated)
         parts += [
             text[position : segment.start],
@@ -176,7 +177,8 @@ def _choose(sentence: _Sentence, translations: Sequence[Translation]) -> tuple[S
 
 def _end_like(source: str, target: str) -> str:
     """The translation of a title or a cell without the full stop that models of sentences add."""
-    return target[:-1] if source[-1:].isalnum() and re.search(r"\w\.$", target) else target
+    is_sentence = re.search(r"[.!?…。！？]\W*$", source)
+    return target[:-1] if re.search(r"\w\.$", target) and not is_sentence else target
 
 
 def _in_order(translation: Translation) -> Weights:

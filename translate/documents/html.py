@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from translate.documents.segments import Item, Segment
 
@@ -120,7 +120,7 @@ class _Event(NamedTuple):
     """Where a token begins in the document; it ends where the next begins."""
 
     begin: int
-    kind: str  # text, tag, comment or other
+    kind: Literal["text", "tag", "comment", "other", "end"]
 
 
 class _Tokenizer(HTMLParser):
@@ -134,40 +134,29 @@ class _Tokenizer(HTMLParser):
         self.close()
         self.events.append(_Event(len(text), "end"))
 
-    def _add(self, kind: str) -> None:
+    def _add(self, kind: Literal["text", "tag", "comment", "other"]) -> None:
         line, column = self.getpos()
-        begin = self.line_starts[line - 1] + column
-        if not self.events:
-            begin = 0
+        begin = self.line_starts[line - 1] + column if self.events else 0
         if kind != "text" or not self.events or self.events[-1].kind != "text":
             self.events.append(_Event(begin, kind))
 
-    def handle_starttag(self, tag: str, attributes: object) -> None:
-        self._add("tag")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._add("tag")
-
-    def handle_startendtag(self, tag: str, attributes: object) -> None:
-        self._add("tag")
-
-    def handle_data(self, data: str) -> None:
+    def _add_text(self, *token: object) -> None:
         self._add("text")
 
-    def handle_charref(self, name: str) -> None:
-        self._add("text")
+    def _add_tag(self, *token: object) -> None:
+        self._add("tag")
 
-    def handle_entityref(self, name: str) -> None:
-        self._add("text")
+    def _add_other(self, *token: object) -> None:
+        self._add("other")
+
+    # The parser calls them by position, and mypy allows for calls by name.
+    handle_data = handle_charref = handle_entityref = _add_text  # type: ignore[assignment]
+    handle_starttag = handle_endtag = handle_startendtag = _add_tag  # type: ignore[assignment]
+    handle_decl = handle_pi = _add_other  # type: ignore[assignment]
 
     def handle_comment(self, data: str) -> None:
+        """Note where a comment begins."""
         self._add("comment")
-
-    def handle_decl(self, decl: str) -> None:
-        self._add("other")
-
-    def handle_pi(self, data: str) -> None:
-        self._add("other")
 
     def parse_marked_section(self, i: int, report: bool = True) -> int:
         """Read `<![` as the HTML standard does: as a comment. Python's own method fails where no name follows."""

@@ -222,6 +222,8 @@ class _LayoutBuilder:
             for node in self.nodes:
                 node.parent = node.parent or pair
             self.nodes.insert(0, pair)
+            self.open = [pair]
+            self._end_pair(number + 1)
             return
         while self.open[-1].tag != item.tag:  # tags that cross are not carried over as pairs
             crossed = self.open.pop()

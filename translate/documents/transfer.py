@@ -5,14 +5,15 @@ within the run of the pair around it. There is always such a run, so no pair is 
 """
 
 import bisect
+import itertools
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from translate.documents.segments import Layout, Node, Segment
 
-Weights = Sequence[Sequence[float]]  # by word of the translation, shares of the words of the source
+Weights = Sequence[Mapping[int, float]]  # by word of the translation, of words of the source; others have none
 
 _PUNCTUATION_FIRST, _PUNCTUATION_LAST = re.compile(r"^\W*"), re.compile(r"\W*$")
 
@@ -72,6 +73,15 @@ class _Word(NamedTuple):
         return self.offsets[-1] + 1
 
 
+class _Span(NamedTuple):
+    """A sentence: its place in the segment's plain text, and the words of its translation."""
+
+    begin: int
+    end: int
+    first: int
+    last: int  # behind the last word
+
+
 class _Place(NamedTuple):
     """A place in the translation: before a character of a word, or behind its last."""
 
@@ -82,10 +92,7 @@ class _Place(NamedTuple):
 def diagonal(target: str, source: str) -> Weights:
     """The alignment of a translation in the order of its source, for want of a better one."""
     num_targets, num_sources = len(target.split()), len(source.split())
-    rows = [[0.0] * num_sources for _ in range(num_targets)]
-    for place, row in enumerate(rows if num_sources else []):
-        row[place * num_sources // num_targets] = 1.0
-    return rows
+    return [{place * num_sources // num_targets: 1.0} if num_sources else {} for place in range(num_targets)]
 
 
 def write_translation(segment: Segment, layout: Layout, sentences: Sequence[TranslatedSentence]) -> str:
@@ -99,17 +106,15 @@ class _Transfer:
         self.sources: list[_Word] = []
         self.targets: list[str] = []
         self.weights: list[dict[int, float]] = []
-        self.ends: list[tuple[int, int]] = []  # of the sentences: in the plain text, and in the targets
-        self.first_target: list[int] = []
+        self.spans: list[_Span] = []
         for source, target, weights in sentences:
             first, targets = len(self.sources), target.split()
-            self.first_target.append(len(self.targets))
+            begin = self.spans[-1].end if self.spans else 0
+            self.spans.append(_Span(begin, source.end, len(self.targets), len(self.targets) + len(targets)))
             for match in re.finditer(r"\S+", source.text):
                 self.sources.append(_Word(match[0], source.offsets[match.start() : match.end()]))
-            self.weights += [{first + number: weight for number, weight in enumerate(row)} for row in weights]
+            self.weights += [{first + number: weight for number, weight in row.items()} for row in weights]
             self.targets += targets
-            self.ends.append((source.end, len(self.targets)))
-        self.names = {layout.text[name.start : name.end]: name for name in layout.names}
         self.runs: dict[Node, tuple[int, int]] = {}  # of words in the translation, the second inclusive
         self.bounds: dict[Node, tuple[_Place, _Place]] = {}
         self.inserted: dict[_Place, list[tuple[tuple[int, int, int], str]]] = defaultdict(list)
@@ -133,46 +138,46 @@ class _Transfer:
     def _find_names(self) -> set[Node]:
         """Find the numbers that stand for names, and align their words to each other."""
         copied = set()
+        at = {offset: place for place, word in enumerate(self.sources) for offset in word.offsets}
+        words = {name: at[name.start] for name in self.layout.names if name.start in at}
+        names = {self.layout.text[name.start : name.end]: name for name in words}
         for number, target in enumerate(self.targets):
             for match in re.finditer(r"\d+", target):
-                name = self.names.get(match[0])
-                sources = [place for place, word in enumerate(self.sources) if name and name.start in word.offsets]
-                if name is not None and name not in copied and sources:
+                name = names.get(match[0])
+                if name is not None and name not in copied:
                     copied.add(name)
                     self.replaced[_Place(number, match.start())] = name
-                    self.weights[number] = dict.fromkeys(sources, 1.0)
+                    self.weights[number] = {words[name]: 1.0}
         return copied
 
     def _place_pair(self, pair: Node, number: int) -> None:
-        inside = [place for place, word in enumerate(self.sources) if word.end > pair.start and word.start < pair.end]
+        """Place a pair around the words that are aligned to those inside it."""
+        places = range(len(self.sources))
+        first = bisect.bisect_right(places, pair.start, key=lambda place: self.sources[place].end)
+        inside = range(first, bisect.bisect_left(places, pair.end, key=lambda place: self.sources[place].start))
         low, high = self.runs[pair.parent] if pair.parent else (0, len(self.targets) - 1)
-        scores = []
-        for row in self.weights[low : high + 1]:
-            share = sum(row.get(place, 0.0) for place in inside) / max(sum(row.values()), 1e-9)
-            scores.append(share - 0.5)
-        siblings = [run for node, run in self.runs.items() if node.parent is pair.parent]
-        taken = {word - low for first, last in siblings for word in range(first, last + 1)}
-        first, last = _best_run(scores, taken) or max(
-            ((first - low, last - low) for first, last in siblings),
-            key=lambda run: (sum(scores[run[0] : run[1] + 1]), run),
-        )
-        run = self.runs[pair] = low + first, low + last
-        start = end = None
-        if inside:
-            start = self._same_place(inside[0], run[0], pair.start)
-            end = self._same_place(inside[-1], run[1], pair.end)
-        text, target = self.layout.text[pair.start : pair.end].strip() or "x", self.targets[run[1]]
-        if start is None:
-            start = _Place(run[0], 0 if not text[0].isalnum() else _leading(self.targets[run[0]]))
-        if end is None:
-            end = _Place(run[1], len(target) if not text[-1].isalnum() else _trailing(target))
-        if pair.parent:
-            start, end = (
-                min(max(place, self.bounds[pair.parent][0]), self.bounds[pair.parent][1]) for place in (start, end)
-            )
-        self.bounds[pair] = start, max(start, end)
+        scores = [self._share(word, inside) - 0.5 for word in range(low, high + 1)]
+        siblings = [(run[0] - low, run[1] - low) for node, run in self.runs.items() if node.parent is pair.parent]
+        taken = {place for first, last in siblings for place in range(first, last + 1)}
+        first, last = _best_run(scores, taken) or max(siblings, key=lambda run: (sum(scores[run[0] : run[1] + 1]), run))
+        first, last = self.runs[pair] = low + first, low + last
+        text, words = self.layout.text[pair.start : pair.end].strip(), self.targets
+        start = self._same_place(inside[0], first, pair.start)
+        end = self._same_place(inside[-1], last, pair.end)
+        start = start or _Place(first, _leading(words[first]) if text[0].isalnum() else 0)
+        end = end or _Place(last, _trailing(words[last]) if text[-1].isalnum() else len(words[last]))
+        start, end = self._within(pair.parent, start), self._within(pair.parent, max(start, end))
+        self.bounds[pair] = start, end
         self.inserted[start].append(((1, 2 * pair.depth + 1, number), pair.raw))
-        self.inserted[max(start, end)].append(((0, -2 * pair.depth - 1, -number), pair.close))
+        self.inserted[end].append(((0, -2 * pair.depth - 1, -number), pair.close))
+
+    def _share(self, word: int, inside: range) -> float:
+        """The share of a translated word's attention that is on some words of the source."""
+        weights = self.weights[word]
+        return sum(weight for place, weight in weights.items() if place in inside) / max(sum(weights.values()), 1e-9)
+
+    def _within(self, pair: Node | None, place: _Place) -> _Place:
+        return min(max(place, self.bounds[pair][0]), self.bounds[pair][1]) if pair else place
 
     def _same_place(self, source: int, target: int, offset: int) -> _Place | None:
         """The same place in a word that was not translated."""
@@ -180,59 +185,56 @@ class _Transfer:
         is_same = len(word.text) == len(text) and word.text.casefold() == text.casefold()
         return _Place(target, bisect.bisect_left(word.offsets, offset)) if is_same else None
 
+    def _span_at(self, offset: int) -> _Span:
+        return next((span for span in self.spans if offset <= span.end), self.spans[-1])
+
     def _place_mark(self, mark: Node, number: int) -> None:
-        """Place what stood between two words, or between a word and its punctuation."""
-        text = self.layout.text
-        left, right = text[: mark.start][-1:] or " ", text[mark.end : mark.end + 1] or " "
-        sentence = min(bisect.bisect_left(self.ends, (mark.start,)), len(self.ends) - 1)
-        low, high = self.first_target[sentence], self.ends[sentence][1] - 1
-        begin = self.ends[sentence - 1][0] if sentence else 0
-        before = [place for place, word in enumerate(self.sources) if begin <= word.start < mark.start]
-        behind = [place for place, word in enumerate(self.sources) if word.end > mark.end]
-        behind = [place for place in behind if self.sources[place].start < self.ends[sentence][0]]
-        is_behind = bool(before) and (left != " " or right == " " or not right.isalnum())
-        place: _Place | None = None
-        if low > high:  # the sentence has an empty translation
-            low = high = min(low, len(self.targets) - 1)
-        if before and behind:
+        """Place a mark, or a name without its number, at the word behind which or before which it stood."""
+        left = self.layout.text[: mark.start][-1:] or " "
+        right = self.layout.text[mark.end : mark.end + 1] or " "
+        span = self._span_at(mark.start)
+        places = [place for place, word in enumerate(self.sources) if span.begin <= word.start < span.end]
+        before = [place for place in places if self.sources[place].start < mark.start]
+        behind = [place for place in places if self.sources[place].end > mark.end]
+        is_behind = bool(before) and (left != " " or not right.isalnum())
+        place = None
+        if span.first == span.last:  # the sentence has an empty translation
+            target = min(span.first, len(self.targets) - 1)
+        elif before and behind:
             anchor = before[-1] if is_behind else behind[0]
-            target = max(range(low, high + 1), key=lambda word: (self.weights[word].get(anchor, 0.0), -word))
-            place = self._same_place(anchor, target, mark.start) if left != " " or right != " " else None
+            words = range(span.first, span.last)
+            target = max(words, key=lambda word: (self.weights[word].get(anchor, 0.0), -word))
+            place = self._same_place(anchor, target, mark.start) if left + right != "  " else None
         else:
-            target = high if before else low
+            target = span.last - 1 if before else span.first
         word = self.targets[target]
         if place is None and is_behind:
-            ends_inside = left.isalnum() or not (right.isalnum() or right == " ")
-            place = _Place(target, _trailing(word) if ends_inside else len(word))
-        elif place is None:
-            place = _Place(target, _leading(word) if right.isalnum() else 0)
-        if mark.parent:
-            place = min(max(place, self.bounds[mark.parent][0]), self.bounds[mark.parent][1])
+            is_inside = left.isalnum() or not (right.isalnum() or right == " ")  # before punctuation
+            place = _Place(target, _trailing(word) if is_inside else len(word))
+        place = place or _Place(target, _leading(word) if right.isalnum() else 0)
+        place = self._within(mark.parent, place)
         word = self.targets[place.word]
-        raw = mark.raw
-        if place.character and word[place.character - 1].isalnum() and not left.isalnum():
-            raw = " " + raw
-        if word[place.character : place.character + 1].isalnum() and not right.isalnum():
-            raw += " "
-        depth = 2 * mark.depth
-        self.inserted[place].append(((0, -depth, number) if is_behind else (1, depth, number), raw))
+        before_it, behind_it = word[: place.character][-1:], word[place.character : place.character + 1]
+        space_before = " " * (before_it.isalnum() and not left.isalnum())
+        space_behind = " " * (behind_it.isalnum() and not right.isalnum())
+        order = (0, -2 * mark.depth, number) if is_behind else (1, 2 * mark.depth, number)
+        self.inserted[place].append((order, f"{space_before}{mark.raw}{space_behind}"))
 
     def _place_breaks(self) -> dict[int, str]:
         """Divide the translation into lines of about the lengths that the source's lines have; by first word."""
         breaks: dict[int, str] = {}
-        lengths = [len(word) + 1 for word in self.targets]
+        ends = [0, *itertools.accumulate(len(word) + 1 for word in self.targets)]  # in characters
         for node in self.layout.nodes:
             if node.kind != "break":
                 continue
-            sentence = min(bisect.bisect_left(self.ends, (node.start,)), len(self.ends) - 1)
-            end, last = self.ends[sentence]
-            begin, first = self.ends[sentence - 1] if sentence else (0, 0)
-            if node.start == end:
-                word = last
-            else:
-                wanted = (node.start - begin) / max(end - begin, 1) * sum(lengths[first:last])
-                gaps = range(first + 1, last)
-                word = min(gaps, key=lambda gap: abs(sum(lengths[first:gap]) - wanted), default=0)
+            span = self._span_at(node.start)
+            share = (node.start - span.begin) / max(span.end - span.begin, 1)
+            wanted = ends[span.first] + share * (ends[span.last] - ends[span.first])
+            word = bisect.bisect_left(ends, wanted)
+            if word > 0 and wanted - ends[word - 1] <= ends[word] - wanted:
+                word -= 1
+            if share < 1:  # within a sentence
+                word = min(max(word, span.first + 1), span.last - 1)
             if 0 < word < len(self.targets):
                 breaks.setdefault(word, node.raw)
         return breaks
