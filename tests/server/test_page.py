@@ -63,6 +63,8 @@ def open_page(browser: Any, address: str) -> Iterator[OpenPage]:
         page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
         page.on("request", lambda asked: None if is_own(asked.url, address) else troubles.append(asked.url))
         page.goto(address)
+        if token:
+            page.locator(".target").wait_for()  # it has the models
         return page
 
     def is_trouble(text: str, message: Any) -> bool:
@@ -102,6 +104,10 @@ def write(page: Page, text: str) -> None:
     page.locator("#source").fill(text)
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
     expect(page.locator(".sentence .word").first).to_be_visible()
+
+
+def text_of(page: Page, selector: str) -> str:
+    return str(page.locator(selector).inner_text())
 
 
 def fulfil_stream(page: Page, *records: dict[str, Any]) -> None:
@@ -163,6 +169,7 @@ def test_a_translation_is_shown_as_it_comes(page: Page) -> None:
     page.locator("#source").fill(DOG)
     expect(output(page)).to_have_text("A dog")
     expect(page.locator(".sentence.pending")).to_have_count(1)
+    expect(page.locator(".target [role=alert]")).to_have_text("The answer broke off. Change the text to ask again.")
 
 
 def test_a_busy_server_is_asked_again(page: Page, address: str) -> None:
@@ -209,7 +216,7 @@ def test_text_is_never_executed(page: Page) -> None:
     assert output(page).evaluate("node => node.textContent") == EVIL
     page.locator(".others").click()
     assert page.locator(".alternatives li .text").all_inner_texts() == [EVIL, EVIL + "2"]
-    assert EVIL in page.locator(".target .conditions").inner_text()
+    assert EVIL in text_of(page, ".target .conditions")
     body = {"layers": [[[[1.0]]]], "source_tokens": [EVIL], "target_tokens": [EVIL]}
     page.route("**/attention", lambda route: route.fulfill(json=body))
     page.locator(".attend").click()
@@ -302,7 +309,7 @@ def test_alignment_and_alternatives_by_keyboard(page: Page) -> None:
     assert page.locator("#status").inner_text() == "Ein → A"
     page.keyboard.press("Enter")
     page.locator(".alternatives").wait_for()
-    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
     assert page.locator(".alternatives").is_hidden()
     page.keyboard.press("Enter")
     for _ in range(3):  # behind the sentence: the button that closes, the first and the second alternative
@@ -370,16 +377,19 @@ def test_attention_of_each_layer_and_head(page: Page, address: str) -> None:
 
 
 def test_conditions_in_plain_words(page: Page, address: str) -> None:
-    record = translate(address, f"{DOG} 猫")
-    assert {"truncated", "unspellable"} & set(record["conditions"])
-    assert record["unknown_characters"] in ("", "猫")
+    record = translate(address, "Ja 猫!")
+    unknown = " ".join(record["unknown_characters"])
+    assert "猫" in unknown and "unspellable" not in record["conditions"]  # bytes spell it
+    write(page, "Ja 猫!")
+    said = f"Unknown characters ({unknown}): the model may have left them out or guessed."
+    assert said in text_of(page, ".target .conditions")
     names = ["truncated", "source_truncated", "split", "unspellable", "repetitive", "length_ratio", "empty", "unmet"]
     fulfil_stream(page, {"text": "A dog", "conditions": names, "unknown_characters": "猫犬"})
-    write(page, DOG)
+    write(page, ARTISTS)
     shown = page.locator(".target .conditions li").all_inner_texts()
     assert len(set(shown)) == len(names)
     assert shown[0] == "Cut off: the translation has reached its greatest length, so its end is missing."
-    assert shown[3] == "Unknown characters, which the model may have left out or guessed. (猫 犬)"
+    assert shown[3] == "Unknown characters (猫 犬): the model may have left them out or guessed."
     assert not any("_" in text for text in shown)
     expect(page.locator(".sentence.doubtful")).to_have_count(1)
 
@@ -503,7 +513,7 @@ def test_a_file_that_fails_keeps_what_was_done(page: Page) -> None:
     page.route("**/translate", lambda route: route.fulfill(status=500, body='{"error": "the server failed"}'))
     page.locator("#other-file").click()
     give_file(page, DOG.encode())
-    expect(page.locator("#trouble")).to_have_text("the server failed")
+    expect(page.locator("#trouble")).to_have_text("Behind line 0: the server failed")
     expect(page.locator("#file-state")).to_have_text("Stopped after 0 lines")
 
 

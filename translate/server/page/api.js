@@ -2,6 +2,8 @@
 
 export class ServerError extends Error {}
 
+const BROKEN_OFF = "The answer broke off. Change the text to ask again.";
+
 let token = sessionStorage.getItem("token");
 let asking = null; // one question at a time, however many requests wait for its answer
 let askForToken = async () => null;
@@ -16,20 +18,23 @@ export async function call(path, body, signal) {
   return (await request(path, body, signal)).json();
 }
 
-/** Server-sent events as pairs of name and data. */
+/** Server-sent events as pairs of name and data, up to the one that is named `done`. */
 export async function* events(path, body, signal) {
   const response = await request(path, body, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let waiting = "";
   for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
+    const { done, value } = await reader.read().catch((error) => {
+      throw error.name === "AbortError" ? error : new ServerError(BROKEN_OFF);
+    });
+    if (done) throw new ServerError(BROKEN_OFF);
     const blocks = (waiting + value).replaceAll("\r\n", "\n").split("\n\n");
     waiting = blocks.pop();
     for (const block of blocks) {
       const fields = block.split("\n").map((line) => line.split(/: ?(.*)/s));
       const data = fields.filter(([name]) => name === "data").map(([, text]) => text);
       const name = fields.find(([name]) => name === "event")?.[1] ?? "message";
+      if (name === "done") return;
       if (data.length) yield [name, JSON.parse(data.join("\n"))];
     }
   }
@@ -42,7 +47,8 @@ async function request(path, body, signal) {
     const sent = token;
     let response;
     try {
-      response = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal });
+      const method = body ? "POST" : "GET";
+      response = await fetch(path, { method, headers, body: body && JSON.stringify(body), signal });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new ServerError("The server does not answer. Is it still running?");

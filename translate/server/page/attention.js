@@ -20,7 +20,7 @@ export function showAttention({ layers, source_tokens, target_tokens }, name) {
     const weights = weightsOf(layers[view.layer], view.head);
     picture.replaceChildren(heatMap(found, weights, readout));
     inWords.replaceChildren(...describe(found, weights).map((text) => make("li", {}, text)));
-    readout.textContent = "Each row is a token of the translation; the darker a cell, the more it looked at that source token.";
+    readout.textContent = "Each row is a token of the translation: the more it looked at a source token, the stronger.";
   };
   const numbers = layers.map((_, layer) => [layer, String(layer + 1)]);
   const heads = [["mean", "mean"], ...layers[0].map((_, head) => [head, String(head + 1)])];
@@ -70,7 +70,8 @@ function heatMap({ sources, targets }, weights, readout) {
     rowWeights.map((weight, column) => {
       const side = { width: size - 2, height: size - 2, rx: 4 };
       const place = { x: left + column * size + 1, y: top + row * size + 1, ...side };
-      const cell = makeSvg("g", {}, makeSvg("rect", place), makeSvg("rect", { ...place, class: "weight", "fill-opacity": weight }));
+      const colour = makeSvg("rect", { ...place, class: "weight", "fill-opacity": weight });
+      const cell = makeSvg("g", {}, makeSvg("rect", place), colour);
       cell.addEventListener("pointerenter", () => {
         readout.textContent = `“${targets[row]}” looks at “${sources[column]}”: ${number(weight, 3)}`;
       });
@@ -85,7 +86,8 @@ function heatMap({ sources, targets }, weights, readout) {
 function describe({ sources, targets }, weights) {
   return targets.map((target, row) => {
     const ranked = weights[row].map((weight, column) => [weight, sources[column]]).sort(([a], [b]) => b - a);
-    const shown = ranked.slice(0, 3).filter(([weight]) => weight >= 0.05);
-    return `“${target}” looks at ${shown.map(([weight, source]) => `“${source}” (${number(weight, 2)})`).join(", ")}`;
+    const most = ranked.slice(0, 3).filter(([weight]) => weight >= 0.05);
+    const said = most.map(([weight, source]) => `“${source}” (${number(weight, 2)})`);
+    return `“${target}” looks at ${said.join(", ")}`;
   });
 }

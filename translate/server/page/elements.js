@@ -1,4 +1,4 @@
-// Elements of the page. Texts only ever become text nodes: nothing that somebody typed or a model wrote is read as HTML.
+// Elements of the page. Texts become text nodes: nothing that somebody typed or a model wrote is read as HTML.
 
 export const find = (selector, inside = document) => inside.querySelector(selector);
 
@@ -55,22 +55,30 @@ const CONDITIONS = {
   truncated: "Cut off: the translation has reached its greatest length, so its end is missing.",
   source_truncated: "Shortened: the text is longer than the model reads, so only its beginning was translated.",
   split: "Long: the text was translated in pieces.",
-  unspellable: "Unknown characters, which the model may have left out or guessed.",
+  unspellable: "Unknown characters: the model may have left them out or guessed.",
   repetitive: "Repeats itself: the translation is probably wrong here.",
   length_ratio: "Far longer or shorter than the original: something may be missing or invented.",
   empty: "Empty: the model found no translation.",
   unmet: "A phrase that was asked for is missing.",
 };
 
+const MOST_CHARACTERS = 20; // unknown ones that are listed
+
+/** A record's conditions; characters that the vocabulary lacks are one, also where bytes can spell them. */
+export const conditionsOf = ({ conditions, unknown_characters }) =>
+  unknown_characters ? [...new Set([...conditions, "unspellable"])] : conditions;
+
 /** Fill a list with the conditions of translations in plain words; `unit` is what is counted if there are several. */
 export function showConditions(list, records, unit) {
   const counts = new Map();
-  for (const name of records.flatMap(({ conditions }) => conditions)) counts.set(name, (counts.get(name) ?? 0) + 1);
-  const unknown = [...new Set(records.flatMap((record) => [...(record.unknown_characters ?? "")]))].slice(0, 20).join(" ");
+  for (const name of records.flatMap(conditionsOf)) counts.set(name, (counts.get(name) ?? 0) + 1);
+  const characters = records.flatMap(({ unknown_characters }) => [...(unknown_characters ?? "")]);
+  const unknown = [...new Set(characters)].slice(0, MOST_CHARACTERS).join(" ");
   const items = [...counts].map(([name, count]) => {
     const where = records.length > 1 ? ` In ${plural(count, unit)}.` : "";
-    const which = name === "unspellable" && unknown ? ` (${unknown})` : "";
-    return make("li", {}, icon("warning"), make("span", {}, (CONDITIONS[name] ?? name) + which + where));
+    const which = name === "unspellable" && unknown ? ` (${unknown}):` : ":";
+    const text = (CONDITIONS[name] ?? name).replace(":", () => which);
+    return make("li", {}, icon("warning"), make("span", {}, text + where));
   });
   list.replaceChildren(...items);
 }

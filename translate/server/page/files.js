@@ -59,7 +59,7 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
     }
     if (controller !== mine) return; // another file has taken its place
     const done = records.length === lines.length;
-    if (!done && !signal.aborted) fail(trouble);
+    if (!done && !signal.aborted) fail(new Error(`Behind line ${number(records.length)}: ${trouble.message}`));
     part("file-state").textContent = done
       ? `Done in ${duration((performance.now() - start) / 1000)}`
       : `${signal.aborted ? "Cancelled" : "Stopped"} after ${plural(records.length, "line")}`;
@@ -83,10 +83,12 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
   function progress(lines, records, seconds) {
     part("file-progress").max = lines.length;
     part("file-progress").value = records.length;
-    part("file-state").textContent = `${number(records.length)} of ${plural(lines.length, "line")}, ${duration(seconds)} left`;
+    const done = `${number(records.length)} of ${plural(lines.length, "line")}`;
+    part("file-state").textContent = `${done}, ${duration(seconds)} left`;
     const shown = records.slice(-LINES_SHOWN).map(({ text }, place, { length }) => {
       const line = records.length - length + place;
-      return make("li", { value: line + 1 }, make("span", { className: "source" }, lines[line]), make("span", {}, text));
+      const original = make("span", { className: "source" }, lines[line]);
+      return make("li", { value: line + 1 }, original, make("span", {}, text));
     });
     part("preview").replaceChildren(...shown);
   }

@@ -3,6 +3,7 @@
 import { find, make } from "./elements.js";
 
 const MOST_KEPT = 100;
+const MOST_CHARACTERS = 5000; // of a text; the browser gives little room
 
 const read = () => JSON.parse(localStorage.getItem("history") ?? "[]");
 const write = (entries) => localStorage.setItem("history", JSON.stringify(entries.slice(0, MOST_KEPT)));
@@ -10,7 +11,7 @@ const isKept = () => localStorage.getItem("keep-history") !== "no";
 
 /** Keep a translation. What only grew out of the last one, as a text does while it is typed, takes its place. */
 export function keep(entry) {
-  if (!isKept()) return;
+  if (!isKept() || entry.source.length > MOST_CHARACTERS) return;
   const entries = read().filter(({ source, model }) => source !== entry.source || model !== entry.model);
   if (entries[0] && entry.source.startsWith(entries[0].source)) entries.shift();
   write([entry, ...entries]);

@@ -27,7 +27,10 @@ const page = {
     return { request, key: JSON.stringify(request) };
   },
   /** In the second pane the words are marked that the first has not. */
-  otherText: (pane, index) => (pane === panes[1] && panes[0].isComplete ? panes[0].sentences[index]?.element.textContent : undefined),
+  otherText(pane, index) {
+    const isCompared = pane === panes[1] && panes[0].isComplete;
+    return isCompared ? panes[0].sentences[index]?.element.textContent : undefined;
+  },
   refresh() {
     const [first, second] = panes;
     if (second && second.model.source_language !== first.model.source_language) return compare(false);
@@ -92,12 +95,13 @@ function lightSource(word) {
 }
 
 function wordAtCursor() {
-  const range = document.createRange();
-  return [...mirror.querySelectorAll(".word")].find((word) => {
-    range.setStart(mirror, 0);
-    range.setEndAfter(word);
-    return range.toString().length >= source.selectionStart;
-  });
+  const texts = document.createTreeWalker(mirror, NodeFilter.SHOW_TEXT);
+  for (let end = 0; texts.nextNode(); ) {
+    const { length, parentElement } = texts.currentNode;
+    end += length;
+    if (end >= source.selectionStart && parentElement.matches(".word")) return parentElement;
+  }
+  return null;
 }
 
 /** Show languages and settings of the models that are chosen. */
@@ -238,7 +242,8 @@ async function start() {
   const fileModel = find("#file-model");
   fileModel.append(...page.models.map(({ name }) => make("option", { value: name }, name)));
   fileModel.addEventListener("change", () => (panes[0].choose(fileModel.value), page.refresh()));
-  setUpFiles({ requestFor: () => requestFor(panes[0].model), onFile: () => showTab("file"), announce: page.announce, fail });
+  const { announce } = page;
+  setUpFiles({ requestFor: () => requestFor(panes[0].model), onFile: () => showTab("file"), announce, fail });
   setUpHistory((entry) => {
     if (page.models.some(({ name }) => name === entry.model)) panes[0].choose(entry.model);
     showTab("text");

@@ -2,7 +2,7 @@
 
 import { call, events, ServerError } from "./api.js";
 import { meanOfHeads, showAttention } from "./attention.js";
-import { find, icon, make, number, plural, showConditions, wordSpans } from "./elements.js";
+import { conditionsOf, find, icon, make, number, plural, showConditions, wordSpans } from "./elements.js";
 import { changedWords, wordNumbers } from "./words.js";
 
 const MOST_CACHED = 1000;
@@ -12,7 +12,7 @@ export class Pane {
   sentences = []; // each with its source `text`, the `gap` before it, its `element` and, once it is there, its `record`
   model = null;
 
-  /** `page` has `models`, `requestFor(model)`, `light(…)`, `announce(text)` and `refresh()`. */
+  /** `page` is the one of main.js. */
   constructor(page, model) {
     this.page = page;
     this.element = find("#pane").content.firstElementChild.cloneNode(true);
@@ -27,6 +27,7 @@ export class Pane {
     this.part(".leave").addEventListener("click", () => page.leave(this));
     this.output.addEventListener("click", (event) => this.onClick(event));
     this.output.addEventListener("keydown", (event) => this.onKey(event));
+    this.element.addEventListener("keydown", ({ key }) => key === "Escape" && this.leaveAlternatives());
     this.output.addEventListener("pointerover", (event) => this.lightWord(event.target.closest(".word")));
     this.output.addEventListener("pointerleave", () => page.light(null));
     this.output.addEventListener("focusout", () => page.light(null));
@@ -36,8 +37,9 @@ export class Pane {
 
   choose(name) {
     this.model = this.page.models.find((model) => model.name === name);
-    const { panes } = this.page; // the second pane translates the same language as the first
-    const offered = this.page.models.filter((model) => !panes[0] || panes[0] === this || model.source_language === panes[0].model.source_language);
+    const first = this.page.panes[0] ?? this; // the second pane translates the same language as the first
+    const isOffered = (model) => first === this || model.source_language === first.model.source_language;
+    const offered = this.page.models.filter(isOffered);
     this.picker.replaceChildren(...offered.map((model) => make("option", { value: model.name }, model.name)));
     this.picker.value = name;
     this.element.setAttribute("aria-label", `Translation by ${name}`);
@@ -116,10 +118,10 @@ export class Pane {
   draw(sentence) {
     const { record, element } = sentence;
     const text = chosen(record).text;
-    const other = this.page.otherText?.(this, sentence.index);
+    const other = this.page.otherText(this, sentence.index);
     const changed = other === undefined ? [] : changedWords(text, other);
     element.classList.remove("pending");
-    element.classList.toggle("doubtful", record.conditions.some((name) => name !== "split"));
+    element.classList.toggle("doubtful", conditionsOf(record).some((name) => name !== "split"));
     element.replaceChildren(...wordSpans(text, (word) => (changed[word] ? "differs" : "")));
   }
 
@@ -141,7 +143,14 @@ export class Pane {
   }
 
   async copy() {
-    await navigator.clipboard.writeText(this.text);
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(this.text);
+    } else {
+      // Without HTTPS, browsers give a page of another machine no clipboard; what is selected can still be copied.
+      getSelection().selectAllChildren(this.output);
+      document.execCommand("copy");
+      getSelection().removeAllRanges();
+    }
     const button = this.part(".copy");
     button.firstElementChild.replaceWith(icon("check"));
     this.page.announce("Copied");
@@ -166,7 +175,8 @@ export class Pane {
     if (!sentence?.record) return "";
     const targets = new Set(linksOf(sentence.record).filter(([from]) => light.sources.has(from)).map(([, to]) => to));
     if (light.pane === this) targets.add(light.target);
-    const marked = [...sentence.element.querySelectorAll(".word")].filter(({ dataset }) => targets.has(Number(dataset.word)));
+    const words = [...sentence.element.querySelectorAll(".word")];
+    const marked = words.filter(({ dataset }) => targets.has(Number(dataset.word)));
     for (const word of marked) word.classList.add("lit");
     return marked.map((word) => word.textContent).join(" ");
   }
@@ -232,13 +242,19 @@ export class Pane {
     this.alternatives.hidden = true;
   }
 
+  leaveAlternatives() {
+    const sentence = this.open;
+    this.closeAlternatives();
+    sentence?.element.focus();
+  }
+
   openAlternatives(sentence) {
     this.open = sentence;
     sentence.element.classList.add("open");
     const texts = hypotheses(sentence.record);
     const best = Math.max(...texts.map(({ score }) => score ?? 0));
     const shut = make("button", { className: "icon", title: "Close" }, icon("close"));
-    shut.addEventListener("click", () => (this.closeAlternatives(), sentence.element.focus()));
+    shut.addEventListener("click", () => this.leaveAlternatives());
     const items = texts.map(({ text, score }, number_) => {
       const isChosen = number_ === (sentence.record.chosen ?? 0);
       const changed = changedWords(text, chosen(sentence.record).text);

@@ -5,18 +5,30 @@ import { find, make, number, segments } from "./elements.js";
 const forBeam = ({ search }) => search === "beam";
 const forSampling = ({ search }) => search === "sample";
 const SETTINGS = [
-  { key: "search", label: "Search", choices: [["beam", "Beam"], ["sample", "Sampling"]], hint: "Beam looks for the most probable translation; sampling draws one at random." },
-  { key: "beam_size", label: "Beam size", min: 1, max: 20, step: 1, when: forBeam, hint: "Hypotheses kept at a time. 1 is greedy: quick, and a little worse." },
-  { key: "n_best", label: "Alternatives", min: 1, max: 10, step: 1, hint: "Translations listed for each sentence." },
-  { key: "length_penalty", label: "Length penalty", min: 0, max: 3, step: 0.1, hint: "Larger values favour longer translations." },
-  { key: "coverage_penalty", label: "Coverage penalty", min: 0, max: 3, step: 0.1, when: forBeam, hint: "Larger values leave fewer source words untranslated." },
-  { key: "temperature", label: "Temperature", min: 0.1, max: 2, step: 0.1, when: forSampling, hint: "Lower is more careful, higher more varied." },
-  { key: "top_k", label: "Top k", min: 0, max: 100, step: 1, when: forSampling, hint: "Draw from the k most probable tokens; 0 allows all." },
-  { key: "top_p", label: "Top p", min: 0.05, max: 1, step: 0.05, when: forSampling, hint: "Draw from the tokens that share this probability." },
-  { key: "seed", label: "Seed", min: 0, max: 100, step: 1, when: forSampling, hint: "The same seed draws the same translations." },
-  { key: "no_repeat_ngram", label: "No repeated n-grams", min: 0, max: 8, step: 1, hint: "No sequence of n tokens occurs twice; 0 turns it off." },
-  { key: "repetition_penalty", label: "Repetition penalty", min: 1, max: 3, step: 0.1, hint: "Makes tokens that were used less probable; 1 turns it off." },
-  { key: "max_length_factor", label: "Greatest length", min: 0.5, max: 5, step: 0.5, hint: "Target tokens for each source token, plus a constant." },
+  { key: "search", label: "Search", choices: [["beam", "Beam"], ["sample", "Sampling"]],
+    hint: "Beam looks for the most probable translation; sampling draws one at random." },
+  { key: "beam_size", label: "Beam size", min: 1, max: 20, step: 1, when: forBeam,
+    hint: "Hypotheses kept at a time. 1 is greedy: quick, and a little worse." },
+  { key: "n_best", label: "Alternatives", min: 1, max: 10, step: 1,
+    hint: "Translations listed for each sentence." },
+  { key: "length_penalty", label: "Length penalty", min: 0, max: 3, step: 0.1,
+    hint: "Larger values favour longer translations." },
+  { key: "coverage_penalty", label: "Coverage penalty", min: 0, max: 3, step: 0.1, when: forBeam,
+    hint: "Larger values leave fewer source words untranslated." },
+  { key: "temperature", label: "Temperature", min: 0.1, max: 2, step: 0.1, when: forSampling,
+    hint: "Lower is more careful, higher more varied." },
+  { key: "top_k", label: "Top k", min: 0, max: 100, step: 1, when: forSampling,
+    hint: "Draw from the k most probable tokens; 0 allows all." },
+  { key: "top_p", label: "Top p", min: 0.05, max: 1, step: 0.05, when: forSampling,
+    hint: "Draw from the tokens that share this probability." },
+  { key: "seed", label: "Seed", min: 0, max: 100, step: 1, when: forSampling,
+    hint: "The same seed draws the same translations." },
+  { key: "no_repeat_ngram", label: "No repeated n-grams", min: 0, max: 8, step: 1,
+    hint: "No sequence of n tokens occurs twice; 0 turns it off." },
+  { key: "repetition_penalty", label: "Repetition penalty", min: 1, max: 3, step: 0.1,
+    hint: "Makes tokens that were used less probable; 1 turns it off." },
+  { key: "max_length_factor", label: "Greatest length", min: 0.5, max: 4, step: 0.5,
+    hint: "Target tokens for each source token, plus a constant." },
 ];
 const ALTERNATIVES = 4; // are listed unless somebody wants another number: the beam has them anyway
 
@@ -55,7 +67,8 @@ export function showSettings(form, model, onChange) {
     else reset.disabled = false;
     onChange();
   };
-  const reset = make("button", { type: "button", className: "button", disabled: !Object.keys(changed).length }, "Reset");
+  const reset = make("button", { type: "button", className: "button" }, "Reset");
+  reset.disabled = !Object.keys(changed).length;
   reset.addEventListener("click", () => {
     changed = {};
     localStorage.removeItem("settings");
@@ -69,7 +82,8 @@ export function showSettings(form, model, onChange) {
       const chosen = segments(key, label, choices, settings[key], (value) => change(key, value, true));
       return make("div", { className: "setting" }, chosen, note);
     }
-    const input = make("input", { type: "range", name: key, min: setting.min, max: setting.max, step: setting.step });
+    const { min, max, step } = setting;
+    const input = make("input", { type: "range", name: key, min, max, step });
     input.value = settings[key];
     input.setAttribute("aria-describedby", note.id);
     const shown = make("output", {}, display(settings[key]));
@@ -78,7 +92,8 @@ export function showSettings(form, model, onChange) {
     return make("div", { className: "setting" }, make("label", {}, make("span", {}, label, shown), input), note);
   });
   const title = make("h2", {}, "Settings of the search");
-  form.replaceChildren(make("div", { className: "bar" }, title, reset), make("div", { className: "grid" }, ...controls));
+  const bar = make("div", { className: "bar" }, title, reset);
+  form.replaceChildren(bar, make("div", { className: "grid" }, ...controls));
 }
 
 const display = (value) => number(value, Number.isInteger(value) ? 0 : Number.isInteger(value * 10) ? 1 : 2);
