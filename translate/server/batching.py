@@ -53,7 +53,7 @@ class _Abandoned(Exception):
     """Nobody waits for a batch any more."""
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Job:
     """The texts of a request, or a call, and the way of its results to the event loop in which it was made.
 
@@ -159,7 +159,7 @@ class BatchQueue:
         """Drop what of a job has not begun; a batch that nobody else waits for is given up too."""
         with self._changed:
             job.is_cancelled = True
-            with contextlib.suppress(ValueError):
+            if job in self._jobs:
                 self._jobs.remove(job)
 
     def close(self) -> None:
