@@ -43,6 +43,12 @@ def test_a_search_prints_its_table_and_little_else(
     )
 
 
+def test_without_time_there_is_no_best_config(translate: Translate, corpus: Path, space: Path, tmp_path: Path) -> None:
+    result = translate("search", corpus / "tiny.yaml", space, "--dir", tmp_path / "found", "--minutes", "0")
+    assert result.exit_code == 0 and "The budget of 0 minutes is used up, with 2 of 2 trials" in result.stderr
+    assert "best" not in result.stderr and not (tmp_path / "found" / "best.yaml").exists()
+
+
 def test_a_stopped_search_says_how_it_goes_on(
     translate: Translate, corpus: Path, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,4 +73,5 @@ def search(
             typer.echo(escaped("\n".join(line[:120] for line in aligned_columns(found.table()))))
     except KeyboardInterrupt as error:
         fail_interrupted(error, f". Go on with: {shlex.join(command)}")
-    typer.echo(f"The best config is {found.directory / 'best.yaml'}", err=True)
+    if found.ranking[0].bleu is not None:  # or nothing is validated yet
+        typer.echo(f"The best config is {found.directory / 'best.yaml'}", err=True)
