@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from translate.errors import InputError, RunError
     from translate.runs.directory import Checkpoint
 
-__version__ = "0.6.0"
+__version__ = "0.7.0"
 __all__ = [
     "Config", "InputError", "Request", "Run", "RunError", "Translation", "Translator", "evaluate", "load",
     "show_attention", "train",
