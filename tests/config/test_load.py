@@ -126,8 +126,8 @@ def test_a_cycle_and_a_missing_base(error: Error) -> None:
         "c.yaml:1:1: extends none.yaml: no config 'none.yaml': looked for none.yaml, preset none; "
     )
     assert message.endswith(
-        "the presets are demo, multi30k, multi30k-en-de, multi30k-local, multi30k-marian, transformer-base,"
-        " transformer-big"
+        "the presets are demo, multi30k, multi30k-en-de, multi30k-fast, multi30k-local, multi30k-marian,"
+        " transformer-base, transformer-big"
     )
     Path("d.yaml").write_text("extends: [a.yaml, b.yaml]")
     assert error(name="d.yaml") == 'd.yaml:1:1: extends takes one config\'s path or name, not ["a.yaml", "b.yaml"]'

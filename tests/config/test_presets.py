@@ -13,6 +13,7 @@ def test_the_presets() -> None:
         "demo",
         "multi30k",
         "multi30k-en-de",
+        "multi30k-fast",
         "multi30k-local",
         "multi30k-marian",
         "transformer-base",
