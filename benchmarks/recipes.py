@@ -29,6 +29,9 @@ from translate.runs.metrics import read_metrics
 
 VARIANTS: dict[str, list[str]] = {
     "preset": [],
+    "rate-1e-3": ["training.max_steps=2000", "training.learning_rate=1e-3", "model.dropout=0.2"],
+    "rate-2e-3": ["training.max_steps=2000", "training.learning_rate=2e-3", "model.dropout=0.2"],
+    "r-drop": ["training.max_steps=2000", "training.learning_rate=2e-3", "model.dropout=0.2", "training.r_drop=5"],
 }
 SETS = ("validation", "held_out", "test_2016_flickr")
 
