@@ -95,9 +95,9 @@ def test_what_the_exported_table_is_too_short_for_is_ours(toy: Toy, monkeypatch:
     searched: list[list[str]] = []
     real = Translator._search
 
-    def search(self: Translator, inputs: list[SearchInput], on_found: Any) -> Any:
+    def search(self: Translator, inputs: list[SearchInput], *others: Any) -> Any:
         searched.append([each.source for each in inputs])
-        return real(self, inputs, on_found)
+        return real(self, inputs, *others)
 
     monkeypatch.setattr(engine, "max_positions", lambda config: 41)
     monkeypatch.setattr(Translator, "_search", search)
@@ -244,9 +244,9 @@ def test_lines_with_a_prefix_are_searched_by_ctranslate2(
     searched: list[SearchInput] = []
     real = Translator._search
 
-    def search(self: Translator, inputs: list[SearchInput], on_found: Any) -> Any:
+    def search(self: Translator, inputs: list[SearchInput], *others: Any) -> Any:
         searched.extend(inputs)
-        return real(self, inputs, on_found)
+        return real(self, inputs, *others)
 
     monkeypatch.setattr(Translator, "_search", search)
     found = load(toy.path, settings(beam_size=beam_size)).translate(begun)

@@ -159,7 +159,7 @@ def test_help_has_each_setting_in_a_panel(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     shown = panels(translate(command, "--help").stdout)
-    assert [title for title in shown if title not in ("Arguments", "Options", "Constraints")] == [
+    assert [title for title in shown if title not in ("Arguments", "Options", "Constraints", "Documents")] == [
         "Search",
         "Scores",
         "Sampling",
