@@ -128,11 +128,12 @@ def test_a_client_that_hangs_up_leaves_no_work_behind(server: Serving) -> None:
 def test_a_second_signal_does_not_wait(server: Serving) -> None:
     """The batch that is being computed is finished, and no other."""
     answers: list[tuple[int, Any]] = []
-    asking = threading.Thread(target=lambda: answers.append(server.ask("/translate", MANY)))
+    slow = {"text": MANY["text"] * 3, "options": {"beam_size": 20}}
+    asking = threading.Thread(target=lambda: answers.append(server.ask("/translate", slow)))
     asking.start()
     server.wait_until_metric(r'^translate_waiting_characters\{model="small"\} [1-9]')
     server.process.send_signal(signal.SIGINT)
-    time.sleep(0.2)
+    time.sleep(0.05)
     server.process.send_signal(signal.SIGINT)
     _, told = server.process.communicate(timeout=60)
     asking.join()

@@ -81,18 +81,18 @@ import os, signal, time
 from translate.data import epochs
 from translate.model.device import OutOfMemory
 from translate.training import step
-sample, step_original = epochs.TrainingBatches._sample_segmentations, step.TrainStep.__call__
-def slowly(self, chosen, *, epoch, check):
+sample, step_original = epochs.TrainingBatches._segment_anew, step.TrainStep.__call__
+def slowly(self, *chosen, epoch, check):
     while epoch == 1 and os.environ["RANK"] == "1":
         time.sleep(0.01)
         check()
-    return sample(self, chosen, epoch=epoch, check=check)
+    return sample(self, *chosen, epoch=epoch, check=check)
 def until_ended(self, batches, *, number, learning_rate):
     if number == 2 and os.environ["RANK"] == "1":
         time.sleep(1)
         {ending}
     return step_original(self, batches, number=number, learning_rate=learning_rate)
-epochs.TrainingBatches._sample_segmentations, step.TrainStep.__call__ = slowly, until_ended
+epochs.TrainingBatches._segment_anew, step.TrainStep.__call__ = slowly, until_ended
 """
 
 
