@@ -21,9 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.significance import PairedTest
-
+from translate.config.schema import EvaluationConfig
+from translate.evaluation.compare import compare
 from translate.runs.directory import open_run
 from translate.runs.metrics import read_metrics
 
@@ -83,16 +82,15 @@ def train_and_score(overrides: Sequence[str], directory: Path) -> Run:
     )
 
 
-def p_value(first: Sequence[Run], other: Sequence[Run], references: Sequence[str]) -> float:
+def p_value(first: Sequence[Run], other: Sequence[Run], corpus: Path) -> float | None:
     """How probable so large a difference in BLEU on the held-out set is between equal variants."""
-    joined = [
-        (name, [line for run in runs for line in run.translations["held_out"]])
+    sources, references = ((corpus / f"held_out.{side}").read_text("utf-8").splitlines() for side in ("de", "en"))
+    systems = {
+        name: [line for run in runs for line in run.translations["held_out"]]
         for name, runs in (("first", first), ("other", other))
-    ]
-    scorer = BLEU(references=[list(references) * len(first)])
-    _, columns = PairedTest(joined, {"BLEU": scorer}, references=None, test_type="ar", n_samples=1000)()
-    (results,) = (column for name, column in columns.items() if name != "System")
-    return float(results[1].p_value)
+    }
+    comparison = compare(systems, sources * len(first), references * len(first), EvaluationConfig(), num_changes=0)
+    return comparison.metrics["BLEU"][1].randomization_p
 
 
 def spread(numbers: Sequence[float]) -> str:
@@ -109,7 +107,6 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     arguments = parser.parse_args()
     corpora = split(arguments.corpus, arguments.output / "data")
-    references = (arguments.output / "data" / "held_out.en").read_text("utf-8").splitlines()
     results = {
         variant: [
             train_and_score(
@@ -127,7 +124,7 @@ def main() -> None:
             spread([run.minutes for run in runs]),
             spread([run.bleu["validation"] for run in runs]),
             spread([run.bleu["held_out"] for run in runs]),
-            "" if runs is first else f"{p_value(first, runs, references):.3f}",
+            "" if runs is first else f"{p_value(first, runs, arguments.output / 'data'):.3f}",
             spread([run.bleu["test_2016_flickr"] for run in runs]),
             spread([run.lowercased["test_2016_flickr"] for run in runs]),
         ]

@@ -1,4 +1,4 @@
-"""Pairs as people type them: in capitals, without the full stop, with typos. Which pairs is drawn by chance.
+"""Pairs as people type them: in capitals, without the full stop, with typos. Chance decides which.
 
 A model that has seen only clean text breaks on the rest; one that sees a little of it in each epoch does not.
 

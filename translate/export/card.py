@@ -168,9 +168,8 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
             logger.warning(f"{file} cannot be read, so the model card has no scores of it: {error!r}")
     if "validation" not in {each.set_name for each in scores} and not run.averaged:
         steps = {"validation": "step", "evaluation": "best_step"}  # the latter is made with the run's own search
-        for record in [each for each in read_metrics(directory) if run.step == each.get(steps.get(each["kind"], ""))][
-            -1:
-        ]:
+        records = [each for each in read_metrics(directory) if run.step == each.get(steps.get(each["kind"], ""))]
+        for record in records[-1:]:
             own = record["kind"] == "evaluation"
             search = _search(run.config.decoding.model_dump()) if own else "as in the training's validations"
             # The record has scores alone. Their signatures are those of any text, but for sacreBLEU's version then.

@@ -42,7 +42,7 @@ def learn_languages(sources: Sequence[str], targets: Sequence[str]) -> Languages
 
 
 def is_other_side(lines: Sequence[str], sources: Sequence[str], targets: Sequence[str]) -> bool:
-    """Whether most of some lines, which should be in the language of the sources, look like the targets."""
+    """Whether most lines of a text look like the targets, though it should be in the language of the sources."""
     languages = learn_languages(sources, targets)
     return languages is not None and len(lines) > 0 and bool(_compare(lines, *languages, is_own=False)[0].mean() > 0.5)
 

@@ -147,9 +147,8 @@ class Gate:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         is_allowed = self.access.allows(given if scheme.lower() in ("bearer", "deepl-auth-key") else None)
         scope.setdefault("state", {})["is_allowed"] = is_allowed
-        is_open = (
-            path in _OPEN or path.startswith("/page/") or path == "/translate"
-        )  # where the body may have the token
+        # A request of /translate may have the token in its body.
+        is_open = path in _OPEN or path.startswith("/page/") or path == "/translate"
         if is_allowed or is_open:
             return None
         is_deepl = path.startswith("/v2/")  # whose clients know it by 403
