@@ -223,7 +223,6 @@ def test_text_is_never_executed(page: Page) -> None:
     page.locator("summary").click()
     assert EVIL in page.locator("#attention li").inner_text()
     page.keyboard.press("Escape")
-    page.wait_for_timeout(2100)
     page.locator("#open-history").click()
     assert page.locator("#history-list .source").inner_text() == EVIL
     page.keyboard.press("Escape")
@@ -531,14 +530,13 @@ def test_a_file_of_another_encoding_is_refused(page: Page) -> None:
 def test_history_is_kept_restored_and_cleared(page: Page) -> None:
     write(page, DOG)
     english = output(page).evaluate("node => node.textContent.trim()")
-    page.wait_for_timeout(2100)
-    page.reload()
+    page.reload()  # whoever leaves at once has it kept as well
     page.locator("#open-history").click()
     assert page.locator("#history-list .source").all_inner_texts() == [DOG]
     page.locator("#history-list button").click()
     expect(output(page)).to_have_text(english)
     write(page, f"{DOG} Ja!")  # grew out of the one before
-    page.wait_for_timeout(2100)
+    page.wait_for_function("text => localStorage.getItem('history').includes(text)", arg="Ja!")  # after the pause
     page.locator("#open-history").click()
     assert page.locator("#history-list .source").all_inner_texts() == [f"{DOG} Ja!"]
     page.locator("#clear-history").click()
@@ -546,7 +544,7 @@ def test_history_is_kept_restored_and_cleared(page: Page) -> None:
     page.locator("#keep-history").uncheck()
     page.keyboard.press("Escape")
     write(page, ARTISTS)
-    page.wait_for_timeout(2100)
+    page.reload()
     assert page.evaluate("localStorage.getItem('history')") is None
 
 

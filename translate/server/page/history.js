@@ -4,14 +4,30 @@ import { find, make } from "./elements.js";
 
 const MOST_KEPT = 100;
 const MOST_CHARACTERS = 5000; // of a text; the browser gives little room
+const PAUSE = 2000; // milliseconds without a change before a translation counts as one to keep
+
+let latest; // the translation that is not kept yet, for its text may still change
+let timer = 0;
 
 const read = () => JSON.parse(localStorage.getItem("history") ?? "[]");
 const write = (entries) => localStorage.setItem("history", JSON.stringify(entries.slice(0, MOST_KEPT)));
 const isKept = () => localStorage.getItem("keep-history") !== "no";
 
-/** Keep a translation. What only grew out of the last one, as a text does while it is typed, takes its place. */
-export function keep(entry) {
-  if (!isKept() || entry.source.length > MOST_CHARACTERS) return;
+/** Keep this translation soon, in the place of the one that waits. */
+export function keepSoon(entry) {
+  latest = entry;
+  clearTimeout(timer);
+  timer = setTimeout(keepLatest, PAUSE);
+}
+
+/** The text changes: what waits to be kept was not its final form. */
+export const forgetLatest = () => (latest = undefined);
+
+/** What only grew out of the entry before, as a text does while it is typed, takes its place. */
+function keepLatest() {
+  const entry = latest;
+  forgetLatest();
+  if (!entry || !isKept() || entry.source.length > MOST_CHARACTERS) return;
   const entries = read().filter(({ source, model }) => source !== entry.source || model !== entry.model);
   if (entries[0] && entry.source.startsWith(entries[0].source)) entries.shift();
   write([entry, ...entries]);
@@ -37,7 +53,8 @@ export function setUpHistory(restore) {
     list.replaceChildren(...(items.length ? items : [make("li", { className: "note" }, "Nothing yet.")]));
     find("#clear-history").disabled = !items.length;
   };
-  find("#open-history").addEventListener("click", () => (draw(), sheet.showModal()));
+  find("#open-history").addEventListener("click", () => (keepLatest(), draw(), sheet.showModal()));
+  addEventListener("pagehide", keepLatest);
   find("#clear-history").addEventListener("click", () => (localStorage.removeItem("history"), draw()));
   const box = find("#keep-history");
   box.checked = isKept();

@@ -3,13 +3,12 @@
 import { call, onTokenNeeded } from "./api.js";
 import { find, languageName, make, number, plural, wordSpans } from "./elements.js";
 import { setUpFiles } from "./files.js";
-import { keep, setUpHistory } from "./history.js";
+import { forgetLatest, keepSoon, setUpHistory } from "./history.js";
 import { Pane } from "./pane.js";
 import { describeSettings, requestFor, showSettings } from "./settings.js";
 import { splitSentences } from "./words.js";
 
 const TYPING_PAUSE = 250; // milliseconds without a key before a text is translated
-const HISTORY_PAUSE = 2000; // before a translation counts as one to keep
 
 const source = find("#source");
 const mirror = find(".mirror"); // lies below the text area with the same text, gives it its height, and shows marks
@@ -17,7 +16,6 @@ const panes = [];
 let sentences = [];
 let controller = new AbortController();
 let typing = 0;
-let keeping = 0;
 
 const page = {
   panes,
@@ -55,7 +53,7 @@ const page = {
 
 async function translate() {
   clearTimeout(typing);
-  clearTimeout(keeping);
+  forgetLatest();
   controller.abort();
   controller = new AbortController();
   const { signal } = controller;
@@ -64,8 +62,8 @@ async function translate() {
   await Promise.all(panes.map((pane) => pane.translate(sentences, signal)));
   if (signal.aborted || !panes[0].isComplete) return;
   panes[1]?.sentences.forEach((sentence) => sentence.record && panes[1].draw(sentence));
-  const entry = { source: source.value.trim(), translation: panes[0].text.trim(), model: panes[0].model.name };
-  keeping = setTimeout(() => keep({ ...entry, time: Date.now() }), HISTORY_PAUSE);
+  const model = panes[0].model.name;
+  keepSoon({ source: source.value.trim(), translation: panes[0].text.trim(), model, time: Date.now() });
   page.announce(panes[0].text);
 }
 
