@@ -26,6 +26,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from pretend_device import PretendDevice  # after what torch reads, and before a test computes a gradient  # noqa: E402
+
 # A process started in the background ignores SIGINT; tests send it to themselves.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -77,6 +79,13 @@ def _same_start() -> Iterator[None]:
     num_threads = torch.get_num_threads()
     yield
     torch.set_num_threads(num_threads)
+
+
+@pytest.fixture
+def pretend() -> Iterator[PretendDevice]:
+    """The device `pretend`, which is as CUDA is, but computes on the CPU and counts what crosses."""
+    with PretendDevice() as device:
+        yield device
 
 
 @pytest.fixture(scope="session")
