@@ -2,6 +2,7 @@
 # make test          install, run the fast tests
 # make test-system   run the tests that start processes, browsers or torchrun
 # make test-slow     run the tests that take minutes
+# make test-gpu      on a machine with a GPU, run the tests that need one and print how fast it is (docs/scaling.md)
 # make check         lint, types and fast tests
 # make notebook      run docs/first-model.ipynb, and keep what its cells give
 # make tutorial      run the code of docs/tutorial, and write its output and pictures anew
@@ -15,7 +16,7 @@ AS := --dpi 72 --output docs/pictures/
 INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-system test-slow lint types check docs pictures notebook tutorial wheel clean
+.PHONY: demo test test-system test-slow test-gpu lint types check docs pictures notebook tutorial wheel clean
 
 demo: $(VENV)/installed
 	@test ! -f runs/demo/run.json || echo "runs/demo is there: it is used, and continued if it was stopped. Remove it to begin anew."
@@ -30,6 +31,10 @@ test-system: $(VENV)/installed-for-tests
 
 test-slow: $(VENV)/installed-for-tests
 	$(BIN)/pytest -m slow
+
+test-gpu: $(VENV)/installed-for-tests
+	@$(BIN)/python benchmarks/gpu.py --only-look
+	$(BIN)/pytest -m gpu; failed=$$?; $(BIN)/python benchmarks/gpu.py && exit $$failed
 
 lint: $(VENV)/installed-for-tests
 	$(BIN)/ruff check .

@@ -1,13 +1,17 @@
 """docs/scaling.md cannot rot: its commands are ones that there are, its numbers those of the program that it names."""
 
+import functools
+import importlib
 import math
 import re
 import runpy
 import shlex
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.main import get_command
 
 from translate.cli import app
@@ -20,6 +24,12 @@ DOCUMENT = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
 @pytest.fixture(scope="module")
 def on_paper() -> dict[str, Any]:
     return runpy.run_path(str(ROOT / "benchmarks" / "on_paper.py"))
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("gpu")
 
 
 def commands() -> list[list[str]]:
@@ -79,3 +89,43 @@ def test_a_ring_by_hand(on_paper: dict[str, Any]) -> None:
 def test_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", DOCUMENT.replace("\n", " ")):
         assert target.startswith("https://") or (ROOT / "docs" / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    "built, reason", [(None, "is a build for the CPU"), ("13.0", "is a build for 13.0, but finds")]
+)
+def test_without_a_gpu_none_is_tested(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, built: str | None, reason: str
+) -> None:
+    monkeypatch.setattr(gpu, "choose_device", lambda name: torch.device("cpu"))
+    monkeypatch.setattr(torch.version, "cuda", built)
+    monkeypatch.setattr("sys.argv", ["gpu.py", "--only-look"])
+    with pytest.raises(SystemExit, match=rf"^No GPU was tested. PyTorch {re.escape(torch.__version__)} {reason}"):
+        gpu.main()
+
+
+def test_the_report_has_a_row_for_each_way(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the CPU, with a tiny model and few tokens; a mode that fails is reported, and the others are measured."""
+    sizes = {"model.d_model": 6, "model.num_heads": 2, "model.d_ff": 10, "tokenizer.vocab_size": 37}
+    sizes |= {"model.num_encoder_layers": 1, "model.num_decoder_layers": 1, "training.precision": "fp32"}
+    tiny = override_config(load_config("transformer-base").config, sizes)
+    monkeypatch.setattr(gpu, "PRESETS", ["transformer-big"])
+    monkeypatch.setattr(gpu, "load_config", lambda preset: types.SimpleNamespace(config=tiny))
+    monkeypatch.setattr(gpu, "look_for_gpu", lambda: torch.device("cpu"))
+    monkeypatch.setattr(gpu, "LENGTH", 11)
+    monkeypatch.setattr(gpu, "matrix_flops", lambda device: 1e9)
+    monkeypatch.setattr(
+        gpu, "MODES", {"as it is": {}, "odd": {"training.lora_rank": 3, "training.freeze": ["decoder.7"]}}
+    )
+    monkeypatch.setattr(gpu, "measure_training", functools.partial(gpu.measure_training, tokens=60, steps=1))
+    monkeypatch.setattr(gpu, "measure_decoding", functools.partial(gpu.measure_decoding, lines=5))
+    monkeypatch.setattr("sys.argv", ["gpu.py"])
+    gpu.main()
+    lines = capsys.readouterr().out.splitlines()
+    trained, odd, *_ = [line for line in lines if line.startswith("transformer-big")]
+    assert re.fullmatch(r"transformer-big +as it is +[\d,]+ +[\d.]+% +\S+( GiB)?  fp32, padded", trained)
+    assert "failed: training.freeze = decoder.7" in odd
+    assert sum("on paper" in line for line in lines) == 2
+    assert sum(line.endswith(" lines/s") for line in lines) == len(gpu.SEARCHES)

@@ -202,6 +202,7 @@ def test_files_of_others_stay(toy: Any, folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_cuda_device_for_each_process() -> None:
     last = torch.cuda.device_count() - 1

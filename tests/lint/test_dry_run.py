@@ -159,6 +159,7 @@ def test_peak_that_cannot_be_known(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert peak_memory(torch.device("mps"), restart=True) is None
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu(digits: Digits) -> None:
     result = tried(digits("training.device=cuda", "decoding.device=cuda"), device=torch.device("cuda"))

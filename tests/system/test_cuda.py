@@ -1,5 +1,7 @@
-"""What only a CUDA device can show; without one all of it is skipped: `pytest tests/system/test_cuda.py` on a machine
-that has one. The same code runs on the CPU in all other tests."""
+"""What only a CUDA device can show: `make test-gpu` on a machine that has one.
+
+Without one, the first case of most tests runs on the CPU, so that the tests themselves stay right.
+"""
 
 import json
 import os
@@ -29,15 +31,24 @@ from translate.training.precision import MixedPrecision
 from translate.training.setup import build_train_step
 from translate.training.step import BatchLayout, TrainingForward, move_to_device
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+pytestmark = pytest.mark.gpu
+HAS_CUDA = torch.cuda.is_available()
+needs_cuda = pytest.mark.skipif(not HAS_CUDA, reason="needs a CUDA device")
 needs_flash = pytest.mark.skipif(
-    not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0),
+    not HAS_CUDA or torch.cuda.get_device_capability() < (8, 0),
     reason="flash attention needs a CUDA device of compute capability 8.0",
 )
 
-CUDA = torch.device("cuda")
+DEVICE = torch.device("cuda" if HAS_CUDA else "cpu")
 VOCAB = 61
-PRECISIONS = ["fp32", "bf16", "fp16"]
+
+
+def cases(*values: Any) -> tuple[Any, ...]:
+    """All of them on a GPU, and the first elsewhere."""
+    return values if HAS_CUDA else values[:1]
+
+
+PRECISIONS = cases("fp32", "bf16", "fp16")
 
 _DIGITS = """
 data:
@@ -47,9 +58,9 @@ tokenizer: {vocab_size: 40, byte_fallback: false}
 model: {d_model: 64, num_heads: 4, d_ff: 96, num_encoder_layers: 2, num_decoder_layers: 2, dropout: 0.1, norm: pre}
 training:
   {max_steps: 12, batch_tokens: 600, accumulate_batches: 2, schedule: constant, learning_rate: 0.003, warmup_steps: 3,
-   max_gradient_norm: 1.0, ema_decay: 0.9, device: cuda, validate_every: 6, save_every: 3, log_every: 4,
+   max_gradient_norm: 1.0, ema_decay: 0.9, device: DEVICE, validate_every: 6, save_every: 3, log_every: 4,
    sample_translations: 0}
-decoding: {beam_size: 3, max_length_factor: 1.0, max_length_constant: 3, device: cuda}
+decoding: {beam_size: 3, max_length_factor: 1.0, max_length_constant: 3, device: DEVICE}
 """
 
 
@@ -59,14 +70,8 @@ def digits(tmp_path: Path, write_reversed_digits: Callable[..., None]) -> Callab
     draw = random.Random(7)
     write_reversed_digits(tmp_path, "train", num_pairs=997, draw=draw, longest=19)
     write_reversed_digits(tmp_path, "validation", num_pairs=31, draw=draw, longest=19)
-    (tmp_path / "digits.yaml").write_text(_DIGITS, encoding="utf-8")
+    (tmp_path / "digits.yaml").write_text(_DIGITS.replace("DEVICE", DEVICE.type), encoding="utf-8")
     return lambda *overrides: load_config(str(tmp_path / "digits.yaml"), overrides, require_files=True).config
-
-
-def run_training(config: Config, directory: Path, *, resume: bool = False) -> list[str]:
-    said: list[str] = []
-    train(config, directory, resume=resume, command=["test"], say=said.append)
-    return said
 
 
 def losses(run: Path) -> list[float]:
@@ -74,7 +79,7 @@ def losses(run: Path) -> list[float]:
     return [record["loss"] for record in records if record["kind"] == "train"]
 
 
-def build(device: torch.device = CUDA, **options: Any) -> Transformer:
+def build(device: torch.device = DEVICE, **options: Any) -> Transformer:
     small: dict[str, Any] = {
         "d_model": 64, "num_heads": 4, "d_ff": 96, "num_encoder_layers": 2, "num_decoder_layers": 2, "dropout": 0.0,
     }  # fmt: skip
@@ -107,53 +112,55 @@ def assert_alike(mine: list[Tensor], expected: list[Tensor], *, tolerance: float
 # --- numbers
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
+@pytest.mark.parametrize("positions", cases("sinusoidal", "learned", "rotary", "relative"))
 def test_loss_and_gradients_are_those_of_the_cpu(positions: str) -> None:
     cpu = torch.device("cpu")
     expected = loss_and_gradients(build(cpu, positions=positions), MixedPrecision(cpu, "fp32"), "padded")
     for layout in ("padded", "packed"):
-        mine = loss_and_gradients(build(positions=positions), MixedPrecision(CUDA, "fp32", deterministic=True), layout)
+        mine = loss_and_gradients(
+            build(positions=positions), MixedPrecision(DEVICE, "fp32", deterministic=True), layout
+        )
         assert_alike(mine, expected, tolerance=1e-4)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_narrow_products_are_near_wide_ones(precision: str) -> None:
-    expected = loss_and_gradients(build(), MixedPrecision(CUDA, "fp32"), "padded")
+    expected = loss_and_gradients(build(), MixedPrecision(DEVICE, "fp32"), "padded")
     assert_alike(
-        loss_and_gradients(build(), MixedPrecision(CUDA, precision, tf32=True), "padded"), expected, tolerance=0.05
+        loss_and_gradients(build(), MixedPrecision(DEVICE, precision, tf32=True), "padded"), expected, tolerance=0.05
     )
 
 
 @needs_flash
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_flash_attention_for_variable_lengths_is_right(dtype: torch.dtype) -> None:
-    assert why_no_flash_attention(CUDA, dtype=dtype, num_heads=3, head_dim=16) is None
-    assert why_no_flash_attention(CUDA, dtype=dtype, num_heads=8, head_dim=64) is None
+    assert why_no_flash_attention(DEVICE, dtype=dtype, num_heads=3, head_dim=16) is None
+    assert why_no_flash_attention(DEVICE, dtype=dtype, num_heads=8, head_dim=64) is None
 
 
 @needs_flash
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 def test_flash_attention_gives_the_numbers_of_padded_batches(positions: str, precision: str) -> None:
-    mixed = MixedPrecision(CUDA, precision, deterministic=True)
+    mixed = MixedPrecision(DEVICE, precision, deterministic=True)
     expected = loss_and_gradients(build(positions=positions), mixed, "padded")
     assert_alike(loss_and_gradients(build(positions=positions), mixed, "flash"), expected, tolerance=0.03)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("layout", ["padded", "packed", pytest.param("flash", marks=needs_flash)])
+@pytest.mark.parametrize("layout", cases("padded", "packed", pytest.param("flash", marks=needs_flash)))
 def test_the_same_step_gives_the_same_bits(layout: BatchLayout, precision: str) -> None:
     if layout == "flash" and precision == "fp32":
         pytest.skip("flash attention computes in bf16 and fp16")
-    mixed = MixedPrecision(CUDA, precision, tf32=True, deterministic=True)
+    mixed = MixedPrecision(DEVICE, precision, tf32=True, deterministic=True)
     first, second = (loss_and_gradients(build(), mixed, layout) for _ in range(2))
     assert all(map(torch.equal, first, second))
 
 
 def test_the_fused_kernel_attends_as_the_formula() -> None:
-    attention = MultiHeadAttention(d_model=64, num_heads=4).to(CUDA).train()
-    hidden = torch.randn(5, 13, 64, device=CUDA, requires_grad=True)
-    visible = torch.arange(13, device=CUDA) < torch.tensor([13, 2, 7, 1, 11], device=CUDA)[:, None]
+    attention = MultiHeadAttention(d_model=64, num_heads=4).to(DEVICE).train()
+    hidden = torch.randn(5, 13, 64, device=DEVICE, requires_grad=True)
+    visible = torch.arange(13, device=DEVICE) < torch.tensor([13, 2, 7, 1, 11], device=DEVICE)[:, None]
     fused = attention(hidden, visible=visible[:, None, None, :])
     watched = attention.weights_dropout.register_forward_hook(lambda *_: None)  # whoever watches gets the formula
     formula = attention(hidden, visible=visible[:, None, None, :])
@@ -169,11 +176,12 @@ def test_the_fused_kernel_attends_as_the_formula() -> None:
 # --- steps
 
 
+@needs_cuda
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_step_never_waits_for_the_device(precision: str) -> None:
-    settings = TrainingConfig.model_validate({"precision": precision, "device": "cuda", "max_gradient_norm": 1.0})
+    settings = TrainingConfig.model_validate({"precision": precision, "device": DEVICE.type, "max_gradient_norm": 1.0})
     model = build(dropout=0.1)
-    train_step = build_train_step(model, settings, device=CUDA)
+    train_step = build_train_step(model, settings, device=DEVICE)
     for number in (1, 2):  # memory, kernels and the optimizer's state
         train_step([some_batch(seed=number)], number=number, learning_rate=1e-3)
     batch = some_batch(seed=3)
@@ -185,19 +193,19 @@ def test_a_step_never_waits_for_the_device(precision: str) -> None:
     train_step.check_last_step()
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed", "auto"])
+@pytest.mark.parametrize("layout", cases("auto", "packed", "padded"))
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_training_learns(digits: Callable[..., Config], tmp_path: Path, precision: str, layout: str) -> None:
     config = digits(
         f"training.precision={precision}", f"training.batch_layout={layout}", "training.max_steps=60",
         "training.log_every=10", "training.validate_every=60", "training.save_every=60",
     )  # fmt: skip
-    run_training(config, tmp_path / "run")
+    train(config, tmp_path / "run", resume=False, command=["test"])
     first, *_, last = losses(tmp_path / "run")
     assert last < 0.8 * first
 
 
-@pytest.mark.parametrize("attention_dropout", [0.0, 0.1])
+@pytest.mark.parametrize("attention_dropout", cases(0.0, 0.1))
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_resumed_run_is_the_straight_one(
     digits: Callable[..., Config],
@@ -207,14 +215,15 @@ def test_a_resumed_run_is_the_straight_one(
     attention_dropout: float,
 ) -> None:
     settings = (f"training.precision={precision}", f"model.attention_dropout={attention_dropout}")
-    run_training(digits(*settings), tmp_path / "straight")
-    run_training(digits(*settings, "training.max_steps=7"), tmp_path / "resumed")
-    run_training(digits(*settings), tmp_path / "resumed", resume=True)
+    train(digits(*settings), tmp_path / "straight", resume=False, command=["test"])
+    train(digits(*settings, "training.max_steps=7"), tmp_path / "resumed", resume=False, command=["test"])
+    train(digits(*settings), tmp_path / "resumed", resume=True, command=["test"])
     straight, resumed = state_of(tmp_path / "straight"), state_of(tmp_path / "resumed")
     assert resumed.last == straight.last
     assert resumed.best == straight.best
 
 
+@needs_cuda  # tests/system/test_compilation.py compiles on a CPU
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("layout", ["padded", "auto"])
 def test_compiled_layers_learn(digits: Callable[..., Config], tmp_path: Path, layout: str) -> None:
@@ -232,11 +241,12 @@ def test_compiled_layers_learn(digits: Callable[..., Config], tmp_path: Path, la
 
 
 def test_translations_are_those_of_the_cpu(digits: Callable[..., Config], tmp_path: Path) -> None:
-    config = digits("training.precision=fp32", "training.max_steps=200", "training.validate_every=200")
-    run_training(config, tmp_path / "run")
+    steps = cases(20, 200)[-1]
+    config = digits("training.precision=fp32", f"training.max_steps={steps}", f"training.validate_every={steps}")
+    train(config, tmp_path / "run", resume=False, command=["test"])
     sources = (tmp_path / "validation.in").read_text(encoding="utf-8").splitlines()
     translations = []
-    for device in ("cuda", "cpu"):
+    for device in (DEVICE.type, "cpu"):
         loaded = load_run(tmp_path / "run", device=torch.device(device))
         settings = config.decoding_settings().model_copy(update={"device": device})
         translator = Translator(loaded.model, loaded.tokenizers, settings)

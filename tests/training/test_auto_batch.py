@@ -180,6 +180,7 @@ def test_it_is_the_training_that_the_number_gives(run_training: RunTraining, dig
     assert yaml.safe_load((tmp_path / "found" / "config.yaml").read_text())["training"]["batch_tokens"] == 300
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu(digits: Digits) -> None:
     """With all but 4 GiB taken the search meets its end; afterwards the memory can be used."""

@@ -1,11 +1,11 @@
-"""DDP and FSDP on GPUs, with NCCL; skipped where there is none: `pytest tests/system/distributed/test_cuda.py`."""
+"""DDP and FSDP on GPUs, with NCCL: `make test-gpu`. Without a GPU the world of one process is on the CPU, with gloo."""
 
 from typing import Any
 
 import pytest
 import torch
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+pytestmark = pytest.mark.gpu
 
 # NCCL wants a GPU for each process: with one GPU, a world of one process is compared with none.
 _WORLD_OF_ONE = """
@@ -22,25 +22,25 @@ from translate.distributed.state import full_state_dict
 
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
 world = World(DistributedEnvironment(), dist.new_group(backend="gloo"))
-cuda = torch.device("cuda", 0)
+device = torch.device(*(("cuda", 0) if torch.cuda.is_available() else ("cpu",)))
 config = ModelConfig(d_model=32, num_heads=4, d_ff=48, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1)
 draw = random.Random(3)
 def ids():
     return [draw.randrange(4, 37) for _ in range(draw.randint(2, 11))]
 group = [collate([EncodedPair(ids(), ids()) for _ in range(13)], range(13)) for _ in range(3)]
-for precision in ("fp32", "bf16", "fp16"):
-    settings = TrainingConfig(precision=precision, device="cuda", max_gradient_norm=0.5, tf32=False)
+for precision in ("fp32", "bf16", "fp16") if torch.cuda.is_available() else ("fp32",):
+    settings = TrainingConfig(precision=precision, device=device.type, max_gradient_norm=0.5, tf32=False)
     results = []
     for kind in (None, "ddp", "fsdp"):
         torch.manual_seed(1)
         model = Transformer(config, source_vocab_size=37, target_vocab_size=37, pad_id=0).train()
         if kind != "fsdp":
-            model.to(cuda)
-        train_step = build_train_step(model, settings, device=cuda)
+            model.to(device)
+        train_step = build_train_step(model, settings, device=device)
         if kind is not None:
             layers = (*model.encoder.layers, *model.decoder.layers)
             parallel = RankParallel(
-                TrainingForward(model), world, kind=kind, layers=layers, device=cuda, empty=EMPTY
+                TrainingForward(model), world, kind=kind, layers=layers, device=device, empty=EMPTY
             )
             precision, layout = train_step.precision, train_step.layout
             train_step = TrainStep(
