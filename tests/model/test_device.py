@@ -10,7 +10,9 @@ from translate.model.device import choose_device, choose_precision
 def pretend(monkeypatch: pytest.MonkeyPatch, *, cuda_devices: int = 0, mps: bool = False) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda_devices > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda_devices)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    for module in (torch.backends.mps, torch.mps):
+        monkeypatch.setattr(module, "is_available", lambda: mps)
+    monkeypatch.setattr(torch.mps, "device_count", lambda: int(mps))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,18 @@ def test_a_named_device_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "cuda_devices"), [("cuda", 0), ("cuda:0", 0), ("cuda:2", 2), ("cuda:97", 1), ("mps", 1)]
+    ("name", "cuda_devices"),
+    [
+        ("cuda", 0),
+        ("cuda:0", 0),
+        ("cuda:2", 2),
+        ("cuda:97", 1),
+        ("mps", 1),
+        ("mps:1", 1),
+        ("xpu", 1),
+        ("hpu", 1),
+        ("gpu", 1),
+    ],
 )
 def test_a_device_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch, name: str, cuda_devices: int) -> None:
     pretend(monkeypatch, cuda_devices=cuda_devices)

@@ -15,7 +15,7 @@ from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory
 from translate.training import auto_batch
 from translate.training.auto_batch import (
-    largest_batch_on_cuda,
+    largest_fitting_batch,
     resolve_batch_tokens,
     resolve_step_tokens,
 )
@@ -94,7 +94,7 @@ class _Gpu:
         monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (40 * 2**30, 80 * 2**30))
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda index: 0)
-        monkeypatch.setattr(auto_batch, "_free_memory", lambda: None)
+        monkeypatch.setattr(auto_batch, "_free_memory", lambda device: None)
         monkeypatch.setattr(
             torch.cuda, "set_per_process_memory_fraction", lambda share, index: self.shares.append(share)
         )
@@ -133,7 +133,7 @@ def test_on_cuda_it_is_doubled_until_memory_is_refused(
     tokenizers = make_tokenizers(config, read_corpora(config))
     gpu = _Gpu(monkeypatch, holds=holds)
     cuda = torch.device("cuda")
-    assert largest_batch_on_cuda(config, longest=9, most=most, tokenizers=tokenizers, device=cuda) == found
+    assert largest_fitting_batch(config, longest=9, most=most, tokenizers=tokenizers, device=cuda) == found
     assert gpu.tried == tried
     assert gpu.shares == [pytest.approx(0.45), 1.0]  # nine tenths of the free half, and then all
 

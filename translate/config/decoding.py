@@ -85,7 +85,7 @@ class DecodingConfig(Section):
     workers: PositiveInt | None = None
     """Number of CPU threads that each search their own sentences; null takes as many as torch has threads."""
     device: Device = "auto"
-    """Device to compute on: auto, cpu, cuda, cuda:N or mps."""
+    """Device to compute on: auto, cpu, cuda, cuda:N, xpu or mps."""
 
     @model_validator(mode="after")
     def _check_settings_agree(self) -> Self:

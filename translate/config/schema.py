@@ -152,7 +152,7 @@ class TrainingConfig(Section):
     lora_dropout: Probability = 0.0
     """Dropout on the input of the updates."""
     device: Device = "auto"
-    """Device to compute on: auto, cpu, cuda, cuda:N or mps."""
+    """Device to compute on: auto, cpu, cuda, cuda:N, xpu or mps."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Number of CPU threads; null leaves it to torch, or gives an equal part to each process of torchrun."""
     parallel: Literal["ddp", "fsdp"] = "ddp"

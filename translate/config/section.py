@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 InputPath = Path  # every path in a section is an input file, which the loader looks for beside its config
-Device = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[1-9]?[0-9])?)$")]
+Device = Annotated[str, Field(pattern=r"^[a-z]+(:[1-9]?[0-9])?$")]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 MOST = 2**53  # beyond it JSON's readers and torch's integers disagree with Python's
 PositiveInt = Annotated[int, Field(ge=1, le=MOST)]

@@ -20,6 +20,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.errors import RunError
 from translate.memory import release_free_memory
 from translate.model import Transformer
+from translate.model.device import measures_memory
 from translate.runs.initial import InitialWeights
 from translate.training.optimizer import learning_rate
 from translate.training.setup import setup_training
@@ -100,8 +101,7 @@ def dry_run(
         tokens.append(step([epoch[batch] for batch in range(len(epoch))[number * size : (number + 1) * size]]))
         if time.perf_counter() - started > max_seconds:
             break
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+    torch.get_device_module(device).synchronize()
     model, speed = train_step.model, sum(tokens) / (time.perf_counter() - started)
     return DryRun(
         device=str(device),
@@ -156,10 +156,11 @@ def peak_memory(device: torch.device, *, restart: bool = False) -> int | None:
     On CUDA it is what PyTorch has allocated on the device, on a CPU the resident memory of the process, under Linux.
     Without a restart the peaks of earlier work hide that of a training step, or a third of it.
     """
-    if device.type == "cuda":
+    if measures_memory(device):
+        module = torch.get_device_module(device)
         if restart:
-            torch.cuda.reset_peak_memory_stats(device)
-        return int(torch.cuda.max_memory_allocated(device))
+            module.reset_peak_memory_stats(device)
+        return int(module.max_memory_allocated(device))
     if device.type != "cpu":  # Apple's GPU shares the memory, and its peak cannot be measured
         return None
     try:

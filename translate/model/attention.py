@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from translate.model.device import has_streams
 from translate.model.dropout import Dropout
 from translate.model.masks import padded_visible
 from translate.model.positions import RotaryAngles, rotate
@@ -131,7 +132,7 @@ class MultiHeadAttention(nn.Module):
         between are faster.
         """
         wants_gradients = self.training or torch.is_grad_enabled()
-        if self.weights_dropout._forward_hooks or (wants_gradients and query.device.type != "cuda"):
+        if self.weights_dropout._forward_hooks or (wants_gradients and not has_streams(query.device)):
             return scaled_dot_product_attention(
                 query, *key_value, visible=visible, bias=bias, dropout=self.weights_dropout
             ).output

@@ -1,4 +1,7 @@
-"""Where to compute and in which precision, how many CPU threads to use, and a clear error when memory runs out."""
+"""Where to compute and in which precision, what a device can do, and a clear error when memory runs out.
+
+Nothing else in the package asks for a kind of GPU by its name: what CUDA does, any device with PyTorch's streams does.
+"""
 
 import contextlib
 import os
@@ -6,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from translate.errors import InputError, RunError
 
@@ -25,10 +29,13 @@ def choose_device(name: str, *, key: str = "device") -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    device = torch.device(name)
-    lacks_cuda = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
-    lacks_mps = device.type == "mps" and not torch.backends.mps.is_available()
-    if lacks_cuda or lacks_mps:
+    try:
+        device = torch.device(name)
+        module = torch.get_device_module(device)
+        is_there = module.is_available() and (device.index or 0) < module.device_count()
+    except RuntimeError:  # PyTorch knows no such name
+        is_there = False
+    if not is_there:
         raise InputError(f"{key} = {name}: this machine has no such device; use {key}=auto or {key}=cpu")
     return device
 
@@ -37,14 +44,36 @@ def choose_precision(name: Literal["auto"] | Precision, device: torch.device) ->
     """The precision that a config names; `auto` is bf16 where the hardware multiplies it, else fp32."""
     if name != "auto":
         return name
-    match device.type:
-        case "cuda":
-            return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-        case "cpu":
-            capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-            return "bf16" if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else "fp32"
-        case _:
-            return "fp32"
+    if device.type == "cpu":
+        capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+        return "bf16" if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else "fp32"
+    if has_streams(device) and torch.get_device_module(device).is_bf16_supported(including_emulation=False):
+        return "bf16"
+    return "fp32"
+
+
+def has_streams(device: torch.device) -> bool:
+    """Whether the host gives work to the device and need not wait for it, as on CUDA.
+
+    Such a device has events, copies from pinned memory, fused optimizers, and fused attention with gradients. The CPU
+    and, in PyTorch, Apple's GPU have not all of them.
+    """
+    return device.type not in {"cpu", "mps"}
+
+
+def measures_memory(device: torch.device) -> bool:
+    """Whether PyTorch knows how much of the device's memory is free and was in use, and can limit what it takes."""
+    return hasattr(torch.get_device_module(device), "mem_get_info")
+
+
+def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor from the CPU, where possible without waiting for the device."""
+    return tensor.pin_memory().to(device, non_blocking=True) if has_streams(device) else tensor.to(device)
+
+
+def record_event(device: torch.device) -> Any | None:
+    """An event that happens when the device has done the work given so far; None: it has done it."""
+    return torch.get_device_module(device).current_stream(device).record_event() if has_streams(device) else None
 
 
 def num_cores() -> int:

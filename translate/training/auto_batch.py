@@ -17,7 +17,7 @@ from translate.data.streaming import Batches
 from translate.data.tokenizer import EOS_ID, Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError, RunError
-from translate.model.device import OutOfMemory
+from translate.model.device import OutOfMemory, measures_memory
 from translate.runs.directory import open_run
 from translate.training.optimizer import AveragedWeights
 from translate.training.setup import setup_training
@@ -78,9 +78,9 @@ def resolve_batch_tokens(
             f"training.step_tokens = {step_tokens} is less than the {longest} tokens that the longest pair may have on"
             " a side; raise it, or lower data.max_source_tokens and data.max_target_tokens"
         )
-    if device.type == "cuda":
+    if measures_memory(device):
         found = world.run_on_all_ranks(
-            lambda: largest_batch_on_cuda(config, longest=longest, most=most, tokenizers=tokenizers, device=device)
+            lambda: largest_fitting_batch(config, longest=longest, most=most, tokenizers=tokenizers, device=device)
         )
         tokens, limit = min(world.all_gather(found)), f"the most that fit in the free memory of {device}, with a margin"
     else:
@@ -95,7 +95,7 @@ def resolve_batch_tokens(
     return config, batches.with_batch_tokens(tokens), message
 
 
-def largest_batch_on_cuda(
+def largest_fitting_batch(
     config: Config, *, longest: int, most: int, tokenizers: Tokenizers, device: torch.device
 ) -> int:
     """The tokens of a batch that fit in a GPU's free memory with a margin: doubled until memory is refused.
@@ -107,11 +107,12 @@ def largest_batch_on_cuda(
     Raises:
         RunError: Not even a batch of one pair fits.
     """
-    index = torch.cuda.current_device() if device.index is None else device.index
-    free, total = torch.cuda.mem_get_info(index)
-    room = int(_SHARE_OF_FREE_MEMORY * (free + torch.cuda.memory_reserved(index)))
+    module = torch.get_device_module(device)
+    index = module.current_device() if device.index is None else device.index
+    free, total = module.mem_get_info(index)
+    room = int(_SHARE_OF_FREE_MEMORY * (free + module.memory_reserved(index)))
     fitting, tokens = 0, longest
-    torch.cuda.set_per_process_memory_fraction(room / total, index)
+    module.set_per_process_memory_fraction(room / total, index)
     try:
         trial = _with_training(config, batch_tokens=longest, compile=False)
         train_step = setup_training(trial, tokenizers, device=device)
@@ -125,8 +126,8 @@ def largest_batch_on_cuda(
     except OutOfMemory:  # the model alone needs more
         pass
     finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, index)
-    _free_memory()
+        module.set_per_process_memory_fraction(1.0, index)
+    _free_memory(device)
     if fitting == 0:
         raise RunError(
             f"training.batch_tokens = 'auto': not even a pair of {longest} tokens on each side fits in the memory that"
@@ -149,13 +150,13 @@ def _fits(train_step: TrainStep, tokens: int, *, longest: int, is_accumulated: b
     except OutOfMemory:
         is_enough = False
     train_step.optimizer.zero_grad(set_to_none=True)
-    _free_memory()  # only here are the exception and what it holds gone
+    _free_memory(train_step.precision.device)  # only here are the exception and what it holds gone
     return is_enough
 
 
-def _free_memory() -> None:
+def _free_memory(device: torch.device) -> None:
     gc.collect()
-    torch.cuda.empty_cache()
+    torch.get_device_module(device).empty_cache()
 
 
 def _with_training(config: Config, **values: object) -> Config:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from translate.config.schema import TrainingConfig
+from translate.model.device import has_streams
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's; beside them it counts its steps
 
@@ -21,7 +22,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     vectors = [parameter for parameter in trained if parameter.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
-    is_fused = all(parameter.device.type in {"cpu", "cuda"} for parameter in trained)
+    is_fused = all(parameter.is_cpu or has_streams(parameter.device) for parameter in trained)
     return kind(groups, lr=0.0, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_epsilon, fused=is_fused)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from translate.config.schema import TrainingConfig
-from translate.model.device import Precision, choose_precision
+from translate.model.device import Precision, choose_precision, has_streams
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -27,7 +27,7 @@ class MixedPrecision(NamedTuple):
     @classmethod
     def choose(cls, settings: TrainingConfig, device: torch.device) -> "MixedPrecision":
         """Choose what the settings mean on this device; must be called before anything is computed there."""
-        if device.type == "cuda" and settings.deterministic:
+        if has_streams(device) and settings.deterministic:
             # cuBLAS repeats its results with a workspace of a fixed size, which it takes with its first product:
             # https://docs.nvidia.com/cuda/cublas, results reproducibility.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -50,7 +50,7 @@ class MixedPrecision(NamedTuple):
         Deterministic kernels give the same bits each time, without which a continued run would differ from one that
         was never stopped; without them flash attention's backward pass is quicker.
         """
-        if self.device.type != "cuda":
+        if not has_streams(self.device):
             yield
             return
         matmul, checks = torch.backends.cuda.matmul, cast(Any, torch.utils.deterministic)

@@ -11,7 +11,7 @@ from translate.distributed.data_parallel import DataParallel, RankParallel, Thre
 from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
 from translate.errors import InputError
 from translate.model import Transformer
-from translate.model.device import choose_device, threads_per_process
+from translate.model.device import choose_device, has_streams, threads_per_process
 from translate.model.lora import add_lora
 from translate.model.varlen import why_no_flash_attention
 from translate.runs.initial import InitialWeights
@@ -160,11 +160,11 @@ def choose_batch_layout(
 ) -> tuple[BatchLayout, str | None]:
     """Choose the layout that `training.batch_layout` means on this device, and a remark for the log on the reason."""
     requested, device = settings.batch_layout, precision.device
-    if requested == "padded" or (requested == "auto" and device.type != "cuda"):
+    if requested == "padded" or (requested == "auto" and not has_streams(device)):
         return "padded", None
     is_supported = model.attention_dropout == 0.0 and model.positions != "relative"
     reason: str | None = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"
-    if device.type == "cuda" and precision.name != "fp32" and is_supported:
+    if has_streams(device) and precision.name != "fp32" and is_supported:
         head_dim = model.d_model // model.num_heads
         reason = why_no_flash_attention(device, dtype=precision.dtype, num_heads=model.num_heads, head_dim=head_dim)
     if reason is None:
@@ -184,20 +184,20 @@ def choose_training_device(name: str, environment: DistributedEnvironment) -> to
     device = choose_device(name, key="training.device")
     if environment.world_size == 1 or device.type == "cpu":
         return device
-    if device.type != "cuda":
+    if not has_streams(device):
         raise InputError("training.device: only one process can train on Apple's GPU; use training.device=cpu")
     if ":" in name:
         raise InputError(
             f"training.device = {name}: each of {environment.world_size} processes takes a GPU of its own; use"
             " training.device=cuda, and CUDA_VISIBLE_DEVICES to choose among them"
         )
-    count = torch.cuda.device_count()
+    count = torch.get_device_module(device).device_count()
     if environment.local_rank >= count:
         raise InputError(
             f"training.device = {name}: there are {environment.local_world_size} processes on this machine, and it has"
             f" {count} GPU{'s' * (count > 1)}; start with --nproc-per-node {count}, or use training.device=cpu"
         )
-    return torch.device("cuda", environment.local_rank)
+    return torch.device(device.type, environment.local_rank)
 
 
 def set_num_threads(num_threads: int | None, environment: DistributedEnvironment) -> None:

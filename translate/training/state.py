@@ -24,7 +24,7 @@ from translate.distributed.state import (
 )
 from translate.errors import InputError, RunError
 from translate.model import Transformer
-from translate.model.device import choose_precision
+from translate.model.device import choose_precision, has_streams
 from translate.model.lora import merge_lora, merged_matrices
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
@@ -237,8 +237,8 @@ def describe_environment(settings: TrainingConfig, device: torch.device, *, num_
     if device.type == "cpu":
         environment["device"] += f" ({torch.backends.cpu.get_cpu_capability()})"
         environment["CPU threads"] = str(torch.get_num_threads())
-    elif device.type == "cuda":
-        environment["device"] += f" ({torch.cuda.get_device_name(device)})"
+    elif has_streams(device):
+        environment["device"] += f" ({torch.get_device_module(device).get_device_name(device)})"
     return environment
 
 

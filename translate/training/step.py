@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
@@ -18,7 +19,7 @@ from translate.distributed.data_parallel import DataParallel
 from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
 from translate.model import PackedSequences, Transformer, pack
-from translate.model.device import explain_out_of_memory
+from translate.model.device import copy_to_device, explain_out_of_memory, record_event
 from translate.model.dropout import dropout_seeded
 from translate.runs.progress import LossScale, StepResult
 from translate.training.loss import label_smoothed_loss
@@ -129,7 +130,7 @@ class TrainStep:
         """
         norm, shapes = result.gradient_norm, describe_shapes(batches)
         numbers = torch.stack([result.loss.float(), norm.float()]).to("cpu", non_blocking=True)
-        copied = torch.cuda.current_stream(norm.device).record_event() if norm.is_cuda else None
+        copied = record_event(norm.device)
 
         def check() -> None:
             if copied is not None:
@@ -143,7 +144,7 @@ class TrainStep:
                     " training.precision=fp32, and train anew."
                 )
 
-        if not norm.is_cuda or any(map(is_sharded, self._parameters)):
+        if copied is None or any(map(is_sharded, self._parameters)):
             check()
             return
         self.check_last_step()
@@ -189,10 +190,7 @@ def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout, i
     Args:
         is_doubled: The model gets each pair twice, first all of them and then all again; each target counts once.
     """
-
-    def copied(tensor: Tensor) -> Tensor:
-        return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
-
+    copied = functools.partial(copy_to_device, device=device)
     is_real = batch.target_output_ids != PAD_ID
     target_ids = copied(batch.target_output_ids[is_real])
     repeats = 2 if is_doubled else 1
