@@ -67,20 +67,20 @@ def test_any_translation_can_be_written(by: By, text: str, document_format: Docu
 
 DOCUMENT = {
     "markdown": (
-        "---\ntitle: Titel\n---\n# Ein **Hund** da\n\n> Siehe [den\n> Hund](u \"t\") &amp; `code`. {x}\n> ist da.\n\n"
+        "\ufeff---\ntitle: T\n---\n# Ein **Hund** da\n\n> Siehe [den\n> Hund](u \"t\") &amp; `code`. {x}\n> ist da.\n\n"
         "| a | b c |\n|---|---|\n| x \\| y | *z* |\n\n```\ncode\n```\n\n<p>Ein <b>Hund</b></p>\n",
-        "---\ntitle: Titel\n---\n# EIN **HUND** DA\n\n> SIEHE [DEN\n> HUND](u \"t\") & `code`. {x}\n> IST DA.\n\n"
+        "\ufeff---\ntitle: T\n---\n# EIN **HUND** DA\n\n> SIEHE [DEN\n> HUND](u \"t\") & `code`. {x}\n> IST DA.\n\n"
         "| A | B C |\n|---|---|\n| X \\| Y | *Z* |\n\n```\ncode\n```\n\n<p>EIN <b>HUND</b></p>\n",
     ),
     "html": (
-        '<!DOCTYPE html><title>Hund</title><p class="x">Ein <b>Hund</b>&uuml;\n <i>da</i><br>ja<script>a</script></p>',
-        '<!DOCTYPE html><title>HUND</title><p class="x">EIN <b>HUND</b>Ü\n <i>DA</i><br>JA<script>a</script></p>',
+        '<!DOCTYPE html><title>Hund</title><p id="x">Ein <b>Hund</b> f&uuml;r\n <i>da</i><br>ja<script>a</script></p>',
+        '<!DOCTYPE html><title>HUND</title><p id="x">EIN <b>HUND</b> FÜR\n <i>DA</i><br>JA<script>a</script></p>',
     ),
     "srt": (
         "1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>Ein Hund\r\nist da</i>\r\n\r\n2\r\n",
         "1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>EIN HUND\r\nIST DA</i>\r\n\r\n2\r\n",
     ),
-    "text": ("Eins %s.\n\n  - zwei\nDrei", "EINS %s.\n\n  - ZWEI\nDREI"),
+    "text": ("\ufeffEins %s.\n\n  - zwei\nDrei", "\ufeffEINS %s.\n\n  - ZWEI\nDREI"),
 }  # fmt: skip
 
 

@@ -57,6 +57,6 @@ def test_webvtt_has_blocks_without_text_and_entities() -> None:
     text = "\n\n".join(blocks)
     (segment,) = read_subtitles(text, "vtt")
     assert [item.kind for item in segment.items] == ["open", "text", "mark", "text", "mark", "text"]
-    assert segment.decode("&amp;") == "&" and segment.encode("<") == "&lt;"
+    assert segment.syntax.decode("&amp;") == "&" and segment.syntax.encode("<") == "&lt;"
     (in_srt,) = read_subtitles("1\n00:00:01,000 --> 00:00:02,000\nEr &amp;\n", "srt")
-    assert in_srt.decode("&amp;") == "&amp;" and in_srt.encode("<") == "<"
+    assert in_srt.syntax.decode("&amp;") == "&amp;" and in_srt.syntax.encode("<") == "<"

@@ -59,7 +59,7 @@ def test_a_link_by_its_text_keeps_its_key() -> None:
 
 def test_what_would_be_markup_is_escaped() -> None:
     (segment,) = read_markdown("a\n")
-    assert "".join(map(segment.encode, "*a_b` [c] <d> | e")) == "\\*a\\_b\\` \\[c\\] \\<d> \\| e"
+    assert "".join(map(segment.syntax.encode, "*a_b` [c] <d> | e")) == "\\*a\\_b\\` \\[c\\] \\<d> \\| e"
     for word, matches in [
         ("-", True),
         ("1.", True),
@@ -69,7 +69,7 @@ def test_what_would_be_markup_is_escaped() -> None:
         ("-a", False),
         ("1.5", False),
     ]:
-        assert (segment.unsafe is not None and segment.unsafe.match(word) is not None) == matches, word
+        assert bool(segment.syntax.unsafe.match(word)) == matches, word
 
 
 def test_without_its_parser(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import html
 
 import pytest
 
-from translate.documents.segments import Item, Segment, lay_out
+from translate.documents.segments import Item, Segment, Syntax, lay_out
 
 
 def text_of(*items: Item) -> str:
@@ -38,27 +38,25 @@ def test_a_url_ends_before_punctuation() -> None:
 
 
 def test_numbers_are_not_those_of_the_text() -> None:
-    assert text_of(Item("text", "11 {a} 12 {b} 113")) == "11 14 12 15 113"
+    assert text_of(Item("text", "11 {a} 12 {b} 113")) == "11 13 12 14 113"
 
 
-def test_a_number_never_meets_another() -> None:
-    """Two numbers side by side would be one, so the second name is a mark; so is a name before or behind a digit."""
-    assert text_of(Item("text", "a {x}"), Item("name", "`y`"), Item("text", " b")) == "a 11 b"
-    assert text_of(Item("text", "a 5{x} b")) == "a 5 b"
-    assert text_of(Item("text", "a {x}5 b")) == "a 5 b"
-    layout = lay_out(Segment(0, [Item("text", "a {x}"), Item("open", "<b>", "b"), Item("text", "5")]))
-    assert layout.text == "a 5" and [(node.kind, node.start) for node in layout.nodes] == [("mark", 2), ("pair", 2)]
+def test_names_without_anything_between_are_one() -> None:
+    layout = lay_out(
+        Segment(0, [Item("text", "a {x}%s "), Item("name", "`y`"), Item("name", "`z`"), Item("text", " b")])
+    )
+    assert layout.text == "a 11 12 b" and layout.written == [("{x}%s", True), ("`y``z`", True)]
 
 
 def test_white_space_and_its_line_breaks() -> None:
     layout = lay_out(Segment(0, [Item("text", " \n Ein  Hund\n  läuft\tweg. ")]))
     assert layout.text == "Ein Hund läuft weg."
     assert (layout.before, layout.after) == (" \n ", " ")
-    assert [(node.kind, node.raw, node.start) for node in layout.nodes] == [("break", "\n  ", 8)]
+    assert layout.breaks == [(8, "\n  ")] and not layout.markup
 
 
 def test_text_is_decoded_and_invisible_characters_left_out() -> None:
-    segment = Segment(0, [Item("text", "Gro&szlig;&shy;vater&nbsp;&amp; ich")], html.unescape)
+    segment = Segment(0, [Item("text", "Gro&szlig;&shy;vater&nbsp;&amp; ich")], Syntax(html.unescape))
     assert lay_out(segment).text == "Großvater & ich"
 
 
@@ -71,7 +69,7 @@ def test_pairs_and_marks() -> None:
         Item("close", "</b>", "b"),
     ]
     layout = lay_out(Segment(0, [*items, Item("text", " da")]))
-    pair, mark = layout.nodes
+    pair, mark = layout.markup
     assert (layout.text, pair.start, pair.end, pair.close) == ("Ein Hund da", 4, 8, "</b>")
     assert (mark.start, mark.parent, mark.depth, pair.depth) == (8, pair, 1, 0)
     assert layout.written == [("<b>", False), ("</b>", False), ("<x>", False)]
@@ -80,7 +78,7 @@ def test_pairs_and_marks() -> None:
 def test_a_pair_around_a_name_is_that_name() -> None:
     link = [Item("open", "[", "a"), Item("name", "`f()`"), Item("close", "](u)", "a")]
     layout = lay_out(Segment(0, [Item("text", "Rufe "), *link, Item("text", " auf")]))
-    assert layout.text == "Rufe 12 auf" and layout.written == [("[`f()`](u)", True)]
+    assert layout.text == "Rufe 11 auf" and layout.written == [("[`f()`](u)", True)]
 
 
 def test_a_pair_without_text_is_a_mark() -> None:
@@ -89,30 +87,29 @@ def test_a_pair_without_text_is_a_mark() -> None:
     assert layout.text == "Ein Hund" and layout.written == [("<a id=x> </a>", False)]
 
 
-def test_tags_without_their_partners() -> None:
-    """What was opened before the segment holds from its begin, and what is not closed holds to its end."""
+def test_tags_without_their_partners_are_marks() -> None:
     layout = lay_out(Segment(0, [Item("text", "Ein Hund"), Item("close", "</b>", "b"), Item("text", " da")]))
-    assert [(node.raw, node.close, node.start, node.end) for node in layout.nodes] == [("", "</b>", 0, 8)]
-    layout = lay_out(Segment(0, [Item("text", "{x}"), Item("close", "</b>", "b"), Item("text", "er")]))
-    assert layout.text == "12er" and layout.written == [("{x}</b>", True)]
-    layout = lay_out(Segment(0, [Item("text", "Ein "), Item("open", "<b>", "b"), Item("text", "Hund ")]))
-    assert [(node.raw, node.close, node.start, node.end) for node in layout.nodes] == [("<b>", "", 4, 8)]
+    assert [(each.kind, each.raw, each.start) for each in layout.markup] == [("mark", "</b>", 8)]
+    layout = lay_out(
+        Segment(0, [Item("open", "<i>", "i"), Item("text", "Ein "), Item("open", "<b>", "b"), Item("text", "Hund")])
+    )
+    assert (layout.before, layout.text) == ("<i>", "Ein Hund")
+    assert [(each.kind, each.raw, each.start) for each in layout.markup] == [("mark", "<b>", 4)]
 
 
 def test_tags_that_cross() -> None:
-    items = [
-        Item("open", "<b>", "b"),
-        Item("text", "a "),
-        Item("open", "<i>", "i"),
-        Item("text", "b"),
-        Item("mark", "<x>"),
-    ]
-    layout = lay_out(Segment(0, [*items, Item("close", "</b>", "b"), Item("text", " c"), Item("close", "</i>", "i")]))
-    assert [raw for raw, _ in layout.written] == ["</i>", "<b>", "</b>", "<i>", "<x>"]
-    kinds = {node.raw or node.close: (node.kind, node.parent and node.parent.raw) for node in layout.nodes}
-    assert kinds == {"</i>": ("pair", None), "<b>": ("pair", ""), "<i>": ("mark", "<b>"), "<x>": ("mark", "<b>")}
-    inside = [Item("open", "<b>", "b"), Item("text", "a"), Item("close", "</u>", "u"), Item("close", "</b>", "b")]
-    assert [node.kind for node in lay_out(Segment(0, inside)).nodes] == ["pair", "mark"]
+    items = [Item("open", "<b>", "b"), Item("text", "a "), Item("open", "<i>", "i"), Item("text", "b")]
+    items += [Item("close", "</b>", "b"), Item("text", " c"), Item("close", "</i>", "i"), Item("text", " d")]
+    pair, mark, end = lay_out(Segment(0, items)).markup
+    assert (pair.kind, pair.raw, pair.close) == ("pair", "<b>", "</b>")
+    assert (mark.kind, mark.raw, mark.parent) == ("mark", "<i>", pair)
+    assert (end.kind, end.raw, end.parent) == ("mark", "</i>", None)
+
+
+def test_pairs_that_are_too_deep_are_marks() -> None:
+    items = [Item("open", "<b>", "b")] * 30 + [Item("text", "a")] + [Item("close", "</b>", "b")] * 30
+    layout = lay_out(Segment(0, items))
+    assert [each.kind for each in layout.markup] == ["pair"] * 20 + ["mark"] * 10 and layout.after == "</b>" * 10
 
 
 def test_what_is_written_may_differ_from_what_was_read() -> None:

@@ -2,21 +2,20 @@
 
 import contextlib
 import dataclasses
-import functools
 import json
 import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
 from typer import Argument, Option
 
-from translate.cli.terminal.console import fail_interrupted, is_terminal, line_bar, showing_activity
+from translate.cli.terminal.console import is_terminal, line_bar, showing_activity
 from translate.cli.terminal.conversation import announce, converse, is_typed, typed_lines
+from translate.cli.terminal.documents import decode_document
 from translate.cli.terminal.lines import (
     STANDARD_OUTPUT,
     TextLines,
@@ -24,10 +23,8 @@ from translate.cli.terminal.lines import (
     open_line_output,
     open_lines,
     paired_lines,
-    read_document,
     read_requests,
     takes_constraints,
-    write_document,
     write_lines,
 )
 from translate.cli.terminal.options import (
@@ -38,13 +35,12 @@ from translate.cli.terminal.options import (
     complete_run,
     takes_decoding_options,
 )
+from translate.cli.terminal.parts import DecodingJob, decode_in_parts, runs_unchanged
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.decoding import ConditionCounts, Request, Translation, Translator
-    from translate.decoding.sharded import ShardedDecoder
+    from translate.decoding import Request, Translator
     from translate.distributed.process_group import World
-    from translate.documents.document import DocumentFormat
 
 logger = logging.getLogger(__name__)
 
@@ -179,7 +175,14 @@ def decode(
     )
     if document or document_format:
         _check_for_document(command, interactive=interactive, in_parts=in_parts)
-        _decode_document(command, document_format)
+        command.check_outputs()
+        decode_document(
+            file,
+            output,
+            document_format=document_format,
+            terminology=constraints.get("terminology"),
+            load=command.load,
+        )
     elif in_parts:
         decode_in_parts(lambda world: _prepare_parts(command, world))
     else:
@@ -220,74 +223,6 @@ def _check_for_document(command: DecodeCommand, *, interactive: bool, in_parts: 
         raise InputError(f"{given[0]} is for lines, not for --document; leave one of them out")
 
 
-def _decode_document(command: DecodeCommand, document_format: "DocumentFormat | None") -> None:
-    """Translate a document at once, and say what passed through it."""
-    from translate.decoding import Request
-    from translate.decoding.constraints.terminology import read_terminology
-    from translate.documents.alignment import word_weights
-    from translate.documents.document import format_of_file, translate_document
-
-    command.check_outputs()
-    document_format = document_format or format_of_file(command.file)
-    text = read_document(command.file)
-    terms = read_terminology(command.constraints["terminology"]) if "terminology" in command.constraints else None
-    translator = command.load()
-    started = time.perf_counter()
-
-    def translate(sentences: Sequence[str]) -> list["Translation"]:
-        with line_bar(len(sentences)) as advance:
-            requests = (Request(sentence, terminology=terms) for sentence in sentences)
-            return list(translator.translate_stream(requests, on_finished=advance))
-
-    document = translate_document(text, document_format, translate, functools.partial(word_weights, translator))
-    write_document(document.text, command.output)
-    seconds = time.perf_counter() - started
-    for problem in document.problems:
-        logger.warning(problem)
-    rate = document.sentences / max(seconds, 1e-9)
-    logger.info(f"{document} in {seconds:.1f} s ({rate:.1f} sentences/s)")
-
-
-class DecodingJob(NamedTuple):
-    """A text that is translated in parts."""
-
-    decoder: "ShardedDecoder"
-    facts: dict[str, str]  # by name, what must be the same on all ranks
-    total: int | None  # lines, if their number is known
-    requests: Iterator["Request"]
-
-
-def decode_in_parts(
-    prepare: Callable[["World"], DecodingJob],
-    finish: Callable[[DecodingJob, "ConditionCounts"], object] = lambda job, counts: None,
-) -> None:
-    """Translate a text in parts, together with the other processes if there are any, and join the parts.
-
-    Args:
-        prepare: Makes the job, in each process.
-        finish: Is called in the main process when the output is written.
-    """
-    from translate.distributed.process_group import join_world
-
-    with join_world() as world:
-        try:
-            job = world.run_on_all_ranks(lambda: prepare(world))
-            world.check_same_on_all_ranks(job.facts)
-            started = time.perf_counter()
-            with line_bar(job.total, is_hidden=not world.is_main_process) as advance:
-                counts, lines_kept = job.decoder.decode(world, job.requests, on_finished=advance)
-        except KeyboardInterrupt as error:
-            if not world.is_main_process:
-                raise typer.Exit(130) from None
-            fail_interrupted(error, "; finished parts are kept, and the same command continues from them")
-        seconds = time.perf_counter() - started
-        rate = (counts["lines"] - lines_kept) / max(seconds, 1e-9)
-        by = f" by {world.size} processes" if world.size > 1 else ""
-        before = f"; {lines_kept} of the lines were finished before" if lines_kept else ""
-        logger.info(f"{counts} in {seconds:.1f} s ({rate:.1f} lines/s){by}{before}")
-        world.run_on_rank_0(lambda: finish(job, counts))
-
-
 def _prepare_parts(command: DecodeCommand, world: "World") -> DecodingJob:
     """Check the files, load the translator, and collect what must be the same on all ranks."""
     from translate.data.text import require_file
@@ -316,20 +251,6 @@ def _prepare_parts(command: DecodeCommand, world: "World") -> DecodingJob:
         translator, dependencies, command.output_format, output=command.output, alignments=command.alignments
     )
     return DecodingJob(decoder, {**dependencies, **by_line}, source.total, requests)
-
-
-@contextlib.contextmanager
-def runs_unchanged(runs: Mapping[str, Sequence[Path]], which: str) -> Iterator[None]:
-    """A context for loading models and taking their checksums; it fails if a checkpoint is replaced meanwhile."""
-    from translate.data.text import require_unchanged
-    from translate.runs.directory import RunDirectory
-
-    with contextlib.ExitStack() as unchanged:
-        for run in [run for named in runs.values() for run in named]:
-            checkpoint = RunDirectory(run).checkpoint(which)
-            if checkpoint.is_file():  # else loading reports it
-                unchanged.enter_context(require_unchanged(checkpoint))
-        yield
 
 
 @takes_decoding_options

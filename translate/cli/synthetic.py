@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from translate.cli.decode import DecodingJob, decode_in_parts, runs_unchanged
 from translate.cli.terminal.console import showing_activity
 from translate.cli.terminal.lines import check_outputs, open_lines
 from translate.cli.terminal.options import CheckpointOption, RunArgument, complete_run, takes_decoding_options
+from translate.cli.terminal.parts import DecodingJob, decode_in_parts, runs_unchanged
 from translate.errors import InputError
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
 """A document in, the same document with translated text out: segments, sentences, and a count of what passed."""
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,8 +9,20 @@ from typing import Literal, NamedTuple, get_args
 
 from translate.decoding import ConditionCounts, Translation, count_conditions
 from translate.decoding.splitting import split_sentences
+from translate.documents.html import read_html
+from translate.documents.lines import read_subtitles, read_text
+from translate.documents.markdown import read_markdown
 from translate.documents.segments import Layout, Segment, lay_out
-from translate.documents.transfer import Source, TranslatedSentence, Weights, diagonal, write_translation
+from translate.documents.transfer import (
+    Sentence,
+    SourceWord,
+    Weights,
+    diagonal,
+    join_words,
+    names_between,
+    without_names,
+    write_translation,
+)
 from translate.errors import InputError
 
 DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"]
@@ -68,20 +81,12 @@ def read_segments(text: str, document_format: DocumentFormat) -> Iterator[Segmen
     """
     match document_format:
         case "text" | "paragraphs":
-            from translate.documents.lines import read_text
-
             return read_text(text, by_line=document_format == "text")
         case "srt" | "vtt":
-            from translate.documents.lines import read_subtitles
-
             return read_subtitles(text, document_format)
         case "markdown":
-            from translate.documents.markdown import read_markdown
-
             return read_markdown(text)
         case "html":
-            from translate.documents.html import read_html
-
             return read_html(text)
 
 
@@ -100,41 +105,34 @@ def translate_document(
     Raises:
         InputError: The extra `documents` is not installed, and the format needs it.
     """
+    byte_order_mark = "\ufeff" * text.startswith("\ufeff")
+    text = text.removeprefix(byte_order_mark)
     segments = list(read_segments(text, document_format))
     layouts = [lay_out(segment) for segment in segments]
-    sentences = [_read_sentences(layout) for layout in layouts]
-    translations = iter(list(translate([form.text for each in sentences for one in each for form in one.forms])))
-    chosen = [[_choose(one, [next(translations) for _ in one.forms]) for one in each] for each in sentences]
-    made = [translation for each in chosen for _, translation in each if translation is not None]
-    to_align = [
-        translation
-        for layout, each in zip(layouts, chosen, strict=True)
-        for _, translation in (each if layout.written else [])
-        if translation is not None
+    sentences = [list(_read_sentences(layout)) for layout in layouts]
+    wanted = [sentence for each in sentences for sentence in each if any(map(str.isalpha, sentence.text))]
+    forms = [[each.words, *([without_names(each)] if each.names else [])] for each in wanted]
+    translations = iter(list(translate([join_words(form) for each in forms for form in each])))
+    made = [
+        _choose(sentence, each, list(itertools.islice(translations, len(each))))
+        for sentence, each in zip(wanted, forms, strict=True)
     ]
-    weights = iter(align(to_align) if align is not None else map(_in_order, to_align))
+    if align is not None:
+        to_align = [pair for pair in zip(wanted, made, strict=True) if pair[0].layout.markup]
+        weights = align([translation for _, translation in to_align])
+        for (sentence, _), found in zip(to_align, weights, strict=True):
+            sentence.weights = found
     parts, position = [], 0
-    for segment, layout, each in zip(segments, layouts, chosen, strict=True):
-        translated = []
-        for source, translation in each:
-            if translation is None:
-                found, target = diagonal(source.text, source.text), source.text
-            else:
-                found = next(weights) if layout.written else []
-                target = _end_like(source.text, translation.text)
-            translated.append(TranslatedSentence(source, target, found))
-        is_same = all(part.target == part.source.text and not part.source.is_cut for part in translated)
-        parts += [
-            text[position : segment.start],
-            segment.raw if is_same else write_translation(segment, layout, translated),
-        ]
+    for segment, layout, each in zip(segments, layouts, sentences, strict=True):
+        is_same = all(sentence.target == sentence.text for sentence in each)
+        parts += [text[position : segment.start], segment.raw if is_same else write_translation(segment, layout, each)]
         position = segment.start + len(segment.raw)
     written = "".join([*parts, text[position:]])
     markup = [is_name for layout in layouts for _, is_name in layout.written]
     return DocumentTranslation(
-        written,
-        segments=sum(any(one.forms for one in each) for each in sentences),
-        sentences=len(made),
+        byte_order_mark + written,
+        segments=len({id(sentence.layout) for sentence in wanted}),
+        sentences=len(wanted),
         tags=markup.count(False),
         placeholders=markup.count(True),
         problems=_compare(text, segments, layouts, list(map(lay_out, read_segments(written, document_format)))),
@@ -142,37 +140,31 @@ def translate_document(
     )
 
 
-class _Sentence(NamedTuple):
-    whole: Source
-    forms: list[Source]  # to translate: with a number for each name, and without them; none where there is no word
-    numbers: list[str]
+def _read_sentences(layout: Layout) -> Iterator[Sentence]:
+    read, names, end = list(layout.text), layout.names, 0
+    for name in names:  # behind a number a full stop may end no sentence
+        read[name.start : name.end] = "X" * (name.end - name.start)
+    for text in split_sentences("".join(read)):
+        start, end = end, end + len(text)
+        found = re.finditer(r"\S+", layout.text[start:end])
+        words = [SourceWord(match[0], start + match.start(), start + match.end()) for match in found]
+        if words:
+            whole, inside = join_words(words), names_between(names, start, end)
+            yield Sentence(layout, words, inside, words[-1].end, whole, diagonal(whole, whole))
 
 
-def _read_sentences(layout: Layout) -> list[_Sentence]:
-    sentences, start = [], 0
-    read = layout.text
-    for name in layout.names:  # behind a number a full stop may end no sentence
-        read = read[: name.start] + "X" * (name.end - name.start) + read[name.end :]
-    for text in split_sentences(read):
-        whole = Source.between(layout.text, start, start + len(text))
-        names = [name for name in layout.names if start <= name.start < start + len(text)]
-        start += len(text)
-        forms = [whole, *([whole.without(names)] if names else [])] if any(map(str.isalpha, whole.text)) else []
-        if whole.text:
-            sentences.append(_Sentence(whole, forms, [layout.text[name.start : name.end] for name in names]))
-    return sentences
-
-
-def _choose(sentence: _Sentence, translations: Sequence[Translation]) -> tuple[Source, Translation | None]:
-    """The translation with names if each of their numbers is there once; else the one without them.
+def _choose(sentence: Sentence, forms: Sequence[list[SourceWord]], translations: Sequence[Translation]) -> Translation:
+    """Take the translation with names if each of their numbers is there once; else the one without them.
 
     Models that have learnt from enough text copy numbers. For others a sentence without its names is easier.
     """
-    if not translations:
-        return sentence.whole, None
     counts = Counter(re.findall(r"\d+", translations[0].text))
-    is_complete = all(counts[number] == 1 for number in sentence.numbers)
-    return (sentence.forms[0], translations[0]) if is_complete else (sentence.forms[1], translations[1])
+    is_complete = all(counts[sentence.layout.text[name.start : name.end]] == 1 for name in sentence.names)
+    chosen = translations[0 if is_complete else 1]
+    sentence.words = forms[0 if is_complete else 1]
+    sentence.target = _end_like(sentence.text, chosen.text)
+    sentence.weights = diagonal(chosen.text, chosen.source)
+    return chosen
 
 
 def _end_like(source: str, target: str) -> str:
@@ -181,23 +173,17 @@ def _end_like(source: str, target: str) -> str:
     return target[:-1] if re.search(r"\w\.$", target) and not is_sentence else target
 
 
-def _in_order(translation: Translation) -> Weights:
-    return diagonal(translation.text, translation.source)
-
-
 def _compare(text: str, segments: Sequence[Segment], before: Sequence[Layout], after: Sequence[Layout]) -> list[str]:
     """What markup the translated document has less or more often than its source."""
-    is_same = len(before) == len(after)  # an empty translation leaves no segment
+    old, new = ([layout.written for layout in layouts] for layouts in (before, after))
+    is_same = len(old) == len(new)  # an empty translation leaves no segment
     if not is_same:
-        segments, before, after = segments[:1], [_joined(before)], [_joined(after)]
+        segments, old, new = segments[:1], [list(itertools.chain(*old))], [list(itertools.chain(*new))]
     problems = []
-    for segment, old, new in zip(segments, before, after, strict=is_same):
-        wanted, found = Counter(old.written), Counter(new.written)
-        where = f"line {text.count(chr(10), 0, segment.start) + 1}" if is_same else "the document"
-        problems += [f"{where}: {raw!r} is lost" for raw, _ in (wanted - found).elements()]
-        problems += [f"{where}: {raw!r} is there once more" for raw, _ in (found - wanted).elements()]
+    for segment, wanted, found in zip(segments, map(Counter, old), map(Counter, new), strict=is_same):
+        wrong = [f"{raw!r} is lost" for raw, _ in (wanted - found).elements()]
+        wrong += [f"{raw!r} is there once more" for raw, _ in (found - wanted).elements()]
+        if wrong:
+            where = f"line {text.count(chr(10), 0, segment.start) + 1}" if is_same else "the document"
+            problems += [f"{where}: {each}" for each in wrong]
     return problems
-
-
-def _joined(layouts: Sequence[Layout]) -> Layout:
-    return Layout("", "", [node for layout in layouts for node in layout.nodes], "")

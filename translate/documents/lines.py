@@ -4,19 +4,23 @@ Subtitles have a reader of our own. Parsers for them make cues of a file and wri
 white space and whatever they do not know are not those of the file any more.
 """
 
-import html
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Literal
 
-from translate.documents.segments import Item, Segment
+from translate.documents.html import HTML, read_tag
+from translate.documents.segments import Item, Segment, Syntax
 
 _LINE = re.compile(r"[^\n]*\n?")
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•·–—>#]+|\d{1,3}[.)]|[a-z]\))\s+)*")  # stands before a line's text
-_TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->")
-_VTT_BLOCK = re.compile(r"\ufeff?WEBVTT|NOTE\b|STYLE\b|REGION\b")
+_BLOCK = re.compile(r"(?:^[^\S\n]*\S[^\n]*\n?)+", re.MULTILINE)
+_TIMES = re.compile(
+    r"(?:[^\n]*\n)??\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->[^\n]*\n?"
+)  # behind the name of a cue, if it has one
+_VTT_BLOCK = re.compile(r"WEBVTT|NOTE\b|STYLE\b|REGION\b")
+_SPEAKER = re.compile(r"^(?=\s*(?:<[^<>]*>\s*)*[-–—])", re.MULTILINE)
 _CUE_MARKUP = re.compile(r"(<[^<>\n]*>|\{\\[^{}\n]*\})")
-_CUE_TAG = re.compile(r"<(/?)([A-Za-z]+)[^<>]*>")
 
 
 def read_text(text: str, *, by_line: bool) -> Iterator[Segment]:
@@ -40,45 +44,19 @@ def read_text(text: str, *, by_line: bool) -> Iterator[Segment]:
 
 def read_subtitles(text: str, document_format: Literal["srt", "vtt"]) -> Iterator[Segment]:
     """The text of each cue. In a dialogue, where lines begin with a dash, each speaker's text stands alone."""
-    position, block = 0, []
     is_vtt = document_format == "vtt"
-    for line in [*_LINE.findall(text), ""]:
-        if line.strip():
-            block.append((position, line))
-        else:
-            yield from _read_cue(block, is_vtt=is_vtt)
-            block = []
-        position += len(line)
-
-
-def _read_cue(block: list[tuple[int, str]], *, is_vtt: bool) -> Iterator[Segment]:
-    times = next((number for number, (_, line) in enumerate(block[:2]) if _TIMES.match(line)), None)
-    if times is None or (is_vtt and _VTT_BLOCK.match(block[0][1])):
-        return
-    speaker: list[tuple[int, str]] = []
-    for position, line in block[times + 1 :]:
-        if speaker and re.match(r"\s*(?:<[^<>]*>\s*)*[-–—]", line):
-            yield _segment(speaker, is_vtt=is_vtt)
-            speaker = []
-        speaker.append((position, line))
-    if speaker:
-        yield _segment(speaker, is_vtt=is_vtt)
-
-
-def _segment(lines: list[tuple[int, str]], *, is_vtt: bool) -> Segment:
-    items = []
-    raw = "".join(line for _, line in lines)
-    mark = re.match(r"\s*[-–—]\s*", raw)
-    begin = mark.end() if mark else 0
-    for part in filter(None, _CUE_MARKUP.split(raw[begin:])):
-        tag = _CUE_TAG.fullmatch(part)
-        if tag:
-            items.append(Item("close" if tag[1] else "open", part, tag[2]))
-        else:
-            items.append(Item("mark" if _CUE_MARKUP.fullmatch(part) else "text", part))
-    start = lines[0][0] + begin
-    return (
-        Segment(start, items, html.unescape, lambda text: html.escape(text, quote=False))
-        if is_vtt
-        else Segment(start, items)
-    )
+    for block in _BLOCK.finditer(text):
+        times = _TIMES.match(block[0])
+        if times is None or (is_vtt and _VTT_BLOCK.match(block[0])):
+            continue
+        speakers = [speaker.start() for speaker in _SPEAKER.finditer(block[0], times.end() + 1)]
+        for begin, end in pairwise([times.end(), *speakers, len(block[0])]):
+            raw = re.sub(r"^\s*[-–—]\s*", "", block[0][begin:end])
+            items = [
+                read_tag(part) if number % 2 else Item("text", part)
+                for number, part in enumerate(_CUE_MARKUP.split(raw))
+                if part
+            ]
+            if items:
+                named = [item._replace(tag=item.tag.partition(".")[0]) for item in items]  # <c.red> ends at </c>
+                yield Segment(block.start() + end - len(raw), named, HTML if is_vtt else Syntax())

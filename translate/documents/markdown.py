@@ -9,12 +9,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from translate.documents.html import fold_untouched, read_html, read_tag
-from translate.documents.segments import Item, Segment
+from translate.documents.segments import Item, Kind, Segment, Syntax
 from translate.errors import InputError, install_hint
 
 _ESCAPE = re.compile(r"\\([!-/:-@[-`{-~])|&(?:#\w+|\w+);")
-_UNSAFE = re.compile(r">|#{1,6}$|[-+]$|[-=]+$|\d{1,9}[.)]$")
 _OPENING = {"Emphasis": 1, "Strong": 2, "Strikethrough": 1, "Link": 1, "Image": 2}  # characters that open a pair
+_KINDS: dict[str, Kind] = {"Text": "text", "Code": "name", "SoftBreak": "break"}  # others are marks
+
+MARKDOWN = Syntax(
+    decode=lambda raw: _ESCAPE.sub(lambda match: match[1] or html.unescape(match[0]), raw),
+    encode=lambda character: f"\\{character}" if character in "\\`*_[]<|~" else character,
+    unsafe=re.compile(r">|#{1,6}$|[-+]$|[-=]+$|\d{1,9}[.)]$"),
+)
 
 
 def read_markdown(text: str) -> Iterator[Segment]:
@@ -77,31 +83,23 @@ class _Reader:
             elif name == "InlineHtml":
                 self._add(tag.kind, begin, end, tag=tag.tag)
             else:
-                kinds = {"Text": "text", "Code": "name", "SoftBreak": "break"}
-                self._add(kinds.get(name, "mark"), begin, end)
+                self._add(_KINDS.get(name, "mark"), begin, end)
         yield from self._end_segment()
 
-    def _add(self, kind: Any, begin: int, end: int, *, tag: str = "", written: str = "") -> None:
+    def _add(self, kind: Kind, begin: int, end: int, *, tag: str = "", written: str = "") -> None:
         """Add an item, and before it what lies between: the backslash of an escape, or what continues a quote."""
+        begin -= kind == "text" and self.end < begin and self.text[begin - 1] == "\\"
         if not self.items:
-            escapes = kind == "text" and self.text[begin - 1 : begin] == "\\"
-            self.start = self.end = begin - escapes
+            self.start = self.end = begin
         begin = max(begin, self.end)
         between = self.text[self.end : begin]
-        last = self.items[-1] if self.items else None
-        if last and last.kind == "break":
-            if kind == "text" and between.endswith("\\"):
-                begin, between = begin - 1, between[:-1]
-            self.items[-1] = last._replace(raw=last.raw + between)
-        elif kind in ("text", "break"):
+        if self.items and self.items[-1].kind == "break":
+            self.items[-1] = self.items[-1]._replace(raw=self.items[-1].raw + between)
+        elif kind == "break":
             begin = self.end
         elif between:
             self.items.append(Item("text", between))
-        raw = self.text[begin:end]
-        if last and last.kind == kind == "text":
-            self.items[-1] = last._replace(raw=last.raw + raw)
-        else:
-            self.items.append(Item(kind, raw, tag, written))
+        self.items.append(Item(kind, self.text[begin:end], tag, written))
         self.end = max(end, self.end)
 
     def _add_pair(self, kind: str, begin: int, end: int, *, is_start: bool, link_type: str) -> None:
@@ -118,13 +116,5 @@ class _Reader:
 
     def _end_segment(self) -> Iterator[Segment]:
         if self.items:
-            yield Segment(self.start, fold_untouched(self.items), _decode, _encode, _UNSAFE)
+            yield Segment(self.start, fold_untouched(self.items), MARKDOWN)
             self.items = []
-
-
-def _decode(raw: str) -> str:
-    return _ESCAPE.sub(lambda match: match[1] or html.unescape(match[0]), raw)
-
-
-def _encode(character: str) -> str:
-    return f"\\{character}" if character in "\\`*_[]<|~" else character

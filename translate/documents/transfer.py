@@ -4,89 +4,68 @@ A pair goes around the run of translated words that has the greatest sum of (sha
 within the run of the pair around it. There is always such a run, so no pair is lost, and none comes twice.
 """
 
-import bisect
-import itertools
 import re
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
-from translate.documents.segments import Layout, Node, Segment
+from translate.documents.segments import Layout, Markup, Segment
 
 Weights = Sequence[Mapping[int, float]]  # by word of the translation, of words of the source; others have none
 
-_PUNCTUATION_FIRST, _PUNCTUATION_LAST = re.compile(r"^\W*"), re.compile(r"\W*$")
 
-
-class Source(NamedTuple):
-    """A sentence as the model reads it."""
+class SourceWord(NamedTuple):
+    """A word that the model reads, and its place in the segment's plain text."""
 
     text: str
-    offsets: list[int]  # of each character in the segment's plain text
-    end: int  # of the sentence there
-    is_cut: bool = False  # names were left out
-
-    @classmethod
-    def between(cls, text: str, start: int, end: int) -> "Source":
-        """A part of a plain text without the spaces around it."""
-        start, end = start + len(text[start:end]) - len(text[start:end].lstrip()), start + len(text[start:end].rstrip())
-        return cls(text[start:end], list(range(start, end)), end)
-
-    def without(self, names: Sequence[Node]) -> "Source":
-        """The sentence without these names, and without the spaces that are left over."""
-        inside = {offset for name in names for offset in range(name.start, name.end)}
-        kept: list[tuple[str, int]] = []
-        for character, offset in zip(self.text, self.offsets, strict=True):
-            is_after_name = kept and offset - 1 in inside
-            if offset in inside or (character == " " and (not kept or kept[-1][0] == " ")):
-                continue
-            if is_after_name and kept[-1][0] == " " and character in ",.;:!?)":
-                kept.pop()
-            kept.append((character, offset))
-        while kept and kept[-1][0] == " ":
-            kept.pop()
-        return Source(
-            "".join(character for character, _ in kept), [offset for _, offset in kept], self.end, is_cut=True
-        )
+    start: int
+    end: int
 
 
-class TranslatedSentence(NamedTuple):
-    """A sentence, its translation, and how their words are aligned."""
+@dataclass
+class Sentence:
+    """A sentence of a segment, its translation, and how their words are aligned."""
 
-    source: Source
+    layout: Layout
+    words: list[SourceWord]  # that the model reads
+    names: Sequence[Markup]
+    end: int  # in the plain text
     target: str
     weights: Weights
 
-
-class _Word(NamedTuple):
-    """A word of the source."""
-
-    text: str
-    offsets: list[int]  # of each character in the segment's plain text
-
     @property
-    def start(self) -> int:
-        return self.offsets[0]
-
-    @property
-    def end(self) -> int:
-        return self.offsets[-1] + 1
+    def text(self) -> str:
+        """What the model reads."""
+        return join_words(self.words)
 
 
-class _Span(NamedTuple):
-    """A sentence: its place in the segment's plain text, and the words of its translation."""
-
-    begin: int
-    end: int
-    first: int
-    last: int  # behind the last word
+def join_words(words: Sequence[SourceWord]) -> str:
+    """Words with spaces between them."""
+    return " ".join(word.text for word in words)
 
 
-class _Place(NamedTuple):
-    """A place in the translation: before a character of a word, or behind its last."""
+def names_between(names: Sequence[Markup], start: int, end: int) -> Sequence[Markup]:
+    """Those of the names, which are in order, that stand in a part of the plain text."""
+    first, last = (bisect_left(names, place, key=lambda name: name.start) for place in (start, end))
+    return names[first:last]
 
-    word: int
-    character: int
+
+def without_names(sentence: Sentence) -> list[SourceWord]:
+    """The words of a sentence without its names; what punctuation is left over joins the word before it."""
+    words: list[SourceWord] = []
+    for word in sentence.words:
+        text = word.text
+        inside = names_between(sentence.names, word.start, word.end)
+        for name in reversed(inside):
+            text = text[: name.start - word.start] + text[name.end - word.start :]
+        if words and inside and inside[0].start == word.start and text.startswith(tuple(",.;:!?)")):
+            words[-1] = words[-1]._replace(text=words[-1].text + text)
+        elif text:
+            words.append(word._replace(text=text))
+    return words
 
 
 def diagonal(target: str, source: str) -> Weights:
@@ -95,189 +74,159 @@ def diagonal(target: str, source: str) -> Weights:
     return [{place * num_sources // num_targets: 1.0} if num_sources else {} for place in range(num_targets)]
 
 
-def write_translation(segment: Segment, layout: Layout, sentences: Sequence[TranslatedSentence]) -> str:
+def write_translation(segment: Segment, layout: Layout, sentences: Sequence[Sentence]) -> str:
     """The segment as its format writes it, with the translations of its sentences and all of its markup."""
-    return _Transfer(segment, layout, sentences).write()
+    written = "".join(raw for raw, _ in layout.written)
+    if any(sentence.target.split() for sentence in sentences):
+        written = _Transfer(segment, layout, sentences).write()
+    return layout.before + written + layout.after
 
 
 class _Transfer:
-    def __init__(self, segment: Segment, layout: Layout, sentences: Sequence[TranslatedSentence]) -> None:
-        self.segment, self.layout = segment, layout
-        self.sources: list[_Word] = []
-        self.targets: list[str] = []
-        self.weights: list[dict[int, float]] = []
-        self.spans: list[_Span] = []
-        for source, target, weights in sentences:
-            first, targets = len(self.sources), target.split()
-            begin = self.spans[-1].end if self.spans else 0
-            self.spans.append(_Span(begin, source.end, len(self.targets), len(self.targets) + len(targets)))
-            for match in re.finditer(r"\S+", source.text):
-                self.sources.append(_Word(match[0], source.offsets[match.start() : match.end()]))
-            self.weights += [{first + number: weight for number, weight in row.items()} for row in weights]
-            self.targets += targets
-        self.runs: dict[Node, tuple[int, int]] = {}  # of words in the translation, the second inclusive
-        self.bounds: dict[Node, tuple[_Place, _Place]] = {}
-        self.inserted: dict[_Place, list[tuple[tuple[int, int, int], str]]] = defaultdict(list)
-        self.replaced: dict[_Place, Node] = {}
+    """Words are known by their numbers in the segment, and places by their characters in the joined translation."""
+
+    def __init__(self, segment: Segment, layout: Layout, sentences: Sequence[Sentence]) -> None:
+        self.syntax, self.layout = segment.syntax, layout
+        self.sources = [word for sentence in sentences for word in sentence.words]
+        self.targets = [word for sentence in sentences for word in sentence.target.split()]
+        self.text = " ".join(self.targets)
+        self.starts = [0, *accumulate(len(word) + 1 for word in self.targets)]
+        self.sentence_ends = [sentence.end for sentence in sentences]
+        self.source_spans = _spans([len(sentence.words) for sentence in sentences])
+        self.target_spans = _spans([len(sentence.target.split()) for sentence in sentences])
+        self.weights = [
+            {span.start + place: weight for place, weight in row.items()}
+            for span, sentence in zip(self.source_spans, sentences, strict=True)
+            for row in sentence.weights
+        ]
+        # Of the pairs that have their place; None stands for all of the text.
+        self.runs: dict[Markup | None, range] = {None: range(len(self.targets))}
+        self.bounds: dict[Markup | None, tuple[int, int]] = {None: (0, len(self.text))}
+        self.taken: dict[tuple[Markup | None, int], range] = {}  # the run with a word, by the pair around it and word
+        self.inserted: dict[int, list[tuple[int, int, str]]] = defaultdict(list)  # by place
 
     def write(self) -> str:
-        layout = self.layout
-        if not self.targets:
-            return layout.before + "".join(raw for raw, _ in layout.written) + layout.after
-        copied = self._find_names()
-        for number, node in enumerate(layout.nodes):
-            if node.kind == "pair":
-                self._place_pair(node, number)
-            elif node.kind == "mark" or (node.kind == "name" and node not in copied):
-                self._place_mark(node, number)
-        breaks = self._place_breaks()
-        words = [self._write_word(word, is_first=word == 0 or word in breaks) for word in range(len(self.targets))]
-        text = "".join(breaks.get(number, " " * (number > 0)) + word for number, word in enumerate(words))
-        return layout.before + text + layout.after
+        characters = [*map(self.syntax.encode, self.text), ""]
+        self._write_breaks(characters)
+        copied = self._write_names(characters)
+        for number, markup in enumerate(self.layout.markup):
+            if markup.kind == "pair":
+                self._place_pair(markup, number)
+            elif markup not in copied:
+                self._place_mark(markup, number)
+        for place, inserted in self.inserted.items():
+            characters[place] = "".join(raw for *_, raw in sorted(inserted)) + characters[place]
+        return "".join(characters)
 
-    def _find_names(self) -> set[Node]:
-        """Find the numbers that stand for names, and align their words to each other."""
+    def _sentence_at(self, offset: int) -> int:
+        return min(bisect_left(self.sentence_ends, offset), len(self.sentence_ends) - 1)
+
+    def _write_breaks(self, characters: list[str]) -> None:
+        """Divide the translation into lines of about the lengths that the source's lines have."""
+        lines = {0}  # their first words
+        for offset, raw in self.layout.breaks:
+            sentence = self._sentence_at(offset)
+            end, words = self.sentence_ends[sentence], self.target_spans[sentence]
+            begin = self.sources[self.source_spans[sentence].start].start
+            share = (offset - begin) / max(end - begin, 1)
+            wanted = self.starts[words.start] + share * (self.starts[words.stop] - self.starts[words.start])
+            word = bisect_left(self.starts, wanted)
+            word -= word > 0 and wanted - self.starts[word - 1] <= self.starts[word] - wanted
+            if share < 1:  # within a sentence
+                word = min(max(word, words.start + 1), words.stop - 1)
+            if 0 < word < len(self.targets) and word not in lines:
+                lines.add(word)
+                characters[self.starts[word] - 1] = raw
+        for word in lines:
+            if match := self.syntax.unsafe.match(self.targets[word]):
+                place = self.starts[word] + match.end() - 1
+                characters[place] = f"\\{self.text[place]}"
+
+    def _write_names(self, characters: list[str]) -> set[Markup]:
+        """Write the names whose numbers were copied, and align the numbers."""
+        names = {self.layout.text[name.start : name.end]: name for name in self.layout.names}
         copied = set()
-        at = {offset: place for place, word in enumerate(self.sources) for offset in word.offsets}
-        words = {name: at[name.start] for name in self.layout.names if name.start in at}
-        names = {self.layout.text[name.start : name.end]: name for name in words}
-        for number, target in enumerate(self.targets):
-            for match in re.finditer(r"\d+", target):
-                name = names.get(match[0])
-                if name is not None and name not in copied:
-                    copied.add(name)
-                    self.replaced[_Place(number, match.start())] = name
-                    self.weights[number] = {words[name]: 1.0}
+        for match in re.finditer(r"\d+", self.text):
+            name = names.pop(match[0], None)
+            if name is not None:
+                copied.add(name)
+                characters[match.start() : match.end()] = [name.raw, *[""] * (len(match[0]) - 1)]
+                source = bisect_right(self.sources, name.start, key=lambda word: word.start) - 1
+                self.weights[bisect_right(self.starts, match.start()) - 1] = {source: 1.0}
         return copied
 
-    def _place_pair(self, pair: Node, number: int) -> None:
+    def _place_pair(self, pair: Markup, number: int) -> None:
         """Place a pair around the words that are aligned to those inside it."""
-        places = range(len(self.sources))
-        first = bisect.bisect_right(places, pair.start, key=lambda place: self.sources[place].end)
-        inside = range(first, bisect.bisect_left(places, pair.end, key=lambda place: self.sources[place].start))
-        low, high = self.runs[pair.parent] if pair.parent else (0, len(self.targets) - 1)
-        scores = [self._share(word, inside) - 0.5 for word in range(low, high + 1)]
-        siblings = [(run[0] - low, run[1] - low) for node, run in self.runs.items() if node.parent is pair.parent]
-        taken = {place for first, last in siblings for place in range(first, last + 1)}
-        first, last = _best_run(scores, taken) or max(siblings, key=lambda run: (sum(scores[run[0] : run[1] + 1]), run))
-        first, last = self.runs[pair] = low + first, low + last
-        text, words = self.layout.text[pair.start : pair.end].strip(), self.targets
-        start = self._same_place(inside[0], first, pair.start)
-        end = self._same_place(inside[-1], last, pair.end)
-        start = start or _Place(first, _leading(words[first]) if text[0].isalnum() else 0)
-        end = end or _Place(last, _trailing(words[last]) if text[-1].isalnum() else len(words[last]))
-        start, end = self._within(pair.parent, start), self._within(pair.parent, max(start, end))
+        first = bisect_right(self.sources, pair.start, key=lambda word: word.end)
+        inside = range(first, bisect_left(self.sources, pair.end, key=lambda word: word.start))
+        around = self.runs[pair.parent]
+        sentences = [self.target_spans[self._sentence_at(self.sources[word].end)] for word in (inside[0], inside[-1])]
+        words = range(max(around.start, sentences[0].start), min(around.stop, sentences[1].stop)) or around
+        scores = {word: self._share(word, inside) - 0.5 for word in words}
+        free = {word: score for word, score in scores.items() if (pair.parent, word) not in self.taken}
+        run = _best_run(free) or self.taken[pair.parent, max(words, key=lambda word: scores[word])]
+        self.runs[pair] = run
+        self.taken |= {(pair.parent, word): run for word in run}
+        text = self.layout.text[pair.start : pair.end].strip()
+        start = self._edges(run[0], without_punctuation=text[0].isalnum())[0]
+        end = self._edges(run[-1], without_punctuation=text[-1].isalnum())[1]
+        start = self._within(pair.parent, start)
+        end = self._within(pair.parent, max(start, end))
         self.bounds[pair] = start, end
-        self.inserted[start].append(((1, 2 * pair.depth + 1, number), pair.raw))
-        self.inserted[end].append(((0, -2 * pair.depth - 1, -number), pair.close))
+        self.inserted[start].append((2 * pair.depth + 2, number, pair.raw))
+        self.inserted[end].append((-2 * pair.depth - 2, -number, pair.close))
 
     def _share(self, word: int, inside: range) -> float:
         """The share of a translated word's attention that is on some words of the source."""
         weights = self.weights[word]
-        return sum(weight for place, weight in weights.items() if place in inside) / max(sum(weights.values()), 1e-9)
+        on_inside = sum(weights.get(place, 0.0) for place in min(inside, weights, key=len) if place in inside)
+        return on_inside / max(sum(weights.values()), 1e-9)
 
-    def _within(self, pair: Node | None, place: _Place) -> _Place:
-        return min(max(place, self.bounds[pair][0]), self.bounds[pair][1]) if pair else place
-
-    def _same_place(self, source: int, target: int, offset: int) -> _Place | None:
-        """The same place in a word that was not translated."""
-        word, text = self.sources[source], self.targets[target]
-        is_same = len(word.text) == len(text) and word.text.casefold() == text.casefold()
-        return _Place(target, bisect.bisect_left(word.offsets, offset)) if is_same else None
-
-    def _span_at(self, offset: int) -> _Span:
-        return next((span for span in self.spans if offset <= span.end), self.spans[-1])
-
-    def _place_mark(self, mark: Node, number: int) -> None:
+    def _place_mark(self, mark: Markup, number: int) -> None:
         """Place a mark, or a name without its number, at the word behind which or before which it stood."""
-        left = self.layout.text[: mark.start][-1:] or " "
+        left = self.layout.text[max(mark.start - 1, 0) : mark.start] or " "
         right = self.layout.text[mark.end : mark.end + 1] or " "
-        span = self._span_at(mark.start)
-        places = [place for place, word in enumerate(self.sources) if span.begin <= word.start < span.end]
-        before = [place for place in places if self.sources[place].start < mark.start]
-        behind = [place for place in places if self.sources[place].end > mark.end]
-        is_behind = bool(before) and (left != " " or not right.isalnum())
-        place = None
-        if span.first == span.last:  # the sentence has an empty translation
-            target = min(span.first, len(self.targets) - 1)
-        elif before and behind:
-            anchor = before[-1] if is_behind else behind[0]
-            words = range(span.first, span.last)
-            target = max(words, key=lambda word: (self.weights[word].get(anchor, 0.0), -word))
-            place = self._same_place(anchor, target, mark.start) if left + right != "  " else None
+        sentence = self._sentence_at(mark.start)
+        sources, targets = self.source_spans[sentence], self.target_spans[sentence]
+        before = bisect_left(self.sources, mark.start, sources.start, sources.stop, key=lambda word: word.start) - 1
+        after = bisect_right(self.sources, mark.end, sources.start, sources.stop, key=lambda word: word.end)
+        is_behind = before in sources and (left != " " or not right.isalnum())
+        anchor = before if is_behind else after
+        if not targets:  # the sentence has an empty translation
+            target = min(targets.start, len(self.targets) - 1)
+        elif before in sources and after in sources:
+            target = max(targets, key=lambda word: (self.weights[word].get(anchor, 0.0), -word))
         else:
-            target = span.last - 1 if before else span.first
-        word = self.targets[target]
-        if place is None and is_behind:
-            is_inside = left.isalnum() or not (right.isalnum() or right == " ")  # before punctuation
-            place = _Place(target, _trailing(word) if is_inside else len(word))
-        place = place or _Place(target, _leading(word) if right.isalnum() else 0)
-        place = self._within(mark.parent, place)
-        word = self.targets[place.word]
-        before_it, behind_it = word[: place.character][-1:], word[place.character : place.character + 1]
-        space_before = " " * (before_it.isalnum() and not left.isalnum())
-        space_behind = " " * (behind_it.isalnum() and not right.isalnum())
-        order = (0, -2 * mark.depth, number) if is_behind else (1, 2 * mark.depth, number)
-        self.inserted[place].append((order, f"{space_before}{mark.raw}{space_behind}"))
+            target = targets[-1] if before in sources else targets[0]
+        is_inside = right.isalnum() if not is_behind else left.isalnum() or not (right.isalnum() or right == " ")
+        place = self._within(mark.parent, self._edges(target, without_punctuation=is_inside)[is_behind])
+        space_before = " " * (self.text[max(place - 1, 0) : place].isalnum() and not left.isalnum())
+        space_behind = " " * (self.text[place : place + 1].isalnum() and not right.isalnum())
+        rank = -2 * mark.depth - 1 if is_behind else 2 * mark.depth + 1
+        self.inserted[place].append((rank, number, f"{space_before}{mark.raw}{space_behind}"))
 
-    def _place_breaks(self) -> dict[int, str]:
-        """Divide the translation into lines of about the lengths that the source's lines have; by first word."""
-        breaks: dict[int, str] = {}
-        ends = [0, *itertools.accumulate(len(word) + 1 for word in self.targets)]  # in characters
-        for node in self.layout.nodes:
-            if node.kind != "break":
-                continue
-            span = self._span_at(node.start)
-            share = (node.start - span.begin) / max(span.end - span.begin, 1)
-            wanted = ends[span.first] + share * (ends[span.last] - ends[span.first])
-            word = bisect.bisect_left(ends, wanted)
-            if word > 0 and wanted - ends[word - 1] <= ends[word] - wanted:
-                word -= 1
-            if share < 1:  # within a sentence
-                word = min(max(word, span.first + 1), span.last - 1)
-            if 0 < word < len(self.targets):
-                breaks.setdefault(word, node.raw)
-        return breaks
+    def _edges(self, word: int, *, without_punctuation: bool) -> tuple[int, int]:
+        """The places where a translated word begins and ends."""
+        match = re.search(r"\w(.*\w)?", self.targets[word]) if without_punctuation else None
+        start, end = match.span() if match else (0, len(self.targets[word]))
+        return self.starts[word] + start, self.starts[word] + end
 
-    def _write_word(self, number: int, *, is_first: bool) -> str:
-        word, segment = self.targets[number], self.segment
-        characters = [segment.encode(character) for character in word]
-        if is_first and segment.unsafe and (match := segment.unsafe.match(word)):
-            characters[match.end() - 1] = "\\" + word[match.end() - 1]
-        for place in range(len(word)):
-            name = self.replaced.get(_Place(number, place))
-            if name is not None:
-                characters[place : place + name.end - name.start] = [name.raw, *[""] * (name.end - name.start - 1)]
-        written = ""
-        for place in range(len(word) + 1):
-            written += "".join(raw for _, raw in sorted(self.inserted.get(_Place(number, place), ())))
-            written += "".join(characters[place : place + 1])
-        return written
+    def _within(self, pair: Markup | None, place: int) -> int:
+        return min(max(place, self.bounds[pair][0]), self.bounds[pair][1])
 
 
-def _best_run(scores: Sequence[float], taken: set[int]) -> tuple[int, int] | None:
-    """The first and the last place of the run without taken places that has the greatest sum; None: all are taken."""
-    best: tuple[float, int, int] | None = None
-    total, start = 0.0, 0
-    for place, score in enumerate(scores):
-        if place in taken:
-            total, start = 0.0, place + 1
-            continue
-        if total <= 0:
-            total, start = 0.0, place
+def _spans(lengths: Sequence[int]) -> list[range]:
+    return [range(end - length, end) for length, end in zip(lengths, accumulate(lengths), strict=True)]
+
+
+def _best_run(scores: Mapping[int, float]) -> range:
+    """The run of neighbouring words that has the greatest sum; empty: there is no word."""
+    best, best_total = range(0), 0.0
+    start, total = 0, 0.0
+    for word, score in scores.items():
+        if total <= 0 or word - 1 not in scores:
+            start, total = word, 0.0
         total += score
-        if best is None or total > best[0]:
-            best = total, start, place
-    return best and best[1:]
-
-
-def _leading(word: str) -> int:
-    """The number of punctuation marks before a word; 0 for one that has nothing else."""
-    match = _PUNCTUATION_FIRST.match(word)
-    return match.end() if match and match.end() < len(word) else 0
-
-
-def _trailing(word: str) -> int:
-    """The place behind a word and before its punctuation."""
-    match = _PUNCTUATION_LAST.search(word)
-    return match.start() if match and match.start() > 0 else len(word)
+        if not best or total > best_total:
+            best, best_total = range(start, word + 1), total
+    return best

@@ -5,14 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from translate.cli.terminal import lines as lines_module
 from translate.cli.terminal.lines import (
     check_outputs,
     open_line_output,
     open_lines,
     paired_lines,
-    read_document,
-    write_document,
     write_lines,
 )
 from translate.errors import InputError, RunError
@@ -91,26 +88,3 @@ def test_standard_input_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr("sys.stdin", opened)
         with pytest.raises(InputError, match="--output .*a: this command reads that file"):
             check_outputs({"--output": tmp_path / "a"}, [None])
-
-
-def test_a_document_keeps_all_of_its_characters(tmp_path: Path) -> None:
-    text = "\ufeffä\r\n\x85\u2028 b"
-    write_document(text, tmp_path / "a")
-    assert (tmp_path / "a").read_bytes() == text.encode() and read_document(tmp_path / "a") == text
-    with pytest.raises(InputError, match="b: no such file"):
-        read_document(tmp_path / "b")
-    (tmp_path / "a").write_bytes(b"a\n\0")
-    with pytest.raises(InputError, match="a, line 2: byte 1 of the line is NUL"):
-        read_document(tmp_path / "a")
-
-
-def test_a_document_of_standard_streams(
-    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    monkeypatch.setattr(lines_module, "is_terminal", lambda stream: True)
-    write_document("a\x1b[2J\nb", None)
-    shown = capfdbinary.readouterr().out
-    assert b"\x1b" not in shown and shown.startswith(b"a") and shown.endswith(b"\nb")
-    monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(InputError, match="standard input is closed"):
-        read_document(None)

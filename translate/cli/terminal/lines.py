@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import io
 import os
 import stat
 import sys
@@ -64,29 +63,6 @@ def _standard_input() -> Iterator[str]:
         yield from iterate_lines(sys.stdin.buffer, "standard input")
     except OSError as error:
         raise InputError(f"standard input: cannot be read: {error.strerror}") from error
-
-
-def read_document(file: Path | None) -> str:
-    """The text of a whole file or of standard input, with all of its characters.
-
-    Raises:
-        InputError: The file cannot be used.
-    """
-    from translate.data.text import iterate_lines, require_file
-
-    if file is None or str(file) == "-":
-        if sys.stdin is None:
-            raise InputError("standard input is closed: name a file")
-        content, name = sys.stdin.buffer.read(), "standard input"
-    else:
-        require_file(file, may_be_pipe=True)
-        try:
-            content, name = file.read_bytes(), str(file)
-        except OSError as error:
-            raise InputError(f"{file}: cannot be read ({error.strerror or error})") from error
-    for _ in iterate_lines(io.BytesIO(content), name):  # which reports what is not UTF-8
-        pass
-    return content.decode("utf-8")
 
 
 def paired_lines(first: Path, second: Path) -> TextLines[tuple[str, str]]:
@@ -200,20 +176,6 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
         with without_bar() if is_shown else contextlib.nullcontext():
             sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
             sys.stdout.buffer.flush()
-
-
-def write_document(text: str, output: Path | None) -> None:
-    """Write a text as it is to a file, which appears only when it is whole, or to standard output."""
-    from translate.atomic import open_output
-
-    if output is not None:
-        with open_output(output) as file:
-            file.write(text.encode("utf-8"))
-        return
-    sys.stdout.flush()
-    shown = "\n".join(map(escaped, text.split("\n"))) if is_terminal(sys.stdout) else text
-    sys.stdout.buffer.write(shown.encode("utf-8"))
-    sys.stdout.buffer.flush()
 
 
 @contextlib.contextmanager

@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from translate.cli.terminal import documents as documents_module
+from translate.cli.terminal.documents import read_document, write_document
+from translate.errors import InputError
+
 Translate = Callable[..., Result]
 
 PAGE = "<h1>Ein <b>Hund</b></h1>\r\n<p>Ein Hund läuft. {name} auch.</p><script>x</script>"
@@ -83,3 +87,26 @@ def test_what_is_lost_is_a_warning(
     result = translate("decode", learnt, "--document", tmp_path / "a.txt")
     assert result.exit_code == 0 and result.stdout == "A dog.\n"
     assert "line 1: '{name}' is lost" in result.stderr and "1 placeholder (1 lost or doubled)" in result.stderr
+
+
+def test_a_document_keeps_all_of_its_characters(tmp_path: Path) -> None:
+    text = "\ufeffä\r\n\x85\u2028 b"
+    write_document(text, tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == text.encode() and read_document(tmp_path / "a") == text
+    with pytest.raises(InputError, match="b: no such file"):
+        read_document(tmp_path / "b")
+    (tmp_path / "a").write_bytes(b"a\n\0")
+    with pytest.raises(InputError, match="a, line 2: byte 1 of the line is NUL"):
+        read_document(tmp_path / "a")
+
+
+def test_a_document_of_standard_streams(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr(documents_module, "is_terminal", lambda stream: True)
+    write_document("a\x1b[2J\nb", None)
+    shown = capfdbinary.readouterr().out
+    assert b"\x1b" not in shown and shown.startswith(b"a") and shown.endswith(b"\nb")
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(InputError, match="standard input is closed"):
+        read_document(None)

@@ -1,0 +1,99 @@
+"""`decode --document`: a file or a stream is read whole, translated, and written with all else as it was."""
+
+import functools
+import io
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from translate.cli.terminal.console import is_terminal, line_bar
+from translate.errors import InputError
+from translate.messages import escaped
+
+if TYPE_CHECKING:
+    from translate.decoding import Translation, Translator
+    from translate.documents.document import DocumentFormat
+
+logger = logging.getLogger(__name__)
+
+
+def decode_document(
+    file: Path | None,
+    output: Path | None,
+    *,
+    document_format: "DocumentFormat | None",
+    terminology: Path | None,
+    load: Callable[[], "Translator"],
+) -> None:
+    """Translate a document at once, and say what passed through it.
+
+    Args:
+        document_format: None: the one that the file's name tells.
+        load: Loads the translator; a wrong file is reported before.
+
+    Raises:
+        InputError: A file cannot be used, or no format follows from its name.
+    """
+    from translate.decoding import Request
+    from translate.decoding.constraints.terminology import read_terminology
+    from translate.documents.alignment import word_weights
+    from translate.documents.document import format_of_file, translate_document
+
+    document_format = document_format or format_of_file(file)
+    text = read_document(file)
+    terms = None if terminology is None else read_terminology(terminology)
+    translator = load()
+    started = time.perf_counter()
+
+    def translate(sentences: Sequence[str]) -> list["Translation"]:
+        with line_bar(len(sentences)) as advance:
+            requests = (Request(sentence, terminology=terms) for sentence in sentences)
+            return list(translator.translate_stream(requests, on_finished=advance))
+
+    document = translate_document(text, document_format, translate, functools.partial(word_weights, translator))
+    write_document(document.text, output)
+    seconds = time.perf_counter() - started
+    for problem in document.problems:
+        logger.warning(problem)
+    rate = document.sentences / max(seconds, 1e-9)
+    logger.info(f"{document} in {seconds:.1f} s ({rate:.1f} sentences/s)")
+
+
+def read_document(file: Path | None) -> str:
+    """The text of a whole file or of standard input, with all of its characters.
+
+    Raises:
+        InputError: The file cannot be used.
+    """
+    from translate.data.text import iterate_lines, require_file
+
+    if file is None or str(file) == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed: name a file")
+        content, name = sys.stdin.buffer.read(), "standard input"
+    else:
+        require_file(file, may_be_pipe=True)
+        try:
+            content, name = file.read_bytes(), str(file)
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read ({error.strerror or error})") from error
+    for _ in iterate_lines(io.BytesIO(content), name):  # which reports what is not UTF-8
+        pass
+    return content.decode("utf-8")
+
+
+def write_document(text: str, output: Path | None) -> None:
+    """Write a text as it is to a file, which appears only when it is whole, or to standard output."""
+    from translate.atomic import open_output
+
+    if output is not None:
+        with open_output(output) as file:
+            file.write(text.encode("utf-8"))
+        return
+    sys.stdout.flush()
+    shown = "\n".join(map(escaped, text.split("\n"))) if is_terminal(sys.stdout) else text
+    sys.stdout.buffer.write(shown.encode("utf-8"))
+    sys.stdout.buffer.flush()
