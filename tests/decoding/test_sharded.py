@@ -212,6 +212,17 @@ def test_a_cuda_device_for_each_process() -> None:
     assert torch.zeros(1, device="cuda").device.index == 0
 
 
+def test_processes_take_the_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    for rank in range(3):
+        share_machine(DistributedEnvironment(rank, 3, rank, 3))
+    assert taken == [0, 1, 0]
+
+
 def test_an_equal_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", chosen.append)

@@ -1,5 +1,7 @@
 """Devices and arithmetic, on a machine that the test pretends to have."""
 
+import functools
+
 import pytest
 import torch
 
@@ -7,27 +9,29 @@ from translate.errors import InputError
 from translate.model.device import choose_device, choose_precision
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, *, cuda_devices: int = 0, mps: bool = False) -> None:
+def pretend(monkeypatch: pytest.MonkeyPatch, *, cuda_devices: int = 0, xpu: bool = False, mps: bool = False) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda_devices > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda_devices)
-    for module in (torch.backends.mps, torch.mps):
-        monkeypatch.setattr(module, "is_available", lambda: mps)
-    monkeypatch.setattr(torch.mps, "device_count", lambda: int(mps))
+    for module, is_there in ((torch.xpu, xpu), (torch.mps, mps)):
+        monkeypatch.setattr(module, "is_available", functools.partial(bool, is_there))
+        monkeypatch.setattr(module, "device_count", functools.partial(int, is_there))
 
 
 @pytest.mark.parametrize(
-    ("cuda_devices", "mps", "expected"), [(2, True, "cuda"), (1, False, "cuda"), (0, True, "mps"), (0, False, "cpu")]
+    ("cuda_devices", "xpu", "mps", "expected"),
+    [(2, True, True, "cuda"), (1, False, False, "cuda"), (0, True, True, "xpu"), (0, False, True, "mps")]
+    + [(0, False, False, "cpu")],
 )
 def test_auto_takes_the_best_there_is(
-    monkeypatch: pytest.MonkeyPatch, cuda_devices: int, mps: bool, expected: str
+    monkeypatch: pytest.MonkeyPatch, cuda_devices: int, xpu: bool, mps: bool, expected: str
 ) -> None:
-    pretend(monkeypatch, cuda_devices=cuda_devices, mps=mps)
+    pretend(monkeypatch, cuda_devices=cuda_devices, xpu=xpu, mps=mps)
     assert choose_device("auto") == torch.device(expected)
 
 
 def test_a_named_device_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, cuda_devices=2, mps=True)
-    for name in ("cpu", "cuda", "cuda:0", "cuda:1", "mps"):
+    pretend(monkeypatch, cuda_devices=2, xpu=True, mps=True)
+    for name in ("cpu", "cuda", "cuda:0", "cuda:1", "xpu", "xpu:0", "mps"):
         assert choose_device(name) == torch.device(name)
 
 

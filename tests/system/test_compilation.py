@@ -11,7 +11,6 @@ _MODEL = """
 import torch
 from torch._dynamo.utils import counters
 from translate.config.schema import ModelConfig
-from translate.errors import InputError
 from translate.model import Transformer
 from translate.training.setup import compile_layers
 
@@ -40,7 +39,7 @@ def gradients(pair):
     return [logits.detach(), *torch.autograd.grad(logits.square().mean(), parameters)]
 
 expected = [gradients(pair) for pair in pairs]
-compile_layers(model, torch.device("cpu"))
+compile_layers(model)
 assert list(model.state_dict()) == names
 compiled = [gradients(pairs[0])]
 first = num_programs()
@@ -72,7 +71,7 @@ names = list(model.state_dict())
 
 _DROPOUT = """
 from translate.model.dropout import dropout_seeded
-compile_layers(model, torch.device("cpu"))
+compile_layers(model)
 pair = ids(5, 7), ids(5, 11)
 device = torch.device("cpu")
 
@@ -84,11 +83,19 @@ assert torch.equal(logits(3), logits(3))
 assert not torch.equal(logits(3), logits(4))
 """
 
-_REFUSED = """
-try:
-    compile_layers(model, torch.device("cpu"))
-except InputError as error:
-    print(error)
+_TRAINED = """
+from translate.config.schema import TrainingConfig
+from translate.data.batching import EncodedPair, collate
+from translate.training.setup import build_train_step
+
+device, before = torch.device("cpu"), torch.get_rng_state()
+train_step = build_train_step(model, TrainingConfig(compile=True, precision="fp32"), device=device)
+assert torch.equal(torch.get_rng_state(), before)
+tried = num_programs()
+for number in (1, 2):
+    train_step([collate([EncodedPair([5] * 11, [7] * 12), EncodedPair([8] * 9, [6] * 4)], range(2))] * 2,
+               number=number, learning_rate=1e-3)
+print(tried, num_programs(), *train_step.fallbacks)
 """
 
 
@@ -117,8 +124,16 @@ def test_what_compiled_layers_drop_depends_on_the_seed(tmp_path: Path) -> None:
     run(_DROPOUT, tmp_path, dropout=0.3)
 
 
-def test_without_a_compiler_it_is_said(tmp_path: Path) -> None:
-    said = run(_REFUSED, tmp_path, CXX="no-such-compiler")
-    assert said.startswith("training.compile = true: torch cannot compile on this machine (")
-    assert said.endswith("). Install a C++ compiler, such as g++, or set training.compile=false\n")
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_training_has_the_programs_of_its_trial(tmp_path: Path) -> None:
+    assert run(_TRAINED, tmp_path) == "2 2\n"
+
+
+def test_without_a_compiler_layers_are_not_compiled(tmp_path: Path) -> None:
+    said = run(_TRAINED, tmp_path, CXX="no-such-compiler").partition("training.compile")[2]
+    assert said.startswith(" = true: torch cannot compile on this machine (")
+    assert said.endswith(
+        "). The training goes on as with training.compile=false; to compile, install a C++ compiler, such as g++\n"
+    )
     assert said.count("\n") == 1

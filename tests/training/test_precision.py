@@ -21,7 +21,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 def global_state() -> tuple[object, ...]:
     return (
-        torch.backends.cuda.matmul.fp32_precision,
+        torch.backends.cuda.matmul.allow_tf32,
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
         torch.utils.deterministic.fill_uninitialized_memory,
@@ -41,7 +41,9 @@ def test_cuda_is_repeatable_and_takes_tf32_within_a_step_alone() -> None:
     # These are switches of the library, which needs no device to turn them.
     before = global_state()
     with MixedPrecision.choose(TrainingConfig(), CUDA).in_step():
-        assert global_state() == ("tf32", True, False, False)
+        assert global_state() == (True, True, False, False)
+        # What torch.compile reads; it raises where the two kinds of settings contradict each other.
+        assert (torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.fp32_precision) == ("high", "tf32")
     assert global_state() == before
     with pytest.raises(RuntimeError), MixedPrecision.choose(TrainingConfig(), CUDA).in_step():
         raise RuntimeError

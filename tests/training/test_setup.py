@@ -1,23 +1,31 @@
 """Setting up a training: devices and threads, how a step is shared, how batches are laid out, what is trained."""
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pretend_device import PretendDevice
 
-from translate.config.schema import ModelConfig, TrainingConfig
+from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.distributed.process_group import DistributedEnvironment
 from translate.errors import InputError
 from translate.model import Transformer
-from translate.training import setup
+from translate.training import setup, step
+from translate.training.loss import SummedLoss
 from translate.training.precision import MixedPrecision
 from translate.training.setup import (
     choose_batch_layout,
     choose_trained_weights,
     choose_training_device,
     choose_workers,
+    try_settings,
 )
+
+Digits = Callable[..., Config]
+RunTraining = Callable[..., list[str]]
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 NEEDS = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"
@@ -103,6 +111,126 @@ def test_why_not_is_said(monkeypatch: pytest.MonkeyPatch, precision: str, model:
         chosen, remark = choose(wish, CUDA, precision, **model)
         assert chosen == layout
         assert remark is not None and remark.endswith(reason)
+
+
+# --- what fails on a device
+
+
+def try_on_pretend(**settings: Any) -> tuple[MixedPrecision, bool, list[str]]:
+    config = TrainingConfig(precision="fp32", **settings)
+    device = torch.device("pretend")
+    model = ModelConfig(d_model=12, num_heads=2, d_ff=7, num_encoder_layers=3, num_decoder_layers=3, dropout=0.1)
+    return try_settings(config, model, MixedPrecision.choose(config, device), "padded")
+
+
+def fail_in_loss(monkeypatch: pytest.MonkeyPatch, failing: Callable[[], object]) -> None:
+    """Let `failing` happen in the forward pass of each step."""
+    real = step.label_smoothed_loss
+
+    def loss(*arguments: Any, **options: Any) -> SummedLoss:
+        failing()
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(step, "label_smoothed_loss", loss)
+
+
+def refused_kernel() -> None:
+    """An operation that torch refuses, on a CPU too, where kernels must be deterministic."""
+    torch.zeros(3).put_(torch.tensor([1]), torch.ones(1))
+
+
+def refused_workspace() -> None:
+    if torch.are_deterministic_algorithms_enabled():
+        raise RuntimeError(
+            "Deterministic behavior was enabled with either `torch.use_deterministic_algorithms(True)` or"
+            " `at::Context::setDeterministicAlgorithms(true)`, but this operation is not deterministic because it uses"
+            " CuBLAS and you have CUDA >= 10.2. To enable deterministic behavior in this case, you must set"
+        )
+
+
+def test_all_that_is_asked_for_works(pretend: PretendDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_rng_state()
+    monkeypatch.setattr(setup, "compile_layers", lambda model: None)
+    assert try_on_pretend(compile=True) == (MixedPrecision(torch.device("pretend"), "fp32", True, True), True, [])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("failing", "reason"),
+    [
+        (refused_kernel, "put_ does not have a deterministic implementation"),
+        (refused_workspace, ".* is not deterministic because it uses CuBLAS and you have CUDA >= 10.2"),
+    ],
+)
+def test_a_training_without_deterministic_kernels_goes_on(
+    pretend: PretendDevice,
+    digits: Digits,
+    run_training: RunTraining,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failing: Callable[[], None],
+    reason: str,
+) -> None:
+    fail_in_loss(monkeypatch, failing)
+    said = run_training(digits("training.device=pretend", "training.max_steps=3"), tmp_path / "run")
+    (warning,) = [message for message in said if "determinis" in message]
+    assert re.fullmatch(
+        rf"training.deterministic = true does not work on pretend: {reason}. The training goes on as with"
+        " training.deterministic=false, so a resumed run will differ from one that was never stopped",
+        warning,
+    )
+    assert any(message.startswith("Training ended after 3 steps") for message in said)
+
+
+def test_another_failure_says_nothing_about_determinism(
+    pretend: PretendDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing() -> None:
+        raise RuntimeError("no kernel image is available for execution on the device")
+
+    fail_in_loss(monkeypatch, failing)
+    precision, _, fallbacks = try_on_pretend()
+    assert precision.deterministic and fallbacks == []
+
+
+@pytest.mark.parametrize(
+    ("device", "needed"), [("cpu", "a C[+][+] compiler, such as g[+][+]"), ("pretend", "triton and .*")]
+)
+def test_a_training_that_cannot_be_compiled_goes_on(
+    pretend: PretendDevice,
+    digits: Digits,
+    run_training: RunTraining,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    needed: str,
+) -> None:
+    def compile_layers(model: Transformer) -> None:
+        raise torch._dynamo.exc.InternalTorchDynamoError("Cannot find a working triton installation.\nMore") from None
+
+    monkeypatch.setattr(setup, "compile_layers", compile_layers)
+    config = digits(f"training.device={device}", "training.compile=true", "training.max_steps=2")
+    said = run_training(config, tmp_path / "run")
+    (warning,) = [message for message in said if "compile" in message]
+    assert re.fullmatch(
+        r"training.compile = true: torch cannot compile on this machine \(Cannot find a working triton installation\)."
+        rf" The training goes on as with training.compile=false; to compile, install {needed}",
+        warning,
+    )
+
+
+def test_a_training_without_flash_attention_pads(
+    pretend: PretendDevice, digits: Digits, run_training: RunTraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def varlen_attn(*arguments: Any, **options: Any) -> None:
+        raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.\nMore")
+
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", varlen_attn)
+    config = digits("training.device=pretend", "training.precision=bf16", "training.max_steps=2")
+    said = run_training(config, tmp_path / "run")
+    (remark,) = [message for message in said if "flash attention" in message]
+    reason = "it fails: FlashAttention only supports Ampere GPUs or newer."
+    assert remark.endswith(f"\nBatches are padded: flash attention for variable lengths: {reason}")
 
 
 # --- what is trained

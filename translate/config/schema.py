@@ -133,11 +133,13 @@ class TrainingConfig(Section):
     tf32: bool = True
     """On CUDA, round the factors of fp32 products to 10 bits of mantissa, far faster and as good for training."""
     deterministic: bool = True
-    """On CUDA, use only deterministic kernels, so that a resumed run is exact; false is somewhat faster."""
+    """On a GPU, use only deterministic kernels, so that a resumed run is exact; false is somewhat faster. If a kernel
+    is missing, a warning names the operation, and the training goes on as with false."""
     batch_layout: Literal["auto", "padded", "packed"] = "auto"
     """packed computes no padding; auto is packed on CUDA where variable-length flash attention works, else padded."""
     compile: bool = False
-    """Compile the layers with torch.compile, which suits long trainings on GPUs; on a CPU it made steps slower."""
+    """Compile the layers with torch.compile, which suits long trainings on GPUs; on a CPU it made steps slower. If
+    torch cannot compile, a warning says why, and the training goes on as with false."""
     freeze: tuple[str, ...] = ()
     """Parts whose weights stay as they are: embeddings (of both languages, with learned positions and a tied output
     layer), encoder, decoder, or layers of one, counted from 0, such as encoder.0 or decoder.2-5."""

@@ -25,7 +25,7 @@ from translate.decoding.translator import Translator, read_buffers
 from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
-from translate.model.device import threads_per_process
+from translate.model.device import choose_device, has_streams, threads_per_process
 from translate.runs.directory import Checkpoint, RunDirectory, is_lock_file
 from translate.runs.lock import hold_lock
 from translate.versions import package_versions
@@ -231,8 +231,9 @@ def share_machine(environment: DistributedEnvironment) -> None:
     """Give this process a CUDA device, shared if there are too few, and an equal share of the cores."""
     if environment.world_size == 1:
         return
-    if torch.cuda.is_available():
-        torch.cuda.set_device(environment.local_rank % torch.cuda.device_count())
+    if has_streams(device := choose_device("auto")):
+        module = torch.get_device_module(device)
+        module.set_device(environment.local_rank % module.device_count())
     # torchrun sets OMP_NUM_THREADS to 1 if it was not set; any other value is the user's.
     if os.environ.get("OMP_NUM_THREADS", "1") == "1":
         torch.set_num_threads(threads_per_process(environment.local_world_size))

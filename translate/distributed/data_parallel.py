@@ -138,9 +138,8 @@ class RankParallel(Generic[MicroBatch]):
     ) -> None:
         self.num_workers = world.size
         self._rank, self._empty = world.rank, empty
-        if device.type == "cuda":
-            torch.cuda.set_device(device)  # where FSDP puts the weights and NCCL its buffers
-        self._group = dist.new_group(backend="nccl" if device.type == "cuda" else "gloo", timeout=STEP_TIMEOUT)
+        torch.get_device_module(device).set_device(device)  # where FSDP puts the weights and NCCL its buffers
+        self._group = dist.new_group(backend=dist.get_default_backend_for_device(device), timeout=STEP_TIMEOUT)
         self._is_first_step = kind == "ddp"
         if kind == "ddp":
             # Buffers, which are tables of positions, grow where they are needed; torch 2.8 has another word for that.

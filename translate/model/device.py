@@ -20,15 +20,14 @@ _OUT_OF_MEMORY_MESSAGES = ("allocate memory", "not enough memory", "out of memor
 
 
 def choose_device(name: str, *, key: str = "device") -> torch.device:
-    """The device that a config names under `key`; `auto` is the first CUDA device, else Apple's GPU, else the CPU.
+    """The device that a config names under `key`; `auto` is a GPU of CUDA or ROCm, Intel (xpu) or Apple, else the CPU.
 
     Raises:
         InputError: This machine has no such device.
     """
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        kinds = (kind for kind in ("cuda", "xpu", "mps") if torch.get_device_module(kind).is_available())
+        return torch.device(next(kinds, "cpu"))
     try:
         device = torch.device(name)
         module = torch.get_device_module(device)

@@ -54,11 +54,12 @@ class MixedPrecision(NamedTuple):
             yield
             return
         matmul, checks = torch.backends.cuda.matmul, cast(Any, torch.utils.deterministic)
-        tf32 = ("fp32_precision", "tf32") if hasattr(matmul, "fp32_precision") else ("allow_tf32", True)  # torch 2.8
-        before = getattr(matmul, tf32[0]), checks.fill_uninitialized_memory
+        before = matmul.allow_tf32, checks.fill_uninitialized_memory
         modes = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
         if self.tf32:
-            setattr(matmul, *tf32)
+            # Not by `fp32_precision`, behind whose back torch.compile asks for the older setting, which then raises:
+            # https://github.com/pytorch/pytorch/issues/166387.
+            matmul.allow_tf32 = True
         if self.deterministic:
             torch.use_deterministic_algorithms(True)
             checks.fill_uninitialized_memory = False  # it takes time and only helps to find mistakes
@@ -66,5 +67,4 @@ class MixedPrecision(NamedTuple):
             yield
         finally:
             torch.use_deterministic_algorithms(modes[0], warn_only=modes[1])
-            setattr(matmul, tf32[0], before[0])
-            checks.fill_uninitialized_memory = before[1]
+            matmul.allow_tf32, checks.fill_uninitialized_memory = before

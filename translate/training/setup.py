@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import torch
 
 from translate.config.schema import Config, ModelConfig, TrainingConfig
-from translate.data.tokenizer import Tokenizers
+from translate.data.batching import EncodedPair, collate
+from translate.data.tokenizer import PAD_ID, Tokenizers
 from translate.distributed.data_parallel import DataParallel, RankParallel, ThreadParallel
 from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
 from translate.errors import InputError
@@ -25,6 +26,7 @@ _PARTS = {  # of `training.freeze`: the names of their parameters
     "encoder": r"encoder\.(?!embedder\.)",
     "decoder": r"decoder\.(?!embedder\.)|output\.",
 }
+_TRIAL = collate([EncodedPair([5] * 6, [6] * 5), EncodedPair([6] * 3, [7] * 4)], range(2))  # for `why_no_step`
 _MIN_TOKENS = 512  # of a micro-batch on each side: with fewer, the time that Python itself takes weighs too much
 
 
@@ -74,8 +76,9 @@ def build_train_step(
     world.run_on_all_ranks(lambda: choose_trained_weights(model, settings))
     precision = MixedPrecision.choose(settings, device)
     layout, remark = choose_batch_layout(settings, model.config, precision)
-    if settings.compile:
-        world.run_on_all_ranks(lambda: compile_layers(model, device))
+    precision, is_compiled, fallbacks = try_settings(settings, model.config, precision, layout)
+    if is_compiled:
+        compile_layers(model)
     num_workers, num_threads = choose_workers(settings, device, world_size=world.size)
     threads = f"{num_threads} CPU thread{'s' * (num_threads > 1)}"
     forward, parallel = TrainingForward(model), settings.parallel
@@ -96,7 +99,68 @@ def build_train_step(
         parallel=data_parallel,
         layout=layout,
         description=what if remark is None else f"{what}\n{remark}",
+        fallbacks=fallbacks,
     )
+
+
+def try_settings(
+    settings: TrainingConfig, model: ModelConfig, precision: MixedPrecision, layout: BatchLayout
+) -> tuple[MixedPrecision, bool, list[str]]:
+    """Try deterministic kernels and `training.compile` where they are asked for, and do without those that fail.
+
+    Returns:
+        The precision, whether to compile the layers, and a warning for each of the two that does not work.
+    """
+    fallbacks, is_compiled = [], settings.compile
+    if precision.deterministic and has_streams(precision.device):
+        reason = why_no_step(settings, model, precision, layout)
+        if reason is not None and "determinis" in reason:  # the training itself reports all other errors
+            precision = precision._replace(deterministic=False)
+            fallbacks.append(
+                f"training.deterministic = true does not work on {precision.device}: {reason}. The training goes on as"
+                " with training.deterministic=false, so a resumed run will differ from one that was never stopped"
+            )
+    if is_compiled:
+        reason = why_no_step(settings, model, precision, layout, is_compiled=True)
+        if reason is not None:
+            is_compiled = False
+            needed = "a C++ compiler, such as g++" if precision.device.type == "cpu" else "triton and a C compiler"
+            fallbacks.append(
+                f"training.compile = true: torch cannot compile on this machine ({reason}). The training goes on as"
+                f" with training.compile=false; to compile, install {needed}"
+            )
+    return precision, is_compiled, fallbacks
+
+
+def why_no_step(
+    settings: TrainingConfig,
+    config: ModelConfig,
+    precision: MixedPrecision,
+    layout: BatchLayout,
+    *,
+    is_compiled: bool = False,
+) -> str | None:
+    """The reason why a step of a training fails on its device; None if it works.
+
+    No query covers all versions and devices, so a step is made on a model with one layer in each stack. The programs
+    that it compiles serve the training too.
+    """
+    one_layer = config.model_copy(update={"num_encoder_layers": 1, "num_decoder_layers": 1})
+    try:
+        with torch.random.fork_rng(devices=[]):
+            model = Transformer(one_layer, source_vocab_size=8, target_vocab_size=8, pad_id=PAD_ID)
+            model.to(precision.device).train()
+            if is_compiled:
+                compile_layers(model)
+            forward = ThreadParallel[MicroBatch](TrainingForward(model), num_workers=1, num_threads=1)
+            optimizer = build_optimizer(model, settings)
+            step = TrainStep(model, optimizer, settings, precision=precision, parallel=forward, layout=layout)
+            step([_TRIAL], number=1, learning_rate=0.0)
+            step.check_last_step()
+    except Exception as error:  # of any library that takes part
+        text = str(error.__cause__ or error).strip().split("\n")[0]
+        return re.split(r", but you set|\. ", text)[0].rstrip(".")
+    return None
 
 
 def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None:
@@ -172,7 +236,7 @@ def choose_batch_layout(
     reason = f"flash attention for variable lengths: {reason}"
     if requested == "packed":
         return "packed", f"Batches are packed, but attention pads for itself: {reason}"
-    return "padded", f"batches are padded: {reason}"
+    return "padded", f"Batches are padded: {reason}"
 
 
 def choose_training_device(name: str, environment: DistributedEnvironment) -> torch.device:
@@ -208,22 +272,10 @@ def set_num_threads(num_threads: int | None, environment: DistributedEnvironment
         torch.set_num_threads(num_threads)
 
 
-def compile_layers(model: Transformer, device: torch.device) -> None:
+def compile_layers(model: Transformer) -> None:
     """Make torch compile each layer when it is first computed, in place, so that the weights keep their names.
 
     All layers of a kind share one program in which sizes are variables; only a size of one gets a program of its own.
-
-    Raises:
-        InputError: torch cannot compile on this machine.
     """
-    try:
-        torch.compile(lambda values: values + values)(torch.zeros(2, device=device))
-    except (RuntimeError, OSError, ImportError) as error:
-        reason = str(error.__cause__ or error).strip().split("\n")[0].rstrip(".")
-        raise InputError(
-            f"training.compile = true: torch cannot compile on this machine ({reason}). Install"
-            f" {'a C++ compiler, such as g++' if device.type == 'cpu' else 'triton and a C compiler'},"
-            " or set training.compile=false"
-        ) from error
     for layer in (*model.encoder.layers, *model.decoder.layers):
         layer.compile(dynamic=True)

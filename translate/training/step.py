@@ -19,7 +19,7 @@ from translate.distributed.data_parallel import DataParallel
 from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
 from translate.model import PackedSequences, Transformer, pack
-from translate.model.device import copy_to_device, explain_out_of_memory, record_event
+from translate.model.device import copy_to_device, explain_out_of_memory, has_streams, record_event
 from translate.model.dropout import dropout_seeded
 from translate.runs.progress import LossScale, StepResult
 from translate.training.loss import label_smoothed_loss
@@ -52,6 +52,7 @@ class TrainStep:
     parallel: DataParallel[MicroBatch]  # the model's forward pass by threads or ranks
     layout: BatchLayout  # of batches for the model
     description: str = ""  # where and how this computes, for the log
+    fallbacks: Sequence[str] = ()  # settings that do not work on this device, and what is done instead
 
     def __post_init__(self) -> None:
         self.loss_scale = LossScale()  # of fp16; a part of the training's state
@@ -129,7 +130,7 @@ class TrainStep:
         One must wait for a GPU's numbers: there the error comes with the next step, and this one makes no update.
         """
         norm, shapes = result.gradient_norm, describe_shapes(batches)
-        numbers = torch.stack([result.loss.float(), norm.float()]).to("cpu", non_blocking=True)
+        numbers = torch.stack([result.loss.float(), norm.float()]).to("cpu", non_blocking=has_streams(norm.device))
         copied = record_event(norm.device)
 
         def check() -> None:

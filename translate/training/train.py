@@ -141,6 +141,8 @@ def train(
             is_whole = num_trained == model.num_parameters
             logger.info(f"Model: {num_all}" if is_whole else f"Model: {num_trained:,} of {num_all} are trained")
             logger.info(f"Device: {train_step.description}")
+            for fallback in train_step.fallbacks:
+                logger.warning(fallback)
             if inspect is not None and not is_continued and world.is_main_process:
                 inspect(config, corpora, batches, tokenizers, num_trained)
             trainer = Trainer(
