@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -275,35 +276,78 @@ def test_closing_waits_for_what_is_computed(translator: FakeTranslator) -> None:
     asyncio.run(scenario())
 
 
-def test_few_texts_wait_for_others_while_much_is_computed(
+def test_the_texts_are_divided_among_the_workers(
     make_queue: Callable[..., BatchQueue], translator: FakeTranslator
 ) -> None:
-    """One worker computes three texts; the other takes as many together, one at last alone, and none that is gone."""
+    async def scenario() -> None:
+        queue, job = make_queue(num_workers=2), make_job(translator, *"abcde")
+        queue.submit(job)
+        await until(lambda: len(translator.batches) == 2)
+        assert sorted(translator.batches) == [["a", "b", "c"], ["d", "e"]]
+        translator.gate.set()
+        assert await results(job) == list("ABCDE")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_those_who_were_answered_are_waited_for(
+    make_queue: Callable[..., BatchQueue], translator: FakeTranslator, comes: bool
+) -> None:
+    """Two were answered; one has asked again and waits for the other, who comes, or at last does not."""
 
     async def scenario() -> None:
-        queue = make_queue(num_workers=2)
-        queue.submit(make_job(translator, "a", "b", "c", key=None))
-        await until(lambda: translator.batches)
-        queue._batch_seconds = 100.0
-        jobs = [make_job(translator, text) for text in "xyz"]
-        queue.submit(jobs[0])
-        await asyncio.sleep(0.05)
-        assert translator.batches == [["a", "b", "c"]]
-        gone = make_job(translator, "gone", key=1)
-        queue.submit(gone)
-        queue.cancel(gone)
-        queue.submit(jobs[1])
-        queue.submit(jobs[2])
-        await until(lambda: len(translator.batches) == 2)
-        assert translator.batches[1] == ["x", "y", "z"]
+        queue = make_queue()
+        first = await begin(queue, translator)
+        jobs = [make_job(translator, "a"), make_job(translator, "b")]
+        for job in jobs:
+            queue.submit(job)
         translator.gate.set()
+        for job in [first, *jobs]:
+            await results(job)
+        await until(lambda: not queue._num_computing)
+        assert translator.batches == [["first"], ["a", "b"]] and queue._num_answered == 2
+        queue._batch_seconds = 100.0 if comes else 0.2 / batching.PAUSE
+        started = time.monotonic()
+        job, other = make_job(translator, "x"), make_job(translator, "y")
+        queue.submit(job)
+        if comes:
+            await asyncio.sleep(0.05)
+            assert len(translator.batches) == 2
+            queue.submit(other)
+        assert await results(job) == ["X"]
+        assert translator.batches[2:] == [["x", "y"] if comes else ["x"]]
+        assert comes or time.monotonic() - started > 0.15
+
+    asyncio.run(scenario())
+
+
+def test_nobody_waits_longer_than_a_share_of_a_batch(
+    make_queue: Callable[..., BatchQueue], translator: FakeTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others come again and again, and a job that is cancelled meanwhile leaves nothing to do."""
+    monkeypatch.setattr(batching, "LINGER", 0.1)
+
+    async def scenario() -> None:
+        queue = make_queue()
+        translator.gate.set()
+        queue._batch_seconds, queue._num_answered = 1.0, 1000
+        jobs = [make_job(translator, "a")]
+        queue.submit(jobs[0])
+        while not translator.batches:
+            jobs.append(make_job(translator, "b"))
+            queue.submit(jobs[-1])
+            await asyncio.sleep(0.01)
+        assert 1 < len(translator.batches[0]) < 100
         for job in jobs:
             await results(job)
-        queue._batch_seconds = 0.05 / batching.LINGER
-        translator.gate.clear()
-        for texts in (["a", "b", "c"], ["late"]):
-            queue.submit(make_job(translator, *texts, key=None))
-            await until(lambda texts=texts: translator.batches[-1] == texts)
-        translator.gate.set()
+        queue._batch_seconds, queue._num_answered = 100.0, 1000
+        gone = make_job(translator, "gone")
+        queue.submit(gone)
+        queue.cancel(gone)
+        queue._batch_seconds = 0.0
+        last = make_job(translator, "last")
+        queue.submit(last)
+        assert await results(last) == ["LAST"] and translator.batches[-1] == ["last"]
 
     asyncio.run(scenario())

@@ -110,27 +110,20 @@ class Server:
         Raises:
             QueueFull: Too much waits.
         """
-        model.queue.submit(job)
-
-        async def gather() -> list[Any]:
-            async with contextlib.aclosing(self.results(model, job)) as results:
-                found = {each.number: each.value async for each in results}
-            return [found[number] for number in sorted(found)]
 
         async def leave() -> None:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
+            job.deliver(HTTPException(499, "the client has gone"))
 
-        gathering, leaving = asyncio.create_task(gather()), asyncio.create_task(leave())
+        model.queue.submit(job)
+        leaving = asyncio.create_task(leave())
         try:
-            await asyncio.wait([gathering, leaving], return_when=asyncio.FIRST_COMPLETED)
-            if not gathering.done():
-                raise HTTPException(499, "the client has gone")
-            return await gathering
+            async with contextlib.aclosing(self.results(model, job)) as results:
+                found = {each.number: each.value async for each in results}
+            return [found[number] for number in sorted(found)]
         finally:
-            for task in (gathering, leaving):
-                task.cancel()
-            await asyncio.gather(gathering, leaving, return_exceptions=True)
+            leaving.cancel()
 
 
 def create_app(models: Mapping[str, ServedModel], limits: Limits, access: Access, metrics: Metrics) -> FastAPI:

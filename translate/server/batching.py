@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 
 BATCH_TEXTS = 128
 BATCH_CHARACTERS = 16_000  # a batch takes no further text once it has so many
-LINGER = 0.3  # of the time of a batch: so long few texts wait for others while much is computed
+LINGER = 0.5  # of the time of a batch: so long, at most, a worker waits until its share has come
+PAUSE = 0.25  # of the time of a batch: when none has come for so long, the others are not waited for
 
 
 class QueueFull(Exception):
@@ -131,10 +132,21 @@ class BatchQueue:
         self._is_closed = False
         self._characters_per_second = 1000.0  # of all workers: a guess, until the first batch is measured
         self._batch_seconds = 0.0  # lately
-        self._num_computing = 0  # texts in the batches that are computed now
+        self._num_computing = 0  # texts in batches that are not found yet
+        self._num_answered = 0  # texts that were found lately: those who asked may soon ask for as many
         self._threads = [threading.Thread(target=self._work, name=f"batches-{n}") for n in range(num_workers)]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def _num_waiting(self) -> int:
+        return sum(job.num_results - job.num_taken for job in self._jobs)
+
+    @property
+    def _share(self) -> int:
+        """A worker's share of the texts of all who ask: fewer in a batch are slow, and more leave others idle."""
+        expected = self._num_waiting + self._num_computing + self._num_answered
+        return min(BATCH_TEXTS, -(-expected // len(self._threads)))
 
     @property
     def waiting_characters(self) -> int:
@@ -153,6 +165,7 @@ class BatchQueue:
                 raise QueueFull(min(60, max(1, math.ceil(waiting / self._characters_per_second))))
             if job.num_results:
                 self._jobs.append(job)
+                self._num_answered = max(0, self._num_answered - job.num_results)
                 self._changed.notify()
 
     def cancel(self, job: Job) -> None:
@@ -177,7 +190,7 @@ class BatchQueue:
             self._compute(batch)
             seconds = max(time.perf_counter() - started, 1e-6)
             with self._changed:
-                self._num_computing -= len(batch)
+                self._num_computing -= sum(index not in job.delivered for job, index in batch if not job.call)
                 self._batch_seconds += 0.2 * (seconds - self._batch_seconds)
                 self._changed.notify_all()
             characters = sum(len(job.texts[index]) + 1 for job, index in batch if job.texts)
@@ -188,24 +201,18 @@ class BatchQueue:
     def _take(self) -> list[tuple[Job, int]]:
         """Wait for work, and take the next batch: jobs with their texts' numbers. Empty: the queue is closed."""
         with self._changed:
-            while not self._jobs and not self._is_closed:
+            while not self._is_closed and not self._gather():
                 self._changed.wait()
-            # Texts that come one by one would make many small batches, which are slow, while a large one is computed.
-            linger_until = time.monotonic() + LINGER * self._batch_seconds
-            while self._jobs and not self._is_closed and (left := linger_until - time.monotonic()) > 0:
-                if sum(job.num_results - job.num_taken for job in self._jobs) >= self._num_computing:
-                    break
-                self._changed.wait(left)
-            if self._is_closed or not self._jobs:
-                return [] if self._is_closed else self._take()
+            if self._is_closed:
+                return []
             first = self._jobs[0]
             if first.call:
-                self._num_computing += 1
                 return [(self._jobs.popleft(), 0)]
+            share = self._share
             turns = deque(job for job in self._jobs if job is first or (job.key == first.key and job.key is not None))
             batch: list[tuple[Job, int]] = []
             characters = 0
-            while turns and len(batch) < BATCH_TEXTS and characters < BATCH_CHARACTERS:
+            while turns and len(batch) < share and characters < BATCH_CHARACTERS:
                 job = turns.popleft()
                 batch.append((job, job.num_taken))
                 characters += len(job.texts[job.num_taken])
@@ -217,7 +224,22 @@ class BatchQueue:
             rest = [job for job in self._jobs if job in taken and job.num_taken < job.num_results]
             self._jobs = deque([*(job for job in self._jobs if job not in taken), *rest])
             self._num_computing += len(batch)
+            if self._jobs:
+                self._changed.notify()
             return batch
+
+    def _gather(self) -> bool:
+        """Wait until a worker's share has come, or no more comes; whether there is work.
+
+        Those who were answered ask again, a few at a time: batches of the first of them would be small, which is slow.
+        """
+        until = time.monotonic() + LINGER * self._batch_seconds
+        while self._jobs and not self._is_closed and self._num_waiting < self._share:
+            left = min(until - time.monotonic(), PAUSE * self._batch_seconds)
+            if left <= 0 or not self._changed.wait(left):
+                self._num_answered = 0
+                break
+        return bool(self._jobs)
 
     def _compute(self, batch: list[tuple[Job, int]]) -> None:
         """Compute a batch and deliver its results; a request that cannot be answered fails alone."""
@@ -252,7 +274,7 @@ class BatchQueue:
             if owner.is_together:
                 together.append((owner, index, translation))
             else:
-                _deliver(owner, [index], [translation])
+                self._deliver(owner, [index], [translation])
 
         parts: dict[int, str] = {}
 
@@ -273,10 +295,13 @@ class BatchQueue:
             pass
         for owner, group in itertools.groupby(together, key=lambda each: each[0]):
             members = list(group)
-            _deliver(owner, [index for _, index, _ in members], [translation for *_, translation in members])
+            self._deliver(owner, [index for _, index, _ in members], [translation for *_, translation in members])
 
-
-def _deliver(job: Job, indices: list[int], translations: list[Translation]) -> None:
-    assert job.finish is not None
-    for index, value in zip(indices, job.finish(translations), strict=True):
-        job.deliver(Found(index, value))
+    def _deliver(self, job: Job, indices: list[int], translations: list[Translation]) -> None:
+        assert job.finish is not None
+        values = job.finish(translations)
+        with self._changed:
+            self._num_computing -= len(values)
+            self._num_answered += len(values)
+        for index, value in zip(indices, values, strict=True):
+            job.deliver(Found(index, value))
