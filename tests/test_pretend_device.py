@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from pretend_device import ELSEWHERE, Crossings, PretendDevice
 from torch import Tensor, nn
+from torch.nn.attention.varlen import varlen_attn
 
-from translate.model.varlen import PackedSequences
+from translate.model.varlen import PackedSequences, why_no_flash_attention
 
 HERE = {ELSEWHERE: 1}
 
@@ -76,6 +77,16 @@ def test_a_module_moves_there_and_back_with_its_ties(pretend: PretendDevice, tie
         assert all(isinstance(parameter, nn.Parameter) for parameter in module.parameters())
         assert (module[2].weight is module[0].weight) == tied
     assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
+
+
+def test_a_parameter_is_lent_other_numbers(pretend: PretendDevice) -> None:
+    weight, other = nn.Parameter(torch.ones(2, device=pretend.device)), torch.zeros(2, device=pretend.device)
+    own = weight.data
+    weight.data = other
+    assert weight.tolist() == (weight + 0.0).tolist() == [0.0, 0.0] and isinstance(weight, nn.Parameter)
+    weight.data = own
+    weight.detach().add_(2.0)
+    assert weight.tolist() == own.tolist() == [3.0, 3.0] and other.tolist() == [0.0, 0.0]
 
 
 def test_gradients_are_those_of_the_cpu(pretend: PretendDevice) -> None:
@@ -223,6 +234,32 @@ def test_a_wait_for_an_event_is_none_for_the_work(pretend: PretendDevice) -> Non
         event = torch.get_device_module("pretend").current_stream().record_event()
         event.synchronize()
     assert counts(crossings) == (0, 0, 0) and crossings.event_waits == HERE
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_flash_attention_is_attention_within_each_sequence(pretend: PretendDevice, is_causal: bool) -> None:
+    lengths, cu_seqlens = (3, 1, 5), torch.tensor([0, 3, 4, 9], dtype=torch.int32)
+    heads = torch.randn(3, 9, 2, 8, dtype=torch.bfloat16)
+    there = [each.to(pretend.device).requires_grad_() for each in heads]
+    here = [each.float().requires_grad_() for each in heads]
+    window = (-1, 0) if is_causal else (-1, -1)
+    output = varlen_attn(*there, cu_seqlens.to(pretend.device), cu_seqlens.to(pretend.device), 5, 5, window_size=window)
+    parts = zip(*(each.transpose(0, 1).split(lengths, dim=1) for each in here), strict=True)
+    expected = torch.cat([F.scaled_dot_product_attention(*part, is_causal=is_causal) for part in parts], dim=1)
+    torch.testing.assert_close(output.cpu().float(), expected.transpose(0, 1), atol=0.01, rtol=0.01)
+    weights = torch.randn(9, 2, 8)
+    (output * weights.to(pretend.device)).sum().backward()
+    (expected.transpose(0, 1) * weights).sum().backward()
+    for mine, true in zip(there, here, strict=True):
+        assert mine.grad is not None
+        torch.testing.assert_close(mine.grad.cpu().float(), true.grad, atol=0.03, rtol=0.03)
+
+
+def test_flash_attention_wants_half_precision(pretend: PretendDevice) -> None:
+    device = pretend.device
+    assert why_no_flash_attention(device, dtype=torch.bfloat16, num_heads=2, head_dim=8) is None
+    reason = why_no_flash_attention(device, dtype=torch.float32, num_heads=2, head_dim=8)
+    assert reason == "it fails: FlashAttention only support fp16 and bf16 data type"
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -8,6 +8,8 @@ computes a gradient: only then does autograd start a thread for the device.
 
 import contextlib
 import functools
+import itertools
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -94,6 +96,16 @@ class PretendTensor(Tensor):
         cls, operation: Any, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return _compute(operation, args, kwargs or {})
+
+    @property
+    def data(self) -> Tensor:
+        """The same numbers, without a history."""
+        return self.detach()
+
+    @data.setter
+    def data(self, tensor: "PretendTensor") -> None:
+        Tensor.data.__set__(self, tensor)  # type: ignore[attr-defined]
+        self.raw = tensor.raw
 
     def tolist(self) -> Any:
         return self.cpu().tolist()
@@ -192,16 +204,18 @@ class PretendDevice:
     def __enter__(self) -> "PretendDevice":
         self._swaps = torch.__future__.get_swap_module_params_on_conversion()
         torch.__future__.set_swap_module_params_on_conversion(True)  # so that `model.to` keeps ties
-        self._pinning = torch.library.Library("aten", "IMPL")
-        self._pinning.impl("_pin_memory", _pin_memory, "CPU")
-        self._pinning.impl("is_pinned", lambda tensor, device=None: tensor in _pinned, "CPU")
+        self._kernels = torch.library.Library("aten", "IMPL")
+        self._kernels.impl("_pin_memory", _pin_memory, "CPU")
+        self._kernels.impl("is_pinned", lambda tensor, device=None: tensor in _pinned, "CPU")
+        self._kernels.impl("_flash_attention_forward", _flash_attention, "CPU")
+        self._kernels.impl("_flash_attention_backward", _flash_attention_backward, "CPU")
         _module.is_active = True
         self.crossings.clear()
         return self
 
     def __exit__(self, *exception: object) -> None:
         _module.is_active = False
-        self._pinning._destroy()
+        self._kernels._destroy()
         torch.__future__.set_swap_module_params_on_conversion(self._swaps)
 
     @contextlib.contextmanager
@@ -337,6 +351,60 @@ def _pin_memory(tensor: Tensor, device: object = None) -> Tensor:
     pinned = tensor.clone()
     _pinned[pinned] = True
     return pinned
+
+
+def _flash_attention(
+    query: Tensor, key: Tensor, value: Tensor, cu_query: Tensor, cu_key: Tensor, *options: Any, **more: Any
+) -> tuple[Tensor, ...]:
+    """What `torch.nn.attention.varlen` computes on CUDA, and of the same types."""
+    if query.dtype not in (torch.float16, torch.bfloat16):
+        raise RuntimeError("FlashAttention only support fp16 and bf16 data type")
+    if not cu_query.dtype == cu_key.dtype == torch.int32:
+        raise RuntimeError("cu_seqlens must have dtype int32")
+    output, log_sums = torch.empty_like(query), query.new_empty(query.shape[1], len(query), dtype=torch.float32)
+    for q, k, scores in _attention_scores(query, key, cu_query, cu_key, is_causal=options[3]):
+        log_sums[:, q] = scores.logsumexp(-1)
+        output[q] = (scores.softmax(-1) @ value[k].float().transpose(0, 1)).transpose(0, 1).to(query.dtype)
+    nothing = query.new_empty(0)
+    return output, log_sums, nothing, nothing, nothing
+
+
+def _flash_attention_backward(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    log_sums: Tensor,
+    cu_query: Tensor,
+    cu_key: Tensor,
+    *options: Any,
+    **more: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    gradients = tuple(torch.zeros_like(each) for each in (query, key, value))
+    for q, k, scores in _attention_scores(query, key, cu_query, cu_key, is_causal=options[3]):
+        weights = (scores - log_sums[:, q, None]).exp()  # (heads, query, key)
+        of_output, own_query, own_key, own_value = (
+            each.float().transpose(0, 1) for each in (gradient[q], query[q], key[k], value[k])
+        )
+        mean = (of_output * output[q].float().transpose(0, 1)).sum(-1, keepdim=True)
+        of_scores = weights * (of_output @ own_value.mT - mean) / math.sqrt(query.shape[2])
+        new = ((q, of_scores @ own_key), (k, of_scores.mT @ own_query), (k, weights.mT @ of_output))
+        for total, (rows, part) in zip(gradients, new, strict=True):
+            total[rows] = part.transpose(0, 1).to(total.dtype)
+    return gradients
+
+
+def _attention_scores(
+    query: Tensor, key: Tensor, cu_query: Tensor, cu_key: Tensor, *, is_causal: bool
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Of each sequence the rows of its queries and keys, and their scores in fp32: (heads, query, key)."""
+    ends = zip(itertools.pairwise(cu_query.tolist()), itertools.pairwise(cu_key.tolist()), strict=True)
+    for q, k in ((slice(*of_query), slice(*of_key)) for of_query, of_key in ends):
+        scores = query[q].float().transpose(0, 1) @ key[k].float().permute(1, 2, 0) / math.sqrt(query.shape[2])
+        if is_causal:
+            scores.masked_fill_(torch.ones(scores.shape[1:], dtype=torch.bool).triu(1), -math.inf)
+        yield q, k, scores
 
 
 def _autocast(operation: Any, *, lower: bool, by_dtype: bool) -> Callable[..., Any]:
