@@ -1,0 +1,269 @@
+"""A training on a device other than the CPU: it learns the same, goes on there and here, and the host never waits."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pretend_device import Crossings, PretendDevice
+
+from translate.config.load import load_config
+from translate.config.schema import Config, ModelConfig, TrainingConfig
+from translate.data.batching import EncodedPair, collate
+from translate.errors import RunError
+from translate.model import Transformer
+from translate.runs.checkpoint import read_tensors
+from translate.runs.directory import RunDirectory
+from translate.runs.progress import Progress
+from translate.training import Paused
+from translate.training.optimizer import AveragedWeights
+from translate.training.setup import build_train_step
+
+Digits = Callable[..., Config]
+RunTraining = Callable[..., list[str]]
+StateOf = Callable[[Path], Any]
+
+# All of a step but dropout, whose masks differ from device to device.
+_STEPS = (
+    *("training.max_steps=4", "training.log_every=2", "training.validate_every=2", "training.save_every=4"),
+    *("training.accumulate_batches=2", "training.ema_decay=0.9", "training.max_gradient_norm=1", "training.r_drop=1"),
+    *("training.average_kept=false", "training.sample_translations=0", "training.threads=1", "model.dropout=0"),
+    *("decoding.beam_size=1", "decoding.max_length_constant=1"),
+)
+
+_SMALL = (
+    *("model.d_model=16", "model.num_heads=2", "model.d_ff=32", "training.warmup_steps=5"),
+    *("training.step_tokens=600", "training.batch_tokens=600"),
+)
+
+
+@pytest.fixture
+def on(digits: Digits) -> Digits:
+    """A function that gives the config of a short training on a device, with overrides."""
+    return lambda device, *overrides: digits(
+        *_STEPS, f"training.device={device}", f"decoding.device={device}", *overrides
+    )
+
+
+def curves(run: Path) -> dict[str, list[float]]:
+    """The losses and the gradient's norms of a run, in training and validation."""
+    values: dict[str, list[float]] = {}
+    for line in RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        for name in ("loss", "gradient_norm"):
+            if name in record:
+                values.setdefault(f"{record['kind']} {name}", []).append(record[name])
+    return values
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return read_tensors(RunDirectory(run).checkpoint("last")).tensors
+
+
+def assert_close(
+    here: dict[str, list[float]], there: dict[str, list[float]], *, relative: float, of_norm: float
+) -> None:
+    assert here.keys() == there.keys()
+    for name in here:
+        assert there[name] == pytest.approx(here[name], rel=of_norm if "norm" in name else relative), name
+
+
+@pytest.mark.parametrize(
+    ("overrides", "layout", "relative"),
+    [
+        (("training.precision=fp32", "training.batch_layout=packed"), "attention pads for itself", 1e-5),
+        (("training.precision=bf16", "training.batch_layout=padded"), "", 2e-3),
+        (("training.precision=bf16",), "flash attention keeps the sentences apart", 2e-3),
+        (("training.precision=fp16",), "flash attention keeps the sentences apart", 5e-4),
+    ],
+    ids=["fp32-packed", "bf16-padded", "bf16-flash", "fp16-flash"],
+)
+def test_it_learns_what_it_learns_on_the_cpu(
+    pretend: PretendDevice,
+    on: Digits,
+    run_training: RunTraining,
+    tmp_path: Path,
+    overrides: tuple[str, ...],
+    layout: str,
+    relative: float,
+) -> None:
+    run_training(on("cpu", *overrides), tmp_path / "here")
+    log = run_training(on("pretend", *overrides), tmp_path / "there")
+    here, there = curves(tmp_path / "here"), curves(tmp_path / "there")
+    assert {len(values) for name, values in here.items() if name.startswith(("train", "validation"))} == {2}
+    assert_close(here, there, relative=relative, of_norm=20 * relative)
+    assert any(line.startswith("Device: pretend, ") for line in log)
+    assert any(layout in line for line in log)
+    saved, expected = weights(tmp_path / "there"), weights(tmp_path / "here")
+    assert saved.keys() == expected.keys()
+    for name, tensor in saved.items() if relative < 1e-4 else ():
+        # The bias of keys changes no attention: its gradient is rounding, which Adam makes as large as any other.
+        if "input_projection.bias" not in name:
+            torch.testing.assert_close(tensor, expected[name], rtol=1e-3, atol=1e-5)
+
+
+def test_stopped_and_continued_is_never_stopped(
+    pretend: PretendDevice, stateful: Digits, run_training: RunTraining, tmp_path: Path, state_of: StateOf
+) -> None:
+    config = stateful(
+        *("training.device=pretend", "decoding.device=pretend", "training.precision=bf16", "training.max_steps=5"),
+        *("model.attention_dropout=0", "training.threads=1", "decoding.beam_size=1"),
+    )
+    run_training(config, tmp_path / "straight")
+    with pytest.raises(Paused):
+        run_training(config, tmp_path / "stopped", pause=lambda progress: progress.step == 3)
+    torch.manual_seed(99)  # whatever happened in between
+    run_training(config, tmp_path / "stopped", resume=True)
+    assert state_of(tmp_path / "stopped") == state_of(tmp_path / "straight")
+
+
+@pytest.mark.parametrize(("first", "then"), [("cpu", "pretend"), ("pretend", "cpu")])
+def test_a_run_goes_on_on_another_device(
+    pretend: PretendDevice, on: Digits, run_training: RunTraining, tmp_path: Path, first: str, then: str
+) -> None:
+    run_training(on("cpu"), tmp_path / "here")
+    with pytest.raises(Paused):
+        run_training(on(first), tmp_path / "moved", pause=lambda progress: progress.step == 3)
+    log = run_training(on(then), tmp_path / "moved", resume=True)
+    names = {"cpu": f"cpu ({torch.backends.cpu.get_cpu_capability()})", "pretend": "pretend (Pretend)"}
+    assert any(f"device {names[then]} (it was {names[first]})" in line for line in log)
+    assert_close(curves(tmp_path / "here"), curves(tmp_path / "moved"), relative=1e-5, of_norm=2e-4)
+    assert weights(tmp_path / "moved").keys() == weights(tmp_path / "here").keys()
+
+
+def crossings_of_steps(run: Callable[[Callable[[Progress], bool]], object], pretend: PretendDevice) -> list[Crossings]:
+    """What crosses in each step of a training, with all that the training does between it and the next one."""
+    counted: list[Crossings] = []
+
+    def note(progress: Progress) -> bool:
+        counted.append(pretend.crossings.copy())
+        return False
+
+    run(note)
+    return [after.since(before) for before, after in zip(counted, counted[1:], strict=False)]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "copies"),
+    [
+        (("training.precision=fp32",), 4),  # source, target, targets without padding, and where these are
+        (("training.precision=bf16",), 7),  # targets without padding; of both sides ids, offsets and slots
+    ],
+    ids=["padded", "packed"],
+)
+def test_the_host_waits_for_no_step_between_log_lines(
+    pretend: PretendDevice,
+    on: Digits,
+    run_training: RunTraining,
+    tmp_path: Path,
+    overrides: tuple[str, ...],
+    copies: int,
+) -> None:
+    config = on(
+        *("pretend", "training.max_steps=8", "training.log_every=4", "training.validate_every=8"),
+        *("training.save_every=8", "model.dropout=0.1", *overrides),
+    )
+    steps = crossings_of_steps(lambda pause: run_training(config, tmp_path / "run", pause=pause), pretend)
+    assert len(steps) == 7  # the eighth is the last, which ends in a validation
+    for number, crossings in enumerate(steps, start=1):
+        # At a log line the loss, the nll and the gradient's norm are read, and nothing else at any time.
+        is_logged = number % 4 == 0
+        assert crossings.synchronisations.total() == (3 if is_logged else 0), crossings.synchronisations
+        assert {line.split(":")[0] for line in crossings.synchronisations} <= {"runs/progress.py"}
+        assert crossings.to_device.total() == copies * (1 if number % 3 == 0 else 2)  # of five batches in an epoch
+        assert {line.split(":")[0] for line in crossings.to_device} == {"model/device.py"}
+        # The loss and the gradient's norm come without waiting, and are looked at one step later.
+        assert crossings.to_host.total() == 1
+        assert {line.split(":")[0] for line in crossings.to_host} == {"training/step.py"}
+        assert crossings.event_waits.total() == (number > 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ({"positions": "rotary", "attention_dropout": 0.1}, {"precision": "bf16", "r_drop": 1.0}),
+        ({"positions": "relative", "norm": "post"}, {"precision": "bf16", "batch_layout": "packed"}),
+        ({"positions": "learned", "activation_dropout": 0.1}, {"precision": "fp32", "optimizer": "adamw"}),
+        ({"tie_embeddings": "none", "output_bias": True}, {"precision": "fp32", "lora_rank": 2}),
+    ],
+)
+def test_no_kind_of_model_makes_the_host_wait(
+    pretend: PretendDevice, model: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    sizes = ModelConfig(d_model=16, num_heads=2, d_ff=32, num_encoder_layers=1, num_decoder_layers=1, **model)
+    transformer = Transformer(sizes, source_vocab_size=23, target_vocab_size=23, pad_id=0).to(pretend.device).train()
+    step = build_train_step(transformer, TrainingConfig(**settings), device=pretend.device)
+    average = AveragedWeights(transformer, decay=0.9)
+    batch = collate([EncodedPair([5] * (1 + n % 4), [6 + n] * (1 + n % 3)) for n in range(7)], range(7))
+    per_step = []
+    for number in range(1, 4):
+        with pretend.counting() as crossings:
+            step([batch, batch], number=number, learning_rate=1e-3)
+            average.update(transformer, step=number)
+        assert not crossings.synchronisations
+        per_step.append((crossings.to_device, crossings.to_host))
+    assert per_step[0] == per_step[1] == per_step[2]
+    step.check_last_step()
+
+
+def test_fp16_waits_for_the_norm_that_decides_whether_a_step_is_repeated(pretend: PretendDevice) -> None:
+    sizes = ModelConfig(d_model=16, num_heads=2, d_ff=32, num_encoder_layers=1, num_decoder_layers=1)
+    transformer = Transformer(sizes, source_vocab_size=23, target_vocab_size=23, pad_id=0).to(pretend.device).train()
+    step = build_train_step(transformer, TrainingConfig(precision="fp16"), device=pretend.device)
+    batch = collate([EncodedPair([5, 6], [7])], [0])
+    with pretend.counting() as crossings:
+        step([batch], number=1, learning_rate=1e-3)
+    ((line, number),) = crossings.synchronisations.items()
+    assert line.startswith("training/step.py:") and number == 1
+
+
+def test_a_loss_that_is_not_finite_is_found_one_step_later(pretend: PretendDevice) -> None:
+    sizes = ModelConfig(d_model=16, num_heads=2, d_ff=32, num_encoder_layers=1, num_decoder_layers=1)
+    transformer = Transformer(sizes, source_vocab_size=23, target_vocab_size=23, pad_id=0).to(pretend.device).train()
+    step = build_train_step(transformer, TrainingConfig(precision="fp32"), device=pretend.device)
+    batch = collate([EncodedPair([5, 6], [7])], [0])
+    step([batch], number=1, learning_rate=1e-3)
+    before = [parameter.tolist() for parameter in transformer.parameters()]
+    hook = transformer.decoder.register_forward_hook(lambda module, inputs, output: output * float("nan"))
+    step([batch], number=2, learning_rate=1e-3)
+    hook.remove()
+    assert [parameter.tolist() for parameter in transformer.parameters()] == before  # the step made no update
+    with pytest.raises(RunError, match="the loss is nan"):
+        step([batch], number=3, learning_rate=1e-3)
+    assert [parameter.tolist() for parameter in transformer.parameters()] == before
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize(
+    ("num_steps", "sizes"),
+    [
+        (10, _SMALL),
+        pytest.param(50, (), marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
+    ],
+    ids=["ten-small-steps", "fifty-steps"],
+)
+def test_the_embedded_corpus(
+    pretend: PretendDevice,
+    run_training: RunTraining,
+    tmp_path: Path,
+    num_steps: int,
+    sizes: tuple[str, ...],
+    precision: str,
+) -> None:
+    preset = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
+
+    def losses(name: str, device: str, precision: str) -> list[float]:
+        settings = (f"training.max_steps={num_steps}", "training.log_every=1", "training.average_kept=false")
+        settings += ("model.dropout=0", "training.threads=1", "training.best_metric=loss", "decoding.device=cpu")
+        overrides = (*settings, f"training.device={device}", f"training.precision={precision}", *sizes)
+        config = load_config(str(preset), overrides).config
+        with pytest.raises(Paused):  # without a validation
+            run_training(config, tmp_path / name, pause=lambda progress: progress.step == num_steps - 1)
+        return curves(tmp_path / name)["train loss"]
+
+    here, there = losses("here", "cpu", "fp32"), losses("there", "pretend", precision)
+    assert len(here) == len(there) == num_steps - 1
+    assert here[-1] < here[0] - 0.1  # it learns
+    assert there == pytest.approx(here, rel={"bf16": 3e-3, "fp16": 5e-4}[precision])
