@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from translate.decoding import Translation
-from translate.documents.document import DocumentFormat, format_of_file, read_segments, translate_document
+from translate.documents.document import READERS, DocumentFormat, format_of_file, translate_document
 from translate.documents.segments import lay_out
 from translate.errors import InputError
 
@@ -34,7 +34,7 @@ few = settings(
 
 
 def markup(text: str, document_format: DocumentFormat) -> Counter[str]:
-    return Counter(raw for each in read_segments(text, document_format) for raw, _ in lay_out(each).written)
+    return Counter(raw for each in READERS[document_format](text) for raw, _ in lay_out(each).written)
 
 
 @few
@@ -109,6 +109,8 @@ def test_markup_that_is_lost_or_doubled_is_reported(by: By) -> None:
     assert "2 placeholders" not in str(translation) and "1 placeholder (1 lost or doubled)" in str(translation)
     broken = translate_document("**Hund** da", "markdown", by(lambda text: "Hund da" if "**" in text else "1) a\n\nb"))
     assert broken.problems == []
+    moved = translate_document("Hund</b> da", "html", by(lambda text: "da Hund"), lambda _: [[{1: 1.0}, {0: 1.0}]])
+    assert moved.text == "da Hund</b>" and moved.problems == []
     gone = translate_document("<p>Ein {x}</p><p>b</p>", "html", by(lambda text: "" if text == "b" else "da {y} da"))
     assert gone.problems == ["the document: '{y}' is there once more"]
 

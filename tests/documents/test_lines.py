@@ -33,7 +33,7 @@ def test_cues(end: str) -> None:
         "<i>Drei</i>",
     ]
     text = end.join(lines)
-    segments = list(read_subtitles(text, "srt"))
+    segments = list(read_subtitles(text, has_entities=False))
     assert [segment.raw for segment in segments] == [f"Eins{end}zwei{end}", "<i>Drei</i>"]
     assert [item.kind for item in segments[1].items] == ["open", "text", "close"]
     assert all(text.startswith(segment.raw, segment.start) for segment in segments)
@@ -41,7 +41,7 @@ def test_cues(end: str) -> None:
 
 def test_speakers_of_a_dialogue() -> None:
     text = "1\n00:01,0 --> 00:02,0\n- Eins\nzwei\n- <i>Drei</i>\n"
-    segments = list(read_subtitles(text, "srt"))
+    segments = list(read_subtitles(text, has_entities=False))
     assert [segment.raw for segment in segments] == ["Eins\nzwei\n", "<i>Drei</i>\n"]
     assert all(text.startswith(segment.raw, segment.start) for segment in segments)
 
@@ -55,8 +55,8 @@ def test_webvtt_has_blocks_without_text_and_entities() -> None:
         "00:01.000 --> 00:02.000\n<v Anna>Er &amp; <00:01.500>sie {\\an8}\n",
     ]
     text = "\n\n".join(blocks)
-    (segment,) = read_subtitles(text, "vtt")
+    (segment,) = read_subtitles(text, has_entities=True)
     assert [item.kind for item in segment.items] == ["open", "text", "mark", "text", "mark", "text"]
     assert segment.syntax.decode("&amp;") == "&" and segment.syntax.encode("<") == "&lt;"
-    (in_srt,) = read_subtitles("1\n00:00:01,000 --> 00:00:02,000\nEr &amp;\n", "srt")
+    (in_srt,) = read_subtitles("1\n00:00:01,000 --> 00:00:02,000\nEr &amp;\n", has_entities=False)
     assert in_srt.syntax.decode("&amp;") == "&amp;" and in_srt.syntax.encode("<") == "<"

@@ -3,6 +3,7 @@
 import contextlib
 import urllib.error
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from libretranslatepy import LibreTranslateAPI
 from starlette.testclient import TestClient
 
 from translate.decoding.loading import load_translator
+from translate.documents.alignment import word_weights
+from translate.documents.document import translate_document
 from translate.server.gate import Access
 
+PAGE = "<p>Hund &amp; <b>Haus</b> <!-- x --></p>\n<p>grün</p>"
 TEXT = "Hund läuft und\n\nschläft grün & Haus"
 
 
@@ -22,6 +26,15 @@ def expected(runs: list[Path]) -> str:
     """The text line by line, by the first model."""
     translator = load_translator(runs[0]).translator
     return "\n".join(translator.translate(line).text for line in TEXT.split("\n"))
+
+
+@pytest.fixture(scope="module")
+def page(runs: list[Path]) -> str:
+    """The page as `decode --document` translates it by the first model."""
+    translator = load_translator(runs[0]).translator
+    found = translate_document(PAGE, "html", translator.translate_stream, partial(word_weights, translator))
+    assert found.text != PAGE and not found.problems
+    return found.text
 
 
 def test_libretranslates_client(make_live: Callable[..., str], runs: list[Path], expected: str) -> None:
@@ -43,7 +56,8 @@ def test_libretranslates_client(make_live: Callable[..., str], runs: list[Path],
     unknown.value.close()
 
 
-def test_deepls_client(make_live: Callable[..., str], expected: str) -> None:
+def test_deepls_client(make_live: Callable[..., str], runs: list[Path], expected: str, page: str) -> None:
+    ja = load_translator(runs[0]).translator.translate("Ja!").text
     address = make_live(Access(token="right"))
     with contextlib.closing(deepl.DeepLClient("right", server_url=address, send_platform_info=False)) as client:
         one, empty = client.translate_text([TEXT, ""], source_lang="DE", target_lang="EN-US")
@@ -56,8 +70,11 @@ def test_deepls_client(make_live: Callable[..., str], expected: str) -> None:
         assert usage.character.count == len(TEXT) - 2 + 3 and not usage.any_limit_reached
         with pytest.raises(deepl.DeepLException, match="no model translates DE to FR"):
             client.translate_text("Ja!", source_lang="DE", target_lang="FR")
-        with pytest.raises(deepl.DeepLException, match="tag_handling and glossary_id are not here"):
-            client.translate_text("Ja!", target_lang="EN-GB", tag_handling="html")
+        pages = client.translate_text([PAGE, "<x id='1'/>Ja!"], target_lang="EN-GB", tag_handling="html")
+        assert [each.text for each in pages] == [page, f"<x id='1'/>{ja}"]
+        assert client.translate_text(PAGE, target_lang="EN-GB", tag_handling="xml").text == page
+        with pytest.raises(deepl.DeepLException, match="glossary_id is not here"):
+            client.translate_text("Ja!", source_lang="DE", target_lang="EN-GB", glossary="7")
     with contextlib.closing(deepl.DeepLClient("wrong", server_url=address, send_platform_info=False)) as stranger:
         with pytest.raises(deepl.AuthorizationException, match="the token is missing or wrong"):
             stranger.get_usage()
@@ -79,6 +96,15 @@ def test_lists_and_alternatives_of_libretranslate(client: TestClient, runs: list
     assert one == {key: value[0] for key, value in answer.items()}
 
 
+def test_html_of_libretranslate(client: TestClient, page: str) -> None:
+    question: dict[str, Any] = {"q": PAGE, "source": "auto", "target": "en", "format": "html"}
+    detected = {"confidence": 100, "language": "de"}
+    answer = client.post("/translate", json=question).json()
+    assert answer == {"translatedText": page, "detectedLanguage": detected}
+    several = client.post("/translate", json=question | {"q": [PAGE, "7"]}).json()
+    assert several == {"translatedText": [page, "7"], "detectedLanguage": [detected] * 2}
+
+
 def test_alternatives_of_several_lines_are_joined_by_rank(client: TestClient, runs: list[Path]) -> None:
     first, second = load_translator(runs[0], options={"n_best": 2}).translator.translate(["grün Hund", "Ja!"])
     form = {"q": "grün Hund\nJa!", "source": "de", "target": "en", "alternatives": "1", "format": "text"}
@@ -92,10 +118,11 @@ def test_alternatives_of_several_lines_are_joined_by_rank(client: TestClient, ru
     [
         (
             "/translate",
-            {"q": "a", "target": "en", "format": "html"},
+            {"q": "a", "target": "en", "format": "html", "alternatives": "2"},
             422,
-            {"error": "format = 'html': only text is here"},
+            {"error": "alternatives = 2: they are for format = text; leave them out"},
         ),
+        ("/translate", {"q": "a", "target": "en", "format": "pdf"}, 422, None),
         ("/translate", {"q": "a"}, 422, {"error": "target: Field required"}),
         ("/translate", {"q": "a", "target": "en", "alternatives": "99"}, 422, None),
         ("/translate", {"q": "a", "target": "en", "alternatives": "many"}, 422, None),

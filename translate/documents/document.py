@@ -1,5 +1,6 @@
 """A document in, the same document with translated text out: segments, sentences, and a count of what passed."""
 
+import functools
 import itertools
 import re
 from collections import Counter
@@ -73,21 +74,14 @@ def format_of_file(path: Path | None) -> DocumentFormat:
     return FORMAT_BY_EXTENSION[suffix]
 
 
-def read_segments(text: str, document_format: DocumentFormat) -> Iterator[Segment]:
-    """The parts of a document that may be translated, in order.
-
-    Raises:
-        InputError: The extra `documents` is not installed, and the format needs it.
-    """
-    match document_format:
-        case "text" | "paragraphs":
-            return read_text(text, by_line=document_format == "text")
-        case "srt" | "vtt":
-            return read_subtitles(text, document_format)
-        case "markdown":
-            return read_markdown(text)
-        case "html":
-            return read_html(text)
+READERS: dict[DocumentFormat, Callable[[str], Iterator[Segment]]] = {
+    "text": functools.partial(read_text, by_line=True),
+    "paragraphs": functools.partial(read_text, by_line=False),
+    "markdown": read_markdown,
+    "html": read_html,
+    "srt": functools.partial(read_subtitles, has_entities=False),
+    "vtt": functools.partial(read_subtitles, has_entities=True),
+}
 
 
 def translate_document(
@@ -107,7 +101,7 @@ def translate_document(
     """
     byte_order_mark = "\ufeff" * text.startswith("\ufeff")
     text = text.removeprefix(byte_order_mark)
-    segments = list(read_segments(text, document_format))
+    segments = list(READERS[document_format](text))
     layouts = [lay_out(segment) for segment in segments]
     sentences = [list(_read_sentences(layout)) for layout in layouts]
     wanted = [sentence for each in sentences for sentence in each if any(map(str.isalpha, sentence.text))]
@@ -135,7 +129,7 @@ def translate_document(
         sentences=len(wanted),
         tags=markup.count(False),
         placeholders=markup.count(True),
-        problems=_compare(text, segments, layouts, list(map(lay_out, read_segments(written, document_format)))),
+        problems=_compare(text, segments, layouts, list(map(lay_out, READERS[document_format](written)))),
         conditions=count_conditions(made),
     )
 

@@ -7,7 +7,6 @@ white space and whatever they do not know are not those of the file any more.
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Literal
 
 from translate.documents.html import HTML, read_tag
 from translate.documents.segments import Item, Segment, Syntax
@@ -42,12 +41,15 @@ def read_text(text: str, *, by_line: bool) -> Iterator[Segment]:
         yield Segment(start - len(paragraph), [Item("text", paragraph)])
 
 
-def read_subtitles(text: str, document_format: Literal["srt", "vtt"]) -> Iterator[Segment]:
-    """The text of each cue. In a dialogue, where lines begin with a dash, each speaker's text stands alone."""
-    is_vtt = document_format == "vtt"
+def read_subtitles(text: str, *, has_entities: bool) -> Iterator[Segment]:
+    """The text of each cue. In a dialogue, where lines begin with a dash, each speaker's text stands alone.
+
+    Args:
+        has_entities: Text is written as in HTML, which WebVTT does and SubRip does not.
+    """
     for block in _BLOCK.finditer(text):
         times = _TIMES.match(block[0])
-        if times is None or (is_vtt and _VTT_BLOCK.match(block[0])):
+        if times is None or _VTT_BLOCK.match(block[0]):
             continue
         speakers = [speaker.start() for speaker in _SPEAKER.finditer(block[0], times.end() + 1)]
         for begin, end in pairwise([times.end(), *speakers, len(block[0])]):
@@ -59,4 +61,4 @@ def read_subtitles(text: str, document_format: Literal["srt", "vtt"]) -> Iterato
             ]
             if items:
                 named = [item._replace(tag=item.tag.partition(".")[0]) for item in items]  # <c.red> ends at </c>
-                yield Segment(block.start() + end - len(raw), named, HTML if is_vtt else Syntax())
+                yield Segment(block.start() + end - len(raw), named, HTML if has_entities else Syntax())

@@ -75,11 +75,11 @@ class Markup:
 class Layout(NamedTuple):
     """A segment's plain text with single spaces, and its markup in order."""
 
-    before: str  # what the segment has before its text
+    before: Sequence[Item]  # what the segment has before its text
     text: str
     markup: list[Markup]
     breaks: list[tuple[int, str]]  # the spaces between lines: their places, and as the document writes them
-    after: str
+    after: Sequence[Item]
 
     @property
     def names(self) -> list[Markup]:
@@ -89,7 +89,8 @@ class Layout(NamedTuple):
     @property
     def written(self) -> list[tuple[str, bool]]:
         """Each piece of markup as the document writes it, and whether it is a name."""
-        return [(raw, each.kind == "name") for each in self.markup for raw in (each.raw, each.close) if raw]
+        inside = [(raw, each.kind == "name") for each in self.markup for raw in (each.raw, each.close) if raw]
+        return inside + [(item.raw, False) for item in (*self.before, *self.after) if item.kind == "mark"]
 
 
 def lay_out(segment: Segment) -> Layout:
@@ -121,8 +122,7 @@ def lay_out(segment: Segment) -> Layout:
             kind: Kind = "pair" if item.kind == "open" else item.kind
             markup.append(Markup(kind, item.raw, start, len(text), pairs[-1] if pairs else None, len(pairs)))
             pairs += markup[-1:] * (kind == "pair")
-    before, after = ("".join(item.raw for item in part) for part in (items[:first], items[last:]))
-    return Layout(before, text.rstrip(), markup, breaks, after)
+    return Layout(items[:first], text.rstrip(), markup, breaks, items[last:])
 
 
 def _divide_text(items: Sequence[Item]) -> Iterator[Item]:

@@ -76,10 +76,10 @@ def diagonal(target: str, source: str) -> Weights:
 
 def write_translation(segment: Segment, layout: Layout, sentences: Sequence[Sentence]) -> str:
     """The segment as its format writes it, with the translations of its sentences and all of its markup."""
-    written = "".join(raw for raw, _ in layout.written)
-    if any(sentence.target.split() for sentence in sentences):
-        written = _Transfer(segment, layout, sentences).write()
-    return layout.before + written + layout.after
+    before, after = ("".join(item.raw for item in edge) for edge in (layout.before, layout.after))
+    if not any(sentence.target.split() for sentence in sentences):
+        return before + "".join(each.raw + each.close for each in layout.markup) + after
+    return before + _Transfer(segment, layout, sentences).write() + after
 
 
 class _Transfer:

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
@@ -19,6 +20,7 @@ from pydantic import Discriminator, Tag
 from starlette.exceptions import HTTPException as HTTPError
 
 import translate
+from translate.decoding import Translation
 from translate.errors import InputError, RunError
 from translate.server.batching import Found, Job, QueueFull
 from translate.server.compatibility import (
@@ -33,11 +35,14 @@ from translate.server.compatibility import (
     libretranslate_languages,
     split_lines,
 )
+from translate.server.documents import translate_documents
 from translate.server.gate import NO_TOKEN, Access, Gate, Metrics, error_response
 from translate.server.models import ServedModel
 from translate.server.schema import (
     AttentionAnswer,
     AttentionRequest,
+    DocumentAnswer,
+    DocumentRequest,
     ErrorAnswer,
     Limits,
     ModelsAnswer,
@@ -93,10 +98,11 @@ class Server:
         deadline = asyncio.get_running_loop().time() + self.limits.seconds
         try:
             async for found in job.results(deadline):
-                if isinstance(found.value, TranslationAnswer):
+                if isinstance(found.value, TranslationAnswer | Translation):
                     self.num_characters += len(found.value.source)
                     self.metrics.texts.labels(model.name).inc()
-                    for condition in found.value.conditions:
+                    flags = found.value.flags if isinstance(found.value, Translation) else found.value.conditions
+                    for condition in flags:
                         self.metrics.conditions.labels(model.name, condition).inc()
                 yield found
         except TimeoutError:
@@ -251,6 +257,16 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # a proxy passes on each event as it comes
         return StreamingResponse(_events(server, model, job), media_type="text/event-stream", headers=headers)
 
+    @app.post("/translate/document")
+    async def document(request: Request, question: DocumentRequest) -> DocumentAnswer:
+        """Translate the text of a document, and leave all else as it is."""
+        model = server.model(question.model)
+        answer = functools.partial(server.answer, request, model)
+        (found,) = await translate_documents(
+            [question.text], question.format, question.options, model=model, answer=answer
+        )
+        return DocumentAnswer(model=model.name, **found._asdict())
+
     @app.post("/score")
     async def score(request: Request, question: ScoreRequest) -> ScoreAnswer:
         """Score given translations by forced decoding."""
@@ -296,17 +312,20 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
 
     @app.post("/v2/translate")
     async def deepl(request: Request, question: DeepLRequest) -> DeepLAnswer:
-        """Translate texts, line by line, as DeepL takes and answers them."""
-        if question.tag_handling or question.glossary_id:
-            raise InputError("tag_handling and glossary_id are not here: leave them out")
+        """Translate texts, line by line or as HTML, as DeepL takes and answers them."""
+        if question.glossary_id:
+            raise InputError("glossary_id is not here: leave it out")
         model = choose_model(server.models.values(), question.source_lang, question.target_lang)
-        lines, counts = split_lines(question.text)
-        answers = await server.answer(request, model, model.translation_job(lines, {}))
+        if question.tag_handling:
+            texts = await _translate_html(server, request, model, question.text)
+        else:
+            lines, counts = split_lines(question.text)
+            texts = join_lines(await server.answer(request, model, model.translation_job(lines, {})), counts)
         source = model.run.config.data.source_language.upper()
         return DeepLAnswer(
             translations=[
                 DeepLTranslation(detected_source_language=source, text=text, billed_characters=len(given))
-                for given, text in zip(question.text, join_lines(answers, counts), strict=True)
+                for given, text in zip(question.text, texts, strict=True)
             ]
         )
 
@@ -326,19 +345,28 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
         return {"character_count": server.num_characters, "character_limit": 10**12}
 
 
+async def _translate_html(server: Server, request: Request, model: ServedModel, texts: Sequence[str]) -> list[str]:
+    answer = functools.partial(server.answer, request, model)
+    return [found.text for found in await translate_documents(texts, "html", {}, model=model, answer=answer)]
+
+
 async def _libretranslate(server: Server, request: Request, question: LibreTranslateRequest) -> LibreTranslateAnswer:
-    if question.format != "text":
-        raise InputError(f"format = {question.format!r}: only text is here")
     model = choose_model(server.models.values(), question.source, question.target)
-    is_one, count = isinstance(question.q, str), question.alternatives
-    lines, counts = split_lines([question.q] if isinstance(question.q, str) else question.q)
-    options = {"n_best": count + 1} if count else {}
-    answers = await server.answer(request, model, model.translation_job(lines, options))
-    texts, *others = (join_lines(answers, counts, rank=rank) for rank in range(count + 1))
-    answer: dict[str, Any] = {"translatedText": texts}
+    given, count = [question.q] if isinstance(question.q, str) else question.q, question.alternatives
+    if question.format == "html":
+        if count:
+            raise InputError(f"alternatives = {count}: they are for format = text; leave them out")
+        ranked = [await _translate_html(server, request, model, given)]
+    else:
+        lines, counts = split_lines(given)
+        job = model.translation_job(lines, {"n_best": count + 1} if count else {})
+        answers = await server.answer(request, model, job)
+        ranked = [join_lines(answers, counts, rank=rank) for rank in range(count + 1)]
+    answer: dict[str, Any] = {"translatedText": ranked[0]}
     if count:
-        answer["alternatives"] = [list(dict.fromkeys(each)) for each in zip(*others, strict=True)]
+        answer["alternatives"] = [list(dict.fromkeys(each)) for each in zip(*ranked[1:], strict=True)]
     if question.source == "auto":
         detected = {"confidence": 100, "language": model.run.config.data.source_language}
-        answer["detectedLanguage"] = [detected] * len(texts)
+        answer["detectedLanguage"] = [detected] * len(given)
+    is_one = isinstance(question.q, str)
     return LibreTranslateAnswer(**{key: value[0] if is_one else value for key, value in answer.items()})

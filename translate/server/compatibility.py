@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
 from fastapi import HTTPException
@@ -28,8 +28,7 @@ class LibreTranslateRequest(BaseModel):
     """The text, whose lines are translated one by one, or a list of texts."""
     source: Annotated[str, Field(examples=["de"])] = "auto"
     target: Annotated[str, Field(min_length=2, examples=["en"])]
-    format: str = "text"
-    """Only text: markup would not come through whole."""
+    format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Field(ge=0, lt=MAX_BEAM)] = 0
     api_key: str | None = None
 
@@ -50,7 +49,7 @@ class DeepLRequest(BaseModel):
     text: Annotated[list[str], Field(examples=[["Ein Hund läuft."]])]
     target_lang: Annotated[str, Field(min_length=2, examples=["EN-US"])]
     source_lang: Annotated[str | None, Field(examples=["DE"])] = None
-    tag_handling: str | None = None
+    tag_handling: Literal["html", "xml"] | None = None
     glossary_id: str | None = None
 
 

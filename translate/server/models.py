@@ -13,6 +13,7 @@ from translate.decoding import Translation, Translator
 from translate.decoding.loading import LoadedTranslator
 from translate.decoding.output.formats import CorpusScore, describe_scores
 from translate.decoding.output.words import AlignmentLink, align_words
+from translate.documents.alignment import word_weights
 from translate.errors import InputError
 from translate.export import CTranslate2Translator, load_engine
 from translate.runs.directory import Checkpoint
@@ -87,6 +88,21 @@ class ServedModel:
             shows_partial=shows_partial and translator.config.search == "beam",
             is_together=align,
         )
+
+    def document_job(self, sentences: Sequence[str], options: Mapping[str, Any]) -> Job:
+        """The job of translating the sentences of a document; its results are `Translation`s.
+
+        Raises:
+            InputError: As in `translation_job`.
+        """
+        job = self.translation_job(sentences, options)
+        job.finish = list
+        return job
+
+    def alignment_job(self, translations: Sequence[Translation], options: Mapping[str, Any]) -> Job:
+        """The job of aligning the words of translations; its result is a list of `Weights`."""
+        translator = self._with_options(options)
+        return Job([each.source for each in translations], call=lambda: list(word_weights(translator, translations)))
 
     def scoring_job(self, request: ScoreRequest) -> Job:
         """The job of scoring given translations; its result is a list of records.

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from translate.decoding import Translation
 from translate.decoding.output.words import AlignmentLink
+from translate.documents.document import DocumentFormat
 
 MAX_BEAM = 32
 _DOG = "Ein Hund läuft durch den Schnee."
@@ -100,6 +101,30 @@ class TranslateAnswer(Answer):
 
     model: str
     translations: list[TranslationAnswer]
+
+
+class DocumentRequest(Question):
+    """A document to translate."""
+
+    text: Annotated[str, Field(examples=["<p>Ein <b>Hund</b> läuft.</p>"])]
+    format: Annotated[DocumentFormat, Field(examples=["html"])]
+    model: str | None = None
+    options: dict[str, Any] = {}
+
+
+class DocumentAnswer(Answer):
+    """A translated document, and how much of what passed through it."""
+
+    model: str
+    text: str
+    segments: int
+    sentences: int
+    tags: int
+    placeholders: int
+    problems: Annotated[list[str], Field(examples=[["line 3: '</b>' is lost"]])]
+    """Markup that the translated document has less or more often than its source."""
+    conditions: dict[str, int]
+    """The number of sentences in each condition."""
 
 
 class ScoreRequest(Question):

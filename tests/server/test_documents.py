@@ -1,0 +1,94 @@
+"""Documents of every format by HTTP: what `decode --document` makes of them, limits, and clients that go."""
+
+import asyncio
+import functools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from translate.decoding.loading import load_translator
+from translate.documents.alignment import word_weights
+from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document
+from translate.server.batching import Job, QueueFull
+from translate.server.documents import translate_documents
+from translate.server.models import ServedModel
+
+PAGE = "<h1>Der <b>Hund</b></h1>\r\n<p>Hund läuft &amp; schläft. {name} grün<br>Haus!</p><script>x</script>"
+CUES = "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>Hund läuft\r\nund schläft</i>\r\n"
+
+
+def expected(run: Path, text: str, kind: DocumentFormat, **options: Any) -> DocumentTranslation:
+    translator = load_translator(run, options=options).translator
+    return translate_document(text, kind, translator.translate_stream, functools.partial(word_weights, translator))
+
+
+@pytest.mark.parametrize(
+    "text, kind, options",
+    [(PAGE, "html", {}), (CUES, "srt", {"beam_size": 1}), ("# Haus *grün*\n", "markdown", {}), ("", "text", {})],
+)
+def test_a_document_is_that_of_decode(
+    client: TestClient, runs: list[Path], text: str, kind: DocumentFormat, options: dict[str, Any]
+) -> None:
+    answer = client.post("/translate/document", json={"text": text, "format": kind, "options": options}).json()
+    found = expected(runs[0], text, kind, **options)
+    assert answer == {"model": "first", **found._asdict()}
+    assert (answer["text"] == text) == (not text) and answer["problems"] == []
+    metrics = client.get("/metrics").text
+    num_forms = found.sentences + found.placeholders  # a sentence with a placeholder is translated without it, too
+    assert not text or f'translate_texts_total{{model="first"}} {num_forms:.1f}' in metrics
+
+
+@pytest.mark.parametrize(
+    "question, words",
+    [
+        ({"text": "a", "format": "docx"}, "format: Input should be 'text'"),
+        ({"text": "a\n" * 11, "format": "text"}, "11 texts in a request; the limit is 10"),
+        ({"text": "# a\ud800", "format": "markdown"}, "the document has a surrogate"),
+        ({"text": "a" * 101, "format": "html"}, "text 1 has 101 characters; the limit is 100"),
+        ({"text": "a", "format": "html", "options": {"beam_size": 0}}, "beam_size"),
+        ({"text": "a", "format": "html", "options": {"device": "cuda"}}, "options.device is the server's own"),
+    ],
+)
+def test_errors(make_client: Callable[..., TestClient], question: dict[str, Any], words: str) -> None:
+    client = make_client(texts=10, characters=100)
+    headers = {"content-type": "application/json"}
+    response = client.post("/translate/document", content=json.dumps(question), headers=headers)
+    assert response.status_code == 422 and words in response.json()["error"]
+
+
+def test_what_a_document_waits_for_is_given_up_with_it(make_models: Callable[..., dict[str, ServedModel]]) -> None:
+    model = make_models()["first"]
+    given_up: list[Sequence[str]] = []
+
+    async def cancelled() -> None:
+        has_begun = asyncio.Event()
+
+        async def answer(job: Job) -> list[Any]:
+            has_begun.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                given_up.append(job.texts)
+                raise
+            return []
+
+        task = asyncio.create_task(translate_documents(["Hund"], "text", {}, model=model, answer=answer))
+        await has_begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert given_up == [["Hund"]]
+
+
+def test_a_full_queue_is_told(make_models: Callable[..., dict[str, ServedModel]]) -> None:
+    async def answer(job: Job) -> list[Any]:
+        raise QueueFull(3)
+
+    with pytest.raises(QueueFull):
+        asyncio.run(translate_documents(["a", "b"], "html", {}, model=make_models()["first"], answer=answer))
