@@ -34,7 +34,7 @@ test-slow: $(VENV)/installed-for-tests
 
 test-gpu: $(VENV)/installed-for-tests
 	@$(BIN)/python benchmarks/gpu.py --only-look
-	$(BIN)/pytest -m gpu; failed=$$?; $(BIN)/python benchmarks/gpu.py && exit $$failed
+	$(BIN)/pytest -m gpu -W default; failed=$$?; $(BIN)/python benchmarks/gpu.py && exit $$failed
 
 lint: $(VENV)/installed-for-tests
 	$(BIN)/ruff check .

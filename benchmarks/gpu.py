@@ -119,6 +119,8 @@ def measure_training(config: Config, device: torch.device, *, tokens: int = STEP
     free_memory(device)
     draw = random.Random(1)
     train_step = build_train_step(build(config, device).train(), config.training, device=device)
+    for fallback in train_step.fallbacks:
+        print(fallback)
     batches = [random_batch(config, tokens=tokens, draw=draw) for _ in range(4)]
     for number in range(1, 5 + steps):
         if number == 5:

@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from pretend_device import PretendDevice  # after what torch reads, and before a test computes a gradient  # noqa: E402
+from pretend_device import HAS_REAL_GPU, PretendDevice  # after what torch reads, and before a test computes a gradient  # noqa: E402
 
 # A process started in the background ignores SIGINT; tests send it to themselves.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -84,6 +84,8 @@ def _same_start() -> Iterator[None]:
 @pytest.fixture
 def pretend() -> Iterator[PretendDevice]:
     """The device `pretend`, which is as CUDA is, but computes on the CPU and counts what crosses."""
+    if HAS_REAL_GPU:
+        pytest.skip("PyTorch cannot have the device `pretend` beside a GPU")
     with PretendDevice() as device:
         yield device
 

@@ -87,6 +87,8 @@ def test_a_ring_by_hand(on_paper: dict[str, Any]) -> None:
 
 
 def test_links_lead_somewhere() -> None:
+    for path in re.findall(r"`((?:tests|benchmarks)/[^` ]+)`", DOCUMENT):
+        assert (ROOT / path).exists(), path
     for target in re.findall(r"\]\(([^)#]+)\)", DOCUMENT.replace("\n", " ")):
         assert target.startswith("https://") or (ROOT / "docs" / target).exists(), target
 

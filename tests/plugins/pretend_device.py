@@ -464,4 +464,6 @@ def _register() -> list[torch.library.Library]:
 
 
 _AUTOCAST_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
-_registered = _register()
+# Where it is registered, PyTorch takes it for the accelerator of the process: a real one could pin no memory any more.
+HAS_REAL_GPU = any(torch.get_device_module(kind).is_available() for kind in ("cuda", "xpu", "mps"))
+_registered = [] if HAS_REAL_GPU else _register()

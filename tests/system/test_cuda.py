@@ -1,4 +1,4 @@
-"""What only a CUDA device can show: `make test-gpu` on a machine that has one.
+"""What only a GPU can show: `make test-gpu` on a machine that has one, best of all for CUDA.
 
 Without one, the first case of most tests runs on the CPU, so that the tests themselves stay right.
 """
@@ -20,9 +20,10 @@ from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import PAD_ID
-from translate.decoding import Translator
+from translate.decoding import Request, Translator
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
+from translate.model.device import choose_device
 from translate.model.varlen import why_no_flash_attention
 from translate.runs.loading import load_run
 from translate.training import train
@@ -39,13 +40,13 @@ needs_flash = pytest.mark.skipif(
     reason="flash attention needs a CUDA device of compute capability 8.0",
 )
 
-DEVICE = torch.device("cuda" if HAS_CUDA else "cpu")
+DEVICE = choose_device("auto")
 VOCAB = 61
 
 
 def cases(*values: Any) -> tuple[Any, ...]:
     """All of them on a GPU, and the first elsewhere."""
-    return values if HAS_CUDA else values[:1]
+    return values[:1] if DEVICE.type == "cpu" else values
 
 
 PRECISIONS = cases("fp32", "bf16", "fp16")
@@ -237,18 +238,49 @@ def test_compiled_layers_learn(digits: Callable[..., Config], tmp_path: Path, la
     assert last < 0.8 * first
 
 
+def test_the_default_settings_need_no_fallback() -> None:
+    settings = TrainingConfig.model_validate({"device": DEVICE.type})
+    assert build_train_step(build(), settings, device=DEVICE).fallbacks == []
+
+
+def test_a_run_goes_on_on_another_device(digits: Callable[..., Config], tmp_path: Path) -> None:
+    settings = ("training.precision=fp32", "model.dropout=0.0", "training.log_every=1")
+    train(digits(*settings), tmp_path / "straight", resume=False, command=["test"])
+    train(digits(*settings, "training.max_steps=6"), tmp_path / "moved", resume=False, command=["test"])
+    train(digits(*settings, "training.device=cpu"), tmp_path / "moved", resume=True, command=["test"])
+    assert losses(tmp_path / "moved") == pytest.approx(losses(tmp_path / "straight"), rel=1e-3)
+
+
 # --- translations
 
+SEARCHES: list[dict[str, Any]] = [
+    {},  # with required and forbidden phrases
+    {"beam_size": 1},
+    {"n_best": 3, "coverage_penalty": 0.2},
+    {"diversity_groups": 3},
+    {"no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_length_constant": 3},
+    {"search": "sample", "n_best": 2, "top_p": 0.9},
+    {"mbr": "chrf"},
+]
 
-def test_translations_are_those_of_the_cpu(digits: Callable[..., Config], tmp_path: Path) -> None:
-    steps = cases(20, 200)[-1]
+
+def test_translations_and_scores_are_those_of_the_cpu(digits: Callable[..., Config], tmp_path: Path) -> None:
+    steps, num_lines = cases(20, 200)[-1], cases(3, 31)[-1]
     config = digits("training.precision=fp32", f"training.max_steps={steps}", f"training.validate_every={steps}")
     train(config, tmp_path / "run", resume=False, command=["test"])
-    sources = (tmp_path / "validation.in").read_text(encoding="utf-8").splitlines()
-    translations = []
+    sources = (tmp_path / "validation.in").read_text(encoding="utf-8").splitlines()[:num_lines]
+    requests = [Request(source, required=("9 1",) if number % 3 == 0 else ()) for number, source in enumerate(sources)]
+    translators = []
     for device in (DEVICE.type, "cpu"):
         loaded = load_run(tmp_path / "run", device=torch.device(device))
         settings = config.decoding_settings().model_copy(update={"device": device})
-        translator = Translator(loaded.model, loaded.tokenizers, settings)
-        translations.append([translation.text for translation in translator.translate(sources)])
-    assert translations[0] == translations[1]
+        translators.append(Translator(loaded.model, loaded.tokenizers, settings, forbidden=["4 2"]))
+    for options in SEARCHES:
+        mine, expected = (each.translate(sources if options else requests, **options) for each in translators)
+        for one, other in zip(mine, expected, strict=True):
+            texts = [[each.text for each in (found, *found.alternatives)] for found in (one, other)]
+            assert texts[0] == texts[1], options
+    targets = [translation.ids for translation in expected]
+    mine, expected = (each.score(sources, targets) for each in translators)
+    for one, other in zip(mine, expected, strict=True):
+        assert one.log_prob == pytest.approx(other.log_prob, rel=1e-4)
