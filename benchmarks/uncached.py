@@ -25,7 +25,7 @@ class RecomputingDecoder:
     def __init__(self, model: Transformer, source_ids: Sequence[Sequence[int]], *, beam_size: int) -> None:
         self.model, self.source_ids, self.beam_size = model, source_ids, beam_size
 
-    def start(self, sentences: Sequence[int], rows: Tensor, cache: Prefixes | None) -> Prefixes:
+    def start(self, sentences: Sequence[int], rows: Sequence[int], cache: Prefixes | None) -> Prefixes:
         """Encodes sentences."""
         if cache is not None:
             raise NotImplementedError("all sentences must be started together")
@@ -45,7 +45,7 @@ class RecomputingDecoder:
         """Copies prefixes."""
         return cache._replace(ids=cache.ids.gather(1, beam_indices[:, :, None].expand_as(cache.ids)))
 
-    def select_rows(self, cache: Prefixes, rows: Tensor) -> Prefixes:
+    def select_rows(self, cache: Prefixes, rows: Sequence[int]) -> Prefixes:
         """Keeps fewer rows."""
-        hypotheses = (rows[:, None] * self.beam_size + torch.arange(self.beam_size)).flatten()
-        return Prefixes(Memory(*(part[hypotheses] for part in cache.memory)), cache.ids[rows])
+        hypotheses = (torch.tensor(rows)[:, None] * self.beam_size + torch.arange(self.beam_size)).flatten()
+        return Prefixes(Memory(*(part[hypotheses] for part in cache.memory)), cache.ids[list(rows)])

@@ -37,7 +37,9 @@ def sentence(length: int) -> Tensor:
 
 def start(model: Transformer, sources: list[Tensor], *, beam_size: int, max_length: int) -> DecoderCache:
     padded = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True, padding_value=PAD)
-    return model.decoder.start(model.encoder(padded), beam_size=beam_size, max_length=max_length)
+    return model.decoder.start(
+        model.encoder(padded), list(map(len, sources)), beam_size=beam_size, max_length=max_length
+    )
 
 
 class Walk:
@@ -82,13 +84,13 @@ class Walk:
         """New sentences in these rows."""
         sources = [sentence(length) for length in lengths]
         new = start(self.model, sources, beam_size=self.beam_size, max_length=self.max_length)
-        self.cache = self.cache.insert(torch.tensor(rows), new)
+        self.cache = self.cache.insert(rows, new)
         for row, source in zip(rows, sources, strict=True):
             self.sources[row] = source
             self.histories[row] = [[] for _ in range(self.beam_size)]
 
     def select(self, rows: list[int]) -> None:
-        self.cache = self.cache.select_rows(torch.tensor(rows))
+        self.cache = self.cache.select_rows(rows)
         self.sources = [self.sources[row] for row in rows]
         self.histories = [[list(history) for history in self.histories[row]] for row in rows]
 

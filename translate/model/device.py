@@ -5,7 +5,7 @@ Nothing else in the package asks for a kind of GPU by its name: what CUDA does, 
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -68,6 +68,28 @@ def measures_memory(device: torch.device) -> bool:
 def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy a tensor from the CPU, where possible without waiting for the device."""
     return tensor.pin_memory().to(device, non_blocking=True) if has_streams(device) else tensor.to(device)
+
+
+def copy_to_host(*tensors: Tensor) -> list[Tensor]:
+    """Copies of tensors on the CPU, all in one transfer: the host waits for the device once."""
+    if tensors[0].device.type == "cpu":
+        return list(tensors)
+    parts = [tensor.contiguous().flatten().view(torch.uint8) for tensor in tensors]
+    copied = torch.cat(parts).cpu().split([len(part) for part in parts])
+    return [part.clone().view(like.dtype).view(like.shape) for part, like in zip(copied, tensors, strict=True)]
+
+
+def start_copy_to_host(tensor: Tensor) -> Callable[[], Tensor]:
+    """Start to copy a tensor to the CPU; the returned function waits for the copy, and not for later work."""
+    copied = tensor.to("cpu", non_blocking=has_streams(tensor.device))
+    event = record_event(tensor.device)
+
+    def wait() -> Tensor:
+        if event is not None:
+            event.synchronize()
+        return copied
+
+    return wait
 
 
 def record_event(device: torch.device) -> Any | None:

@@ -9,14 +9,16 @@ a new one.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.model.attention import KeyValue
+from translate.model.device import copy_to_device, start_copy_to_host
 
 FREE_STEPS = 8  # that fit after slots were packed: fewer slots make attention cheaper, but packing copies them
 
@@ -42,9 +44,20 @@ class DecoderCache(NamedTuple):
     slot_positions: Int[Tensor, "batch slots"]  # the target position that each slot was written at
     memory_bias: Float[Tensor, "batch 1 1 source"]  # 0 for the source, -inf for padding
     lengths: Int[Tensor, " batch"]  # target positions of each sentence's hypotheses
-    source_length: int  # of the longest sentence that is there now
+    source_lengths: tuple[int, ...]  # of the sentence that is in each row, or has left it last
     max_length: int  # target positions that were reserved
     num_slots: int  # slots written so far
+    num_seen: Callable[[], Tensor] | None = None  # when all slots are full: the most that some row's hypotheses see
+
+    @property
+    def source_length(self) -> int:
+        """Source positions of the longest sentence."""
+        return max(self.source_lengths)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are no free slots for another step."""
+        return self.num_slots + self.beam_size > self.past_bias.shape[3]
 
     @property
     def beam_size(self) -> int:
@@ -54,18 +67,19 @@ class DecoderCache(NamedTuple):
     def with_new_slots(self) -> "DecoderCache":
         """The cache with a new slot for each hypothesis, which it alone sees; keys and values are written later."""
         cache = self
-        if self.num_slots + self.beam_size > self.past_bias.shape[3]:
+        if self.is_full:
             cache = self._packed(num_free=FREE_STEPS * self.beam_size)
         begin, end = cache.num_slots, cache.num_slots + self.beam_size
-        own = torch.eye(self.beam_size, dtype=torch.bool, device=cache.past_bias.device)
-        cache.past_bias[..., begin:end] = torch.where(own, 0.0, -math.inf)
+        own = cache.past_bias.new_full((self.beam_size, self.beam_size), -math.inf).fill_diagonal_(0.0)
+        cache.past_bias[..., begin:end] = own
         cache.slot_positions[:, begin:end] = cache.lengths[:, None]
         return cache._replace(num_slots=end)
 
     def _packed(self, *, num_free: int) -> "DecoderCache":
         """The cache with only those slots that some hypothesis sees, and with free slots after them."""
-        is_seen = (self.past_bias[..., : self.num_slots] == 0).any(dim=2)[:, 0]  # (batch, slots)
-        num_slots = int(is_seen.sum(dim=1).max())
+        is_seen = self._is_seen()
+        num_seen = self.num_seen or start_copy_to_host(is_seen.sum(dim=1).max())
+        num_slots = int(num_seen())
         order = is_seen.byte().argsort(dim=1, descending=True, stable=True)[:, :num_slots]
         bias_order = order[:, None, None, :].expand(-1, 1, self.beam_size, -1)
         return self._replace(
@@ -76,23 +90,30 @@ class DecoderCache(NamedTuple):
             past_bias=F.pad(self.past_bias.gather(3, bias_order), (0, num_free), value=-math.inf),
             slot_positions=F.pad(self.slot_positions.gather(1, order), (0, num_free)),
             num_slots=num_slots,
+            num_seen=None,
         )
+
+    def _is_seen(self) -> Bool[Tensor, "batch slots"]:
+        """Which slots some hypothesis sees."""
+        return (self.past_bias[..., : self.num_slots] == 0).any(dim=2)[:, 0]
 
     def reorder(self, beam_indices: Int[Tensor, "batch beam"]) -> "DecoderCache":
         """Each hypothesis continues the one in the beam slot that its index names, and sees what that one saw."""
         if self.beam_size > 1:
             written = self.past_bias[..., : self.num_slots]
             written.copy_(written.gather(2, beam_indices[:, None, :, None].expand_as(written)))
-        return self
+        if not self.is_full:
+            return self
+        # The next step packs: a GPU that is asked now has answered by then, and nobody waits.
+        return self._replace(num_seen=start_copy_to_host(self._is_seen().sum(dim=1).max()))
 
-    def insert(self, rows: Int[Tensor, " new_batch"], new: "DecoderCache") -> "DecoderCache":
+    def insert(self, rows: Sequence[int], new: "DecoderCache") -> "DecoderCache":
         """Put newly started sentences into these rows, which others have left, or which follow the last one."""
         cache = self
         batch = len(self.lengths)
-        num_added = int(rows.max()) + 1 - batch
+        num_added = max(rows) + 1 - batch
         if num_added > 0:  # the added rows are overwritten below
-            all_rows = torch.arange(batch + num_added, device=rows.device)
-            cache = cache.select_rows(all_rows.clamp(max=batch - 1))
+            cache = cache.select_rows([*range(batch), *[batch - 1] * num_added])
         source = new.memory_bias.shape[3]
         missing = source - cache.memory_bias.shape[3]
         if missing > 0:
@@ -103,34 +124,34 @@ class DecoderCache(NamedTuple):
                 ),
                 memory_bias=F.pad(cache.memory_bias, (0, missing), value=-math.inf),
             )
+        source_lengths = list(cache.source_lengths)
+        for row, length in zip(rows, new.source_lengths, strict=True):
+            source_lengths[row] = length
+        places = copy_to_device(torch.tensor(rows), self.lengths.device)
         for old_layer, new_layer in zip(cache.layers, new.layers, strict=True):
             for old, fresh in zip(old_layer.memory, new_layer.memory, strict=True):
-                old[rows, :, :source] = fresh
-        cache.memory_bias[rows] = -math.inf
-        cache.memory_bias[rows, :, :, :source] = new.memory_bias
-        cache.past_bias[rows] = -math.inf
-        cache.lengths[rows] = new.lengths
-        return cache._replace(source_length=_source_length(cache.memory_bias))
+                old[places, :, :source] = fresh
+        cache.memory_bias[places] = -math.inf
+        cache.memory_bias[places, :, :, :source] = new.memory_bias
+        cache.past_bias[places] = -math.inf
+        cache.lengths[places] = new.lengths
+        return cache._replace(source_lengths=tuple(source_lengths))
 
-    def select_rows(self, rows: Int[Tensor, " new_batch"]) -> "DecoderCache":
+    def select_rows(self, rows: Sequence[int]) -> "DecoderCache":
         """The cache of these sentences alone, in this order."""
+        places = copy_to_device(torch.tensor(rows), self.lengths.device)
 
         def select(tensor: Tensor) -> Tensor:
-            return tensor.index_select(0, rows)
+            return tensor.index_select(0, places)
 
-        memory_bias = select(self.memory_bias)
         return self._replace(
             layers=tuple(LayerCache(past.map(select), memory.map(select)) for past, memory in self.layers),
             past_bias=select(self.past_bias),
             slot_positions=select(self.slot_positions),
-            memory_bias=memory_bias,
+            memory_bias=select(self.memory_bias),
             lengths=select(self.lengths),
-            source_length=_source_length(memory_bias),
+            source_lengths=tuple(self.source_lengths[row] for row in rows),
         )
-
-
-def _source_length(memory_bias: Float[Tensor, "batch 1 1 source"]) -> int:
-    return int((memory_bias == 0).any(dim=0).sum())
 
 
 def _pack(slots: Tensor, order: Int[Tensor, "batch slots"], num_free: int) -> Tensor:

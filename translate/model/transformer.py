@@ -1,6 +1,7 @@
 """The encoder-decoder Transformer, as in the paper's figure 1: ids in, logits out."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -107,8 +108,11 @@ class Decoder(nn.Module):
             hidden = layer(hidden, memory.hidden, **masks, rotary=rotary, bias=bias)
         return self.final_norm(hidden)
 
-    def start(self, memory: Memory, *, beam_size: int, max_length: int) -> DecoderCache:
+    def start(self, memory: Memory, source_lengths: Sequence[int], *, beam_size: int, max_length: int) -> DecoderCache:
         """A cache with the memory's keys and values and no target positions yet, with room for `max_length` of them.
+
+        Args:
+            source_lengths: Positions of each sentence that are no padding.
 
         Raises:
             ValueError: The model has fewer positions.
@@ -127,7 +131,7 @@ class Decoder(nn.Module):
             slot_positions=torch.empty(len(visible), 0, dtype=torch.long, device=visible.device),
             memory_bias=memory.hidden.new_zeros(visible.shape).masked_fill(~visible, -math.inf),
             lengths=torch.zeros(len(visible), dtype=torch.long, device=visible.device),
-            source_length=visible.shape[3],
+            source_lengths=tuple(source_lengths),
             max_length=max_length,
             num_slots=0,
         )

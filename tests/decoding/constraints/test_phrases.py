@@ -309,7 +309,7 @@ def test_slots_and_scores() -> None:
             torch.equal(state.cumulative_scores, state.cumulative_scores.sort(dim=1, descending=True).values)
             or num_ended
         )
-        sums = state.token_log_probs[:, :, : int(state.lengths[0]) + 1].sum(dim=2)
+        sums = state.slot_log_probs[:, :5, : int(state.lengths[0]) + 1].sum(dim=2)
         is_open = state.cumulative_scores > -math.inf
         torch.testing.assert_close(state.cumulative_scores[is_open], sums[is_open])
         for slots, totals, length in zip(
@@ -339,7 +339,7 @@ def test_processed_scores_rank() -> None:
 def test_one_step_is_shared_out_by_hand() -> None:
     """Required: B C. Open: C (0.5) and B (0.01), with 0 and 1 tokens met."""
     state = start_beam(torch.tensor([5]), beam_size=3, capacity=5, start_id=START)._replace(
-        ids=torch.tensor([[[START, C, 0, 0, 0, 0], [START, B, 0, 0, 0, 0], [START, 0, 0, 0, 0, 0]]]),
+        slot_ids=torch.tensor([[[START, word, 0, 0, 0, 0] for word in (C, B, 0, 0, 0, 0)]]),
         cumulative_scores=torch.tensor([[math.log(0.5), math.log(0.01), -math.inf]]),
         lengths=torch.tensor([1]),
     )

@@ -61,10 +61,10 @@ class TableModel:
         self.num_rows: list[int] = []  # of each step
         self.started: list[list[int]] = []
 
-    def start(self, sentences: Sequence[int], rows: Tensor, cache: Rows | None) -> Rows:
+    def start(self, sentences: Sequence[int], rows: Sequence[int], cache: Rows | None) -> Rows:
         self.started.append(list(sentences))
         prefixes, numbers = ([], []) if cache is None else (list(cache.prefixes), list(cache.sentences))
-        for row, sentence in zip(rows.tolist(), sentences, strict=True):
+        for row, sentence in zip(rows, sentences, strict=True):
             assert row <= len(numbers)
             prefixes[row : row + 1] = [[()] * self.beam_size]
             numbers[row : row + 1] = [sentence]
@@ -98,8 +98,8 @@ class TableModel:
         rows = zip(cache.prefixes, beam_indices.tolist(), strict=True)
         return Rows([[row[slot] for slot in chosen] for row, chosen in rows], cache.sentences)
 
-    def select_rows(self, cache: Rows, rows: Tensor) -> Rows:
-        return Rows([cache.prefixes[row] for row in rows.tolist()], [cache.sentences[row] for row in rows.tolist()])
+    def select_rows(self, cache: Rows, rows: Sequence[int]) -> Rows:
+        return Rows([cache.prefixes[row] for row in rows], [cache.sentences[row] for row in rows])
 
 
 def logs(*probabilities: float) -> list[float]:

@@ -36,7 +36,7 @@ def test_log_probs_are_those_of_the_forward_pass(toy: Toy) -> None:
     """Of two hypotheses a sentence, that are reordered, while other sentences join and leave."""
     decoder = build(toy, beam_size=2)
     assert isinstance(decoder, NextTokenModel)
-    cache = decoder.start([3, 5], torch.arange(2), None)
+    cache = decoder.start([3, 5], [0, 1], None)
     _, cache = decoder.step(torch.full((2, 2), BOS_ID), cache)
     tokens, cache = decoder.step(torch.tensor([[4, 5], [6, 7]]), cache)
     for row, targets in ((0, ([4], [5])), (1, ([6], [7]))):
@@ -45,13 +45,13 @@ def test_log_probs_are_those_of_the_forward_pass(toy: Toy) -> None:
             torch.testing.assert_close(tokens.log_probs[row, slot], full, rtol=0, atol=1e-4)
 
     cache = decoder.reorder(cache, torch.tensor([[1, 1], [0, 1]]))
-    cache = decoder.start([7, 2], torch.tensor([1, 2]), cache)  # in the row of one that has left, and behind the last
+    cache = decoder.start([7, 2], [1, 2], cache)  # in the row of one that has left, and behind the last
     tokens, cache = decoder.step(torch.tensor([[8, 9], [BOS_ID] * 2, [BOS_ID] * 2]), cache)
     for row, slot, sentence, target in ((0, 0, 3, [5, 8]), (0, 1, 3, [5, 9]), (1, 0, 7, []), (2, 1, 2, [])):
         full = expected(toy, decoder.source_ids[sentence], target)
         torch.testing.assert_close(tokens.log_probs[row, slot], full, rtol=0, atol=1e-4)
 
-    cache = decoder.select_rows(cache, torch.tensor([2]))
+    cache = decoder.select_rows(cache, [2])
     tokens, _ = decoder.step(torch.tensor([[8, 9]]), cache)
     torch.testing.assert_close(tokens.log_probs[0, 1], expected(toy, decoder.source_ids[2], [9]), rtol=0, atol=1e-4)
 
@@ -69,12 +69,12 @@ def test_a_shortlist_leaves_columns(toy: Toy, shortlist: Shortlist) -> None:
     """Each sentence has its own words, and those that are wanted of it; as sentences join, columns are made anew."""
     wanted = [[20 + sentence] for sentence in range(len(toy.sources))]
     decoder = build(toy, beam_size=1, shortlist=shortlist, also_allowed=wanted)
-    cache = decoder.start([3, 5], torch.arange(2), None)
+    cache = decoder.start([3, 5], [0, 1], None)
     tokens, cache = decoder.step(torch.full((2, 1), BOS_ID), cache)
     sentences = [3, 5]
     for joined in (None, 7):
         if joined is not None:
-            cache = decoder.start([joined], torch.tensor([2]), cache)
+            cache = decoder.start([joined], [2], cache)
             tokens, cache = decoder.step(torch.full((3, 1), BOS_ID), cache)
             sentences.append(joined)
         assert tokens.ids is not None

@@ -12,14 +12,16 @@ before the best has ended. Source: Kasai et al. 2022, https://arxiv.org/abs/2204
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.decoding.search.scoring import Scoring
+from translate.model.device import copy_to_device
 
 PATIENCE = 2
 CHUNK = 256  # numbers that `largest` first sees as one: their maximum is what the vector units find fast
@@ -43,22 +45,33 @@ class Hypothesis(NamedTuple):
 
 
 class BeamState(NamedTuple):
-    """All hypotheses of a batch. Capacity is the longest maximum length and the start symbol."""
+    """All hypotheses of a batch: a sentence has `beam` slots for open ones, and as many for those that have finished.
+
+    Capacity is the longest maximum length and the start symbol.
+    """
 
     sentences: Int[Tensor, " batch"]  # the number of the sentence in each row
     max_lengths: Int[Tensor, " batch"]  # the most tokens to generate, the end symbol included
-    ids: Int[Tensor, "batch beam capacity"]  # of open hypotheses: the start symbol, then what was generated
-    token_log_probs: Float[Tensor, "batch beam capacity"]  # the model's, of each id; 0 for the start symbol
+    slot_ids: Int[Tensor, "batch slots capacity"]  # the start symbol, then what was generated, then anything
+    slot_log_probs: Float[Tensor, "batch slots capacity"]  # the model's, of each id; 0 for the start symbol
     cumulative_scores: Float[Tensor, "batch beam"]  # what ranks open hypotheses; -inf: none in this slot
     parents: Int[Tensor, "batch beam"]  # the slot, a step before, of the hypothesis that this one continues
     lengths: Int[Tensor, " batch"]  # generated tokens of the open hypotheses
     coverage: Float[Tensor, "batch beam source"]  # attention summed over the target; no source if it is not needed
     num_found: Int[Tensor, " batch"]  # hypotheses that have finished, whether among the best or not
-    finished_ids: Int[Tensor, "batch beam capacity"]
-    finished_token_log_probs: Float[Tensor, "batch beam capacity"]
-    finished_scores: Float[Tensor, "batch beam"]  # -inf: none in this slot
+    finished_scores: Float[Tensor, "batch beam"]  # the best first; -inf: none in this slot
     finished_lengths: Int[Tensor, "batch beam"]  # generated tokens, the end symbol included
     finished_truncated: Bool[Tensor, "batch beam"]
+
+    @property
+    def ids(self) -> Int[Tensor, "batch beam capacity"]:
+        """The start symbol and the tokens of open hypotheses."""
+        return self.slot_ids[:, : self.parents.shape[1]]
+
+    @property
+    def finished_ids(self) -> Int[Tensor, "batch beam capacity"]:
+        """The start symbol and the tokens of finished hypotheses."""
+        return self.slot_ids[:, self.parents.shape[1] :]
 
     @property
     def num_finished(self) -> Int[Tensor, " batch"]:
@@ -68,21 +81,22 @@ class BeamState(NamedTuple):
     @property
     def last_ids(self) -> Int[Tensor, "batch beam"]:
         """The newest token of each open hypothesis."""
-        index = self.lengths[:, None, None].expand(-1, self.ids.shape[1], 1)
-        return self.ids.gather(2, index)[:, :, 0]
+        index = self.lengths[:, None, None].expand(-1, self.parents.shape[1], 1)
+        return self.slot_ids.gather(2, index)[:, :, 0]
 
     def select_rows(self, rows: Int[Tensor, " new_batch"] | slice) -> "BeamState":
         """The state of these rows alone."""
         return BeamState(*(part[rows] for part in self))
 
-    def insert(self, rows: Int[Tensor, " new_batch"], new: "BeamState") -> "BeamState":
+    def insert(self, rows: Sequence[int], new: "BeamState") -> "BeamState":
         """Put new sentences into these rows, in place; rows behind the last one are added."""
-        num_added = max(0, int(rows.max()) + 1 - len(self.lengths))
+        num_added = max(0, max(rows) + 1 - len(self.lengths))
+        places = copy_to_device(torch.tensor(rows), self.lengths.device)
         state = self
         if num_added:
             state = BeamState(*(torch.cat((old, fresh[-num_added:])) for old, fresh in zip(self, new, strict=True)))
         for old, fresh in zip(state, new, strict=True):
-            old[rows] = fresh
+            old[places] = fresh
         return state
 
 
@@ -118,23 +132,20 @@ def start_beam(
     """
     batch, device = len(max_lengths), max_lengths.device
     scores = torch.full((batch, beam_size), -math.inf, device=device)
-    ids = torch.full((batch, beam_size, capacity + 1), start_id, device=device)
-    token_log_probs = torch.zeros((batch, beam_size, capacity + 1), device=device)
+    lengths = torch.zeros(batch, dtype=torch.long, device=device)
     return BeamState(
         sentences=torch.arange(batch, device=device) if sentences is None else sentences,
         max_lengths=max_lengths,
-        ids=ids,
-        token_log_probs=token_log_probs,
+        slot_ids=torch.full((batch, 2 * beam_size, capacity + 1), start_id, device=device),
+        slot_log_probs=torch.zeros((batch, 2 * beam_size, capacity + 1), device=device),
         cumulative_scores=scores.index_fill(1, torch.arange(num_open, device=device), 0.0),
         parents=torch.zeros_like(scores, dtype=torch.long),
-        lengths=torch.zeros(batch, dtype=torch.long, device=device),
+        lengths=lengths,
         coverage=torch.zeros((batch, beam_size, source_length), device=device),
-        num_found=torch.zeros(batch, dtype=torch.long, device=device),
-        finished_ids=ids.clone(),
-        finished_token_log_probs=token_log_probs.clone(),
+        num_found=lengths.clone(),
         finished_scores=scores,
-        finished_lengths=torch.zeros((batch, beam_size), dtype=torch.long, device=device),
-        finished_truncated=torch.zeros((batch, beam_size), dtype=torch.bool, device=device),
+        finished_lengths=torch.zeros_like(scores, dtype=torch.long),
+        finished_truncated=torch.zeros_like(scores, dtype=torch.bool),
     )
 
 
@@ -164,10 +175,9 @@ def largest(
         found = totals.topk(min(count, totals.shape[1]), dim=1)
         return found.values, found.indices
     # What is left behind the last whole chunk makes one more, which overlaps its neighbour unless it is empty.
-    starts = torch.arange(num_chunks, device=values.device) * CHUNK
+    starts = torch.arange(0, vocab, CHUNK, device=values.device).clamp(max=vocab - CHUNK)
     maxima = values[:, :, : num_chunks * CHUNK].unflatten(2, (num_chunks, CHUNK)).amax(dim=3)
     if vocab % CHUNK:
-        starts = torch.cat((starts, starts.new_tensor([vocab - CHUNK])))
         maxima = torch.cat((maxima, values[:, :, num_chunks * CHUNK :].amax(dim=2, keepdim=True)), dim=2)
     maxima = maxima + offsets[:, :, None]
     chunks = maxima.flatten(1).topk(count, dim=1).indices
@@ -240,85 +250,66 @@ def update_state(
         column_ids: The token of each column of `log_probs` and `candidates.tokens`; None: column i is token i.
         attention: Attention of the next token to each source position; needed for a coverage penalty alone.
     """
-    beam, capacity = state.ids.shape[1:]
+    (batch, beam), capacity = state.parents.shape, state.slot_ids.shape[2]
+    scores, parents, columns = candidates
     # A row that its sentence has left goes on until another takes it: it must only stay within the capacity.
     lengths = (state.lengths + 1).clamp(max=capacity - 1)
-    ends = (candidates.tokens if column_ids is None else column_ids[candidates.tokens]) == end_id
-    finishes = (candidates.cumulative_scores > -math.inf) & (ends | (lengths >= state.max_lengths)[:, None])
-    if not finishes[:, :beam].any():  # nobody needs the other candidates
-        candidates = Candidates(*(part[:, :beam] for part in candidates))
-    scores, parents, columns = candidates
+    tokens = columns if column_ids is None else column_ids[columns]
     new_log_probs = log_probs.flatten(1).gather(1, parents * log_probs.shape[2] + columns)
-
-    def extend(history: Tensor, new: Tensor) -> Tensor:
-        continued = history if beam == 1 else history.gather(1, parents[:, :, None].expand(-1, -1, capacity))
-        position = lengths[:, None, None].expand(-1, new.shape[1], 1)
-        return continued.scatter(2, position, new[:, :, None])
-
     coverage = state.coverage
     if attention is not None:
-        padded = torch.nn.functional.pad(attention, (0, coverage.shape[2] - attention.shape[2]))
-        coverage = (coverage + padded).gather(1, parents[:, :, None].expand(-1, -1, coverage.shape[2]))
-    state = state._replace(
-        ids=extend(state.ids, columns if column_ids is None else column_ids[columns]),
-        token_log_probs=extend(state.token_log_probs, new_log_probs),
-        cumulative_scores=scores,
-        parents=parents,
-        lengths=lengths,
-        coverage=coverage,
-    )
-    return _finish(state, finishes, truncated=~ends, scoring=scoring) if finishes[:, :beam].any() else state
+        coverage = coverage + F.pad(attention, (0, coverage.shape[2] - attention.shape[2]))
 
+    # Candidates that end are finished hypotheses. Of all these the best stay; of equals, the first that was found.
+    ends = tokens == end_id
+    finishes = (scores > -math.inf) & (ends | (lengths >= state.max_lengths)[:, None])
+    is_found = finishes[:, :beam]
+    new_lengths = lengths[:, None].expand(-1, beam)
+    covered = _gather_slots(coverage, parents[:, :beam]) if coverage.shape[2] else None
+    new_scores = scoring.score(scores[:, :beam], new_lengths, covered).masked_fill(~is_found, -math.inf)
+    found_scores = torch.cat((state.finished_scores, new_scores), dim=1)
+    finished_scores, kept = (part[:, :beam] for part in found_scores.sort(dim=1, descending=True, stable=True))
+    finished_lengths = torch.cat((state.finished_lengths, new_lengths), dim=1).gather(1, kept)
+    finished_truncated = torch.cat((state.finished_truncated, ~ends[:, :beam]), dim=1).gather(1, kept)
 
-def _finish(
-    state: BeamState,
-    finishes: Bool[Tensor, "batch candidates"],
-    *,
-    truncated: Bool[Tensor, "batch candidates"],
-    scoring: Scoring,
-) -> BeamState:
-    """Move the hypotheses that finish out of their slots, and let the next best continuations take these slots.
-
-    Of more than `beam` finished hypotheses the best stay. Once there are `PATIENCE` times `beam`, none goes on.
-    """
-    beam = state.finished_scores.shape[1]
-    lengths = state.lengths[:, None].expand(-1, beam)
-    coverage = state.coverage[:, :beam] if state.coverage.shape[2] else None
-    new_scores = scoring.score(state.cumulative_scores[:, :beam], lengths, coverage)
-    found = torch.cat((state.finished_scores, new_scores.masked_fill(~finishes[:, :beam], -math.inf)), dim=1)
-    is_kept = (found > -math.inf) & (found >= found.topk(beam, dim=1).values[:, -1:])
-    kept = (~is_kept).int().argsort(dim=1, stable=True)[:, :beam]  # in the order in which they were found
-
-    def put(old: Tensor, new: Tensor) -> Tensor:
-        return _gather_slots(torch.cat((old, new[:, :beam]), dim=1), kept)
-
-    scores = state.cumulative_scores.masked_fill(finishes, -math.inf)
-    num_found = state.num_found + finishes[:, :beam].sum(dim=1)
-    scores = scores.masked_fill((num_found >= PATIENCE * beam)[:, None], -math.inf)
-    slots = torch.arange(beam, device=scores.device).expand(len(scores), -1)
+    # The next best candidates take the slots, but none does when `PATIENCE` times `beam` hypotheses have finished.
+    num_found = state.num_found + is_found.sum(dim=1)
+    scores = scores.masked_fill(finishes | (num_found >= PATIENCE * beam)[:, None], -math.inf)
+    slots = torch.arange(beam, device=scores.device).expand(batch, -1)
     if scores.shape[1] > beam:
-        slots = finishes.int().argsort(dim=1, stable=True)[:, :beam]
+        slots = finishes.byte().argsort(dim=1, stable=True)[:, :beam]
+
+    # Every slot gets its history, which for finished hypotheses of before is their own, and a token that goes on from
+    # it; behind the length of a hypothesis anything may stand.
+    chosen = torch.cat((slots + beam, kept), dim=1)  # of finished hypotheses of before and of candidates, in this order
+    own_slots = torch.arange(beam, 2 * beam, device=scores.device).expand(batch, -1)
+    sources = torch.cat((own_slots, parents), dim=1).gather(1, chosen)
+    rows = torch.arange(0, 2 * beam * batch, 2 * beam, device=scores.device)[:, None]
+    position = lengths[:, None, None].expand(-1, 2 * beam, 1)
+
+    def extend(histories: Tensor, new: Tensor) -> Tensor:
+        continued = histories.flatten(0, 1).index_select(0, (rows + sources).flatten()).view_as(histories)
+        return continued.scatter_(2, position, F.pad(new, (beam, 0)).gather(1, chosen)[:, :, None])
+
+    parents = sources[:, :beam]
     return BeamState(
         sentences=state.sentences,
         max_lengths=state.max_lengths,
-        ids=_gather_slots(state.ids, slots),
-        token_log_probs=_gather_slots(state.token_log_probs, slots),
-        cumulative_scores=_gather_slots(scores, slots),
-        parents=_gather_slots(state.parents, slots),
-        lengths=state.lengths,
-        coverage=_gather_slots(state.coverage, slots),
+        slot_ids=extend(state.slot_ids, tokens),
+        slot_log_probs=extend(state.slot_log_probs, new_log_probs),
+        cumulative_scores=scores.gather(1, slots),
+        parents=parents,
+        lengths=lengths,
+        coverage=_gather_slots(coverage, parents) if coverage.shape[2] else coverage,
         num_found=num_found,
-        finished_ids=put(state.finished_ids, state.ids),
-        finished_token_log_probs=put(state.finished_token_log_probs, state.token_log_probs),
-        finished_scores=found.gather(1, kept),
-        finished_lengths=put(state.finished_lengths, lengths),
-        finished_truncated=put(state.finished_truncated, truncated),
+        finished_scores=finished_scores,
+        finished_lengths=finished_lengths,
+        finished_truncated=finished_truncated,
     )
 
 
 def _gather_slots(part: Tensor, slots: Int[Tensor, "batch slots"]) -> Tensor:
-    index = slots if part.dim() == 2 else slots[:, :, None].expand(-1, -1, part.shape[2])
-    return part.gather(1, index)
+    return part.gather(1, slots[:, :, None].expand(-1, -1, part.shape[2]))
 
 
 def is_done(state: BeamState, *, scoring: Scoring, num_best: int = 1) -> Bool[Tensor, " batch"]:
@@ -326,15 +317,18 @@ def is_done(state: BeamState, *, scoring: Scoring, num_best: int = 1) -> Bool[Te
 
     A sentence with a score that is not a number is done too: nothing that follows can be compared.
     """
-    num_best = min(num_best, state.finished_scores.shape[1])
-    worst_kept = state.finished_scores.topk(num_best, dim=1).values[:, -1]
+    worst_kept = state.finished_scores[:, :num_best][:, -1]
     return ~(worst_kept < scoring.upper_bound(state.cumulative_scores.amax(dim=1), state.max_lengths))
 
 
 def finished_hypotheses(state: BeamState) -> list[list[Hypothesis]]:
     """The finished hypotheses of each sentence, the best score first."""
     results = []
-    finished = (part.tolist() for part in state[-5:])  # the fields `finished_…`
+    beam = state.parents.shape[1]
+    finished = (
+        part.tolist()
+        for part in (state.finished_ids, state.slot_log_probs[:, beam:], *state[-3:])  # the fields `finished_…`
+    )
     for ids, log_probs, scores, lengths, truncated in zip(*finished, strict=True):
         found = [
             Hypothesis(ids[slot][1 : length + truncated[slot]], log_probs[slot][1 : length + 1], score, truncated[slot])

@@ -28,6 +28,7 @@ from translate.decoding.search.beam import (
     update_state,
 )
 from translate.decoding.search.scoring import Scoring
+from translate.model.device import copy_to_device, copy_to_host
 
 Cache = TypeVar("Cache")
 
@@ -46,7 +47,7 @@ class NextTokens(NamedTuple):
 class NextTokenModel(Protocol[Cache]):
     """What the search asks of a model. Every call uses up the cache that it is given and returns the next one."""
 
-    def start(self, sentences: Sequence[int], rows: Int[Tensor, " new_batch"], cache: Cache | None) -> Cache:
+    def start(self, sentences: Sequence[int], rows: Sequence[int], cache: Cache | None) -> Cache:
         """Encodes sentences and puts them, with no token yet, into rows of the cache, or of a new one if it is None.
 
         Args:
@@ -62,7 +63,7 @@ class NextTokenModel(Protocol[Cache]):
         """Lets each hypothesis continue the one in the slot of its sentence that its index names."""
         ...
 
-    def select_rows(self, cache: Cache, rows: Int[Tensor, " new_batch"]) -> Cache:
+    def select_rows(self, cache: Cache, rows: Sequence[int]) -> Cache:
         """Keeps these rows alone."""
         ...
 
@@ -115,7 +116,7 @@ class BeamSearch(Generic[Cache]):
     source_lengths: Sequence[int]
     max_lengths: Sequence[int]
     max_tokens: int
-    device: torch.device | None = None
+    device: torch.device = torch.device("cpu")  # no tensor, and never changed
 
     def __post_init__(self) -> None:
         self.sentences: dict[int, int] = {}  # by row; the other rows are free
@@ -148,11 +149,11 @@ class BeamSearch(Generic[Cache]):
 
     def _show_hypotheses(self, on_step: OnStep) -> None:
         """Tell of the best open hypothesis of each sentence; of several groups, that of the first."""
-        groups = self.settings.num_groups
-        best = self.state.cumulative_scores.argmax(dim=1).tolist()
+        state, groups = self.state, self.settings.num_groups
+        best, lengths, ids = copy_to_host(state.cumulative_scores.argmax(dim=1), state.lengths, state.ids)
         for row, sentence in self.sentences.items():
-            length = int(self.state.lengths[row * groups])
-            on_step(sentence, self.state.ids[row * groups, best[row * groups], 1 : length + 1].tolist())
+            first = row * groups
+            on_step(sentence, ids[first, best[first], 1 : lengths[first] + 1].tolist())
 
     @property
     def num_rows(self) -> int:
@@ -170,15 +171,14 @@ class BeamSearch(Generic[Cache]):
             self.state = self._start_state([])
         free = [row for row in range(self.num_rows) if row not in self.sentences][: len(new)]
         rows = [*free, *range(self.num_rows, self.num_rows + len(new) - len(free))]
-        places = torch.tensor(rows, device=self.device)
-        self.cache = self.model.start(new, places, self.cache if self.sentences else None)
-        self.state = self.state.insert(self._state_rows(places), self._start_state(new))
+        self.cache = self.model.start(new, rows, self.cache if self.sentences else None)
+        self.state = self.state.insert(self._state_rows(rows), self._start_state(new))
         self.sentences |= dict(zip(rows, new, strict=True))
 
     def _drop_free_rows(self) -> None:
-        rows = torch.tensor(list(self.sentences), device=self.device)
+        rows = list(self.sentences)
         self.cache = self.model.select_rows(self.cache, rows)
-        self.state = self.state.select_rows(self._state_rows(rows))
+        self.state = self.state.select_rows(self._on_device(self._state_rows(rows)))
         self.sentences = dict(enumerate(self.sentences.values()))
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
@@ -215,21 +215,21 @@ class BeamSearch(Generic[Cache]):
         )
 
         # Cache: each hypothesis goes on with the keys and values of the one that it continues.
-        if settings.beam_size > 1:
-            self.cache = self.model.reorder(self.cache, self._slots(self.state.parents))
+        self.cache = self.model.reorder(self.cache, self._slots(self.state.parents))
 
-        # Finished hypotheses: sentences whose best ones are certain leave the batch.
+        # Finished hypotheses: sentences whose best ones are certain leave the batch. Here alone the host has to wait
+        # for the device, to learn which they are.
         return self._remove_finished()
 
     def _remove_finished(self) -> list[tuple[int, list[Hypothesis]]]:
         settings = self.settings
         done = is_done(self.state, scoring=settings.scoring, num_best=settings.num_best)
-        done = done.view(-1, settings.num_groups).all(dim=1)
-        rows = [row for row in done.nonzero()[:, 0].tolist() if row in self.sentences]
+        is_left = done.view(-1, settings.num_groups).all(dim=1).tolist()
+        rows = [row for row in range(self.num_rows) if is_left[row] and row in self.sentences]
         if not rows:
             return []
-        state_rows = self._state_rows(torch.tensor(rows, device=self.device))
-        left = self.state.select_rows(state_rows)
+        state_rows = self._on_device(self._state_rows(rows))
+        left = BeamState(*copy_to_host(*self.state.select_rows(state_rows)))
         is_broken = left.cumulative_scores.isnan().view(len(rows), -1).any(dim=1).tolist()
         self.state.cumulative_scores[state_rows] = -math.inf
         of_groups = iter(finished_hypotheses(left))
@@ -244,8 +244,12 @@ class BeamSearch(Generic[Cache]):
 
     def _start_state(self, sentences: Sequence[int]) -> BeamState:
         settings = self.settings
-        numbers = torch.tensor(sentences, dtype=torch.long, device=self.device)
-        max_lengths = numbers.new_tensor([self.max_lengths[sentence] for sentence in sentences])
+        numbers, max_lengths, lengths = self._on_device(
+            [
+                list(sentences),
+                *([of_all[sentence] for sentence in sentences] for of_all in (self.max_lengths, self.source_lengths)),
+            ]
+        )
         state = start_beam(
             max_lengths.repeat_interleave(settings.num_groups),
             beam_size=settings.beam_size // settings.num_groups,
@@ -256,19 +260,23 @@ class BeamSearch(Generic[Cache]):
             source_length=max(self.source_lengths) if settings.has_coverage else 0,
         )
         if settings.has_coverage:  # padding counts as covered
-            lengths = numbers.new_tensor([self.source_lengths[sentence] for sentence in sentences])
             positions = torch.arange(state.coverage.shape[2], device=self.device)
             is_padding = positions >= lengths.repeat_interleave(settings.num_groups)[:, None]
             state.coverage.masked_fill_(is_padding[:, None], 1.0)
         return state
 
-    def _state_rows(self, rows: Int[Tensor, " rows"]) -> Int[Tensor, " state_rows"]:
+    def _state_rows(self, rows: Sequence[int]) -> list[int]:
         """The state's rows of these sentences: one for each group."""
         groups = self.settings.num_groups
-        return (rows[:, None] * groups + torch.arange(groups, device=self.device)).flatten()
+        return [row * groups + group for row in rows for group in range(groups)]
+
+    def _on_device(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Int[Tensor, "*shape"]:
+        return copy_to_device(torch.tensor(numbers, dtype=torch.long), self.device)
 
     def _slots(self, beam_indices: Int[Tensor, "state_rows width"]) -> Int[Tensor, "batch beam"]:
         """Slots of a sentence's whole beam, given those of its groups."""
+        if self.settings.num_groups == 1:
+            return beam_indices
         first_slots = torch.arange(self.settings.num_groups, device=self.device)[:, None] * beam_indices.shape[1]
         return (beam_indices.view(self.num_rows, *first_slots.shape[:1], -1) + first_slots).flatten(1)
 

@@ -19,6 +19,7 @@ from translate.decoding.score import record_attention
 from translate.decoding.search.loop import NextTokens
 from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer, log_probabilities
+from translate.model.device import copy_to_device
 from translate.model.kv_cache import DecoderCache
 
 
@@ -78,24 +79,27 @@ class CachedDecoder:
     def __post_init__(self) -> None:
         self.models = [self.model, *self.combination.models]
 
-    def start(
-        self, sentences: Sequence[int], rows: Int[Tensor, " new_batch"], cache: SearchCache | None
-    ) -> SearchCache:
+    def start(self, sentences: Sequence[int], rows: Sequence[int], cache: SearchCache | None) -> SearchCache:
         """See `NextTokenModel.start`."""
-        source_ids = collate_sources([self.source_ids[sentence] for sentence in sentences]).to(self.model.device)
+        sources, device = [self.source_ids[sentence] for sentence in sentences], self.model.device
+        source_ids = copy_to_device(collate_sources(sources), device)
+        source_lengths = [len(ids) + 1 for ids in sources]
         decoders = []
         for index, model in enumerate(self.models):
-            new = model.decoder.start(model.encoder(source_ids), beam_size=self.beam_size, max_length=self.max_length)
+            new = model.decoder.start(
+                model.encoder(source_ids), source_lengths, beam_size=self.beam_size, max_length=self.max_length
+            )
             decoders.append(new if cache is None else cache.decoders[index].insert(rows, new))
         if self.shortlist is None:
             return SearchCache(tuple(decoders))
         allowed = self.shortlist.allowed(source_ids)
-        for row, sentence in enumerate(sentences if self.also_allowed else ()):
-            allowed[row, torch.tensor(self.also_allowed[sentence], dtype=torch.long, device=source_ids.device)] = True
+        also = [(row, token) for row, sentence in enumerate(sentences) for token in self.also_allowed[sentence]]
+        if also:
+            allowed[copy_to_device(torch.tensor(also).T, device).unbind()] = True
         all_rows = allowed.new_zeros(len(decoders[0].lengths), allowed.shape[1])
         if cache is not None and cache.columns is not None:
             all_rows[: len(cache.columns.allowed)] = cache.columns.allowed
-        all_rows[rows] = allowed
+        all_rows[copy_to_device(torch.tensor(rows), device)] = allowed
         return SearchCache(tuple(decoders), self._build_columns(all_rows))
 
     def step(self, last_ids: Int[Tensor, "batch beam"], cache: SearchCache) -> tuple[NextTokens, SearchCache]:
@@ -123,9 +127,11 @@ class CachedDecoder:
         """See `NextTokenModel.reorder`."""
         return cache._replace(decoders=tuple(each.reorder(beam_indices) for each in cache.decoders))
 
-    def select_rows(self, cache: SearchCache, rows: Int[Tensor, " new_batch"]) -> SearchCache:
+    def select_rows(self, cache: SearchCache, rows: Sequence[int]) -> SearchCache:
         """See `NextTokenModel.select_rows`."""
-        columns = None if cache.columns is None else self._build_columns(cache.columns.allowed[rows])
+        columns = cache.columns
+        if columns is not None:
+            columns = self._build_columns(columns.allowed[copy_to_device(torch.tensor(rows), self.model.device)])
         return SearchCache(tuple(each.select_rows(rows) for each in cache.decoders), columns)
 
     def _combine(self, log_probs: Sequence[Float[Tensor, "*batch vocab"]]) -> Float[Tensor, "*batch vocab"]:
