@@ -19,8 +19,9 @@ from torch import Tensor
 from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
-from translate.data.tokenizer import PAD_ID
-from translate.decoding import Request, Translator
+from translate.data.tokenizer import EOS_ID, PAD_ID
+from translate.decoding import Combination, Request, Translation, Translator
+from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.device import choose_device
@@ -254,7 +255,7 @@ def test_a_run_goes_on_on_another_device(digits: Callable[..., Config], tmp_path
 # --- translations
 
 SEARCHES: list[dict[str, Any]] = [
-    {},  # with required and forbidden phrases
+    {"shortlist": True},
     {"beam_size": 1},
     {"n_best": 3, "coverage_penalty": 0.2},
     {"diversity_groups": 3},
@@ -270,17 +271,29 @@ def test_translations_and_scores_are_those_of_the_cpu(digits: Callable[..., Conf
     train(config, tmp_path / "run", resume=False, command=["test"])
     sources = (tmp_path / "validation.in").read_text(encoding="utf-8").splitlines()[:num_lines]
     requests = [Request(source, required=("9 1",) if number % 3 == 0 else ()) for number, source in enumerate(sources)]
-    translators = []
-    for device in (DEVICE.type, "cpu"):
-        loaded = load_run(tmp_path / "run", device=torch.device(device))
-        settings = config.decoding_settings().model_copy(update={"device": device})
-        translators.append(Translator(loaded.model, loaded.tokenizers, settings, forbidden=["4 2"]))
-    for options in SEARCHES:
-        mine, expected = (each.translate(sources if options else requests, **options) for each in translators)
-        for one, other in zip(mine, expected, strict=True):
-            texts = [[each.text for each in (found, *found.alternatives)] for found in (one, other)]
+    translators, combined = [], []
+    for device in (torch.device(DEVICE.type), torch.device("cpu")):
+        loaded, last = (load_run(tmp_path / "run", checkpoint=name, device=device) for name in ("best", "last"))
+        settings = config.decoding_settings().model_copy(update={"device": device.type})
+        size = loaded.tokenizers.target.vocab_size
+        shortlist = Shortlist(torch.arange(size) == EOS_ID, torch.arange(size, dtype=torch.int32)[:, None])
+        options: dict[str, Any] = {"shortlist": shortlist, "forbidden": ["4 2"]}
+        translators.append(Translator(loaded.model, loaded.tokenizers, settings, **options))
+        options["combination"] = Combination((last.model,), last.model)
+        combined.append(Translator(loaded.model, loaded.tokenizers, settings, **options))
+
+    def compare(pair: list[Translator], lines: list[Any], **options: Any) -> list[Translation]:
+        found = [each.translate(lines, align=True, **options) for each in pair]
+        for one, other in zip(*found, strict=True):
+            assert one.alignment == other.alignment
+            texts = [[each.text for each in (best, *best.alternatives)] for best in (one, other)]
             assert texts[0] == texts[1], options
+        return found[0]
+
+    for options in SEARCHES:
+        compare(translators, sources, **options)
+    compare(combined, sources)
+    expected = compare(translators, requests)
     targets = [translation.ids for translation in expected]
-    mine, expected = (each.score(sources, targets) for each in translators)
-    for one, other in zip(mine, expected, strict=True):
+    for one, other in zip(*(each.score(sources, targets) for each in translators), strict=True):
         assert one.log_prob == pytest.approx(other.log_prob, rel=1e-4)
