@@ -4,12 +4,23 @@ import functools
 
 import pytest
 import torch
+from pretend_device import PretendDevice
+from torch import Tensor
 
 from translate.errors import InputError
-from translate.model.device import choose_device, choose_precision
+from translate.model.device import (
+    choose_device,
+    choose_precision,
+    copy_to_device,
+    has_streams,
+    measures_memory,
+    record_event,
+)
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, *, cuda_devices: int = 0, xpu: bool = False, mps: bool = False) -> None:
+def have_devices(
+    monkeypatch: pytest.MonkeyPatch, *, cuda_devices: int = 0, xpu: bool = False, mps: bool = False
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda_devices > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda_devices)
     for module, is_there in ((torch.xpu, xpu), (torch.mps, mps)):
@@ -25,12 +36,12 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *, cuda_devices: int = 0, xpu: bool
 def test_auto_takes_the_best_there_is(
     monkeypatch: pytest.MonkeyPatch, cuda_devices: int, xpu: bool, mps: bool, expected: str
 ) -> None:
-    pretend(monkeypatch, cuda_devices=cuda_devices, xpu=xpu, mps=mps)
+    have_devices(monkeypatch, cuda_devices=cuda_devices, xpu=xpu, mps=mps)
     assert choose_device("auto") == torch.device(expected)
 
 
 def test_a_named_device_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, cuda_devices=2, xpu=True, mps=True)
+    have_devices(monkeypatch, cuda_devices=2, xpu=True, mps=True)
     for name in ("cpu", "cuda", "cuda:0", "cuda:1", "xpu", "xpu:0", "mps"):
         assert choose_device(name) == torch.device(name)
 
@@ -50,7 +61,7 @@ def test_a_named_device_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_device_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch, name: str, cuda_devices: int) -> None:
-    pretend(monkeypatch, cuda_devices=cuda_devices)
+    have_devices(monkeypatch, cuda_devices=cuda_devices)
     message = rf"^device = {name}: this machine has no such device; use device=auto or device=cpu$"
     with pytest.raises(InputError, match=message):
         choose_device(name)
@@ -89,3 +100,23 @@ def test_auto_without_a_question_to_ask_is_fp32(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)  # torch before 2.9
     assert choose_precision("auto", torch.device("cpu")) == "fp32"
     assert choose_precision("auto", torch.device("mps")) == "fp32"
+
+
+def test_a_device_with_streams_is_given_work_and_not_waited_for(pretend: PretendDevice) -> None:
+    assert choose_device("pretend") == torch.device("pretend") and has_streams(pretend.device)
+    assert choose_precision("auto", pretend.device) == "bf16"
+    with pretend.counting() as crossings:
+        copied, event = copy_to_device(torch.tensor([2, 3]), pretend.device), record_event(pretend.device)
+    assert crossings.to_device.total() == 1 and not crossings.synchronisations and event is not None
+    assert copied.device == pretend.device and copied.tolist() == [2, 3]
+
+
+def test_the_cpu_has_done_what_it_was_given() -> None:
+    tensor, cpu = torch.ones(2), torch.device("cpu")
+    assert not has_streams(cpu) and record_event(cpu) is None
+    assert isinstance(copy_to_device(tensor, cpu), Tensor) and torch.equal(copy_to_device(tensor, cpu), tensor)
+
+
+@pytest.mark.parametrize(("name", "expected"), [("cuda", True), ("xpu", True), ("mps", False), ("cpu", False)])
+def test_whose_memory_is_known(name: str, expected: bool) -> None:
+    assert measures_memory(torch.device(name)) == expected
