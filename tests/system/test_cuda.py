@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from translate.config.decoding import DecodingConfig
 from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import EOS_ID, PAD_ID
 from translate.decoding import Combination, Request, Translation, Translator
+from translate.decoding.constraints.phrases import WordTables
+from translate.decoding.request import SearchInput
+from translate.decoding.search.loop import BeamSearch
+from translate.decoding.search.model import CachedDecoder
+from translate.decoding.search.settings import build_search_settings
 from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
@@ -253,6 +260,35 @@ def test_a_run_goes_on_on_another_device(digits: Callable[..., Config], tmp_path
 
 
 # --- translations
+
+
+def test_a_search_waits_once_a_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And once for each sentence, when it ends. The CPU never waits for itself."""
+    positions: list[int] = []
+    real = BeamSearch.step
+    monkeypatch.setattr(BeamSearch, "step", lambda search: (positions.append(1), real(search))[1])
+    config = DecodingConfig(beam_size=3, max_length_factor=0.0, max_length_constant=23, batch_tokens=90)
+    inputs = [SearchInput(line, 0, "", [4 + line] * (3 + line), False) for line in range(7)]
+    words = WordTables(*(torch.ones(VOCAB, dtype=torch.bool) for _ in range(2)))
+    settings = build_search_settings(config, inputs, forbidden=[], words=words, device=DEVICE)
+    sources = [each.source_ids for each in inputs]
+    lengths = {"source_lengths": [len(ids) + 1 for ids in sources], "max_lengths": [23] * len(sources)}
+    with torch.inference_mode():
+        decoder = CachedDecoder(build().eval(), sources, config, beam_size=3, max_length=23)
+        search = BeamSearch(decoder, settings, **lengths, max_tokens=config.batch_tokens, device=DEVICE)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if HAS_CUDA:
+                torch.cuda.set_sync_debug_mode("warn")
+            try:
+                assert len(list(search.run(range(len(sources))[::-1]))) == len(sources)
+            finally:
+                if HAS_CUDA:
+                    torch.cuda.set_sync_debug_mode("default")
+    waits = [str(warning.message) for warning in caught if "synchroniz" in str(warning.message)]
+    assert len(positions) > 23  # some joined later
+    assert len(waits) <= len(positions) + len(sources)
+
 
 SEARCHES: list[dict[str, Any]] = [
     {"shortlist": True},
