@@ -296,7 +296,8 @@ def test_those_who_were_answered_are_waited_for(
     """Two were answered; one has asked again and waits for the other, who comes, or at last does not."""
 
     async def scenario() -> None:
-        queue = make_queue()
+        ended: list[int] = []
+        queue = make_queue(on_batch=lambda texts, seconds: ended.append(texts))
         first = await begin(queue, translator)
         jobs = [make_job(translator, "a"), make_job(translator, "b")]
         for job in jobs:
@@ -304,9 +305,9 @@ def test_those_who_were_answered_are_waited_for(
         translator.gate.set()
         for job in [first, *jobs]:
             await results(job)
-        await until(lambda: not queue._num_computing)
-        assert translator.batches == [["first"], ["a", "b"]] and queue._num_answered == 2
-        queue._batch_seconds = 100.0 if comes else 0.2 / batching.PAUSE
+        await until(lambda: ended == [1, 2])
+        assert queue._num_answered >= 2 and not queue._num_computing
+        queue._gather_until = time.monotonic() + (100.0 if comes else 0.2)
         started = time.monotonic()
         job, other = make_job(translator, "x"), make_job(translator, "y")
         queue.submit(job)
@@ -321,32 +322,26 @@ def test_those_who_were_answered_are_waited_for(
     asyncio.run(scenario())
 
 
-def test_nobody_waits_longer_than_a_share_of_a_batch(
-    make_queue: Callable[..., BatchQueue], translator: FakeTranslator, monkeypatch: pytest.MonkeyPatch
+def test_a_worker_waits_no_longer_than_a_share_of_a_batch(
+    make_queue: Callable[..., BatchQueue], translator: FakeTranslator
 ) -> None:
-    """Others come again and again, and a job that is cancelled meanwhile leaves nothing to do."""
-    monkeypatch.setattr(batching, "LINGER", 0.1)
+    """The time counts from the end of a batch; a job that is cancelled meanwhile leaves nothing to do."""
 
     async def scenario() -> None:
-        queue = make_queue()
+        ended: list[float] = []
+        queue = make_queue(on_batch=lambda texts, seconds: ended.append(seconds))
+        first, begun = await begin(queue, translator), time.monotonic()
         translator.gate.set()
-        queue._batch_seconds, queue._num_answered = 1.0, 1000
-        jobs = [make_job(translator, "a")]
-        queue.submit(jobs[0])
-        while not translator.batches:
-            jobs.append(make_job(translator, "b"))
-            queue.submit(jobs[-1])
-            await asyncio.sleep(0.01)
-        assert len(translator.batches[0]) < 100
-        for job in jobs:
-            await results(job)
-        queue._batch_seconds, queue._num_answered = 100.0, 1000
+        await results(first)
+        await until(lambda: ended)
+        assert 0 < queue._gather_until - begun - batching.LINGER * ended[0] < 5
+        queue._gather_until, queue._num_answered = time.monotonic() + 100, 1000
         gone = make_job(translator, "gone")
         queue.submit(gone)
         queue.cancel(gone)
-        queue._batch_seconds = 0.0
+        queue._gather_until = 0.0
         last = make_job(translator, "last")
         queue.submit(last)
-        assert await results(last) == ["LAST"] and translator.batches[-1] == ["last"]
+        assert await results(last) == ["LAST"] and translator.batches == [["first"], ["last"]]
 
     asyncio.run(scenario())

@@ -26,8 +26,7 @@ logger = logging.getLogger(__name__)
 
 BATCH_TEXTS = 128
 BATCH_CHARACTERS = 16_000  # a batch takes no further text once it has so many
-LINGER = 0.5  # of the time of a batch: so long, at most, a worker waits until its share has come
-PAUSE = 0.25  # of the time of a batch: when none has come for so long, the others are not waited for
+LINGER = 0.5  # of the time of a batch, and a second at most: so long after it workers wait for their share
 
 
 class QueueFull(Exception):
@@ -131,7 +130,7 @@ class BatchQueue:
         self._jobs: deque[Job] = deque()
         self._is_closed = False
         self._characters_per_second = 1000.0  # of all workers: a guess, until the first batch is measured
-        self._batch_seconds = 0.0  # lately
+        self._gather_until = 0.0  # by time.monotonic: until then workers wait for their share
         self._num_computing = 0  # texts in batches that are not found yet
         self._num_answered = 0  # texts that were found lately: those who asked may soon ask for as many
         self._threads = [threading.Thread(target=self._work, name=f"batches-{n}") for n in range(num_workers)]
@@ -191,7 +190,7 @@ class BatchQueue:
             seconds = max(time.perf_counter() - started, 1e-6)
             with self._changed:
                 self._num_computing -= sum(index not in job.delivered for job, index in batch if not job.call)
-                self._batch_seconds += 0.2 * (seconds - self._batch_seconds)
+                self._gather_until = time.monotonic() + min(1.0, LINGER * seconds)
                 self._changed.notify_all()
             characters = sum(len(job.texts[index]) + 1 for job, index in batch if job.texts)
             rate = len(self._threads) * characters / seconds
@@ -229,16 +228,16 @@ class BatchQueue:
             return batch
 
     def _gather(self) -> bool:
-        """Wait until a worker's share has come, or no more comes; whether there is work.
+        """Wait for a worker's share, but not for long; whether there is work.
 
         Those who were answered ask again, a few at a time: batches of the first of them would be small, which is slow.
         """
-        until = time.monotonic() + LINGER * self._batch_seconds
         while self._jobs and not self._is_closed and self._num_waiting < self._share:
-            left = min(until - time.monotonic(), PAUSE * self._batch_seconds)
-            if left <= 0 or not self._changed.wait(left):
+            left = self._gather_until - time.monotonic()
+            if left <= 0:
                 self._num_answered = 0
                 break
+            self._changed.wait(left)
         return bool(self._jobs)
 
     def _compute(self, batch: list[tuple[Job, int]]) -> None:
