@@ -1,8 +1,11 @@
 """What of HTML is a segment, with its markup."""
 
+import time
+from html.parser import HTMLParser
+
 import pytest
 
-from translate.documents.html import read_html, read_tag
+from translate.documents.html import _MARKUP, read_html, read_tag
 from translate.documents.segments import lay_out
 
 
@@ -24,6 +27,7 @@ def texts(text: str) -> list[str]:
         ("a<!-- nein -->b <img alt='nein'>c <![CDATA[nein]]>d <![ nein>e", ["ab c d e"]),
         ("<a title='nein'>a</a><input value=nein>b<li>c", ["a", "b", "c"]),
         ("a < b <", ["a < b <"]),
+        ("a <b c='>d", ["a"]),
         ("Rot<x id='1'/> und <my-card>blau</my-card><g>grün</g>", ["Rot und", "blau", "grün"]),
         ("<button><svg><text>nein</text></svg> Los</button> <sub>", ["Los"]),
         ("", []),
@@ -34,9 +38,40 @@ def test_segments(text: str, expected: list[str]) -> None:
     assert texts(text) == expected
 
 
-def test_positions_count_lines_as_the_parser_does() -> None:
+def test_line_ends_of_all_kinds() -> None:
     text = "<p>Ü\r\n<b>a\rb</b>\u2028c</p>\n\n<p>d</p>"
     assert texts(text) == ["Ü a b c", "d"]
+
+
+def test_tokens_are_those_of_pythons_parser() -> None:
+    """An independent program finds the same tags, comments and text in a page that is well formed."""
+    page = (
+        "<!DOCTYPE html><html><head><title>a &amp; b</title><style>b > i { }</style><!-- <p> --></head><?pi x?>"
+        "<body class='a>b' id=\"c>d'\" data-x=e'f>Ein <B\n>Hund</b > < 5 &lt; 6 <img src=x/><br/>da<!----> </body>"
+        "<script>if (a <b && '<!--' + \"</p>\") x</script ></html>"
+    )
+    found: list[tuple[str, str]] = []
+    parser = HTMLParser(convert_charrefs=False)
+    parser.handle_starttag = lambda tag, attributes: found.append(("tag", tag))  # type: ignore[method-assign]
+    parser.handle_startendtag = parser.handle_starttag  # type: ignore[method-assign]
+    parser.handle_endtag = lambda tag: found.append(("tag", f"/{tag}"))  # type: ignore[method-assign]
+    parser.handle_comment = lambda data: found.append(("comment", data))  # type: ignore[method-assign]
+    parser.feed(page)
+    parser.close()
+    read = [read_tag(match[0]) for match in _MARKUP.finditer(page)]
+    tags = [("/" if item.kind == "close" else "") + item.tag for item in read if item.tag]
+    assert tags == [name for kind, name in found if kind == "tag"]
+    assert [item.raw for item in read if item.raw.startswith("<!--")] == [
+        f"<!--{data}-->" for kind, data in found if kind == "comment"
+    ]
+    assert texts(page) == ["a & b", "Ein Hund < 5 < 6", "da"]
+
+
+@pytest.mark.parametrize("text", ["<a ", "<a href='", "<!--", "</", "<?", "<script>", "<!a"])
+def test_what_has_no_end_takes_no_longer_for_it(text: str) -> None:
+    started = time.process_time()
+    assert texts("Hund<p>" + 30_000 * text) == ["Hund"]
+    assert time.process_time() - started < 2, "each token is read once"
 
 
 @pytest.mark.parametrize(

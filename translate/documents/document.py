@@ -163,7 +163,7 @@ def _choose(sentence: Sentence, forms: Sequence[list[SourceWord]], translations:
 
 def _end_like(source: str, target: str) -> str:
     """The translation of a title or a cell without the full stop that models of sentences add."""
-    is_sentence = re.search(r"[.!?…。！？]\W*$", source)
+    is_sentence = re.search(r"[.!?…。！？]\W*$", source[-20:])
     return target[:-1] if re.search(r"\w\.$", target) and not is_sentence else target
 
 

@@ -18,7 +18,7 @@ _TIMES = re.compile(
     r"(?:[^\n]*\n)??\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->[^\n]*\n?"
 )  # behind the name of a cue, if it has one
 _VTT_BLOCK = re.compile(r"WEBVTT|NOTE\b|STYLE\b|REGION\b")
-_SPEAKER = re.compile(r"^(?=\s*(?:<[^<>]*>\s*)*[-–—])", re.MULTILINE)
+_SPEAKER = re.compile(r"^(?=[^\S\n]*(?:<[^<>\n]*>[^\S\n]*)*[-–—])", re.MULTILINE)
 _CUE_MARKUP = re.compile(r"(<[^<>\n]*>|\{\\[^{}\n]*\})")
 
 

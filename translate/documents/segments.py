@@ -13,13 +13,13 @@ from typing import Literal, NamedTuple
 
 # White space; and names in text: what programs fill in, URLs and e-mail addresses. A URL may contain `&amp;`.
 _BETWEEN_WORDS = re.compile(
-    r"""(?P<space>\s+) | (?:
+    r"""(\s+ | (?:
     (?:https?|ftp)://[^\s<>"')\]]*[^\s<>"')\].,;:!?] | www\.[^\s<>"')\]]*[^\s<>"')\].,;:!?]
     | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+
     | \$\{[^{}\s]{1,80}\} | \$[A-Za-z_]\w* | \{\{[^{}\n]{1,80}\}\} | \{[^{}\n]{0,80}\}
     | (?<![\d%])%(?:\(\w+\)|\d+\$)?[-+0#]{0,4}\d{0,4}(?:\.\d+)?[sdiufgxXc@](?![^\W\d_]) | %\(\w+\)[sdifr]
     | (?<!\w)%\d+(?!\w) | %%
-    )+""",
+    )+)""",
     re.VERBOSE,
 )
 _MAX_DEPTH = 20  # pairs within each other; what is deeper becomes marks
@@ -131,17 +131,14 @@ def _divide_text(items: Sequence[Item]) -> Iterator[Item]:
         if kind not in ("text", "name"):
             yield from group
             continue
-        raw, position = "".join(item.raw for item in group), 0
+        raw = "".join(item.raw for item in group)
         if kind == "name":
             yield Item("name", raw)
             continue
-        for match in _BETWEEN_WORDS.finditer(raw):
-            if match.start() > position:
-                yield Item("text", raw[position : match.start()])
-            position = match.end()
-            yield Item("name" if match["space"] is None else "break" if "\n" in match[0] else "space", match[0])
-        if position < len(raw):
-            yield Item("text", raw[position:])
+        for number, part in enumerate(_BETWEEN_WORDS.split(raw)):  # words, and what is between them, by turns
+            if part:
+                between: Kind = "name" if not part.isspace() else "break" if "\n" in part else "space"
+                yield Item(between if number % 2 else "text", part)
 
 
 def _plain(item: Item, decode: Callable[[str], str]) -> str:
