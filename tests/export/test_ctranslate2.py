@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from pretend_device import PretendDevice
 
+from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError, RunError
 from translate.export.ctranslate2 import check_ctranslate2, convert_run, write_ctranslate2
@@ -107,6 +109,25 @@ def test_a_model_is_converted_once(toy: Toy, tmp_path: Path, save_run: SaveRun) 
     second = convert_run(run, checkpoint="best")
     assert second != first
     assert {folder.name for folder in (run / "export").iterdir()} == {first.name, second.name}
+
+
+def test_a_run_of_another_device_is_exported_on_the_cpu(
+    build: Build, toy: Toy, tmp_path: Path, save_run: SaveRun, pretend: PretendDevice
+) -> None:
+    """The same bytes, with the device and on a machine that has none, where CTranslate2 loads them."""
+    model, tokenizers = build(positions="rotary")
+    config = toy.config.model_copy(update={"model": model.config})
+    there = {"training": {"device": "pretend"}, "decoding": {"device": "pretend"}}
+    elsewhere = Config.model_validate(config.model_dump(mode="json") | there)
+    save_run(tmp_path / "here", config, tokenizers, model)
+    save_run(tmp_path / "there", elsewhere, tokenizers, model.to(pretend.device))
+    written = []
+    for run in ("here", "there"):
+        with pretend.counting() as crossings:
+            folder = convert_run(tmp_path / run, checkpoint="best")
+        assert not crossings.to_device and ctranslate2.Translator(str(folder), device="cpu")
+        written.append((folder / "model.bin").read_bytes())
+    assert written[0] == written[1]
 
 
 def test_a_run_without_the_checkpoint(toy: Toy) -> None:

@@ -37,6 +37,10 @@ _INDEXING = {aten.index, aten.index_put, aten.index_put_, aten._unsafe_index, at
 # Kernels of CUDA, besides the pointwise ones, that read a tensor without dimensions from the CPU.
 _READS_A_NUMBER = {aten.masked_fill, aten.masked_fill_, aten.index_fill, aten.index_fill_, aten.fill, aten.fill_}
 
+# In inference mode, operations that are made of others come whole, and those that copy must be seen; in the parts of
+# these, which copy nothing, the CPU would round otherwise.
+_WHOLE = {aten.linear, aten.matmul, aten.scaled_dot_product_attention}
+
 # A wrapper's size never changes, but without kernels of their own some factories fill a tensor without elements; and
 # `torch.tensor` calls the copy's kernel where Python tensors are not asked.
 _KERNELS = ("copy_", "arange", "arange.start", "arange.start_step", "linspace", "eye", "eye.m", "randperm")
@@ -241,6 +245,10 @@ def _line() -> str:
 
 def _compute(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute an operation on the CPU, if CUDA would compute it, and count what crosses."""
+    if torch.is_inference_mode_enabled() and operation.overloadpacket not in _WHOLE:
+        parts = operation.decompose(*args, **kwargs)
+        if parts is not NotImplemented:
+            return parts
     tensors = [leaf for leaf in _leaves((*args, *kwargs.values())) if isinstance(leaf, Tensor)]
     on_device = [tensor for tensor in tensors if isinstance(tensor, PretendTensor)]
     on_host = [tensor for tensor in tensors if not isinstance(tensor, PretendTensor)]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pretend_device import PretendDevice
 
 from translate.decoding import Translator
 from translate.errors import InputError
@@ -44,6 +45,24 @@ def read_data(page: str) -> Any:
 
 def floats(text: str) -> Any:
     return np.frombuffer(base64.b64decode(text), dtype="<f4")
+
+
+@pytest.mark.parametrize("positions", ["rotary", "relative"])
+def test_attention_on_another_device_is_that_of_the_cpu(
+    make_translator: MakeTranslator, pretend: PretendDevice, positions: str
+) -> None:
+    translator = make_translator(positions=positions)
+    expected = look_at(translator, AttentionChoice())
+    translator.model.to(pretend.device)
+    found = look_at(translator, AttentionChoice())
+    assert len(found.layers) == len(expected.layers) == 6
+    for one, other in zip(found.layers, expected.layers, strict=True):
+        for part, same in zip(one, other, strict=True):
+            if isinstance(same, torch.Tensor):
+                torch.testing.assert_close(part, same, rtol=0, atol=1e-5)
+            else:
+                assert part == same
+    assert read_data(attention_page(found))["tokens"] == read_data(attention_page(expected))["tokens"]
 
 
 def test_the_page_has_all_heads_bit_by_bit(attention: Attention) -> None:

@@ -7,7 +7,6 @@ with bounds that a right program exceeds about once in a million seeds (the seed
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -104,8 +103,8 @@ def slow_splitmix64(seed: int, number: int) -> int:
 
 def test_published_numbers_of_splitmix64() -> None:
     # As Rosetta Code's "Pseudo-random numbers/Splitmix64" has them, for this seed.
-    numbers = splitmix64(np.array([1234567], dtype=np.uint64), np.arange(5, dtype=np.uint64))
-    assert numbers.tolist() == [
+    numbers = splitmix64(1234567, torch.arange(5))
+    assert [number % 2**64 for number in numbers.tolist()] == [
         6457827717110365317,
         3203168211198807973,
         9817491932198370423,
@@ -115,10 +114,11 @@ def test_published_numbers_of_splitmix64() -> None:
 
 
 def test_hash_wraps_around_as_unsigned_integers_do() -> None:
-    seeds = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64 - 987654321], dtype=np.uint64)
-    numbers = np.array([0, 1, 2**40, 2**62, 2**63 - 2, 12345], dtype=np.uint64)
-    expected = [slow_splitmix64(seed, number) for seed in seeds.tolist() for number in numbers.tolist()]
-    assert splitmix64(seeds[:, None], numbers).flatten().tolist() == expected
+    seeds = torch.tensor([0, 1, 2**63 - 1, -(2**63), -1, -987654321])  # the last three are 2**63 and more
+    numbers = torch.tensor([0, 1, 2**40, 2**62, 2**63 - 2, 12345])
+    expected = [slow_splitmix64(seed % 2**64, number) for seed in seeds.tolist() for number in numbers.tolist()]
+    found = splitmix64(seeds[:, None], numbers).flatten().tolist()
+    assert [number % 2**64 for number in found] == expected
 
 
 def test_uniform_numbers_against_slow_ones() -> None:

@@ -323,17 +323,13 @@ def is_done(state: BeamState, *, scoring: Scoring, num_best: int = 1) -> Bool[Te
 
 def finished_hypotheses(state: BeamState) -> list[list[Hypothesis]]:
     """The finished hypotheses of each sentence, the best score first."""
-    results = []
     beam = state.parents.shape[1]
-    finished = (
-        part.tolist()
-        for part in (state.finished_ids, state.slot_log_probs[:, beam:], *state[-3:])  # the fields `finished_…`
-    )
-    for ids, log_probs, scores, lengths, truncated in zip(*finished, strict=True):
-        found = [
+    finished = (state.finished_ids, state.slot_log_probs[:, beam:], *state[-3:])  # these are the fields `finished_…`
+    return [
+        [
             Hypothesis(ids[slot][1 : length + truncated[slot]], log_probs[slot][1 : length + 1], score, truncated[slot])
             for slot, (length, score) in enumerate(zip(lengths, scores, strict=True))
             if length > 0
         ]
-        results.append(sorted(found, key=lambda hypothesis: -hypothesis.score))
-    return results
+        for ids, log_probs, scores, lengths, truncated in zip(*(part.tolist() for part in finished), strict=True)
+    ]

@@ -7,12 +7,9 @@ probabilities differ in their last digits, which tips a draw that falls on the b
 
 import dataclasses
 import math
-from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores
@@ -56,9 +53,7 @@ class TokenSampler:
         slots = torch.arange(beam, device=scores.device).expand(batch, -1)
         lines, positions = self.lines[state.sentences][:, None], state.lengths[:, None]
         uniforms = uniform_numbers(self.seed, lines, slots, positions)
-        if scores.device.type == "mps":  # it has no double precision
-            uniforms = uniforms.float()
-        tokens = sample_tokens(self.probabilities(scores), uniforms.to(scores.device))
+        tokens = sample_tokens(self.probabilities(scores), uniforms)
         return Candidates(state.cumulative_scores + scores.gather(2, tokens[:, :, None])[:, :, 0], slots, tokens)
 
     def probabilities(self, scores: NextTokenScores) -> Float[Tensor, "batch beam vocab"]:
@@ -121,19 +116,27 @@ def sample_tokens(
 def uniform_numbers(
     seed: int, lines: Int[Tensor, "#*shape"], samples: Int[Tensor, "#*shape"], positions: Int[Tensor, "#*shape"]
 ) -> Float[Tensor, "*shape"]:
-    """Numbers in [0, 1), one for each (seed, line, sample, position), as if independent; on the CPU."""
-    hashed = np.array([seed], dtype=np.uint64)
-    for numbers in (lines, samples, positions):
-        hashed = splitmix64(hashed, numbers.cpu().numpy().astype(np.uint64))
-    return torch.from_numpy((hashed >> 11) * 2.0**-53).contiguous()
+    """Numbers in [0, 1), one for each (seed, line, sample, position), as if independent."""
+    hashed = splitmix64(seed, lines)
+    for numbers in (samples, positions):
+        hashed = splitmix64(hashed, numbers)
+    dtype = torch.float32 if lines.device.type == "mps" else torch.float64  # Apple's GPU has no double precision
+    return _shift_right(hashed, 11).to(dtype) * 2.0**-53
 
 
-def splitmix64(seeds: NDArray[Any], numbers: NDArray[Any]) -> NDArray[Any]:
-    """The outputs at these numbers, counted from 0, of the SplitMix64 generators with these seeds; all are uint64.
+def splitmix64(seeds: int | Int[Tensor, "#*shape"], numbers: Int[Tensor, "#*shape"]) -> Int[Tensor, "*shape"]:
+    """The outputs at these numbers, counted from 0, of the SplitMix64 generators with these seeds.
+
+    All are unsigned, but stand in 64 bits with a sign, which add and multiply alike.
 
     Source: Steele et al. 2014, https://doi.org/10.1145/2660193.2660195.
     """
-    mixed = seeds + (numbers + 1) * 0x9E3779B97F4A7C15
-    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9
-    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB
-    return mixed ^ (mixed >> 31)
+    mixed = (numbers + 1) * (0x9E3779B97F4A7C15 - 2**64) + seeds
+    mixed = (mixed ^ _shift_right(mixed, 30)) * (0xBF58476D1CE4E5B9 - 2**64)
+    mixed = (mixed ^ _shift_right(mixed, 27)) * (0x94D049BB133111EB - 2**64)
+    return mixed ^ _shift_right(mixed, 31)
+
+
+def _shift_right(numbers: Int[Tensor, "*shape"], bits: int) -> Int[Tensor, "*shape"]:
+    """Unsigned numbers without their last bits."""
+    return (numbers >> bits) & (2 ** (64 - bits) - 1)

@@ -14,6 +14,7 @@ from translate.decoding.search.loop import LogitsProcessor, SearchSettings
 from translate.decoding.search.sampling import TokenSampler
 from translate.decoding.search.scoring import build_scoring
 from translate.errors import InputError
+from translate.model.device import copy_to_device
 
 
 def build_search_settings(
@@ -32,12 +33,12 @@ def build_search_settings(
     for each in inputs:
         if any(phrase in forbidden for phrase in each.phrase_ids):
             raise InputError(f"line {each.line + 1}: a phrase is both required and forbidden")
-    words = WordTables(*(table.to(device) for table in words))
+    words = WordTables(*(copy_to_device(table, device) for table in words))
     applied: list[LogitsProcessor] = []
-    source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs], device=device)
+    source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
     min_lengths = (source_lengths * config.min_length_factor).long() + config.min_length_constant
     if min_lengths.any():
-        applied.append(processors.MinimumLength(min_lengths, end_id=EOS_ID))
+        applied.append(processors.MinimumLength(copy_to_device(min_lengths, device), end_id=EOS_ID))
     if any(each.prefix_ids for each in inputs):
         applied.append(processors.ForcedPrefix([each.prefix_ids for each in inputs], device=device))
     if forbidden:
@@ -82,7 +83,7 @@ def _build_selection(
             top_p=config.top_p,
             epsilon=config.epsilon,
             seed=config.seed,
-            lines=torch.tensor(numbers, device=device),
+            lines=copy_to_device(torch.tensor(numbers), device),
         )
     if config.diversity_groups > 1:
         return DiverseGroups(config.diversity_groups, strength=config.diversity_strength)

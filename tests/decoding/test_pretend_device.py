@@ -1,0 +1,224 @@
+"""Decoding on a device other than the CPU: the same translations, and how often the host waits for the device.
+
+The host waits once in each position, to learn which sentences are done, and once more where some leave, for their
+hypotheses. What else a search needs is in `CASES`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from pretend_device import Crossings, PretendDevice
+
+import translate
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config
+from translate.data.tokenizer import EOS_ID, UNK_ID
+from translate.decoding import Request, Translation, Translator
+from translate.decoding.constraints.terminology import Terminology
+from translate.decoding.search import loop
+from translate.decoding.search.beam import BeamState
+from translate.decoding.search.loop import BeamSearch
+from translate.decoding.search.model import CachedDecoder
+from translate.decoding.shortlist import Shortlist
+from translate.errors import InputError
+from translate.runs.checkpoint import add_prefix, write_tensors
+from translate.runs.directory import create_run
+from translate.runs.loading import get_parameters
+
+Toy = Any  # conftest.py's: test modules cannot import each other
+
+
+class Case(NamedTuple):
+    """A search, and how often the host may wait: in each position, and when sentences join or rows are dropped."""
+
+    options: dict[str, Any] = {}
+    others: dict[str, Any] = {}  # runs and phrases for `translate.load`
+    request: dict[str, Any] = {}  # constraints on every other line
+    in_position: int = 1
+    at_change: int = 0
+    at_start: int = 0
+
+
+# A processor asks whether it has anything to do, or how long the longest hypothesis is; sampling asks whether rounding
+# has hit a word of no probability, and whether the nucleus is among the 64 most probable words.
+CASES = {
+    "greedy": Case({"beam_size": 1}),
+    "beam": Case(),
+    "n-best": Case({"n_best": 3}),
+    "coverage": Case({"coverage_penalty": 0.4}),
+    "groups": Case({"beam_size": 4, "diversity_groups": 2}),
+    "minimum": Case({"min_length_constant": 3}),
+    "ensemble": Case(others={"ensemble": "other"}),
+    "contrast": Case({"contrastive_weight": 0.2}, {"contrast": "other"}),
+    "shortlist": Case({"shortlist": True}, at_change=1),  # the words that any sentence there may have
+    "sample": Case({"search": "sample", "n_best": 2}, in_position=2),
+    "nucleus": Case({"search": "sample", "n_best": 2, "top_k": 30, "top_p": 0.9, "epsilon": 1e-3}, in_position=3),
+    "mbr": Case({"search": "sample", "mbr": "chrf", "mbr_candidates": 4}, in_position=2),
+    "no repeats": Case({"no_repeat_ngram": 2}, in_position=2),
+    "repetition": Case({"repetition_penalty": 1.3}, in_position=2),
+    "forbidden": Case(others={"forbidden": ["dog", "green house"]}, in_position=2, at_start=3),
+    "prefix": Case(request={"prefix": "the dog"}, in_position=2, at_start=2),
+    # Which sentences have phrases, how long hypotheses are (twice), how many candidates and how many banks there are.
+    "required": Case(request={"required": ["street"]}, in_position=6, at_start=1),
+    "terminology": Case(request={"terminology": Terminology({"Hund": "house"})}, in_position=6, at_start=1),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two runs, `toy` and `other`, that were trained on the device."""
+    folder = tmp_path_factory.mktemp("runs")
+    config = Config(model=toy.model.config, decoding=DecodingConfig(device="pretend", beam_size=3))
+    generator = torch.Generator().manual_seed(5)
+    always = torch.zeros(toy.tokenizers.target.vocab_size, dtype=torch.bool)
+    always[[UNK_ID, EOS_ID]] = True
+    choices = torch.randint(4, len(always), (toy.tokenizers.source.vocab_size, 40), generator=generator).int()
+    for name, noise in (("toy", 0.0), ("other", 0.05)):
+        run = create_run(folder / name, config=config, tokenizers=toy.tokenizers, command=["translate", "train"])
+        weights = {
+            name: each + noise * torch.randn(each.shape, generator=generator)
+            for name, each in get_parameters(toy.model).items()
+        }
+        write_tensors(run.checkpoint("best"), add_prefix(weights, "model."), {"step": "300"})
+        write_tensors(run.shortlist, Shortlist(always, choices)._asdict(), {})
+    return folder
+
+
+def load(runs: Path, case: Case, **options: Any) -> Translator:
+    others = dict(case.others)
+    if "ensemble" in others:
+        others["ensemble"] = [runs / others["ensemble"]]
+    if "contrast" in others:
+        others["contrast"] = runs / others["contrast"]
+    same = {"engine": "translate", "precision": "fp32", "workers": 1, "batch_tokens": 150}
+    return translate.load(runs / "toy", **others, **same, **case.options, **options)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Positions decoded, positions in which sentences left, and changes: sentences joined, or rows were dropped."""
+    counts = Counter[str]()
+
+    def count(owner: type, method: str, counted: Callable[[Any], dict[str, int]]) -> None:
+        original = getattr(owner, method)
+
+        def replaced(*arguments: Any) -> Any:
+            result = original(*arguments)
+            counts.update(counted(result))
+            return result
+
+        monkeypatch.setattr(owner, method, replaced)
+
+    count(BeamSearch, "step", lambda found: {"positions": 1, "departures": bool(found)})
+    for method in ("start", "select_rows"):
+        count(CachedDecoder, method, lambda _: {"changes": 1})
+    return counts
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.usefixtures("no_shape_checks")
+def test_translations_are_those_of_the_cpu(
+    name: str, runs: Path, toy: Toy, pretend: PretendDevice, calls: Counter[str]
+) -> None:
+    """And the host waits no more often than the search needs; what it copies does not grow with positions."""
+    case = CASES[name]
+    lines = [Request(line, **(case.request if number % 2 else {})) for number, line in enumerate(toy.sources[:9])]
+    expected = load(runs, case, device="cpu").translate(lines, align=False)
+    translator = load(runs, case)
+    assert translator.model.device == pretend.device
+    calls.clear()
+    with pretend.counting() as crossings:
+        found = translator.translate(lines, align=False)
+    assert_same(found, expected)
+    check_crossings(case, crossings, calls, num_models=1 + len(case.others.keys() & {"ensemble", "contrast"}))
+
+
+def assert_same(translations: Sequence[Translation], expected: Sequence[Translation]) -> None:
+    """Everything alike but for rounding: it depends on where in memory the weights begin."""
+
+    def without_numbers(each: Translation) -> Translation:
+        return each._replace(log_prob=0.0, score=0.0, token_log_probs=(), alternatives=())
+
+    for one, other in zip(translations, expected, strict=True):
+        assert without_numbers(one) == without_numbers(other)
+        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+        assert_same(one.alternatives, other.alternatives)
+
+
+def check_crossings(case: Case, crossings: Crossings, calls: Counter[str], *, num_models: int) -> None:
+    assert calls["changes"] > 3 and calls["positions"] > 2 * calls["departures"]  # a case that tells them apart
+    waits = case.at_start + case.in_position * calls["positions"] + case.at_change * calls["changes"]
+    assert crossings.synchronisations.total() <= waits + calls["departures"], f"{calls}: {crossings}"
+    # Sources, rows of the state and of each model's cache, numbers of the new sentences; rows of those that leave.
+    copies = 10 + (4 + num_models) * calls["changes"] + calls["departures"]
+    assert crossings.to_device.total() <= copies, f"{calls}: {crossings}"
+    # The host asks early how many slots of a cache are needed: see `DecoderCache.reorder`.
+    assert crossings.event_waits.total() <= num_models * calls["positions"] / 4, f"{calls}: {crossings}"
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_a_wait_too_many_is_named_by_its_line(
+    runs: Path, toy: Toy, pretend: PretendDevice, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = loop.is_done
+
+    def ask(state: BeamState, **options: Any) -> Any:
+        assert int(state.lengths.max()) > 0
+        return real(state, **options)
+
+    monkeypatch.setattr(loop, "is_done", ask)
+    case = CASES["beam"]
+    with pretend.counting() as crossings:
+        load(runs, case).translate(toy.sources[:9], align=False)
+    with pytest.raises(AssertionError, match=r"decoding/search/loop\.py:\d+"):
+        check_crossings(case, crossings, calls, num_models=1)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_hypotheses_that_grow_come_in_one_copy(
+    runs: Path, toy: Toy, pretend: PretendDevice, calls: Counter[str]
+) -> None:
+    case = Case(in_position=2)
+    shown: list[list[tuple[int, int, str]]] = []
+    for device in ("cpu", "pretend"):
+        calls.clear()
+        translator, partial = load(runs, case, device=device), list[tuple[int, int, str]]()
+        with pretend.counting() as crossings:
+            found = translator.translate_stream(toy.sources[:9], on_partial=lambda *one, all=partial: all.append(one))
+            assert len(list(found)) == 9
+        shown.append(partial)
+    assert shown[0] == shown[1] != []
+    check_crossings(case, crossings, calls, num_models=1)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_scores_are_those_of_the_cpu(runs: Path, toy: Toy, pretend: PretendDevice) -> None:
+    """The host waits for four results of each batch, and gives it two or three tensors."""
+    targets = [toy.tokenizers.target.encode(line) for line in toy.references]
+    expected = load(runs, CASES["beam"], device="cpu").score(toy.sources, targets)
+    translator = load(runs, CASES["beam"])
+    with pretend.counting() as crossings:
+        found = translator.score(toy.sources, targets)
+    for score, other in zip(found, expected, strict=True):
+        assert score.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
+        assert score.score == pytest.approx(other.score, abs=1e-4)
+    aligned, there = translator.translate(toy.sources[:3], align=True), load(runs, CASES["beam"], device="cpu")
+    assert [each.alignment for each in aligned] == [
+        each.alignment for each in there.translate(toy.sources[:3], align=True)
+    ]
+    assert aligned[0].alignment
+    num_batches = crossings.to_host.total() / 3
+    assert 1 < num_batches < len(toy.sources)
+    assert crossings.synchronisations.total() <= 6 * num_batches, crossings
+
+
+def test_a_run_of_another_device_works_on_the_cpu(runs: Path, toy: Toy) -> None:
+    """And without `device` the error says what to do."""
+    with pytest.raises(InputError, match="device = pretend: this machine has no such device; .*device=cpu"):
+        translate.load(runs / "toy")
+    assert translate.load(runs / "toy", device="cpu").translate(toy.sources[0], align=False).text
