@@ -28,7 +28,7 @@ def read_text(text: str, *, by_line: bool) -> Iterator[Segment]:
     A line with a list mark begins a new paragraph.
     """
     start, paragraph = 0, ""
-    for line in _LINE.findall(text):
+    for line in _LINE.findall(text):  # the last is empty
         begin = _LIST_MARK.match(line)
         mark = begin[0] if begin else ""
         if paragraph and (by_line or not line.strip() or mark.strip()):
@@ -37,8 +37,6 @@ def read_text(text: str, *, by_line: bool) -> Iterator[Segment]:
         if line.strip():
             paragraph += line if paragraph else line[len(mark) :]
         start += len(line)
-    if paragraph:
-        yield Segment(start - len(paragraph), [Item("text", paragraph)])
 
 
 def read_subtitles(text: str, *, has_entities: bool) -> Iterator[Segment]:
