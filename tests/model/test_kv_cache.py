@@ -37,9 +37,7 @@ def sentence(length: int) -> Tensor:
 
 def start(model: Transformer, sources: list[Tensor], *, beam_size: int, max_length: int) -> DecoderCache:
     padded = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True, padding_value=PAD)
-    return model.decoder.start(
-        model.encoder(padded), list(map(len, sources)), beam_size=beam_size, max_length=max_length
-    )
+    return model.decoder.start(model.encoder(padded), beam_size=beam_size, max_length=max_length)
 
 
 class Walk:

@@ -176,7 +176,7 @@ def test_steps_with_a_cache_and_packed_batches_have_the_updates(build: Build) ->
     packed = model(pack(source, pad_id=PAD, is_flash=False), pack(target, pad_id=PAD, is_flash=False))
     torch.testing.assert_close(packed[0], expected[target != PAD], rtol=0, atol=1e-11)
     with torch.no_grad():
-        cache = model.decoder.start(model.encoder(source), [source.shape[1]] * len(source), beam_size=1, max_length=3)
+        cache = model.decoder.start(model.encoder(source), beam_size=1, max_length=3)
         for position in range(3):
             hidden, cache = model.decoder.step(target[:, position : position + 1], cache)
             torch.testing.assert_close(model.output(hidden)[:, 0], expected[:, position], rtol=0, atol=1e-10)

@@ -12,7 +12,8 @@ from translate.server.schema import TranslateRequest, TranslationAnswer
 def test_openapi(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     assert set(document["paths"]) == {
-        "/translate", "/translate/stream", "/score", "/attention", "/models", "/healthz", "/metrics",
+        "/translate", "/translate/stream", "/translate/document", "/score", "/attention", "/models", "/healthz",
+        "/metrics",
         "/languages", "/v2/translate", "/v2/languages", "/v2/usage",
     }  # fmt: skip
     schemas = document["components"]["schemas"]

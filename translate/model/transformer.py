@@ -108,11 +108,14 @@ class Decoder(nn.Module):
             hidden = layer(hidden, memory.hidden, **masks, rotary=rotary, bias=bias)
         return self.final_norm(hidden)
 
-    def start(self, memory: Memory, source_lengths: Sequence[int], *, beam_size: int, max_length: int) -> DecoderCache:
+    def start(
+        self, memory: Memory, *, beam_size: int, max_length: int, source_lengths: Sequence[int] | None = None
+    ) -> DecoderCache:
         """A cache with the memory's keys and values and no target positions yet, with room for `max_length` of them.
 
         Args:
-            source_lengths: Positions of each sentence that are no padding.
+            source_lengths: Positions of each sentence that are no padding; None: as the memory's mask says, for which
+                the host waits for the device.
 
         Raises:
             ValueError: The model has fewer positions.
@@ -125,6 +128,8 @@ class Decoder(nn.Module):
             source = layer.cross_attention.project_key_value(memory.hidden).map(Tensor.contiguous)
             layers.append(LayerCache(past=source.map(lambda heads: heads[:, :, :0]), memory=source))
         visible = memory.visible
+        if source_lengths is None:
+            source_lengths = visible.flatten(1).sum(dim=1).tolist()
         return DecoderCache(
             layers=tuple(layers),
             past_bias=memory.hidden.new_empty(len(visible), 1, beam_size, 0),

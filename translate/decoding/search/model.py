@@ -87,7 +87,10 @@ class CachedDecoder:
         decoders = []
         for index, model in enumerate(self.models):
             new = model.decoder.start(
-                model.encoder(source_ids), source_lengths, beam_size=self.beam_size, max_length=self.max_length
+                model.encoder(source_ids),
+                beam_size=self.beam_size,
+                max_length=self.max_length,
+                source_lengths=source_lengths,
             )
             decoders.append(new if cache is None else cache.decoders[index].insert(rows, new))
         if self.shortlist is None:
