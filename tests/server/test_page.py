@@ -545,6 +545,7 @@ def test_history_is_kept_restored_and_cleared(page: Page) -> None:
     write(page, DOG)
     english = output(page).evaluate("node => node.textContent.trim()")
     page.reload()  # whoever leaves at once has it kept as well
+    page.locator(".target").wait_for()  # it has the models
     page.locator("#open-history").click()
     assert page.locator("#history-list .source").all_inner_texts() == [DOG]
     page.locator("#history-list button").click()
