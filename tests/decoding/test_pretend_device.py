@@ -137,6 +137,19 @@ def test_translations_are_those_of_the_cpu(
     check_crossings(case, crossings, calls, num_models=1 + len(case.others.keys() & {"ensemble", "contrast"}))
 
 
+@pytest.mark.parametrize("name", ["greedy", "beam", "coverage", "ensemble"])
+@pytest.mark.usefixtures("no_shape_checks")
+def test_a_device_that_is_like_apples_translates_the_same(
+    name: str, runs: Path, toy: Toy, pretend: PretendDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without events and pinned memory. Samples would differ, because their random numbers have fewer digits."""
+    expected = load(runs, CASES[name], device="cpu").translate(toy.sources[:9], align=False)
+    monkeypatch.setattr("translate.model.device._LIKE_APPLES", {"pretend"})
+    with pretend.counting() as crossings:
+        assert_same(load(runs, CASES[name]).translate(toy.sources[:9], align=False), expected)
+    assert not crossings.event_waits
+
+
 def assert_same(translations: Sequence[Translation], expected: Sequence[Translation]) -> None:
     """Everything alike but for rounding: it depends on where in memory the weights begin."""
 

@@ -104,6 +104,26 @@ def test_it_learns_what_it_learns_on_the_cpu(
             torch.testing.assert_close(tensor, expected[name], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize(("precision", "relative"), [("fp32", 1e-5), ("bf16", 2e-3)])
+def test_it_learns_the_same_on_a_device_that_is_like_apples(
+    pretend: PretendDevice,
+    on: Digits,
+    run_training: RunTraining,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    precision: str,
+    relative: float,
+) -> None:
+    """Without events, pinned memory, fused optimizers, flash attention and double precision."""
+    run_training(on("cpu", f"training.precision={precision}"), tmp_path / "here")
+    monkeypatch.setattr("translate.model.device._LIKE_APPLES", {"pretend"})
+    with pretend.counting() as crossings:
+        log = run_training(on("pretend", f"training.precision={precision}"), tmp_path / "there")
+    assert_close(curves(tmp_path / "here"), curves(tmp_path / "there"), relative=relative, of_norm=20 * relative)
+    assert any(line.startswith("Device: pretend, ") for line in log)
+    assert not crossings.event_waits  # which a training on such a device would not survive
+
+
 def test_stopped_and_continued_is_never_stopped(
     pretend: PretendDevice, stateful: Digits, run_training: RunTraining, tmp_path: Path, state_of: StateOf
 ) -> None:

@@ -26,7 +26,7 @@ Backward = Callable[[Tensor], None]
 ForwardBackward = Callable[[MicroBatch, Backward], Tensor]
 """Computes a micro-batch with the given backward pass, and returns numbers to be summed over the whole step."""
 WorkerResult = tuple[Tensor, Sequence[Tensor]]
-"""A worker's sums in fp64, and its gradients of each parameter; none where they are in `grad` already."""
+"""A worker's sums, and its gradients of each parameter; none where they are in `grad` already."""
 
 
 class ThreadParallel(Generic[MicroBatch]):
@@ -209,7 +209,4 @@ def share_evenly(sizes: Sequence[int], *, num_shares: int) -> list[list[int]]:
 
 
 def _sum(numbers: Iterable[Tensor]) -> Tensor:
-    """The sum in fp64, or in fp32 on Apple's GPU, which has no more."""
-    return functools.reduce(
-        torch.add, (each.to(torch.float32 if each.device.type == "mps" else torch.float64) for each in numbers)
-    )
+    return functools.reduce(torch.add, numbers)

@@ -15,6 +15,8 @@ from translate.errors import InputError, RunError
 
 Precision = Literal["fp32", "bf16", "fp16"]
 
+_LIKE_APPLES = {"mps"}  # kinds of GPU that have neither all of what CUDA's have nor double precision
+
 # What allocators without an exception class of their own say: PyTorch's for the CPU and for Apple's GPU, C++, cuBLAS.
 _OUT_OF_MEMORY_MESSAGES = ("allocate memory", "not enough memory", "out of memory", "bad_alloc", "alloc_failed")
 
@@ -57,7 +59,12 @@ def has_streams(device: torch.device) -> bool:
     Such a device has events, copies from pinned memory, fused optimizers, and fused attention with gradients. The CPU
     and, in PyTorch, Apple's GPU have not all of them.
     """
-    return device.type not in {"cpu", "mps"}
+    return device.type not in {"cpu", *_LIKE_APPLES}
+
+
+def widest_float(device: torch.device) -> torch.dtype:
+    """Double precision, or fp32 on Apple's GPU, which has no more."""
+    return torch.float32 if device.type in _LIKE_APPLES else torch.float64
 
 
 def measures_memory(device: torch.device) -> bool:

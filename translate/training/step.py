@@ -19,7 +19,7 @@ from translate.distributed.data_parallel import DataParallel
 from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
 from translate.model import PackedSequences, Transformer, pack
-from translate.model.device import copy_to_device, explain_out_of_memory, has_streams, record_event
+from translate.model.device import copy_to_device, explain_out_of_memory, has_streams, record_event, widest_float
 from translate.model.dropout import dropout_seeded
 from translate.runs.progress import LossScale, StepResult
 from translate.training.loss import label_smoothed_loss
@@ -85,7 +85,8 @@ class TrainStep:
                         hidden, weight, batch.target_ids, bias=bias, smoothing=smoothing, r_drop=r_drop
                     )
                 backward(loss.loss * (micro_batch.weight * factor))
-            return torch.stack([loss.loss.detach(), loss.nll]) * micro_batch.weight
+            sums = torch.stack([loss.loss.detach(), loss.nll]) * micro_batch.weight
+            return sums.to(widest_float(sums.device))  # many are added
 
         with precision.in_step():
             with self._explain_out_of_memory(batches):

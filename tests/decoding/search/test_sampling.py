@@ -132,6 +132,16 @@ def test_uniform_numbers_against_slow_ones() -> None:
                 assert float(numbers[i, j, k]) == (hashed >> 11) / 2**53
 
 
+def test_numbers_without_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first 24 bits, so that none is rounded to 1."""
+    lines, first = torch.arange(100), torch.tensor(0)
+    exact = uniform_numbers(5, lines, first, first)
+    monkeypatch.setattr("translate.decoding.search.sampling.widest_float", lambda device: torch.float32)
+    numbers = uniform_numbers(5, lines, first, first)
+    assert numbers.dtype == torch.float32
+    assert torch.equal(numbers.double(), (exact * 2**24).floor() / 2**24)
+
+
 def test_numbers_are_uniform_and_independent() -> None:
     """Moments, a chi-squared test of 64 classes, and correlations along each index and between seeds."""
     lines, samples, positions = torch.arange(64)[:, None, None], torch.arange(32)[:, None], torch.arange(32)

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores
+from translate.model.device import widest_float
 
 _MIN_TEMPERATURE = 1e-6  # lower ones are raised to it: quotients stay in single precision, and it is greedy by far
 _FIRST_NUCLEUS = 64  # the most probable tokens to look for a nucleus in; sorting them all takes 15 times as long
@@ -120,8 +121,9 @@ def uniform_numbers(
     hashed = splitmix64(seed, lines)
     for numbers in (samples, positions):
         hashed = splitmix64(hashed, numbers)
-    dtype = torch.float32 if lines.device.type == "mps" else torch.float64  # Apple's GPU has no double precision
-    return _shift_right(hashed, 11).to(dtype) * 2.0**-53
+    dtype = widest_float(lines.device)
+    bits = 53 if dtype == torch.float64 else 24  # with more, the largest number would be rounded to 1
+    return _shift_right(hashed, 64 - bits).to(dtype) * 2.0**-bits
 
 
 def splitmix64(seeds: int | Int[Tensor, "#*shape"], numbers: Int[Tensor, "#*shape"]) -> Int[Tensor, "*shape"]:
