@@ -139,7 +139,7 @@ class TrainingConfig(Section):
     """packed computes no padding; auto is packed on CUDA where variable-length flash attention works, else padded."""
     compile: bool = False
     """Compile the layers with torch.compile, which suits long trainings on GPUs; on a CPU it made steps slower. If
-    torch cannot compile, a warning says why, and the training goes on as with false."""
+    torch cannot compile, a warning says why, and the training goes on without it."""
     freeze: tuple[str, ...] = ()
     """Parts whose weights stay as they are: embeddings (of both languages, with learned positions and a tied output
     layer), encoder, decoder, or layers of one, counted from 0, such as encoder.0 or decoder.2-5."""

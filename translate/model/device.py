@@ -22,7 +22,9 @@ _OUT_OF_MEMORY_MESSAGES = ("allocate memory", "not enough memory", "out of memor
 
 
 def choose_device(name: str, *, key: str = "device") -> torch.device:
-    """The device that a config names under `key`; `auto` is a GPU of CUDA or ROCm, Intel (xpu) or Apple, else the CPU.
+    """The device that a config names under `key`; `auto` takes a GPU if there is one, else the CPU.
+
+    Of several kinds, CUDA (which ROCm is too) comes before Intel's (xpu) and Apple's (mps).
 
     Raises:
         InputError: This machine has no such device.

@@ -312,7 +312,7 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
 
     @app.post("/v2/translate")
     async def deepl(request: Request, question: DeepLRequest) -> DeepLAnswer:
-        """Translate texts, line by line or as HTML, as DeepL takes and answers them."""
+        """Translate texts line by line, or as HTML. Requests and answers have DeepL's form."""
         if question.glossary_id:
             raise InputError("glossary_id is not here: leave it out")
         model = choose_model(server.models.values(), question.source_lang, question.target_lang)

@@ -1,4 +1,4 @@
-"""`decode --document`: a file or a stream is read whole, translated, and written with all else as it was."""
+"""`decode --document` reads a whole file or stream, translates its text, and writes all else as it was."""
 
 import functools
 import io
