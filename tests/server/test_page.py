@@ -520,6 +520,44 @@ def test_a_file_is_dropped_and_cancelled(page: Page) -> None:
     assert page.locator("#download").is_hidden()
 
 
+def test_a_document_keeps_its_markup(page: Page, address: str) -> None:
+    text = (
+        f"1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>{DOG}</i>\r\n\r\n2\r\n00:00:03,000 --> 00:00:04,000\r\n{ARTISTS}\r\n"
+    )
+    give_file(page, text.encode(), "film.SRT")
+    with page.expect_download() as download:
+        page.locator("#download").click()
+    assert download.value.suggested_filename == "film.first.SRT"
+    answer = ask(address, "translate/document", {"text": text, "format": "srt"})
+    translated = download.value.path().read_bytes().decode()
+    assert translated == answer["text"] != text and translated.count("-->") == 2
+    assert page.locator("#file-state").inner_text().startswith("Done in ")
+    assert page.locator("#file-facts").inner_text() == "2 sentences"
+
+
+def test_a_document_says_what_to_look_at(page: Page) -> None:
+    answer = {"text": "<p>x", "sentences": 3, "problems": ["line 2: '</p>' is lost"], "conditions": {"truncated": 2}}
+    page.route("**/translate/document", lambda route: route.fulfill(json=answer), times=1)
+    give_file(page, b"<p>x</p>", "page.html")
+    expect(page.locator("#file-conditions li")).to_have_count(2)
+    assert page.locator("#file-conditions li").all_inner_texts() == [
+        "Cut off: the translation has reached its greatest length, so its end is missing. In 2 sentences.",
+        "Look at line 2: '</p>' is lost.",
+    ]
+    page.route("**/translate/document", lambda route: route.fulfill(status=422, json={"error": "too long"}), times=1)
+    page.locator("#other-file").click()
+    give_file(page, b"<p>x</p>", "page.html")
+    expect(page.locator("#trouble")).to_have_text("too long")
+    expect(page.locator("#file-state")).to_have_text("Stopped")
+    assert page.locator("#download").is_hidden()
+    page.route("**/translate/document", lambda route: None, times=1)  # never answers
+    page.locator("#other-file").click()
+    give_file(page, b"<p>x</p>", "page.html")
+    expect(page.locator("#file-state")).to_have_text("Translating")
+    page.locator("#cancel-file").click()
+    expect(page.locator("#file-state")).to_have_text("Cancelled")
+
+
 def test_a_file_that_fails_keeps_what_was_done(page: Page) -> None:
     give_file(page, "\n".join([DOG] * 30).encode())
     page.locator("#download").wait_for()

@@ -70,15 +70,22 @@ export const conditionsOf = ({ conditions, unknown_characters }) =>
 
 /** Fill a list with the conditions of translations in plain words; `unit` is what is counted if there are several. */
 export function showConditions(list, records, unit) {
-  const counts = new Map();
-  for (const name of records.flatMap(conditionsOf)) counts.set(name, (counts.get(name) ?? 0) + 1);
+  const counts = {};
+  for (const name of records.flatMap(conditionsOf)) counts[name] = (counts[name] ?? 0) + 1;
   const characters = records.flatMap(({ unknown_characters }) => [...(unknown_characters ?? "")]);
   const unknown = [...new Set(characters)].slice(0, MOST_CHARACTERS).join(" ");
-  const items = [...counts].map(([name, count]) => {
-    const where = records.length > 1 ? ` In ${plural(count, unit)}.` : "";
+  showWarnings(list, describeConditions(counts, records.length > 1 ? unit : "", unknown));
+}
+
+/** Conditions in plain words, from their counts; each says in how many of `unit` it is, if there is one. */
+export function describeConditions(counts, unit = "", unknown = "") {
+  return Object.entries(counts).map(([name, count]) => {
     const which = name === "unspellable" && unknown ? ` (${unknown}):` : ":";
-    const text = (CONDITIONS[name] ?? name).replace(":", () => which);
-    return make("li", {}, icon("warning"), make("span", {}, text + where));
+    return (CONDITIONS[name] ?? name).replace(":", () => which) + (unit && ` In ${plural(count, unit)}.`);
   });
-  list.replaceChildren(...items);
+}
+
+/** Fill a list with warnings. */
+export function showWarnings(list, texts) {
+  list.replaceChildren(...texts.map((text) => make("li", {}, icon("warning"), make("span", {}, text))));
 }

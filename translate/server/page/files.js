@@ -1,12 +1,13 @@
-// A file, translated line by line: as many lines come out as went in.
+// A file: text line by line, so that as many lines come out as went in, and a document with its markup as one.
 
 import { call } from "./api.js";
-import { find, make, number, plural, showConditions } from "./elements.js";
+import { describeConditions, find, make, number, plural, showConditions, showWarnings } from "./elements.js";
 
 const SECONDS_AT_ONCE = 1; // a request has as many lines as take about so long
 const LINES_AT_ONCE = 200; // at most
 const CHARACTERS_AT_ONCE = 8000;
 const LINES_SHOWN = 5;
+const DOCUMENTS = { md: "markdown", markdown: "markdown", html: "html", htm: "html", xhtml: "html", srt: "srt", vtt: "vtt" };
 
 /** Make the card translate what is chosen or dropped; the page gives model and settings and shows what is said. */
 export function setUpFiles({ requestFor, onFile, announce, fail }) {
@@ -24,22 +25,50 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
       return fail(new Error(`“${file.name}” is not UTF-8 text. Save it as UTF-8, and drop it again.`));
     }
     fail(null);
-    await run(file.name, text);
+    const format = DOCUMENTS[file.name.toLowerCase().split(".").at(-1)];
+    await (format ? translateDocument(file.name, text, format) : translateLines(file.name, text));
   }
 
-  async function run(name, text) {
-    const endsLine = text.endsWith("\n");
-    const lines = (endsLine ? text.slice(0, -1) : text).split("\n").map((line) => line.replace(/\r$/, ""));
-    const mine = (controller = new AbortController());
-    const { signal } = mine;
-    const request = requestFor();
-    const records = [];
-    result = { name: nameOf(name, request.model), records, endsLine };
+  function begin(name, facts) {
     part("drop").hidden = true;
     part("job").hidden = false;
     part("file-name").textContent = name;
-    part("file-facts").textContent = plural(lines.length, "line");
+    part("file-facts").textContent = facts;
     show({ running: true });
+    return (controller = new AbortController());
+  }
+
+  async function translateDocument(name, text, format) {
+    const { model, options } = requestFor();
+    result = { name: nameOf(name, model) };
+    const mine = begin(name, "");
+    part("file-progress").removeAttribute("value"); // the server tells no parts of it
+    part("file-state").textContent = "Translating";
+    const start = performance.now();
+    let answer = null;
+    try {
+      answer = await call("translate/document", { model, options, format, text }, mine.signal);
+      result.text = answer.text;
+    } catch (error) {
+      if (controller === mine && !mine.signal.aborted) fail(error);
+    }
+    if (controller !== mine) return; // another file has taken its place
+    end(answer ? doneSince(start) : mine.signal.aborted ? "Cancelled" : "Stopped", "Download");
+    part("file-progress").value = answer ? part("file-progress").max : 0;
+    if (!answer) return;
+    part("file-facts").textContent = plural(answer.sentences, "sentence");
+    const problems = answer.problems.map((problem) => `Look at ${problem}.`);
+    showWarnings(part("file-conditions"), [...describeConditions(answer.conditions, "sentence"), ...problems]);
+  }
+
+  async function translateLines(name, text) {
+    const endsLine = text.endsWith("\n");
+    const lines = (endsLine ? text.slice(0, -1) : text).split("\n").map((line) => line.replace(/\r$/, ""));
+    const request = requestFor();
+    const records = [];
+    result = { name: nameOf(name, request.model) };
+    const mine = begin(name, plural(lines.length, "line"));
+    const { signal } = mine;
     const start = performance.now();
     let trouble = null;
     let most = 4;
@@ -60,19 +89,24 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
     if (controller !== mine) return; // another file has taken its place
     const done = records.length === lines.length;
     if (!done && !signal.aborted) fail(new Error(`Behind line ${number(records.length)}: ${trouble.message}`));
-    part("file-state").textContent = done
-      ? `Done in ${duration((performance.now() - start) / 1000)}`
-      : `${signal.aborted ? "Cancelled" : "Stopped"} after ${plural(records.length, "line")}`;
-    announce(part("file-state").textContent);
-    part("download").textContent = done ? "Download" : `Download ${plural(records.length, "line")}`;
-    show({ running: false });
+    const count = plural(records.length, "line");
+    if (records.length) result.text = records.map((record) => record.text).join("\n") + (endsLine ? "\n" : "");
+    if (done) end(doneSince(start), "Download");
+    else end(`${signal.aborted ? "Cancelled" : "Stopped"} after ${count}`, `Download ${count}`);
     showConditions(part("file-conditions"), records, "line");
+  }
+
+  function end(state, download) {
+    part("file-state").textContent = state;
+    announce(state);
+    part("download").textContent = download;
+    show({ running: false });
   }
 
   function show({ running }) {
     part("cancel-file").hidden = !running;
     part("other-file").hidden = running;
-    part("download").hidden = running || !result.records.length;
+    part("download").hidden = running || result.text === undefined;
     if (!running) return part("other-file").focus();
     part("file-conditions").replaceChildren();
     part("preview").replaceChildren();
@@ -104,8 +138,7 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
     part("choose-file").focus();
   });
   part("download").addEventListener("click", () => {
-    const text = result.records.map((record) => record.text).join("\n") + (result.endsLine ? "\n" : "");
-    const href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+    const href = URL.createObjectURL(new Blob([result.text], { type: "text/plain" }));
     make("a", { href, download: result.name }).click();
     setTimeout(() => URL.revokeObjectURL(href), 10_000);
   });
@@ -132,6 +165,8 @@ function nextLines(lines, from, most) {
 }
 
 const nameOf = (name, model) => name.replace(/(\.[^.]*)?$/, (ending) => `.${model}${ending || ".txt"}`);
+
+const doneSince = (start) => `Done in ${duration((performance.now() - start) / 1000)}`;
 
 function duration(seconds) {
   if (seconds < 10) return `${number(seconds, 1)} s`;
