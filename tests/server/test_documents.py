@@ -35,6 +35,7 @@ def test_a_document_is_that_of_decode(
 ) -> None:
     answer = client.post("/translate/document", json={"text": text, "format": kind, "options": options}).json()
     found = expected(runs[0], text, kind, **options)
+    del found.conditions["lines"]
     assert answer == {"model": "first", **found._asdict()}
     assert (answer["text"] == text) == (not text) and answer["problems"] == []
     metrics = client.get("/metrics").text

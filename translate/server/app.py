@@ -265,7 +265,8 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
         (found,) = await translate_documents(
             [question.text], question.format, question.options, model=model, answer=answer
         )
-        return DocumentAnswer(model=model.name, **found._asdict())
+        conditions = {name: count for name, count in found.conditions.items() if name != "lines"}
+        return DocumentAnswer(model=model.name, **found._asdict() | {"conditions": conditions})
 
     @app.post("/score")
     async def score(request: Request, question: ScoreRequest) -> ScoreAnswer:
