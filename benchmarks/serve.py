@@ -14,8 +14,11 @@ many requests as --requests, and the server's resident memory over them.
 
 import argparse
 import asyncio
+import contextlib
+import http.client
 import json
 import os
+import queue
 import re
 import signal
 import statistics
@@ -23,9 +26,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-import httpx2 as httpx
 
 
 def processor_seconds(process: subprocess.Popen[str]) -> float:
@@ -88,27 +90,34 @@ class Decoder:
         return float(self.process.stdout.readline())
 
 
-async def ask_all(
+def ask_all(
     address: str, lines: Sequence[str], expected: Sequence[str], *, num_clients: int
 ) -> tuple[float, list[float], int]:
     """Send each line in a request of its own; the seconds in all and of each, and the answers that were wrong."""
-    waiting, seconds, num_wrong = iter(enumerate(lines)), [], 0
+    waiting = queue.SimpleQueue[tuple[str, str]]()
+    for pair in zip(lines, expected, strict=False):
+        waiting.put(pair)
 
-    async def client(http: httpx.AsyncClient) -> None:
-        nonlocal num_wrong
-        for number, line in waiting:
-            started = time.perf_counter()
-            response = await http.post("/translate", json={"text": line})
-            seconds.append(time.perf_counter() - started)
-            response.raise_for_status()
-            (found,) = response.json()["translations"]
-            num_wrong += (found["source"], found["text"]) != (line, expected[number])
+    def client() -> list[tuple[float, bool]]:
+        connection, answered = http.client.HTTPConnection(address.removeprefix("http://"), timeout=120), []
+        with contextlib.closing(connection), contextlib.suppress(queue.Empty):
+            while True:
+                line, wanted = waiting.get_nowait()
+                asked = time.perf_counter()
+                body = json.dumps({"text": line}).encode()
+                connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
+                response = connection.getresponse()
+                (found,) = json.loads(response.read())["translations"]
+                right = (response.status, found["source"], found["text"]) == (200, line, wanted)
+                answered.append((time.perf_counter() - asked, right))
+        return answered
 
-    limits = httpx.Limits(max_connections=num_clients, max_keepalive_connections=num_clients)
-    async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits, trust_env=False) as http:
-        started = time.perf_counter()
-        await asyncio.gather(*(client(http) for _ in range(num_clients)))
-    return time.perf_counter() - started, sorted(seconds), num_wrong
+    started = time.perf_counter()
+    with ThreadPoolExecutor(num_clients) as pool:
+        clients = [pool.submit(client) for _ in range(num_clients)]
+        answers = [answer for each in clients for answer in each.result()]
+    total = time.perf_counter() - started
+    return total, sorted(seconds for seconds, _ in answers), sum(not right for _, right in answers)
 
 
 def measure_load(
@@ -121,7 +130,7 @@ def measure_load(
         cpu = processor_seconds(decoder.process)
         before = decoder.seconds(len(chosen))
         plain_cpu, cpu = processor_seconds(decoder.process) - cpu, processor_seconds(server.process)
-        total, seconds, wrong = asyncio.run(ask_all(server.address, chosen, expected, num_clients=num_clients))
+        total, seconds, wrong = ask_all(server.address, chosen, expected, num_clients=num_clients)
         cpu = processor_seconds(server.process) - cpu
         plain = statistics.mean([before, decoder.seconds(len(chosen))])
         p50, p95, p99 = (seconds[min(len(seconds) - 1, int(share * len(seconds)))] for share in (0.5, 0.95, 0.99))
@@ -158,7 +167,7 @@ async def abuse(server: ServedRun, lines: Sequence[str], expected: Sequence[str]
     hang_up = [send(head(len(body)) + body, seconds=0.02 * number, answers=False) for number in range(20)]
     half = [send(head(len(body)) + body[:50], seconds=3, answers=False) for _ in range(20)]
     unread = [send((head(len(body)) + body) * 5, seconds=3, answers=False) for _ in range(5)]
-    asked = asyncio.create_task(ask_all(server.address, lines[:200], expected, num_clients=8))
+    asked = asyncio.create_task(asyncio.to_thread(ask_all, server.address, lines[:200], expected, num_clients=8))
     await asyncio.gather(*hang_up, *half, *unread)
     for name, data in {
         "no JSON": head(3) + b"{{{",
@@ -179,7 +188,7 @@ def measure_memory(server: ServedRun, lines: Sequence[str], expected: Sequence[s
     share = num_requests // 10
     asked, wanted = ((list(each) * (1 + share // len(each)))[:share] for each in (lines, expected))
     for number in range(1, 11):
-        total, _, wrong = asyncio.run(ask_all(server.address, asked, wanted, num_clients=64))
+        total, _, wrong = ask_all(server.address, asked, wanted, num_clients=64)
         assert not wrong, f"{wrong} wrong answers"
         print(f"    {number * share:>6} requests: {server.memory:.0f} MiB, {share / total:.0f} requests/s", flush=True)
 
