@@ -48,11 +48,11 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
     let answer = null;
     try {
       answer = await call("translate/document", { model, options, format, text }, mine.signal);
-      result.text = answer.text;
     } catch (error) {
       if (controller === mine && !mine.signal.aborted) fail(error);
     }
     if (controller !== mine) return; // another file has taken its place
+    result.text = answer?.text;
     end(answer ? doneSince(start) : mine.signal.aborted ? "Cancelled" : "Stopped", "Download");
     part("file-progress").value = answer ? part("file-progress").max : 0;
     if (!answer) return;
