@@ -65,7 +65,7 @@ def has_streams(device: torch.device) -> bool:
 
 
 def widest_float(device: torch.device) -> torch.dtype:
-    """Double precision, or fp32 on Apple's GPU, which has no more."""
+    """The most precise type of the device: fp64, but fp32 on Apple's GPU, which lacks fp64."""
     return torch.float32 if device.type in _LIKE_APPLES else torch.float64
 
 

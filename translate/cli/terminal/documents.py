@@ -1,4 +1,4 @@
-"""`decode --document` reads a whole file or stream, translates its text, and writes all else as it was."""
+"""`decode --document` reads a whole file or stream, translates its text, and leaves the rest unchanged."""
 
 import functools
 import io
