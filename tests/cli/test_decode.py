@@ -297,6 +297,27 @@ def test_contrast(translate: Translate, learnt: Path) -> None:
     assert against.exit_code == 0 and against.stdout != alone
 
 
+def test_reranking_by_a_reverse_run(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+    """What the reverse run adds to a score is what `score` says of its pairs, also in parts that are resumed."""
+    reverse = tmp_path / "reverse"
+    shutil.copytree(learnt, reverse)
+    config = reverse / "config.yaml"
+    config.write_text(config.read_text().replace("source_language: de", "source_language: en"))
+    options = ["decode", learnt, learnt.parent / "new.de", "--precision", "fp32", "--length-penalty-kind", "none"]
+    result = translate(*options, "--reverse", reverse)
+    assert result.exit_code == 2 and f"{reverse} translates en to en: the reverse of {learnt} " in result.stderr
+    config.write_text(config.read_text().replace("target_language: en", "target_language: de"))
+    options += ["--reverse", reverse, "--reverse-weight", "0.4"]
+    found = records(translate(*options, "--format", "jsonl"))
+    hypotheses = tmp_path / "hypotheses.en"
+    hypotheses.write_text("".join(f"{each['translation']}\n" for each in found))
+    given = records(translate("score", reverse, hypotheses, learnt.parent / "new.de"))
+    for one, other in zip(found, given, strict=True):
+        assert one["score"] == pytest.approx(one["log_prob"] + 0.4 * other["log_prob"], abs=1e-4)
+    assert translate(*options, "--resume", "-o", tmp_path / "out").exit_code == 0
+    assert (tmp_path / "out").read_bytes() == hypotheses.read_bytes()
+
+
 @pytest.mark.parametrize("option", ["--ensemble", "--contrast"])
 def test_runs_that_do_not_fit(translate: Translate, run: Path, learnt: Path, tmp_path: Path, option: str) -> None:
     result = translate("decode", run, option, learnt, stdin=TEXT)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import translate
-from translate.config.data import TokenizerConfig
+from translate.config.data import DataConfig, TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers, train_tokenizer
@@ -26,8 +26,9 @@ from translate.runs.loading import build_model, get_parameters
 Toy = Any  # conftest.py's: test modules cannot import each other
 
 
-def write_run(path: Path, model: Transformer, tokenizers: Tokenizers) -> Path:
-    config = Config(model=model.config, decoding=DecodingConfig(device="cpu", beam_size=3))
+def write_run(path: Path, model: Transformer, tokenizers: Tokenizers, **data: str) -> Path:
+    decoding = DecodingConfig(device="cpu", beam_size=3)
+    config = Config(model=model.config, data=DataConfig.model_validate(data), decoding=decoding)
     run = create_run(path, config=config, tokenizers=tokenizers, command=["translate", "train"])
     write_tensors(run.checkpoint("best"), add_prefix(get_parameters(model), "model."), {"step": "300"})
     return path
@@ -87,6 +88,7 @@ def test_settings_of_the_load_and_of_a_call(toy: Toy, run: Path) -> None:
         ({"ensemble": "runs/demo"}, "^ensemble = 'runs/demo': should be a list, such as"),
         ({"ensemble": ["nowhere"]}, "^nowhere: no such run directory$"),
         ({"contrast": "nowhere"}, "^nowhere: no such run directory$"),
+        ({"reverse": "nowhere"}, "^nowhere: no such run directory$"),
         ({"checkpoint": "last"}, "last.safetensors"),
         ({"shortlist": True}, "has no shortlist.safetensors: make it with translate shortlist "),
         ({"device": "cuda:99"}, "^device = cuda:99: this machine has no such device"),
@@ -144,6 +146,22 @@ def test_other_runs_have_their_say(toy: Toy, run: Path, other_run: Path, kind: s
         for options in ({}, {kind: [other_run] if kind == "ensemble" else other_run})
     )
     assert all(abs(one.log_prob - other.log_prob) > 1e-3 for one, other in zip(alone, together, strict=True))
+
+
+def test_a_reverse_run_ranks_the_beam(toy: Toy, run: Path, tmp_path: Path) -> None:
+    """With its own tokenizer: only the text goes from one to the other."""
+    tokenizer = train_tokenizer(toy.sources, TokenizerConfig(vocab_size=295))
+    tokenizers = Tokenizers(tokenizer, tokenizer, "joint")
+    shape = {"d_model": 8, "num_heads": 1, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    model = build_model(Config.model_validate({"model": shape}), tokenizers)
+    other = write_run(tmp_path / "other", model, tokenizers, source_language="en", target_language="de")
+    alone, together = (
+        translate.load(run, engine="translate", precision="fp32", reverse=reverse).translate(toy.sources[:5])
+        for reverse in (None, other)
+    )
+    assert all(abs(one.score - other.score) > 1e-3 for one, other in zip(alone, together, strict=True))
+    with pytest.raises(InputError, match=f"^{run} translates de to en: the reverse of {run} translates en to de$"):
+        translate.load(run, reverse=run)
 
 
 def test_sources_are_cut_to_the_fewest_positions(run: Path, other_run: Path) -> None:

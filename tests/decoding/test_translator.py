@@ -578,6 +578,57 @@ def test_minimum_bayes_risk_chooses_among_the_candidates(toy: Toy, translator: M
                 assert translation.alternatives == ()
 
 
+# A reverse model
+
+
+def rerank(toy: Toy, lines: Sequence[str], **settings: object) -> tuple[list[Translation], Translator]:
+    """Translations ranked with a reverse model, and that model. It is untrained, so it has a mind of its own."""
+    tokenizers = Tokenizers(toy.tokenizers.target, toy.tokenizers.source, toy.tokenizers.vocabulary)
+    torch.manual_seed(3)
+    reverse = Translator(untrained(tokenizers), tokenizers, DecodingConfig(device="cpu"))
+    config = DecodingConfig.model_validate({"device": "cpu", "beam_size": 4, "n_best": 4, **settings})
+    return Translator(toy.model, toy.tokenizers, config, reverse=reverse).translate(lines), reverse
+
+
+def test_reranking_adds_the_log_probability_of_the_source(toy: Toy, translator: MakeTranslator) -> None:
+    lines = toy.sources[:7]
+    settings = {"length_penalty_kind": "average", "length_penalty": 0.5}
+    found, reverse = rerank(toy, lines, reverse_weight=0.7, **settings)
+    plain = translator(beam_size=4, n_best=4, **settings).translate(lines)
+    num_different = 0
+    for translation, alone in zip(found, plain, strict=True):
+        candidates = (translation, *translation.alternatives)
+        assert {each.text for each in candidates} == {each.text for each in (alone, *alone.alternatives)}
+        source_ids = reverse.tokenizers.target.encode(translation.source)
+        for each in candidates:
+            (given,) = reverse.score([each.text], [source_ids])
+            length = len(each.ids) + (not each.truncated)
+            assert each.score == pytest.approx((each.log_prob + 0.7 * given.log_prob) / length**0.5, abs=1e-4)
+        scores = [each.score for each in candidates]
+        assert scores == sorted(scores, reverse=True)
+        num_different += translation.text != alone.text
+    assert num_different > 0
+    best, _ = rerank(toy, lines, reverse_weight=0.7, n_best=1, **settings)
+    assert [each.text for each in best] == [each.text for each in found]
+
+
+def test_reranking_without_weight_changes_nothing(toy: Toy, translator: MakeTranslator) -> None:
+    lines = [*toy.sources[:7], "", "  "]
+    assert_same(rerank(toy, lines, reverse_weight=0.0)[0], translator(beam_size=4, n_best=4).translate(lines))
+
+
+def test_reranked_translations_depend_on_nothing_but_the_line(toy: Toy) -> None:
+    lines, settings = toy.sources[:5], {"reverse_weight": 0.5}
+    alone, _ = rerank(toy, lines, batch_tokens=1, **settings)
+    assert_same(rerank(toy, [*reversed(toy.sources[5:9]), *lines], **settings)[0][4:], alone)
+
+
+@pytest.mark.parametrize("settings", [{"search": "sample"}, {"mbr": "chrf", "n_best": 1}])
+def test_a_reverse_model_ranks_beams_alone(toy: Toy, settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"^a reverse run ranks a beam: leave out decoding.search = sample and "):
+        rerank(toy, [], **settings)
+
+
 # Wishes
 
 

@@ -58,6 +58,7 @@ class DecodeCommand:
     constraints: dict[str, Path]
     ensemble: list[Path]
     contrast: Path | None
+    reverse: Path | None
     options: dict[str, Any]
 
     @property
@@ -93,6 +94,7 @@ class DecodeCommand:
                 token_scores=self.output_format == "jsonl",
                 ensemble=self.ensemble,
                 contrast=self.contrast,
+                reverse=self.reverse,
                 forbidden=[phrase for phrase in phrases if phrase.strip()],
             )
         if is_typed(self.file):
@@ -127,6 +129,14 @@ def decode(
     contrast: Annotated[
         Path | None,
         Option(metavar="RUN", help="Subtract the log-probabilities of a weaker run.", autocompletion=complete_run),
+    ] = None,
+    reverse: Annotated[
+        Path | None,
+        Option(
+            metavar="RUN",
+            help="Rank the beam also by how probable the source is to a run that translates the other way.",
+            autocompletion=complete_run,
+        ),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     document: Annotated[
@@ -171,7 +181,17 @@ def decode(
     if options.get("engine") == "ctranslate2" and given:
         raise InputError(f"{given[0]} is not for --engine ctranslate2; leave one of them out")
     command = DecodeCommand(
-        run, file, output, alignments, output_format, checkpoint, constraints, ensemble or [], contrast, options
+        run,
+        file,
+        output,
+        alignments,
+        output_format,
+        checkpoint,
+        constraints,
+        ensemble=ensemble or [],
+        contrast=contrast,
+        reverse=reverse,
+        options=options,
     )
     if document or document_format:
         _check_for_document(command, interactive=interactive, in_parts=in_parts)
@@ -240,8 +260,12 @@ def _prepare_parts(command: DecodeCommand, world: "World") -> DecodingJob:
     if command.output.exists() and not command.output.is_file():
         raise InputError(f"--output {command.output}: is not a file, and parts are joined into one; name a file")
     share_machine(world.environment)
-    contrast = [] if command.contrast is None else [command.contrast]
-    runs = {"RUN": [command.run], "--ensemble": command.ensemble, "--contrast": contrast}
+    runs = {
+        "RUN": [command.run],
+        "--ensemble": command.ensemble,
+        "--contrast": [] if command.contrast is None else [command.contrast],
+        "--reverse": [] if command.reverse is None else [command.reverse],
+    }
     by_line = {name: fingerprint(file) for name, file in files.items() if name in {"FILE", "--prefix", "--require"}}
     with runs_unchanged(runs, command.checkpoint):
         source, requests, translator = command.open()

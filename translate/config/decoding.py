@@ -60,6 +60,9 @@ class DecodingConfig(Section):
     """Minimum Bayes risk: choose the one of mbr_candidates translations that is most like all others by this metric."""
     mbr_candidates: PositiveInt = 32
     """Number of samples for mbr; with beam search it takes the beam's hypotheses, at most this many."""
+    reverse_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 0.1
+    """With --reverse RUN, the weight of that run's log-probability of the source given the translation: the beam is
+    ranked anew by the sum of both, divided by the length penalty (Yee et al. 2019)."""
     no_repeat_ngram: NotNegativeInt = 0
     """No sequence of n tokens occurs twice in one translation (Paulus et al. 2017); 0 turns this off."""
     repetition_penalty: Annotated[float, Field(ge=1.0, le=10.0)] = 1.0

@@ -43,6 +43,7 @@ def load_translator(
     options: Mapping[str, object] | None = None,
     ensemble: Sequence[str | PathLike[str]] = (),
     contrast: str | PathLike[str] | None = None,
+    reverse: str | PathLike[str] | None = None,
     forbidden: Sequence[str] = (),
 ) -> LoadedTranslator:
     """Load a run's model, ready to translate with the run's own decoding settings or with given ones.
@@ -54,10 +55,12 @@ def load_translator(
         options: Values of `DecodingConfig` that replace the run's; None keeps the run's value.
         ensemble: Other runs whose probabilities are averaged with this run's.
         contrast: A weaker run; tokens that it finds probable too count less.
+        reverse: A run that translates the other way; the beam is ranked by its log-probability of the source too.
         forbidden: Words and phrases that no translation contains.
 
     Raises:
-        InputError: A path is not a run that has the checkpoint, a setting is invalid, or tokenizers differ.
+        InputError: A path is not a run that has the checkpoint, a setting is invalid, or tokenizers or languages do
+            not fit.
         RunError: A run is damaged.
     """
     for name, value in {"ensemble": ensemble, "forbidden": forbidden}.items():
@@ -75,6 +78,7 @@ def load_translator(
         loaded.tokenizers,
         config,
         combination=Combination(tuple(others), amateur),
+        reverse=None if reverse is None else _load_reverse(Path(reverse), loaded, config, checkpoint=checkpoint),
         shortlist=read_shortlist(loaded) if config.shortlist else None,
         forbidden=forbidden,
         name=f"{run}, {loaded.config.data.source_language} → {loaded.config.data.target_language}",
@@ -115,12 +119,24 @@ def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpo
     return _prepare(other.model, config)
 
 
+def _load_reverse(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Translator:
+    speed = {"precision": config.precision, "device": config.device, "batch_tokens": config.batch_tokens}
+    reverse, run = load_translator(path, checkpoint=checkpoint, options={**speed, "long": "truncate"})
+    data, expected = run.config.data, first.config.data
+    if (data.source_language, data.target_language) != (expected.target_language, expected.source_language):
+        raise InputError(
+            f"{path} translates {data.source_language} to {data.target_language}: the reverse of {first.directory}"
+            f" translates {expected.target_language} to {expected.source_language}"
+        )
+    return reverse
+
+
 def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
     """The model on the device and in the precision that the config names."""
     device = choose_device(config.device)
     with explain_out_of_memory(
         f"the loading of a model of {model.num_parameters:,} parameters to {device}",
-        hint="Load fewer runs at once (--ensemble, --contrast), or choose another device (decoding.device).",
+        hint="Load fewer runs at once (--ensemble, --contrast, --reverse), or choose another device (decoding.device).",
     ):
         return set_precision(model.to(device), config.precision)
 

@@ -46,12 +46,15 @@ MANY_LINES = 500  # sentences that are searched together: for so many a faster e
 LINES_PER_WORKER = 4  # a worker searches so many lines or more together
 
 
-def check_search(config: DecodingConfig, *, num_layers: int, has_shortlist: bool) -> None:
+def check_search(config: DecodingConfig, *, num_layers: int, has_shortlist: bool, is_reranked: bool = False) -> None:
     """Check that a model, with its number of decoder layers, can search as the config says.
 
     Raises:
-        InputError: The config asks for a shortlist where there is none, or for a decoder layer that does not exist.
+        InputError: The config asks for a shortlist where there is none, or for a decoder layer that does not exist; or
+            a reverse model is to rank what is no beam.
     """
+    if is_reranked and (config.search != "beam" or config.mbr != "none"):
+        raise InputError("a reverse run ranks a beam: leave out decoding.search = sample and decoding.mbr")
     if config.shortlist and not has_shortlist:
         raise InputError(
             "decoding.shortlist: none was loaded; make it with `translate shortlist RUN`, and load the run with"
@@ -70,12 +73,14 @@ class Translator:
     Args:
         model: The model, in evaluation mode; in training mode its dropout would stay on.
         combination: Other models whose predictions are combined with this model's.
+        reverse: Translates the other way; the beam is ranked by its log-probability of the source too.
         shortlist: The target tokens that each source token allows; needed for `decoding.shortlist`.
         forbidden: Words and phrases that no translation contains.
         name: What it is called when it is shown, such as its run and languages.
 
     Raises:
-        InputError: The config asks for a shortlist that was not given, or for a decoder layer that does not exist.
+        InputError: The config asks for a shortlist that was not given, for a decoder layer that does not exist, or
+            for anything but a beam with a reverse model.
     """
 
     many_lines_note = ""  # is logged once, when `MANY_LINES` or more are searched together
@@ -88,15 +93,22 @@ class Translator:
         config: DecodingConfig,
         *,
         combination: Combination = SINGLE_MODEL,
+        reverse: "Translator | None" = None,
         shortlist: Shortlist | None = None,
         forbidden: Sequence[str] = (),
         name: str = "",
     ) -> None:
-        check_search(config, num_layers=len(model.decoder.layers), has_shortlist=shortlist is not None)
+        check_search(
+            config,
+            num_layers=len(model.decoder.layers),
+            has_shortlist=shortlist is not None,
+            is_reranked=reverse is not None,
+        )
         self.model = model
         self.tokenizers = tokenizers
         self.config = config
         self.combination = combination
+        self.reverse = reverse
         self.shortlist = shortlist and Shortlist(*(ids.to(model.device) for ids in shortlist))
         self.forbidden = forbidden
         self.name = name
@@ -127,6 +139,7 @@ class Translator:
             self.tokenizers,
             override_config(Config(decoding=self.config), overrides).decoding,
             combination=self.combination,
+            reverse=self.reverse,
             shortlist=self.shortlist,
             forbidden=self.forbidden,
             name=self.name,
@@ -393,6 +406,7 @@ class Translator:
             forbidden=[encode_phrase(self.tokenizers.target, phrase) for phrase in self.forbidden],
             words=self.words,
             device=device,
+            is_reranked=self.reverse is not None,
         )
         with torch.inference_mode():
             model = CachedDecoder(
@@ -427,6 +441,8 @@ class Translator:
         Of hypotheses that spell one text with other subwords the best stays; samples may repeat a text. With
         `decoding.mbr` the best is the one of least risk among those that lack the fewest phrases.
         """
+        if self.reverse is not None and hypotheses:
+            hypotheses = self._rerank(given.source, hypotheses, self.reverse)
         hypotheses = hypotheses or [Hypothesis([], [], 0.0, truncated=False)]
         ranked = [(each, self._unmet(each.ids, given.phrases, given.phrase_ids)) for each in hypotheses]
         # A hypothesis that was cut at its maximum length may lack phrases and have the best score all the same.
@@ -461,6 +477,23 @@ class Translator:
                 break
         best, *others = found
         return best._replace(alternatives=tuple(others)) if others else best
+
+    def _rerank(self, source: str, hypotheses: Sequence[Hypothesis], reverse: "Translator") -> list[Hypothesis]:
+        """Rank hypotheses by log P(translation | source) + weight * log P(source | translation), over the penalty.
+
+        Source: Yee et al. 2019, https://arxiv.org/abs/1908.05731, section 2, with one penalty for both and without the
+            language model.
+        """
+        source_ids = reverse.tokenizers.target.encode(source)
+        texts = [one_line(self.tokenizers.target.decode(each.ids)) for each in hypotheses]
+        scores = reverse.score(texts, [source_ids] * len(texts))
+        lengths = torch.tensor([len(each.token_log_probs) for each in hypotheses])
+        penalties = build_scoring(self.config).penalty(lengths).tolist()
+        ranked = [
+            each._replace(score=each.score + self.config.reverse_weight * score.log_prob / penalty)
+            for each, score, penalty in zip(hypotheses, scores, penalties, strict=True)
+        ]
+        return sorted(ranked, key=lambda each: -each.score)
 
     def _unmet(self, ids: list[int], phrases: Sequence[str], required: Sequence[list[int]]) -> tuple[str, ...]:
         """The phrases that a translation lacks."""

@@ -38,6 +38,7 @@ GIVEN: dict[str, object] = {
     "mbr_candidates": 17,
     "no_repeat_ngram": 3,
     "repetition_penalty": 1.2,
+    "reverse_weight": 0.2,
     "contrastive_weight": 0.3,
     "contrastive_plausibility": 0.2,
     "alignment_layer": 0,
@@ -70,6 +71,7 @@ OUT_OF_BOUNDS: dict[str, list[object]] = {
     "mbr_candidates": [0],
     "no_repeat_ngram": [-1],
     "repetition_penalty": [0.5],
+    "reverse_weight": [-0.1],
     "contrastive_weight": [-0.1],
     "contrastive_plausibility": [-0.1, 1.1],
     "alignment_layer": [1, -2],  # the run has one layer
