@@ -1,6 +1,6 @@
 """The ablation table of docs/recipes.md: variants of a preset, some seeds each, on three sets.
 
-    python benchmarks/recipes.py DIR OUT --seeds 1 2 3 --only preset no-r-drop
+    python benchmarks/recipes.py DIR OUT --seeds 1 2 3 --only preset vocabulary-12000
 
 DIR holds Multi30k as plain text: train.de, train.en, val.de, val.en, test_2016_flickr.de and test_2016_flickr.en. The
 last tenth of the training pairs is held out: nothing is trained on it, and no setting is chosen by it. OUT gets the
@@ -26,11 +26,18 @@ from translate.evaluation.compare import compare
 from translate.runs.directory import open_run
 from translate.runs.metrics import read_metrics
 
+_HALF = ["training.max_steps=2000", "model.dropout=0.2", "decoding.length_penalty=0.6"]
 VARIANTS: dict[str, list[str]] = {
     "preset": [],
-    "rate-1e-3": ["training.max_steps=2000", "training.learning_rate=1e-3", "model.dropout=0.2"],
-    "rate-2e-3": ["training.max_steps=2000", "training.learning_rate=2e-3", "model.dropout=0.2"],
-    "r-drop": ["training.max_steps=2000", "training.learning_rate=2e-3", "model.dropout=0.2", "training.r_drop=5"],
+    "vocabulary-12000": ["tokenizer.vocab_size=12000"],
+    "vocabulary-12000-dropout": [
+        "tokenizer.vocab_size=12000",
+        "model.attention_dropout=0.1",
+        "model.activation_dropout=0.1",
+    ],
+    "rate-1e-3": [*_HALF, "training.learning_rate=1e-3"],
+    "rate-2e-3": [*_HALF, "training.learning_rate=2e-3"],
+    "r-drop": [*_HALF, "training.learning_rate=2e-3", "training.r_drop=5"],
 }
 SETS = ("validation", "held_out", "test_2016_flickr")
 
