@@ -61,8 +61,8 @@ class DecodingConfig(Section):
     mbr_candidates: PositiveInt = 32
     """Number of samples for mbr; with beam search it takes the beam's hypotheses, at most this many."""
     reverse_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 0.1
-    """With --reverse RUN, the weight of that run's log-probability of the source given the translation: the beam is
-    ranked anew by the sum of both, divided by the length penalty (Yee et al. 2019)."""
+    """With --reverse RUN, the log-probability of a hypothesis gets this weight times that run's log-probability of the
+    source, before the length penalty (Yee et al. 2019)."""
     no_repeat_ngram: NotNegativeInt = 0
     """No sequence of n tokens occurs twice in one translation (Paulus et al. 2017); 0 turns this off."""
     repetition_penalty: Annotated[float, Field(ge=1.0, le=10.0)] = 1.0
@@ -90,13 +90,18 @@ class DecodingConfig(Section):
     device: Device = "auto"
     """Device to compute on: auto, cpu, cuda, cuda:N, xpu or mps."""
 
+    @property
+    def ranks_a_beam(self) -> bool:
+        """Whether the best scores of a beam are the result, without sampling and without minimum Bayes risk."""
+        return self.search == "beam" and self.mbr == "none"
+
     @model_validator(mode="after")
     def _check_settings_agree(self) -> Self:
         if self.beam_size % self.diversity_groups:
             raise ValueError(
                 f"decoding.diversity_groups = {self.diversity_groups} must divide decoding.beam_size = {self.beam_size}"
             )
-        if self.search == "beam" and self.mbr == "none" and self.n_best > self.beam_size:
+        if self.ranks_a_beam and self.n_best > self.beam_size:
             raise ValueError(
                 f"decoding.n_best = {self.n_best} is more than decoding.beam_size = {self.beam_size} hypotheses"
             )

@@ -53,7 +53,7 @@ def check_search(config: DecodingConfig, *, num_layers: int, has_shortlist: bool
         InputError: The config asks for a shortlist where there is none, or for a decoder layer that does not exist; or
             a reverse model is to rank what is no beam.
     """
-    if is_reranked and (config.search != "beam" or config.mbr != "none"):
+    if is_reranked and not config.ranks_a_beam:
         raise InputError("a reverse run ranks a beam: leave out decoding.search = sample and decoding.mbr")
     if config.shortlist and not has_shortlist:
         raise InputError(
@@ -479,7 +479,7 @@ class Translator:
         return best._replace(alternatives=tuple(others)) if others else best
 
     def _rerank(self, source: str, hypotheses: Sequence[Hypothesis], reverse: "Translator") -> list[Hypothesis]:
-        """Rank hypotheses by log P(translation | source) + weight * log P(source | translation), over the penalty.
+        """Rank hypotheses anew: (log P(translation | source) + weight * log P(source | translation)) / penalty.
 
         Source: Yee et al. 2019, https://arxiv.org/abs/1908.05731, section 2, with one penalty for both and without the
             language model.

@@ -26,7 +26,7 @@ Backward = Callable[[Tensor], None]
 ForwardBackward = Callable[[MicroBatch, Backward], Tensor]
 """Computes a micro-batch with the given backward pass, and returns numbers to be summed over the whole step."""
 WorkerResult = tuple[Tensor, Sequence[Tensor]]
-"""A worker's sums, and its gradient of each parameter. It has no gradients if they are in `grad` already."""
+"""A worker's sums, and its gradients. There is one for each parameter, or none if all are in `grad` already."""
 
 
 class ThreadParallel(Generic[MicroBatch]):

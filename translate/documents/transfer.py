@@ -48,7 +48,7 @@ def join_words(words: Sequence[SourceWord]) -> str:
 
 
 def names_between(names: Sequence[Markup], start: int, end: int) -> Sequence[Markup]:
-    """The names within a part of the plain text. The names are given in the order of the text."""
+    """Those of the names that are within a part of the plain text. `names` must be in the order of the text."""
     first, last = (bisect_left(names, place, key=lambda name: name.start) for place in (start, end))
     return names[first:last]
 

@@ -44,7 +44,7 @@ def tune_decoding(
         InputError: The translator samples, the numbers of lines differ, or there are no lines.
     """
     own = translator.config
-    if own.search != "beam" or own.mbr != "none":
+    if not own.ranks_a_beam:
         raise InputError("a beam search is tuned, and the settings sample or choose by minimum Bayes risk")
 
     def score(settings: Settings) -> TunedSettings:

@@ -147,7 +147,7 @@ def _validation_and_search(config: Config) -> Iterator[Finding]:
         message = f"training.patience = {patience} validations of {every} steps reach {steps}: it cannot stop early"
         hint = "lower training.patience or training.validate_every if it should"
         yield Finding("note", "patience_too_long", message, hint)
-    if decoding.search == "beam" and decoding.mbr == "none" and decoding.beam_size > 30:
+    if decoding.ranks_a_beam and decoding.beam_size > 30:
         message = f"decoding.beam_size = {decoding.beam_size}: beams over 30 or so take long and translate worse"
         yield Finding("note", "beam_wide", message, "set decoding.beam_size=5")
 
