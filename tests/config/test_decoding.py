@@ -19,6 +19,7 @@ def override(**values: object) -> Config:
         ({"n_best": 2, "mbr": "chrf"}, "decoding.n_best = 2 must be 1 with decoding.mbr = 'chrf'"),
         ({"n_best": 2, "mbr": "bleu", "search": "sample"}, "decoding.n_best = 2 must be 1 with decoding.mbr = 'bleu'"),
         ({"beem_size": 2}, "unknown key decoding.beem_size"),
+        ({"beam size": 2}, "'decoding.beam size' is no name of a setting"),
         ({"beam_size": "5"}, 'decoding.beam_size = "5": should be a whole number'),
         ({"shortlist": 1}, "decoding.shortlist = 1: should be true or false"),
         ({"mbr": "ter"}, 'decoding.mbr = "ter"'),

@@ -111,6 +111,8 @@ def override_config(config: Config, values: Mapping[str, Any]) -> Config:
     document = Document(config.model_dump(mode="json"), {})
     for key, value in values.items():
         if value is not None:
+            if not _DOTTED_KEY.fullmatch(key):
+                raise InputError(f"{key[:80]!r} is no name of a setting")
             _apply_override(document, f"{key}={json.dumps(value)}")
     return _validate(Document(document.values, {}))
 
