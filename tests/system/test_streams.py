@@ -102,7 +102,9 @@ def test_a_signal_leaves_no_temporary_file(
 ) -> None:
     row, number = bad_input_rows[row_id], SIGNALS[row_id]
     command = [*COMMAND, "decode", folder / "run", "--output", tmp_path / "out"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as process:
+    # A signal may come before `open` has returned: nobody can close the file then, and Python is silent by default.
+    silent = {**ENVIRONMENT, "PYTHONWARNINGS": "error,ignore::ResourceWarning"}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=silent) as process:
         assert process.stdin is not None and process.stderr is not None
         while not list(tmp_path.glob(".translate-*.tmp")):  # as long as standard input is open
             assert process.poll() is None
