@@ -1,6 +1,6 @@
-"""The ablation table of docs/recipes.md: variants of a preset, some seeds each, on three sets.
+"""The ablation table of docs/recipes.md: variants of presets, some seeds each, on three sets.
 
-    python benchmarks/recipes.py DIR OUT --seeds 1 2 3 --only preset vocabulary-12000
+    python benchmarks/recipes.py DIR OUT --seeds 1 2 3 --only fast fast-no-weight-decay
 
 DIR holds Multi30k as plain text: train.de, train.en, val.de, val.en, test_2016_flickr.de and test_2016_flickr.en. The
 last tenth of the training pairs is held out: nothing is trained on it, and no setting is chosen by it. OUT gets the
@@ -27,17 +27,21 @@ from translate.runs.directory import open_run
 from translate.runs.metrics import read_metrics
 
 _HALF = ["training.max_steps=2000", "model.dropout=0.2", "decoding.length_penalty=0.6"]
-VARIANTS: dict[str, list[str]] = {
-    "preset": [],
-    "vocabulary-12000": ["tokenizer.vocab_size=12000"],
-    "vocabulary-12000-dropout": [
-        "tokenizer.vocab_size=12000",
-        "model.attention_dropout=0.1",
-        "model.activation_dropout=0.1",
-    ],
-    "rate-1e-3": [*_HALF, "training.learning_rate=1e-3"],
-    "rate-2e-3": [*_HALF, "training.learning_rate=2e-3"],
-    "r-drop": [*_HALF, "training.learning_rate=2e-3", "training.r_drop=5"],
+VARIANTS: dict[str, tuple[str, list[str]]] = {  # the preset, and what is changed in it
+    "fast": ("multi30k-fast", []),
+    "fast-no-weight-decay": ("multi30k-fast", ["training.weight_decay=0"]),
+    "fast-vocabulary-8000": ("multi30k-fast", ["tokenizer.vocab_size=8000"]),
+    "fast-rate-1e-3": ("multi30k-fast", ["training.learning_rate=1e-3"]),
+    "fast-no-moving-average": ("multi30k-fast", ["training.ema_decay=null"]),
+    "fast-no-label-smoothing": ("multi30k-fast", ["training.label_smoothing=0"]),
+    "fast-dropout-0.3": ("multi30k-fast", ["model.dropout=0.3"]),
+    "fast-post-norm": ("multi30k-fast", ["model.norm=post"]),
+    "fast-sinusoidal": ("multi30k-fast", ["model.positions=sinusoidal"]),
+    "fast-untied": ("multi30k-fast", ["model.tie_embeddings=none"]),
+    "preset": ("multi30k", []),
+    "rate-1e-3": ("multi30k", [*_HALF, "training.learning_rate=1e-3"]),
+    "rate-2e-3": ("multi30k", _HALF),
+    "r-drop": ("multi30k", [*_HALF, "training.r_drop=5"]),
 }
 SETS = ("validation", "held_out", "test_2016_flickr")
 
@@ -61,17 +65,24 @@ def split(corpus: Path, folder: Path) -> list[str]:
         (folder / f"held_out.{language}").write_bytes(b"".join(lines[cut:]))
         for name in ("val", "test_2016_flickr"):
             (folder / f"{name}.{language}").write_bytes((corpus / f"{name}.{language}").read_bytes())
-    held_out = "{kind: text, source: held_out.de, target: held_out.en}"
-    return [f"data.root={folder.resolve()}", f"data.test.held_out={held_out}"]
+    train, validation, held_out, test = (
+        f"{{kind: text, source: {name}.de, target: {name}.en}}" for name in ("train", "val", *SETS[1:])
+    )
+    return [
+        f"data.root={folder.resolve()}",
+        f"data.train=[{train}]",
+        f"data.validation={validation}",
+        f"data.test={{held_out: {held_out}, test_2016_flickr: {test}}}",
+    ]
 
 
-def train_and_score(overrides: Sequence[str], directory: Path) -> Run:
+def train_and_score(preset: str, overrides: Sequence[str], directory: Path) -> Run:
     """Train, unless that is done already, and score."""
     translate = [sys.executable, "-m", "translate"]
     reports = [directory / "evaluation" / name / "report.json" for name in SETS]
     if not reports[-1].exists():
         resumed = [str(directory), "--resume"]
-        new = ["multi30k-local", "--run", str(directory), *overrides]
+        new = [preset, "--run", str(directory), *overrides]
         subprocess.run([*translate, "train", *(resumed if directory.exists() else new)], check=True)
         for name in SETS:
             subprocess.run([*translate, "eval", str(directory), "--set", name], check=True)
@@ -112,17 +123,15 @@ def main() -> None:
     parser.add_argument("output", type=Path, metavar="OUT")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--override", nargs="+", default=[], metavar="KEY=VALUE", help="such as training.threads=1")
     arguments = parser.parse_args()
     corpora = split(arguments.corpus, arguments.output / "data")
-    results = {
-        variant: [
-            train_and_score(
-                [*corpora, *VARIANTS[variant], f"training.seed={seed}"], arguments.output / f"{variant}-{seed}"
-            )
-            for seed in arguments.seeds
-        ]
-        for variant in arguments.only
-    }
+    results: dict[str, list[Run]] = {variant: [] for variant in arguments.only}
+    for variant, runs in results.items():
+        preset, changes = VARIANTS[variant]
+        for seed in arguments.seeds:
+            overrides = [*corpora, *changes, *arguments.override, f"training.seed={seed}"]
+            runs.append(train_and_score(preset, overrides, arguments.output / f"{variant}-{seed}"))
     first = results[arguments.only[0]]
     print("| variant | minutes | validation | held out | p | test 2016 | test 2016, lowercased |")
     print("|---|---|---|---|---|---|---|")
