@@ -27,6 +27,8 @@ from translate.runs.directory import open_run
 from translate.runs.metrics import read_metrics
 
 _HALF = ["training.max_steps=2000", "model.dropout=0.2", "decoding.length_penalty=0.6"]
+_CASE = "upper_case: 0.05, title_case: 0.05, lower_case: 0.05"
+_AUGMENT = f"{{{_CASE}, drop_final_punctuation: 0.05, ascii_umlauts: 0.05, typos: 0.1}}"  # as in docs/training.md
 VARIANTS: dict[str, tuple[str, list[str]]] = {  # the preset, and what is changed in it
     "fast": ("multi30k-fast", []),
     "fast-no-weight-decay": ("multi30k-fast", ["training.weight_decay=0"]),
@@ -38,6 +40,7 @@ VARIANTS: dict[str, tuple[str, list[str]]] = {  # the preset, and what is change
     "fast-post-norm": ("multi30k-fast", ["model.norm=post"]),
     "fast-sinusoidal": ("multi30k-fast", ["model.positions=sinusoidal"]),
     "fast-untied": ("multi30k-fast", ["model.tie_embeddings=none"]),
+    "fast-augmented": ("multi30k-fast", [f"data.train.0.augment={_AUGMENT}"]),
     "preset": ("multi30k", []),
     "rate-1e-3": ("multi30k", [*_HALF, "training.learning_rate=1e-3"]),
     "rate-2e-3": ("multi30k", _HALF),

@@ -7,16 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from translate import __version__
 from translate.config.schema import Config, TrainingConfig
 from translate.data.corpora import data_fingerprint
 from translate.data.streaming import Batches, StreamedBatches
 from translate.data.tokenizer import Tokenizers
-from translate.distributed.process_group import join_world
+from translate.distributed.process_group import World, join_world
 from translate.errors import InputError
 from translate.memory import configure_memory
 from translate.runs.directory import RunDirectory, check_holds_no_run, create_run, read_description, write_config
-from translate.runs.initial import check_unchanged, read_initial_weights
+from translate.runs.initial import InitialWeights, check_unchanged, read_initial_weights
 from translate.runs.lock import lock_run
 from translate.runs.log import RunLog
 from translate.runs.progress import Progress
@@ -32,6 +34,7 @@ from translate.training.state import (
     restore_last,
     settings_of_all_processes,
 )
+from translate.training.step import TrainStep
 from translate.training.trackers import check_trackers
 from translate.training.trainer import StoppedBySignal, Trainer
 from translate.training.validation import validation_fingerprint
@@ -111,40 +114,16 @@ def train(
             world.run_on_rank_0(begin)
             if initial is not None:
                 logger.info(f"Starting from {initial}")
-            model, decay = train_step.model, config.training.ema_decay
-            average = None if decay is None else AveragedWeights(model, decay=decay)
-            streams = None if corpora.streams is None else corpora.streams.identity
-            progress = Progress(
-                data_fingerprint(corpora.train, tokenizers, streams=streams),
-                validation_fingerprint=validation_fingerprint(corpora.validation, tokenizers, config),
-                environment=describe_environment(config.training, device, num_processes=world.size),
-            )
-            world.check_same_on_all_ranks(
-                {
-                    "data.train (its checksum)": progress.data_fingerprint,
-                    "data.validation (its checksum)": str(progress.validation_fingerprint),
-                    "training.initialize_from (its checksum)": "" if initial is None else initial.sha256,
-                }
-            )
+            decay = config.training.ema_decay
+            average = None if decay is None else AveragedWeights(train_step.model, decay=decay)
+            progress = _first_progress(config, corpora, tokenizers, initial=initial, device=device, world=world)
             if is_continued:
-                saved, new = restore_last(run, train_step, average, world=world), progress
-                progress = world.run_on_all_ranks(
-                    lambda: _continue_from(run, saved, new=new, metric=config.training.best_metric)
-                )
-                if progress.step >= config.training.max_steps:
-                    logger.info("The training has ended there; training.max_steps=N, with a larger N, extends it")
-                world.run_on_rank_0(lambda: write_config(run, config))
-                restore_kept(run, progress, world=world)
+                progress = _restore(run, config, train_step, average, new=progress, world=world)
                 if isinstance(batches, StreamedBatches):
                     batches.continue_from(progress.epoch, progress.stream)
-            num_all, num_trained = f"{model.num_parameters:,} parameters", model.num_trained_parameters
-            is_whole = num_trained == model.num_parameters
-            logger.info(f"Model: {num_all}" if is_whole else f"Model: {num_trained:,} of {num_all} are trained")
-            logger.info(f"Device: {train_step.description}")
-            for fallback in train_step.fallbacks:
-                logger.warning(fallback)
+            _log_model(train_step)
             if inspect is not None and not is_continued and world.is_main_process:
-                inspect(config, corpora, batches, tokenizers, num_trained)
+                inspect(config, corpora, batches, tokenizers, train_step.model.num_trained_parameters)
             trainer = Trainer(
                 config=config,
                 train_step=train_step,
@@ -190,6 +169,61 @@ def _claim(config: Config, directory: Path, *, resume: bool, held: contextlib.Ex
     elif resume:
         logger.info(f"{directory} holds no run to continue: beginning one")
     return config.training, is_continued
+
+
+def _first_progress(
+    config: Config,
+    corpora: Corpora,
+    tokenizers: Tokenizers,
+    *,
+    initial: InitialWeights | None,
+    device: torch.device,
+    world: World,
+) -> Progress:
+    """Where a new training stands; raises `InputError` unless all processes have the same data and first weights."""
+    streams = None if corpora.streams is None else corpora.streams.identity
+    progress = Progress(
+        data_fingerprint(corpora.train, tokenizers, streams=streams),
+        validation_fingerprint=validation_fingerprint(corpora.validation, tokenizers, config),
+        environment=describe_environment(config.training, device, num_processes=world.size),
+    )
+    world.check_same_on_all_ranks(
+        {
+            "data.train (its checksum)": progress.data_fingerprint,
+            "data.validation (its checksum)": str(progress.validation_fingerprint),
+            "training.initialize_from (its checksum)": "" if initial is None else initial.sha256,
+        }
+    )
+    return progress
+
+
+def _restore(
+    run: RunDirectory,
+    config: Config,
+    train_step: TrainStep,
+    average: AveragedWeights | None,
+    *,
+    new: Progress,
+    world: World,
+) -> Progress:
+    """Go back to the last checkpoint, whose weights and optimizer state are loaded; returns its progress."""
+    saved = restore_last(run, train_step, average, world=world)
+    metric = config.training.best_metric
+    progress = world.run_on_all_ranks(lambda: _continue_from(run, saved, new=new, metric=metric))
+    if progress.step >= config.training.max_steps:
+        logger.info("The training has ended there; training.max_steps=N, with a larger N, extends it")
+    world.run_on_rank_0(lambda: write_config(run, config))
+    restore_kept(run, progress, world=world)
+    return progress
+
+
+def _log_model(train_step: TrainStep) -> None:
+    num_all, num_trained = train_step.model.num_parameters, train_step.model.num_trained_parameters
+    trained = "" if num_trained == num_all else f"{num_trained:,} of "
+    logger.info(f"Model: {trained}{num_all:,} parameters{' are trained' if trained else ''}")
+    logger.info(f"Device: {train_step.description}")
+    for fallback in train_step.fallbacks:
+        logger.warning(fallback)
 
 
 def _continue_from(
