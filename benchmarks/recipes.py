@@ -27,8 +27,10 @@ from translate.runs.directory import open_run
 from translate.runs.metrics import read_metrics
 
 _HALF = ["training.max_steps=2000", "model.dropout=0.2", "decoding.length_penalty=0.6"]
-_CASE = "upper_case: 0.05, title_case: 0.05, lower_case: 0.05"
-_AUGMENT = f"{{{_CASE}, drop_final_punctuation: 0.05, ascii_umlauts: 0.05, typos: 0.1}}"  # as in docs/training.md
+_AUGMENT = (  # as in docs/training.md
+    "{upper_case: 0.05, title_case: 0.05, lower_case: 0.05,"
+    " drop_final_punctuation: 0.05, ascii_umlauts: 0.05, typos: 0.1}"
+)
 VARIANTS: dict[str, tuple[str, list[str]]] = {  # the preset, and what is changed in it
     "fast": ("multi30k-fast", []),
     "fast-no-weight-decay": ("multi30k-fast", ["training.weight_decay=0"]),

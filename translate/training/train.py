@@ -18,7 +18,7 @@ from translate.distributed.process_group import World, join_world
 from translate.errors import InputError
 from translate.memory import configure_memory
 from translate.runs.directory import RunDirectory, check_holds_no_run, create_run, read_description, write_config
-from translate.runs.initial import InitialWeights, check_unchanged, read_initial_weights
+from translate.runs.initial import check_unchanged, read_initial_weights
 from translate.runs.lock import lock_run
 from translate.runs.log import RunLog
 from translate.runs.progress import Progress
@@ -116,7 +116,14 @@ def train(
                 logger.info(f"Starting from {initial}")
             decay = config.training.ema_decay
             average = None if decay is None else AveragedWeights(train_step.model, decay=decay)
-            progress = _first_progress(config, corpora, tokenizers, initial=initial, device=device, world=world)
+            progress = _first_progress(config, corpora, tokenizers, device=device, num_processes=world.size)
+            world.check_same_on_all_ranks(
+                {
+                    "data.train (its checksum)": progress.data_fingerprint,
+                    "data.validation (its checksum)": str(progress.validation_fingerprint),
+                    "training.initialize_from (its checksum)": "" if initial is None else initial.sha256,
+                }
+            )
             if is_continued:
                 progress = _restore(run, config, train_step, average, new=progress, world=world)
                 if isinstance(batches, StreamedBatches):
@@ -172,29 +179,15 @@ def _claim(config: Config, directory: Path, *, resume: bool, held: contextlib.Ex
 
 
 def _first_progress(
-    config: Config,
-    corpora: Corpora,
-    tokenizers: Tokenizers,
-    *,
-    initial: InitialWeights | None,
-    device: torch.device,
-    world: World,
+    config: Config, corpora: Corpora, tokenizers: Tokenizers, *, device: torch.device, num_processes: int
 ) -> Progress:
-    """Where a new training stands; raises `InputError` unless all processes have the same data and first weights."""
+    """The progress of a training before its first step."""
     streams = None if corpora.streams is None else corpora.streams.identity
-    progress = Progress(
+    return Progress(
         data_fingerprint(corpora.train, tokenizers, streams=streams),
         validation_fingerprint=validation_fingerprint(corpora.validation, tokenizers, config),
-        environment=describe_environment(config.training, device, num_processes=world.size),
+        environment=describe_environment(config.training, device, num_processes=num_processes),
     )
-    world.check_same_on_all_ranks(
-        {
-            "data.train (its checksum)": progress.data_fingerprint,
-            "data.validation (its checksum)": str(progress.validation_fingerprint),
-            "training.initialize_from (its checksum)": "" if initial is None else initial.sha256,
-        }
-    )
-    return progress
 
 
 def _restore(
@@ -206,7 +199,7 @@ def _restore(
     new: Progress,
     world: World,
 ) -> Progress:
-    """Go back to the last checkpoint, whose weights and optimizer state are loaded; returns its progress."""
+    """Restore the last checkpoint, if the run has one; returns the progress that the training goes on from."""
     saved = restore_last(run, train_step, average, world=world)
     metric = config.training.best_metric
     progress = world.run_on_all_ranks(lambda: _continue_from(run, saved, new=new, metric=metric))
@@ -219,8 +212,10 @@ def _restore(
 
 def _log_model(train_step: TrainStep) -> None:
     num_all, num_trained = train_step.model.num_parameters, train_step.model.num_trained_parameters
-    trained = "" if num_trained == num_all else f"{num_trained:,} of "
-    logger.info(f"Model: {trained}{num_all:,} parameters{' are trained' if trained else ''}")
+    if num_trained == num_all:
+        logger.info(f"Model: {num_all:,} parameters")
+    else:
+        logger.info(f"Model: {num_trained:,} of {num_all:,} parameters are trained")
     logger.info(f"Device: {train_step.description}")
     for fallback in train_step.fallbacks:
         logger.warning(fallback)
