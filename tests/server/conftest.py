@@ -59,7 +59,7 @@ def runs(
         tokenizers = prepare_tokenizers(config.tokenizer, *sentences)
         torch.manual_seed(seed)
         model = build_model(config, tokenizers)
-        teach(model, tokenizers, sentences, num_steps=60, batch_size=32, rate=lambda step: 0.01)
+        teach(model, tokenizers, sentences, num_steps=150, batch_size=32, rate=lambda step: 0.01)
         run = create_run(folder / name, config=config, tokenizers=tokenizers, command=["translate", "train"])
         write_tensors(run.checkpoint("best"), add_prefix(get_parameters(model), "model."), {"step": "7"})
     return [folder / "first", folder / "second"]
