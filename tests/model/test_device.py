@@ -1,6 +1,7 @@
 """Devices and arithmetic, on a machine that the test pretends to have."""
 
 import functools
+from typing import Any
 
 import pytest
 import torch
@@ -86,12 +87,15 @@ def test_auto_asks_cuda_without_emulation(monkeypatch: pytest.MonkeyPatch, suppo
     ("capabilities", "expected"),
     [
         ({"avx512_bf16": True}, "bf16"),
+        ({"avx512_bf16": True, "amx_bf16": False, "cpu_name": "AMD EPYC 9R14"}, "bf16"),
+        ({"avx512_bf16": True, "amx_bf16": False, "cpu_name": "Intel Xeon"}, "fp32"),
+        ({"avx512_bf16": True, "amx_bf16": True, "cpu_name": "Intel Xeon"}, "bf16"),
         ({"amx_bf16": True, "avx512_bf16": False}, "bf16"),
         ({"avx512_bf16": False, "amx_bf16": False, "avx2": True}, "fp32"),
         ({}, "fp32"),
     ],
 )
-def test_auto_asks_the_processor(monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: str) -> None:
+def test_auto_asks_the_processor(monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, Any], expected: str) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     assert choose_precision("auto", torch.device("cpu")) == expected
 

@@ -44,12 +44,14 @@ def choose_device(name: str, *, key: str = "device") -> torch.device:
 
 
 def choose_precision(name: Literal["auto"] | Precision, device: torch.device) -> Precision:
-    """The precision that a config names; `auto` is bf16 where the hardware multiplies it, else fp32."""
+    """The precision that a config names; `auto` is bf16 where the hardware multiplies it faster, else fp32."""
     if name != "auto":
         return name
     if device.type == "cpu":
         capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        return "bf16" if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else "fp32"
+        # Intel needs AMX for that: by AVX-512 alone, its bf16 products took longer than fp32 (docs/performance.md).
+        by_avx512 = capabilities.get("avx512_bf16") and "Intel" not in capabilities.get("cpu_name", "")
+        return "bf16" if by_avx512 or capabilities.get("amx_bf16") else "fp32"
     if has_streams(device) and torch.get_device_module(device).is_bf16_supported(including_emulation=False):
         return "bf16"
     return "fp32"
