@@ -10,6 +10,8 @@ overrides of VARIANTS, and every score is `translate eval` with the run's own se
 
 Significance is that of the first variant against each other one, by paired approximate randomisation on the held-out
 set, with the translations of all seeds joined.
+
+With --changed, a second table has greedy search on copies of the validation set that are all changed in one way.
 """
 
 import argparse
@@ -21,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from translate.config.data import Augmentation
 from translate.config.schema import EvaluationConfig
 from translate.evaluation.compare import compare
 from translate.runs.directory import open_run
@@ -49,6 +52,7 @@ VARIANTS: dict[str, tuple[str, list[str]]] = {  # the preset, and what is change
     "r-drop": ("multi30k", [*_HALF, "training.r_drop=5"]),
 }
 SETS = ("validation", "held_out", "test_2016_flickr")
+CHANGES = {"clean": {}, **{key: {key: 1} for key in Augmentation.model_fields}}  # `augment` of the copies
 
 
 class Run(NamedTuple):
@@ -71,38 +75,46 @@ def split(corpus: Path, folder: Path) -> list[str]:
         for name in ("val", "test_2016_flickr"):
             (folder / f"{name}.{language}").write_bytes((corpus / f"{name}.{language}").read_bytes())
     train, validation, held_out, test = (
-        f"{{kind: text, source: {name}.de, target: {name}.en}}" for name in ("train", "val", *SETS[1:])
+        {"kind": "text", "source": f"{name}.de", "target": f"{name}.en"} for name in ("train", "val", *SETS[1:])
     )
-    return [
-        f"data.root={folder.resolve()}",
-        f"data.train=[{train}]",
-        f"data.validation={validation}",
-        f"data.test={{held_out: {held_out}, test_2016_flickr: {test}}}",
-    ]
+    changed = {change: {**validation, "augment": augment} for change, augment in CHANGES.items()}
+    corpora = {
+        "root": str(folder.resolve()),
+        "train": [train],
+        "validation": validation,
+        "test": {"held_out": held_out, "test_2016_flickr": test, **changed},
+    }
+    return [f"data.{key}={json.dumps(corpus)}" for key, corpus in corpora.items()]
 
 
 def train_and_score(preset: str, overrides: Sequence[str], directory: Path) -> Run:
     """Train, unless that is done already, and score."""
-    translate = [sys.executable, "-m", "translate"]
-    reports = [directory / "evaluation" / name / "report.json" for name in SETS]
-    if not reports[-1].exists():
+    if not (directory / "evaluation").exists():
         resumed = [str(directory), "--resume"]
         new = [preset, "--run", str(directory), *overrides]
-        subprocess.run([*translate, "train", *(resumed if directory.exists() else new)], check=True)
-        for name in SETS:
-            subprocess.run([*translate, "eval", str(directory), "--set", name], check=True)
-    scores = [
-        {metric["name"]: metric["score"] for metric in json.loads(report.read_bytes())["metrics"]} for report in reports
-    ]
+        run_translate("train", *(resumed if directory.exists() else new))
+    scores = {name: score(directory, name) for name in SETS}
     return Run(
         minutes=read_metrics(open_run(directory))[-1]["minutes_so_far"],
-        bleu={name: score["BLEU"] for name, score in zip(SETS, scores, strict=True)},
-        lowercased={name: score["BLEU-lc"] for name, score in zip(SETS, scores, strict=True)},
+        bleu={name: scores[name]["BLEU"] for name in SETS},
+        lowercased={name: scores[name]["BLEU-lc"] for name in SETS},
         translations={
-            name: (report.parent / "hypotheses.txt").read_text("utf-8").splitlines()
-            for name, report in zip(SETS, reports, strict=True)
+            name: (directory / "evaluation" / name / "hypotheses.txt").read_text("utf-8").splitlines() for name in SETS
         },
     )
+
+
+def score(directory: Path, name: str, *options: str) -> dict[str, float]:
+    """Scores of a run on one of its sets, by metric; translates the set unless that is done already."""
+    report = directory / "evaluation" / name / "report.json"
+    if not report.exists():
+        run_translate("eval", str(directory), "--set", name, *options)
+    return {metric["name"]: metric["score"] for metric in json.loads(report.read_bytes())["metrics"]}
+
+
+def run_translate(*arguments: str) -> None:
+    """Run the command-line program."""
+    subprocess.run([sys.executable, "-m", "translate", *arguments], check=True)
 
 
 def p_value(first: Sequence[Run], other: Sequence[Run], corpus: Path) -> float | None:
@@ -128,6 +140,7 @@ def main() -> None:
     parser.add_argument("output", type=Path, metavar="OUT")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--changed", action="store_true", help="print the second table too")
     parser.add_argument("--override", nargs="+", default=[], metavar="KEY=VALUE", help="such as training.threads=1")
     arguments = parser.parse_args()
     corpora = split(arguments.corpus, arguments.output / "data")
@@ -150,6 +163,13 @@ def main() -> None:
             spread([run.lowercased["test_2016_flickr"] for run in runs]),
         ]
         print(f"| {variant} | {' | '.join(cells)} |")
+    if arguments.changed:
+        print(f"\n| variant | {' | '.join(CHANGES)} |")
+        print("|---" * (len(CHANGES) + 1) + "|")
+        for variant in results:
+            runs = [arguments.output / f"{variant}-{seed}" for seed in arguments.seeds]
+            cells = [spread([score(run, change, "--beam-size", "1")["BLEU"] for run in runs]) for change in CHANGES]
+            print(f"| {variant} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
