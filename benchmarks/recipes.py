@@ -58,6 +58,7 @@ CHANGES = {"clean": {}, **{key: {key: 1} for key in Augmentation.model_fields}} 
 class Run(NamedTuple):
     """A finished training with its scores and translations by test set."""
 
+    directory: Path
     minutes: float  # of steps and validations
     bleu: dict[str, float]
     lowercased: dict[str, float]
@@ -95,6 +96,7 @@ def train_and_score(preset: str, overrides: Sequence[str], directory: Path) -> R
         run_translate("train", *(resumed if directory.exists() else new))
     scores = {name: score(directory, name) for name in SETS}
     return Run(
+        directory,
         minutes=read_metrics(open_run(directory))[-1]["minutes_so_far"],
         bleu={name: scores[name]["BLEU"] for name in SETS},
         lowercased={name: scores[name]["BLEU-lc"] for name in SETS},
@@ -166,9 +168,9 @@ def main() -> None:
     if arguments.changed:
         print(f"\n| variant | {' | '.join(CHANGES)} |")
         print("|---" * (len(CHANGES) + 1) + "|")
-        for variant in results:
-            runs = [arguments.output / f"{variant}-{seed}" for seed in arguments.seeds]
-            cells = [spread([score(run, change, "--beam-size", "1")["BLEU"] for run in runs]) for change in CHANGES]
+        for variant, runs in results.items():
+            scores = {key: [score(run.directory, key, "--beam-size", "1")["BLEU"] for run in runs] for key in CHANGES}
+            cells = [spread(numbers) for numbers in scores.values()]
             print(f"| {variant} | {' | '.join(cells)} |")
 
 

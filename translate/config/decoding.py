@@ -82,7 +82,7 @@ class DecodingConfig(Section):
     else translate itself."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """fp32; bf16 throughout; or int8 weights and activations in the matrix products (CPU only). auto is fp32 with
-    CTranslate2, and else bf16 where the hardware multiplies it faster."""
+    CTranslate2, and else the faster of fp32 and bf16."""
     shortlist: bool = False
     """Allow only the words that the run's shortlist (`translate shortlist`) gives for the source."""
     workers: PositiveInt | None = None

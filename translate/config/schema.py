@@ -129,7 +129,7 @@ class TrainingConfig(Section):
     ema_decay: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """Decay of an exponential moving average of the weights, which is then validated and saved; null has none."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Precision of matrix products; weights and optimizer stay fp32. auto is bf16 where that is faster."""
+    """Precision of matrix products; weights and optimizer stay fp32. auto is the faster of fp32 and bf16."""
     tf32: bool = True
     """On CUDA, round the factors of fp32 products to 10 bits of mantissa, far faster and as good for training."""
     deterministic: bool = True

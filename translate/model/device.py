@@ -44,7 +44,7 @@ def choose_device(name: str, *, key: str = "device") -> torch.device:
 
 
 def choose_precision(name: Literal["auto"] | Precision, device: torch.device) -> Precision:
-    """The precision that a config names; `auto` is bf16 where the hardware multiplies it faster, else fp32."""
+    """The precision that a config names; `auto` is bf16 where the device multiplies faster in it, else fp32."""
     if name != "auto":
         return name
     if device.type == "cpu":
