@@ -135,7 +135,10 @@ def curves(
         "scale": {"domain": names, "range": SERIES[: len(names)]},
         "legend": {**legend, "labelLimit": 400} if len(names) > 1 else None,
     }
-    across_axis = {"title": x_axis, "axis": {"grid": False}}
+    across_axis = {
+        "title": x_axis,
+        "axis": {"grid": False, "labelSeparation": 10},
+    }
     return {
         "title": title,
         "data": {"values": points},
