@@ -45,6 +45,7 @@ VARIANTS: dict[str, tuple[str, list[str]]] = {  # the preset, and what is change
     "fast-post-norm": ("multi30k-fast", ["model.norm=post"]),
     "fast-sinusoidal": ("multi30k-fast", ["model.positions=sinusoidal"]),
     "fast-untied": ("multi30k-fast", ["model.tie_embeddings=none"]),
+    "fast-deep-encoder": ("multi30k-fast", ["model.num_encoder_layers=6", "model.num_decoder_layers=1"]),
     "fast-augmented": ("multi30k-fast", [f"data.train.0.augment={_AUGMENT}"]),
     "preset": ("multi30k", []),
     "rate-1e-3": ("multi30k", [*_HALF, "training.learning_rate=1e-3"]),
