@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,14 @@ RunTraining = Callable[..., list[str]]
 Happening = Callable[..., contextlib.AbstractContextManager[None]]
 ProgressOf = Callable[..., dict[str, Any]]
 StateOf = Callable[[Path], Any]
+
+
+@pytest.fixture(autouse=True)
+def listens_to_hangups() -> Iterator[None]:
+    """Give SIGHUP its own meaning, which it has lost if the tests run under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("precision, stops", [("fp32", range(1, 15)), ("bf16", (3, 4, 13))])
