@@ -31,7 +31,7 @@ StateOf = Callable[[Path], Any]
 
 @pytest.fixture(autouse=True)
 def listens_to_hangups() -> Iterator[None]:
-    """Give SIGHUP its own meaning, which it has lost if the tests run under `nohup`."""
+    """Give SIGHUP its own meaning, which it has lost if the tests run under `nohup`, and undo what a test sets."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -225,13 +225,10 @@ def test_handlers_are_only_there_while_it_trains(
 def test_a_hangup_that_nohup_ignores_stays_ignored(
     run_training: RunTraining, happening: Happening, progress_of: ProgressOf, digits: Digits, tmp_path: Path
 ) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with happening(in_step=1, what=signal.SIGHUP):
-            run_training(digits("training.max_steps=2"), tmp_path / "run")
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with happening(in_step=1, what=signal.SIGHUP):
+        run_training(digits("training.max_steps=2"), tmp_path / "run")
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     assert progress_of(tmp_path / "run")["step"] == 2
 
 
