@@ -1,8 +1,9 @@
-"""The layout of the package: layers, names, sizes of folders, and a test file for each module."""
+"""The layout of the package: layers, circles, names and sizes of folders."""
 
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -10,35 +11,29 @@ import pytest
 import translate
 
 PACKAGE = Path(translate.__file__).parent
-TESTS = Path(__file__).parent
 
 # From the bottom to the top. A file imports from lower layers and from its own folder.
 LAYERS = [
-    {"", "errors", "atomic", "fingerprint", "memory", "messages", "nearest", "versions"},  # "" is translate/__init__.py
+    {"_version", "errors", "atomic", "fingerprint", "memory", "messages", "nearest"},
+    {"distributed"},
     {"config"},
     {"data"},
     {"model"},
-    {"distributed"},
     {"runs"},
     {"decoding"},
-    {"documents"},
     {"evaluation"},
     {"training"},
     {"lint"},
-    {"export"},
-    {"importing"},
+    {"export", "importing", "exchange"},
     {"visualize"},
-    {"api", "search"},
+    {"documents"},
+    {"search", "api"},
     {"server"},
-    {"cli", "__main__"},
+    {"cli", "__main__", ""},  # "" is translate/__init__.py, which offers what lies below
 ]
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 STRANGERS = [{"data", "model"}, {"model", "distributed"}, {"export", "visualize"}]  # do not import each other at all
 MAX_MODULES_IN_A_FOLDER = 16
-DECLARATIONS = {
-    "versions.py",
-    "visualize/panels.py",
-}  # without logic, so without a test
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "constants", "misc"}
 
 
@@ -103,7 +98,7 @@ def test_a_forbidden_import_is_found(tmp_path: Path, file: str, text: str, messa
 def test_allowed_imports_are_not_reported(tmp_path: Path) -> None:
     (tmp_path / "decoding").mkdir()
     (tmp_path / "decoding" / "translator.py").write_text(
-        "import torch\nfrom translate import __version__\nfrom translate.decoding.search import beam\n"
+        "import torch\nfrom translate._version import __version__\nfrom translate.decoding.search import beam\n"
         "from .request import Request\nfrom translate.model import Transformer\nfrom translate.config import Config\n"
     )
     assert forbidden_imports(tmp_path) == []
@@ -125,11 +120,23 @@ def test_folders_are_small_and_no_name_is_vague() -> None:
     assert [file for file in modules if file.stem in VAGUE_NAMES] == []
 
 
-def test_every_module_has_a_test_file_of_its_name() -> None:
-    missing = []
-    for file in sorted(PACKAGE.rglob("*.py")):
-        name = file.relative_to(PACKAGE)
-        has_test = (TESTS / name.parent / f"test_{file.name}").exists()
-        if not (has_test or file.stem.startswith("__") or name.as_posix() in DECLARATIONS):
-            missing.append(name.as_posix())
-    assert missing == []
+def import_graph(package: Path) -> dict[str, set[str]]:
+    """The modules of the package that each module imports; lazy imports and annotations count."""
+    files = {
+        ".".join(["translate", *file.relative_to(package).with_suffix("").parts]).removesuffix(".__init__"): file
+        for file in package.rglob("*.py")
+    }
+    graph: dict[str, set[str]] = {module: set() for module in files}
+    for module, file in files.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module in files:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+                graph[module] |= {name if name in files else node.module for name in names}
+            elif isinstance(node, ast.Import):
+                graph[module] |= {alias.name for alias in node.names} & files.keys()
+    return graph
+
+
+@pytest.mark.xfail(strict=True, reason="decoding and its output import each other")
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    TopologicalSorter(import_graph(PACKAGE)).prepare()  # raises CycleError, which names the circle

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from translate._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from os import PathLike
 
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
     from translate.errors import InputError, RunError
     from translate.runs.directory import Checkpoint
 
-__version__ = "0.7.0"
 __all__ = [
     "Config", "InputError", "Request", "Run", "RunError", "Translation", "Translator", "evaluate", "load",
     "show_attention", "train",

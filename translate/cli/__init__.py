@@ -47,7 +47,7 @@ app.add_typer(config_app, name="config", rich_help_panel="Look inside")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from translate.versions import package_versions
+        from translate._version import package_versions
 
         for package, version in package_versions().items():
             typer.echo(f"{package} {version}")

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import sentencepiece
 
-from translate import __version__
+from translate._version import __version__
 from translate.atomic import atomic_write
 from translate.errors import RunError
 from translate.fingerprint import fingerprint

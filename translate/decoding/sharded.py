@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import torch
 
+from translate._version import package_versions
 from translate.atomic import atomic_write, is_temporary, open_output, write_error
 from translate.decoding.output.formats import OutputFormat, format_translations
 from translate.decoding.request import ConditionCounts, OnFinished, Request, ignore_progress
@@ -28,7 +29,6 @@ from translate.fingerprint import fingerprint
 from translate.model.device import choose_device, has_streams, threads_per_process
 from translate.runs.directory import Checkpoint, RunDirectory, is_lock_file
 from translate.runs.lock import hold_lock
-from translate.versions import package_versions
 
 _CHANGES_NO_TRANSLATION = {"batch_tokens", "workers", "device"}  # a later start may change these settings
 

@@ -13,13 +13,13 @@ from typing import Any, Literal
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from translate._version import package_versions
 from translate.config.decoding import DecodingConfig
 from translate.config.load import read_resolved_config
 from translate.decoding.request import ConditionCounts, Translation
 from translate.fingerprint import fingerprint
 from translate.runs.checkpoint import read_step, read_tensors
 from translate.runs.directory import Checkpoint, RunDirectory
-from translate.versions import package_versions
 
 
 @dataclass(frozen=True)

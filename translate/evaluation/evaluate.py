@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
+from translate._version import package_versions
 from translate.atomic import write_error, write_text
 from translate.config.data import TextCorpus
 from translate.config.schema import Config, EvaluationConfig
@@ -19,7 +20,6 @@ from translate.errors import InputError
 from translate.evaluation.metrics import Metric, check_bleu_tokenizer, score_translations
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
-from translate.versions import package_versions
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from translate import __version__
+from translate._version import __version__
 from translate.config.data import Corpus, HubCorpus, TextCorpus
 from translate.evaluation.metrics import Interval, Metric, score_translations
 from translate.runs.directory import open_run

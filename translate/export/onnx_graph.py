@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from translate import __version__
+from translate._version import __version__
 from translate.config.schema import ModelConfig
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention

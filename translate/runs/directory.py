@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from translate import __version__
+from translate._version import __version__, package_versions
 from translate.atomic import is_temporary, sync, text_bytes, write_error, write_text
 from translate.config.schema import Config
 from translate.config.show import resolved_yaml
@@ -17,7 +17,6 @@ from translate.errors import InputError
 from translate.fingerprint import fingerprint
 from translate.nearest import did_you_mean, nearest_paths
 from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_checksums, write_checksums
-from translate.versions import package_versions
 
 FORMAT = 3  # Raised when an older toolkit cannot read a newer run. 1: no checksums; 2: checksums inside the files.
 Checkpoint = str  # best, last, or step-N if the training has kept the weights of the validation at step N

@@ -19,7 +19,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import Discriminator, Tag
 from starlette.exceptions import HTTPException as HTTPError
 
-import translate
+from translate._version import __version__
 from translate.decoding import Translation
 from translate.errors import InputError, RunError
 from translate.server.batching import Found, Job, QueueFull
@@ -144,7 +144,7 @@ def create_app(models: Mapping[str, ServedModel], limits: Limits, access: Access
 
     app = FastAPI(
         title="translate",
-        version=translate.__version__,
+        version=__version__,
         summary="Translations of trained models.",
         lifespan=lifespan,
         docs_url=None,  # FastAPI's pages load their scripts from another host

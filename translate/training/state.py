@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-import translate
+from translate._version import __version__
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config, TrainingConfig
 from translate.distributed.process_group import World
@@ -228,7 +228,7 @@ def settings_of_all_processes(config: Config, device: torch.device) -> dict[str,
 
 def describe_environment(settings: TrainingConfig, device: torch.device, *, num_processes: int = 1) -> dict[str, str]:
     """What the last digits of a training depend on besides its settings: versions, precision and hardware, by name."""
-    environment = {"translate": translate.__version__}
+    environment = {"translate": __version__}
     # numpy shuffles and samples, sentencepiece segments, torch computes.
     environment |= {package: metadata.version(package) for package in ("torch", "numpy", "sentencepiece")}
     environment["precision"] = choose_precision(settings.precision, device)

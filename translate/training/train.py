@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 
-from translate import __version__
+from translate._version import __version__
 from translate.config.schema import Config, TrainingConfig
 from translate.data.corpora import data_fingerprint
 from translate.data.streaming import Batches, StreamedBatches

@@ -147,7 +147,7 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
     import tempfile
     import traceback
 
-    from translate.versions import package_versions
+    from translate._version import package_versions
 
     name, command = f"{type(error).__name__}: {error}".split("\n")[0], shlex.join(["translate", *sys.argv[1:]])
     versions, where = "unknown", "could not be saved"
