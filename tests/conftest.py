@@ -1,10 +1,7 @@
 """For all tests: shapes in signatures are checked at each call, and parallel test processes share the cores."""
 
 import atexit
-import hashlib
-import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -26,7 +23,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from pretend_device import HAS_REAL_GPU, PretendDevice  # after what torch reads, and before a test computes a gradient  # noqa: E402
+import harness  # noqa: E402
+from pretend_device import HAS_REAL_GPU, PretendDevice  # before a test computes a gradient  # noqa: E402
 
 # A process started in the background ignores SIGINT; tests send it to themselves.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -37,8 +35,6 @@ os.environ["HF_DATASETS_CACHE"] = tempfile.mkdtemp(prefix="translate-tests-")
 atexit.register(shutil.rmtree, os.environ["HF_DATASETS_CACHE"], ignore_errors=True)
 
 SYSTEM_TESTS = Path(__file__).parent / "system"
-
-TOY_WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green", "und": "and"}
 
 # A model that does not matter, of a size and with steps that fit 1,200 short pairs.
 CLEAN_CONFIG = """
@@ -81,6 +77,26 @@ def _same_start() -> Iterator[None]:
     torch.set_num_threads(num_threads)
 
 
+# Functions of the harness as fixtures, for tests that do not import them yet.
+for _function in (
+    harness.write_reversed_digits,
+    harness.toy_sentences,
+    harness.teach,
+    harness.make_format_2,
+    harness.stream_digits,
+    harness.state_of,
+):
+    globals()[_function.__name__] = pytest.fixture(
+        lambda _function=_function: _function, scope="session", name=_function.__name__
+    )
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> harness.Toy:
+    """A run that has learnt a toy language, its model, and sentences that the model has not seen. Only to be read."""
+    return harness.make_toy(tmp_path_factory.mktemp("runs") / "toy")
+
+
 @pytest.fixture
 def pretend() -> Iterator[PretendDevice]:
     """The device `pretend`, which is as CUDA is, but computes on the CPU and counts what crosses."""
@@ -88,143 +104,6 @@ def pretend() -> Iterator[PretendDevice]:
         pytest.skip("PyTorch cannot have the device `pretend` beside a GPU")
     with PretendDevice() as device:
         yield device
-
-
-@pytest.fixture(scope="session")
-def write_reversed_digits() -> Callable[..., None]:
-    """A function that writes pairs of digits and reversed digits, into NAME.in and NAME.out of a folder."""
-
-    def write(folder: Path, name: str, *, num_pairs: int, draw: random.Random, longest: int = 7) -> None:
-        sources = ["".join(draw.choices("0123456789", k=draw.randint(2, longest))) for _ in range(num_pairs)]
-        (folder / f"{name}.in").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-        (folder / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in sources), encoding="utf-8")
-
-    return write
-
-
-@pytest.fixture(scope="session")
-def toy_sentences() -> Callable[..., tuple[list[str], list[str]]]:
-    """A function that gives sentences of a toy language, and their translations.
-
-    A translation has a word for each word, and two for "und", so that its length is not the source's.
-    """
-
-    def draw_sentences(
-        number: int, *, longest: int, draw: random.Random, words: dict[str, str] = TOY_WORDS
-    ) -> tuple[list[str], list[str]]:
-        sources = [draw.choices(list(words), k=draw.randint(1, longest)) for _ in range(number)]
-        targets = [[words[word] + (" and" if word == "und" else "") for word in source] for source in sources]
-        return [" ".join(source) for source in sources], [" ".join(target) for target in targets]
-
-    return draw_sentences
-
-
-@pytest.fixture(scope="session")
-def teach() -> Callable[..., None]:
-    """A function that trains a model on sentences and their translations."""
-    import torch
-    import torch.nn.functional as F
-    from jaxtyping import config as shape_checks
-
-    from translate.data.batching import EncodedPair, collate
-    from translate.data.tokenizer import PAD_ID
-
-    def teach(
-        model: Any,
-        tokenizers: Any,
-        sentences: tuple[list[str], list[str]],
-        *,
-        num_steps: int,
-        batch_size: int,
-        rate: Callable[[int], float],
-    ) -> None:
-        pairs = [
-            EncodedPair(tokenizers.source.encode(source), tokenizers.target.encode(target))
-            for source, target in zip(*sentences, strict=True)
-        ]
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98))
-        draw = random.Random(2)
-        was_disabled = bool(shape_checks.jaxtyping_disable)
-        shape_checks.update("jaxtyping_disable", True)  # most of the time of so small a model
-        for step in range(1, num_steps + 1):
-            optimizer.param_groups[0]["lr"] = rate(step)
-            batch = collate(draw.sample(pairs, batch_size), range(batch_size))
-            logits = model(batch.source_ids, batch.target_input_ids)
-            loss = F.cross_entropy(logits.flatten(0, 1), batch.target_output_ids.flatten(), ignore_index=PAD_ID)
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-        shape_checks.update("jaxtyping_disable", was_disabled)
-        model.eval()
-
-    return teach
-
-
-@pytest.fixture(scope="session")
-def make_format_2() -> Callable[[Path], None]:
-    """A function that gives a run the layout of format 2, which translate 0.2.0 to 0.3.0 wrote.
-
-    A checksum was inside its file: `"sha256": "<64 digits>"`, of the file with zeros in place of the digits. Written by
-    hand from that description, so that the reader is tested against something else than itself.
-    """
-    from translate.runs.checkpoint import read_tensors
-    from translate.runs.directory import RunDirectory
-
-    zeros = "0" * 64
-
-    def seal(content: bytes) -> bytes:
-        assert content.count(zeros.encode()) == 1
-        return content.replace(zeros.encode(), hashlib.sha256(content).hexdigest().encode())
-
-    def convert_checkpoint(path: Path) -> None:
-        tensors, metadata, _ = read_tensors(path)
-        names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
-        header: dict[str, Any] = {"__metadata__": {**dict(sorted(metadata.items())), "sha256": zeros}}
-        data = b""
-        for name in names:
-            content = tensors[name].numpy().tobytes()
-            dtype = {"float32": "F32", "bool": "BOOL", "int32": "I32"}[str(tensors[name].dtype).removeprefix("torch.")]
-            offsets = [len(data), len(data) + len(content)]
-            header[name] = {"dtype": dtype, "shape": list(tensors[name].shape), "data_offsets": offsets}
-            data += content
-        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)
-        path.write_bytes(seal(len(text).to_bytes(8, "little") + text + data))
-
-    def convert(path: Path) -> None:
-        run = RunDirectory(path)
-        (path / "SHA256SUMS").unlink()
-        note = f'# "sha256": "{zeros}" of this file, with zeros here; if you edit it, remove this line.\n'
-        run.config.write_bytes(seal((note + run.config.read_text(encoding="utf-8")).encode()))
-        models = {
-            file.name: f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}" for file in run.tokenizer_files()
-        }
-        description = json.loads(run.description.read_text(encoding="utf-8"))
-        description |= {"format": 2, "tokenizer": models, "sha256": zeros}
-        run.description.write_bytes(seal(json.dumps(description, indent=2).encode() + b"\n"))
-        for file in (*run.checkpoints.glob("*.safetensors"), *path.glob("shortlist.safetensors")):
-            convert_checkpoint(file)
-
-    return convert
-
-
-@pytest.fixture
-def stream_digits() -> Callable[..., None]:
-    """A function that makes the training pairs of a folder with `digits.yaml` a stream."""
-
-    def stream_digits(directory: Path, *, segment_pairs: int) -> None:
-        sides = [(directory / name).read_text().splitlines() for name in ("train.in", "train.out")]
-        rows = [json.dumps({"in": source, "out": target}) + "\n" for source, target in zip(*sides, strict=True)]
-        (directory / "train.json").write_text("".join(rows))
-        text = (directory / "digits.yaml").read_text()
-        listed = "{kind: text, source: train.in, target: train.out}"
-        stream = "{kind: json, path: train.json, source_column: in, target_column: out, streaming: true}"
-        assert listed in text
-        text = text.replace(listed, stream).replace("data:", f"data:\n  stream_segment_pairs: {segment_pairs}", 1)
-        (directory / "digits.yaml").write_text(text)
-
-    return stream_digits
 
 
 @pytest.fixture
@@ -248,48 +127,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = {"pairs": 7, "source_tokens": 11, "target_tokens": 13}
     seen = DryRun("cpu", "fp32", 1, 10_000, 10_000, shape, 2**20, 30, 5000.0, 3.0, 2.0)
     monkeypatch.setattr(check, "dry_run", lambda *arguments, **options: seen)
-
-
-class RunState(NamedTuple):
-    """Everything that must be equal, byte for byte, in two runs of the same training: all but times."""
-
-    last: dict[str, str]  # checksums of tensors: weights, average, optimizer
-    best: dict[str, str]
-    best_step: str
-    progress: dict[str, Any]
-    metrics: list[dict[str, Any]]
-
-
-@pytest.fixture
-def state_of() -> Callable[[Path], RunState]:
-    """A function that reads the `RunState` of a run directory."""
-    import torch
-
-    from translate.runs.checkpoint import read_tensors
-    from translate.runs.directory import RunDirectory
-
-    def checksum(tensor: torch.Tensor) -> str:
-        return hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest()
-
-    def read(path: Path) -> RunState:
-        run = RunDirectory(path)
-        last, best = read_tensors(run.checkpoint("last")), read_tensors(run.checkpoint("best"))
-        progress = json.loads(last.metadata["progress"])
-        # The checksum of the metrics file covers times; its records are compared below without them.
-        assert progress.pop("metrics_bytes") is not None and progress.pop("metrics_sha256") is not None
-        records = [json.loads(line) for line in run.metrics.read_text(encoding="utf-8").splitlines()]
-        for record in records:
-            for timed in ("seconds", "target_tokens_per_second", "waiting"):
-                record.pop(timed, None)
-        return RunState(
-            {name: checksum(tensor) for name, tensor in last.tensors.items()},
-            {name: checksum(tensor) for name, tensor in best.tensors.items()},
-            best.metadata["step"],
-            progress,
-            records,
-        )
-
-    return read
 
 
 BAD_INPUT = Path(__file__).resolve().parents[1] / "docs" / "bad-input.md"

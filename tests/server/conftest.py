@@ -1,6 +1,5 @@
 """Two runs with small models that have begun to learn a toy language, and servers of them in this process."""
 
-import random
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -8,18 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import uvicorn
 from fastapi import FastAPI
+from harness import make_toy, tiny_config
 from starlette.testclient import TestClient
 
-from translate.config.data import TokenizerConfig
-from translate.config.decoding import DecodingConfig
-from translate.config.schema import Config, ModelConfig
-from translate.data.tokenizer import prepare_tokenizers
-from translate.runs.checkpoint import add_prefix, write_tensors
-from translate.runs.directory import create_run
-from translate.runs.loading import build_model, get_parameters
 from translate.server.app import create_app
 from translate.server.gate import Access, Metrics
 from translate.server.models import ServedModel, load_models
@@ -29,39 +21,16 @@ MakeClient = Callable[..., TestClient]
 
 
 @pytest.fixture(scope="session")
-def runs(
-    tmp_path_factory: pytest.TempPathFactory,
-    toy_sentences: Callable[..., tuple[list[str], list[str]]],
-    teach: Callable[..., None],
-) -> list[Path]:
-    """`first` and `second`, from German to English and from English to German."""
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """`first` and `second`, from German to English and from English to German; they have begun to learn."""
     folder = tmp_path_factory.mktemp("served")
-    german, english = toy_sentences(1000, longest=5, draw=random.Random(1))
     for seed, (name, source, target) in enumerate([("first", "de", "en"), ("second", "en", "de")]):
-        config = Config(
-            tokenizer=TokenizerConfig(vocab_size=300),
-            model=ModelConfig(
-                d_model=36, num_heads=3, d_ff=64, num_encoder_layers=1, num_decoder_layers=2, dropout=0.0, norm="pre"
-            ),
-            decoding=DecodingConfig(
-                device="cpu",
-                engine="translate",
-                precision="fp32",
-                beam_size=3,
-                max_length_factor=0.3,
-                max_length_constant=4,
-            ),
+        config = tiny_config(
+            data={"source_language": source, "target_language": target},
+            model={"d_model": 36, "num_heads": 3, "d_ff": 64, "num_decoder_layers": 2, "dropout": 0.0, "norm": "pre"},
+            decoding={"beam_size": 3, "max_length_factor": 0.3, "engine": "translate", "precision": "fp32"},
         )
-        config = config.model_copy(
-            update={"data": config.data.model_copy(update={"source_language": source, "target_language": target})}
-        )
-        sentences = (german, english) if source == "de" else (english, german)
-        tokenizers = prepare_tokenizers(config.tokenizer, *sentences)
-        torch.manual_seed(seed)
-        model = build_model(config, tokenizers)
-        teach(model, tokenizers, sentences, num_steps=150, batch_size=32, rate=lambda step: 0.01)
-        run = create_run(folder / name, config=config, tokenizers=tokenizers, command=["translate", "train"])
-        write_tensors(run.checkpoint("best"), add_prefix(get_parameters(model), "model."), {"step": "7"})
+        make_toy(folder / name, config, num_steps=150, seed=seed)
     return [folder / "first", folder / "second"]
 
 

@@ -11,7 +11,7 @@ from translate.decoding.loading import load_translator
 from translate.decoding.output.formats import CorpusScore, describe, describe_scores
 from translate.visualize.attention import AttentionChoice, look_at_attention
 
-GERMAN = ["Hund läuft und schläft", "", "Haus grün Hund " * 60, "Hund 猫 Haus"]
+GERMAN = ["Hund läuft und schläft", "", "Haus grün Hund " * 90, "Hund 猫 Haus"]
 
 
 def events(text: str) -> list[tuple[str, dict[str, Any]]]:

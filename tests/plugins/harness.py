@@ -1,0 +1,291 @@
+"""What tests start from: a toy language, digits to reverse, and tiny tokenizers, models, configs and runs.
+
+Tests import these functions (`from harness import random_model`). What is made once per process (`toy`) and what ends
+with a test (`pretend`, `browser`) is a fixture of tests/conftest.py.
+"""
+
+import functools
+import hashlib
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import config as shape_checks
+from typer.testing import CliRunner, Result
+
+from translate.cli import app
+from translate.config.data import TokenizerConfig
+from translate.config.load import load_config
+from translate.config.schema import Config, ModelConfig
+from translate.data.batching import EncodedPair, collate
+from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
+from translate.model import Transformer
+from translate.runs.checkpoint import add_prefix, read_tensors, write_tensors
+from translate.runs.directory import Checkpoint, RunDirectory, create_run
+from translate.runs.loading import build_model, get_parameters
+
+Sentences = tuple[list[str], list[str]]
+
+TOY_WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green", "und": "and"}
+TINY_MODEL = {"d_model": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+
+_DIGITS = """
+data:
+  train: [{kind: text, source: train.in, target: train.out}]
+  validation: {kind: text, source: validation.in, target: validation.out}
+  test: {held_out: {kind: text, source: validation.in, target: validation.out}}
+tokenizer: {vocab_size: 40, byte_fallback: false}
+model: {d_model: 16, num_heads: 2, d_ff: 32, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.1, norm: pre}
+training:
+  {max_steps: 12, batch_tokens: 300, schedule: constant, learning_rate: 0.005, warmup_steps: 3, precision: fp32,
+   device: cpu, validate_every: 6, save_every: 4, log_every: 5, sample_translations: 1}
+decoding: {beam_size: 2, max_length_factor: 1.0, max_length_constant: 3, device: cpu}
+"""
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> None:
+    """Write a file of UTF-8 with one line per text."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+
+
+def toy_sentences(number: int, *, longest: int, draw: random.Random, words: dict[str, str] = TOY_WORDS) -> Sentences:
+    """Sentences of a toy language and their translations.
+
+    A translation has one word per word, but two for "und", so that its length differs from the source's.
+    """
+    sources = [draw.choices(list(words), k=draw.randint(1, longest)) for _ in range(number)]
+    targets = [[words[word] + (" and" if word == "und" else "") for word in source] for source in sources]
+    return [" ".join(source) for source in sources], [" ".join(target) for target in targets]
+
+
+def write_reversed_digits(folder: Path, name: str, *, num_pairs: int, draw: random.Random, longest: int = 7) -> None:
+    """Write pairs of digits and reversed digits into NAME.in and NAME.out of a folder."""
+    sources = ["".join(draw.choices("0123456789", k=draw.randint(2, longest))) for _ in range(num_pairs)]
+    write_lines(folder / f"{name}.in", sources)
+    write_lines(folder / f"{name}.out", [line[::-1] for line in sources])
+
+
+def write_digits(folder: Path, *fixed: str) -> Callable[..., Config]:
+    """Write a task that `translate.train` learns in seconds: `digits.yaml`, 211 pairs, and 23 for validation.
+
+    Returns:
+        A function that gives the config with the overrides `fixed` and its own.
+    """
+    write_reversed_digits(folder, "train", num_pairs=211, draw=random.Random(1))
+    write_reversed_digits(folder, "validation", num_pairs=23, draw=random.Random(2))
+    (folder / "digits.yaml").write_text(_DIGITS, encoding="utf-8")
+
+    def load(*overrides: str) -> Config:
+        return load_config(str(folder / "digits.yaml"), (*fixed, *overrides), require_files=True).config
+
+    return load
+
+
+def stream_digits(folder: Path, *, segment_pairs: int) -> None:
+    """Make the training pairs of a folder with `digits.yaml` a stream."""
+    sides = [(folder / name).read_text().splitlines() for name in ("train.in", "train.out")]
+    rows = [json.dumps({"in": source, "out": target}) for source, target in zip(*sides, strict=True)]
+    write_lines(folder / "train.json", rows)
+    text = (folder / "digits.yaml").read_text()
+    listed = "{kind: text, source: train.in, target: train.out}"
+    stream = "{kind: json, path: train.json, source_column: in, target_column: out, streaming: true}"
+    assert listed in text
+    text = text.replace(listed, stream).replace("data:", f"data:\n  stream_segment_pairs: {segment_pairs}", 1)
+    (folder / "digits.yaml").write_text(text)
+
+
+def tiny_config(**sections: dict[str, Any]) -> Config:
+    """A config with a model of 8 dimensions, with changes by section: `tiny_config(model={"norm": "pre"})`."""
+    tiny: dict[str, dict[str, Any]] = {
+        "tokenizer": {"vocab_size": 300},
+        "model": TINY_MODEL,
+        "decoding": {"beam_size": 2, "max_length_factor": 0.0, "max_length_constant": 4, "device": "cpu"},
+    }
+    changed = {name: tiny.get(name, {}) | sections.get(name, {}) for name in {*tiny, *sections}}
+    return Config.model_validate({"name": "tiny", **changed})
+
+
+@functools.cache
+def toy_tokenizers(**settings: Any) -> Tokenizers:
+    """Tokenizers of the toy language; a joint vocabulary of 300 pieces, unless the settings differ."""
+    sentences = toy_sentences(100, longest=6, draw=random.Random(5))
+    return prepare_tokenizers(TokenizerConfig(**{"vocab_size": 300} | settings), *sentences)
+
+
+def random_model(
+    vocabulary: int | Tokenizers, *, noise: float = 0.2, pad_id: int = PAD_ID, **shape: Any
+) -> Transformer:
+    """An untrained model in training mode, in which a forgotten weight shows: norms are not ones, biases not zeros.
+
+    Args:
+        vocabulary: Size of both vocabularies, or the tokenizers that have them.
+        shape: Values of `ModelConfig`; the smallest model otherwise.
+    """
+    sizes = [vocabulary] * 2 if isinstance(vocabulary, int) else [side.vocab_size for side in vocabulary[:2]]
+    config = ModelConfig.model_validate(TINY_MODEL | shape)
+    model = Transformer(config, source_vocab_size=sizes[0], target_vocab_size=sizes[1], pad_id=pad_id)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(noise * torch.randn_like(parameter))
+    return model
+
+
+def teach(
+    model: Any,
+    tokenizers: Tokenizers,
+    sentences: Sentences,
+    *,
+    num_steps: int,
+    batch_size: int,
+    rate: Callable[[int], float],
+) -> None:
+    """Train a model on sentences and their translations, and put it into evaluation mode."""
+    pairs = [
+        EncodedPair(tokenizers.source.encode(source), tokenizers.target.encode(target))
+        for source, target in zip(*sentences, strict=True)
+    ]
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98))
+    draw = random.Random(2)
+    was_disabled = bool(shape_checks.jaxtyping_disable)
+    shape_checks.update("jaxtyping_disable", True)  # most of the time of so small a model
+    for step in range(1, num_steps + 1):
+        optimizer.param_groups[0]["lr"] = rate(step)
+        batch = collate(draw.sample(pairs, batch_size), range(batch_size))
+        logits = model(batch.source_ids, batch.target_input_ids)
+        loss = F.cross_entropy(logits.flatten(0, 1), batch.target_output_ids.flatten(), ignore_index=PAD_ID)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    shape_checks.update("jaxtyping_disable", was_disabled)
+    model.eval()
+
+
+class Toy(NamedTuple):
+    """A run on disk, its model, and sentences that the model has not seen."""
+
+    path: Path
+    config: Config
+    model: Transformer
+    tokenizers: Tokenizers
+    sources: list[str]
+    references: list[str]
+
+
+def write_run(
+    path: Path, config: Config, tokenizers: Tokenizers, model: Transformer, *, which: Checkpoint = "best", step: int = 7
+) -> Path:
+    """Write a run directory with one checkpoint, which translates but cannot be resumed."""
+    run = create_run(path, config=config, tokenizers=tokenizers, command=["translate", "train"])
+    write_tensors(run.checkpoint(which), add_prefix(get_parameters(model), "model."), {"step": str(step)})
+    return path
+
+
+def make_toy(path: Path, config: Config | None = None, *, num_steps: int = 240, seed: int = 1) -> Toy:
+    """A run whose model has learnt the toy language, so that its translations differ and end by themselves.
+
+    Args:
+        config: From English to German if its data say so.
+        num_steps: 0 for a model that has learnt nothing; 150 for one that makes mistakes.
+    """
+    config = config or tiny_config(
+        model={"d_model": 32, "num_heads": 4, "d_ff": 64, "dropout": 0.0, "initialization": "xavier"},
+        decoding={"beam_size": 5, "max_length_factor": 2.0, "max_length_constant": 20},
+    )
+    sides = slice(None, None, -1 if config.data.source_language == "en" else 1)
+    sentences = toy_sentences(3000, longest=6, draw=random.Random(1))[sides]
+    tokenizers = prepare_tokenizers(config.tokenizer, *sentences)
+    torch.manual_seed(seed)
+    model = build_model(config, tokenizers)
+
+    # The rate falls in the end; else the last digits of a CPU decide whether the model learns where sentences end.
+    def rate(step: int) -> float:
+        return 5e-3 * min(step / 30, 1.0, (num_steps + 1 - step) / 120)
+
+    teach(model, tokenizers, sentences, num_steps=num_steps, batch_size=24, rate=rate)
+    write_run(path, config, tokenizers, model)
+    return Toy(path, config, model, tokenizers, *toy_sentences(37, longest=6, draw=random.Random(3))[sides])
+
+
+def run_command(*arguments: str | Path, stdin: bytes | None = None) -> Result:
+    """Run `translate` in this process; an exception other than its own exit fails the test."""
+    return CliRunner().invoke(
+        app, list(map(str, arguments)), input=stdin, prog_name="translate", catch_exceptions=False
+    )
+
+
+class RunState(NamedTuple):
+    """Everything that must be equal, byte for byte, in two runs of the same training: all but times."""
+
+    last: dict[str, str]  # checksums of tensors: weights, average, optimizer
+    best: dict[str, str]
+    best_step: str
+    progress: dict[str, Any]
+    metrics: list[dict[str, Any]]
+
+
+def state_of(path: Path) -> RunState:
+    """Read the `RunState` of a run directory."""
+
+    def checksum(tensor: torch.Tensor) -> str:
+        return hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest()
+
+    run = RunDirectory(path)
+    last, best = read_tensors(run.checkpoint("last")), read_tensors(run.checkpoint("best"))
+    progress = json.loads(last.metadata["progress"])
+    # The checksum of the metrics file covers times; its records are compared below without them.
+    assert progress.pop("metrics_bytes") is not None and progress.pop("metrics_sha256") is not None
+    records = [json.loads(line) for line in run.metrics.read_text(encoding="utf-8").splitlines()]
+    for record in records:
+        for timed in ("seconds", "target_tokens_per_second", "waiting"):
+            record.pop(timed, None)
+    return RunState(
+        {name: checksum(tensor) for name, tensor in last.tensors.items()},
+        {name: checksum(tensor) for name, tensor in best.tensors.items()},
+        best.metadata["step"],
+        progress,
+        records,
+    )
+
+
+def make_format_2(path: Path) -> None:
+    """Give a run the layout of format 2, which translate 0.2.0 to 0.3.0 wrote.
+
+    A checksum was inside its file: `"sha256": "<64 digits>"`, of the file with zeros in place of the digits. Written by
+    hand from that description, so that the reader is tested against something other than itself.
+    """
+    zeros = "0" * 64
+
+    def seal(content: bytes) -> bytes:
+        assert content.count(zeros.encode()) == 1
+        return content.replace(zeros.encode(), hashlib.sha256(content).hexdigest().encode())
+
+    def convert_checkpoint(path: Path) -> None:
+        tensors, metadata, _ = read_tensors(path)
+        names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+        header: dict[str, Any] = {"__metadata__": {**dict(sorted(metadata.items())), "sha256": zeros}}
+        data = b""
+        for name in names:
+            content = tensors[name].numpy().tobytes()
+            dtype = {"float32": "F32", "bool": "BOOL", "int32": "I32"}[str(tensors[name].dtype).removeprefix("torch.")]
+            offsets = [len(data), len(data) + len(content)]
+            header[name] = {"dtype": dtype, "shape": list(tensors[name].shape), "data_offsets": offsets}
+            data += content
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        path.write_bytes(seal(len(text).to_bytes(8, "little") + text + data))
+
+    run = RunDirectory(path)
+    (path / "SHA256SUMS").unlink()
+    note = f'# "sha256": "{zeros}" of this file, with zeros here; if you edit it, remove this line.\n'
+    run.config.write_bytes(seal((note + run.config.read_text(encoding="utf-8")).encode()))
+    models = {file.name: f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}" for file in run.tokenizer_files()}
+    description = json.loads(run.description.read_text(encoding="utf-8"))
+    description |= {"format": 2, "tokenizer": models, "sha256": zeros}
+    run.description.write_bytes(seal(json.dumps(description, indent=2).encode() + b"\n"))
+    for file in (*run.checkpoints.glob("*.safetensors"), *path.glob("shortlist.safetensors")):
+        convert_checkpoint(file)
