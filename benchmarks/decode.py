@@ -149,7 +149,7 @@ def build_huggingface(run: Path, layout: Layout) -> Translate:
 
     from translate.data.batching import collate_sources
     from translate.data.tokenizer import PAD_ID, load_tokenizers
-    from translate.export import export_run
+    from translate.exchange import export_run
 
     torch.set_num_threads(layout.threads)
     folder = Path(tempfile.mkdtemp()) / "exported"
@@ -181,7 +181,7 @@ def build_onnx(run: Path, layout: Layout, *, quantization: Literal["int8"] | Non
     import onnxruntime
 
     from translate.data.tokenizer import load_tokenizers
-    from translate.export import export_run
+    from translate.exchange import export_run
 
     folder = Path(tempfile.mkdtemp()) / "exported"
     export_run(run, to="onnx", output=folder, quantization=quantization)

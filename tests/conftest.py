@@ -15,7 +15,8 @@ from jaxtyping import install_import_hook
 
 # Must run before anything imports translate: in these packages every annotated shape and type is checked at each call.
 # (The config's sections check themselves.)
-CHECKED = ["data", "model", "runs", "decoding", "evaluation", "training", "export", "visualize", "lint", "distributed"]
+CHECKED = ["data", "model", "runs", "decoding", "evaluation", "training", "export", "exchange", "visualize", "lint"]
+CHECKED += ["distributed"]
 install_import_hook([f"translate.{name}" for name in CHECKED], "beartype.beartype")
 
 # Torch reads these when it is imported. Threads that wait must not spin on cores that other tests need.

@@ -32,7 +32,7 @@ LAYERS = [
     {"cli", "__main__", ""},  # "" is translate/__init__.py, which offers what lies below
 ]
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
-STRANGERS = [{"data", "model"}, {"model", "distributed"}, {"export", "visualize"}]  # do not import each other at all
+STRANGERS = [{"data", "model"}, {"model", "distributed"}, {"exchange", "visualize"}]  # do not import each other at all
 MAX_MODULES_IN_A_FOLDER = 16
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "constants", "misc"}
 

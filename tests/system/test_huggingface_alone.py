@@ -17,7 +17,7 @@ from translate.config.schema import Config, ModelConfig
 from translate.data.batching import collate_sources
 from translate.data.tokenizer import prepare_tokenizers
 from translate.decoding import Translator
-from translate.export.huggingface import write_huggingface
+from translate.exchange.huggingface import write_huggingface
 from translate.runs.loading import build_model
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")

@@ -29,7 +29,7 @@ def import_(
       translate import Helsinki-NLP/opus-mt-de-en runs/opus
       translate import opus runs/m data.source_language=de data.target_language=en
     """
-    from translate.importing import import_model
+    from translate.exchange import import_model
 
     started = time.perf_counter()
     command = ["translate", *sys.argv[1:]]
@@ -66,7 +66,7 @@ def export(
       translate export runs/demo --to huggingface demo-hf
       translate export runs/demo --to onnx demo-onnx --quantization int8
     """
-    from translate.export import export_run
+    from translate.exchange import export_run
 
     step = export_run(run, to=to, output=output, checkpoint=checkpoint, quantization=quantization, evaluate=evaluate)
     agreement = "they give the same numbers" if quantization is None else f"rounded to {quantization}"

@@ -20,7 +20,6 @@ import torch
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config, read_resolved_config
-from translate.data.augmentation import read_held_out
 from translate.data.batching import EncodedPair, batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.decoding import Translator
@@ -31,8 +30,6 @@ from translate.decoding.search.loop import OnStep
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.translator import MANY_LINES, OnFound
 from translate.errors import InputError, RunError
-from translate.evaluation.evaluate import evaluate
-from translate.export.card import CardScores
 from translate.export.checks import import_extra
 from translate.export.ctranslate2 import convert_run, find_conversion, max_positions
 from translate.runs.directory import Checkpoint, open_run
@@ -117,7 +114,7 @@ class ConvertedModel:
             if not (self.is_required or self.folder.is_dir() or num_sentences >= CONVERT_FROM):
                 return None
             self.folder = convert_run(self.run, checkpoint=self.checkpoint)
-            self.translator = _open_converted(self.folder, config, compute_type=_COMPUTE_TYPES[config.precision])
+            self.translator = open_converted(self.folder, config, compute_type=_COMPUTE_TYPES[config.precision])
             logger.info(f"Searching with CTranslate2 in {config.precision}")
         except (InputError, RunError, RuntimeError, ValueError) as error:
             if not self.is_required:
@@ -362,35 +359,7 @@ class CTranslate2Translator(Translator):
             found[index][number] = each._replace(token_log_probs=log_probs)
 
 
-def evaluate_export(run_path: Path, folder: Path, *, checkpoint: Checkpoint) -> list[CardScores]:
-    """Score a run and a CTranslate2 model that was exported from it on the run's validation corpus, and log their BLEU.
-
-    CTranslate2 searches for both with the run's settings: for the run as `translate eval --engine ctranslate2` does.
-
-    Raises:
-        InputError: The run has no validation corpus, or CTranslate2 lacks something of its search.
-        RunError: The run cannot be converted.
-    """
-    config = read_resolved_config(open_run(run_path).config)
-    if config.data.validation is None:
-        raise InputError(f"--evaluate: {run_path} has no data.validation in its config; leave --evaluate out")
-    pairs = read_held_out(config.data.validation, key="data.validation")
-    ours = load_engine(
-        run_path, checkpoint=checkpoint, options={"engine": "ctranslate2"}, token_scores=False
-    ).translator
-    converted = _open_converted(folder, ours.config, compute_type="default")  # as the file has it
-    model = ConvertedModel(run_path, checkpoint, is_required=True, translator=converted)
-    theirs = CTranslate2Translator(ours, model, token_scores=False)
-    search = f"beam {ours.config.beam_size}"
-    scores = []
-    for name, translator in (("the run", ours), ("this export", theirs)):
-        evaluation = evaluate(translator, pairs.sources, pairs.targets, config.evaluation)
-        logger.info(f"Validation, {search}, {name}: BLEU {evaluation.score('BLEU'):.2f}")
-        scores.append(CardScores("validation", f"{search}, {name}", evaluation.metrics))
-    return scores
-
-
-def _open_converted(folder: Path, config: DecodingConfig, *, compute_type: str) -> Any:
+def open_converted(folder: Path, config: DecodingConfig, *, compute_type: str) -> Any:
     name, _, index = config.device.partition(":")
     return import_extra("ctranslate2").Translator(
         os.fsencode(folder),

@@ -13,9 +13,9 @@ import pytest
 from translate.config.data import DataConfig, HubCorpus, TextCorpus
 from translate.decoding import Translator
 from translate.evaluation.evaluate import evaluate, write_report
-from translate.export.card import CardScores, read_scores, write_card
+from translate.exchange.card import CardScores, read_scores, write_card
+from translate.exchange.huggingface import write_huggingface
 from translate.export.ctranslate2 import write_ctranslate2
-from translate.export.huggingface import write_huggingface
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import load_run
 
@@ -115,7 +115,7 @@ def test_the_snippet_translates(
         run.tokenizers.save(folder)
     else:
         if to == "modelling file":
-            monkeypatch.setattr("translate.export.huggingface.marian_lacks", lambda config: ["everything"])
+            monkeypatch.setattr("translate.exchange.huggingface.marian_lacks", lambda config: ["everything"])
             monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
         write_huggingface(run.model, run.tokenizers, run.config, folder)
     write_card(folder, run, to="ctranslate2" if to == "ctranslate2" else "huggingface", name=folder.name)

@@ -13,8 +13,8 @@ from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.errors import RunError
-from translate.export import export_run
-from translate.export.huggingface import (
+from translate.exchange import export_run
+from translate.exchange.huggingface import (
     check_huggingface,
     generation_settings,
     marian_lacks,

@@ -12,11 +12,10 @@ import torch
 
 from translate.decoding.loading import load_translator
 from translate.errors import InputError, RunError
-from translate.export import export_run
-from translate.export.huggingface import marian_weights
+from translate.exchange import export_run, import_model
+from translate.exchange.huggingface import marian_weights
+from translate.exchange.marian_mt import _check_sines, search_settings
 from translate.fingerprint import fingerprint
-from translate.importing import import_model
-from translate.importing.huggingface import _check_sines, search_settings
 from translate.model.transformer import initialize
 from translate.runs.loading import load_run
 
@@ -221,11 +220,11 @@ def test_another_position_table_is_refused() -> None:
 
 
 def test_other_numbers_are_an_error(opus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("translate.importing.conversion.EXCLUDED", 5.0)  # our padding gets a probability
+    monkeypatch.setattr("translate.exchange.conversion.EXCLUDED", 5.0)  # our padding gets a probability
     with pytest.raises(RunError, match=r"its log-probabilities differ by up to .* nothing was imported"):
         import_(opus[0], tmp_path / "run")
     monkeypatch.undo()
-    monkeypatch.setattr("translate.importing.huggingface._ACTIVATIONS", {"swish": "gelu"})
+    monkeypatch.setattr("translate.exchange.marian_mt._ACTIVATIONS", {"swish": "gelu"})
     with pytest.raises(RunError, match=r"its logits differ by up to .* nothing was imported"):
         import_(opus[0], tmp_path / "run")
     monkeypatch.undo()

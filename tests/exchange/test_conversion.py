@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from translate.errors import InputError
-from translate.importing.conversion import convert, require
-from translate.importing.huggingface import read_huggingface
+from translate.exchange.conversion import convert, require
+from translate.exchange.marian_mt import read_huggingface
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 

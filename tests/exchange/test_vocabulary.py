@@ -8,7 +8,7 @@ import sentencepiece
 from translate.data.subword_sampling import SubwordSampler
 from translate.data.tokenizer import UNK_ID, Tokenizer, Tokenizers, load_tokenizers
 from translate.errors import InputError
-from translate.importing.vocabulary import Vocabulary, reorder_sentencepiece
+from translate.exchange.vocabulary import Vocabulary, reorder_sentencepiece
 
 TrainSpm = Callable[..., bytes]
 

@@ -11,7 +11,7 @@ from translate.config.data import DataConfig, TextCorpus
 from translate.decoding import Translator
 from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import evaluate
-from translate.export import export_run
+from translate.exchange import export_run
 from translate.runs.loading import build_model
 
 Toy = Any  # conftest.py's: test modules cannot import each other
@@ -68,7 +68,7 @@ def test_evaluates_the_run_and_the_export(
     validation = TextCorpus(source=tmp_path / "source", target=tmp_path / "target")
     config = toy.config.model_copy(update={"data": DataConfig(validation=validation)})
     save_run(tmp_path / "run", config, toy.tokenizers, toy.model)
-    caplog.set_level("INFO", logger="translate.export.engine")
+    caplog.set_level("INFO", logger="translate.exchange.exporting")
     export_run(tmp_path / "run", to="ctranslate2", output=tmp_path / "out", quantization="int8", evaluate=True)
     ours, exported = [message for message in caplog.messages if message.startswith("Validation, beam 5, ")]
     expected = evaluate(

@@ -12,8 +12,8 @@ from translate.config.load import load_config
 from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
-from translate.export.huggingface import marian_order, marian_tensors
-from translate.importing.vocabulary import Vocabulary, describe_sentencepiece, reorder_sentencepiece
+from translate.exchange.huggingface import marian_order, marian_tensors
+from translate.exchange.vocabulary import Vocabulary, describe_sentencepiece, reorder_sentencepiece
 from translate.model import Transformer
 from translate.runs.loading import build_model
 

@@ -113,7 +113,7 @@ def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizer
 
 def _exported_class(config: ModelConfig) -> Any:
     if marian_lacks(config):
-        from translate.export.modeling_translate import TranslateForConditionalGeneration
+        from translate.exchange.modeling_translate import TranslateForConditionalGeneration
 
         return TranslateForConditionalGeneration
     return import_extra("transformers").MarianMTModel

@@ -12,8 +12,8 @@ import yaml
 
 from translate.decoding.loading import load_translator
 from translate.errors import InputError, RunError
-from translate.importing import import_model
-from translate.importing.marian import is_marian
+from translate.exchange import import_model
+from translate.exchange.marian import is_marian
 from translate.runs.loading import load_run
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
@@ -151,7 +151,7 @@ def test_a_damaged_folder(write_marian: WriteMarian, tmp_path: Path) -> None:
 
 
 def test_other_numbers_are_an_error(write_marian: WriteMarian, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("translate.importing.conversion.EXCLUDED", 5.0)
+    monkeypatch.setattr("translate.exchange.conversion.EXCLUDED", 5.0)
     with pytest.raises(RunError, match=r"its log-probabilities differ by up to .* nothing was imported"):
         import_(write_marian(), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -9,9 +9,9 @@ import torch
 
 from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers
-from translate.export import onnx_graph
-from translate.export.onnx import check_onnx, write_onnx
-from translate.export.onnx_graph import Graph, build_decoder, build_encoder
+from translate.exchange import onnx_graph
+from translate.exchange.onnx import check_onnx, write_onnx
+from translate.exchange.onnx_graph import Graph, build_decoder, build_encoder
 from translate.model import Transformer
 
 onnx = pytest.importorskip("onnx", reason="the extra `onnx` is not installed")

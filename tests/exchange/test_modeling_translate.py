@@ -11,14 +11,14 @@ import torch
 from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers
 from translate.errors import RunError
-from translate.export import huggingface
-from translate.export.huggingface import check_huggingface, write_huggingface
+from translate.exchange import huggingface
+from translate.exchange.huggingface import check_huggingface, write_huggingface
 from translate.model import Transformer
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
-from translate.export import modeling_translate  # noqa: E402
-from translate.export.modeling_translate import TranslateForConditionalGeneration  # noqa: E402
+from translate.exchange import modeling_translate  # noqa: E402
+from translate.exchange.modeling_translate import TranslateForConditionalGeneration  # noqa: E402
 
 Toy = Any  # conftest.py's: test modules cannot import each other
 Build = Callable[..., tuple[Transformer, Tokenizers]]

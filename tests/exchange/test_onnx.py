@@ -14,8 +14,8 @@ from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.errors import RunError
-from translate.export import export_run
-from translate.export.onnx import check_onnx, write_onnx
+from translate.exchange import export_run
+from translate.exchange.onnx import check_onnx, write_onnx
 from translate.model import Transformer
 
 pytest.importorskip("onnx", reason="the extra `onnx` is not installed")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from translate.atomic import temporary_beside, write_error
 from translate.errors import InputError
+from translate.exchange.conversion import Converted, convert
+from translate.exchange.marian import is_marian, read_marian
+from translate.exchange.marian_mt import download, read_huggingface
 from translate.fingerprint import fingerprint
-from translate.importing.conversion import Converted, convert
-from translate.importing.huggingface import download, read_huggingface
-from translate.importing.marian import is_marian, read_marian
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint
 from translate.runs.directory import create_run
 from translate.runs.loading import get_parameters

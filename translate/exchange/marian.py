@@ -18,9 +18,9 @@ from torch import Tensor
 
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
+from translate.exchange.conversion import ForeignModel, require
+from translate.exchange.vocabulary import Vocabulary, check_segmentation
 from translate.export.checks import check_agreement, import_extra, probe
-from translate.importing.conversion import ForeignModel, require
-from translate.importing.vocabulary import Vocabulary, check_segmentation
 from translate.model import Transformer, log_probabilities
 
 _ALLOWED: dict[str, tuple[object, ...]] = {

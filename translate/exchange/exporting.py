@@ -1,0 +1,105 @@
+"""A trained model for other programs, checked to give the same numbers; and CTranslate2 as a fast engine."""
+
+import logging
+from pathlib import Path
+from typing import Literal, get_args
+
+from translate.atomic import atomic_folder
+from translate.config.load import read_resolved_config
+from translate.data.augmentation import read_held_out
+from translate.errors import InputError
+from translate.evaluation.evaluate import evaluate as evaluate_pairs
+from translate.exchange.card import CardScores, write_card
+from translate.exchange.huggingface import write_huggingface
+from translate.exchange.onnx import write_onnx
+from translate.export.ctranslate2 import write_ctranslate2
+from translate.export.engine import ConvertedModel, CTranslate2Translator, load_engine, open_converted
+from translate.runs.directory import Checkpoint, open_run
+from translate.runs.loading import load_run
+
+logger = logging.getLogger(__name__)
+
+Format = Literal["ctranslate2", "huggingface", "onnx"]
+Quantization = Literal["int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
+QUANTIZATIONS: dict[Format, tuple[Quantization, ...]] = {"ctranslate2": get_args(Quantization), "onnx": ("int8",)}
+"""What each format can be written in instead of fp32."""
+
+
+def export_run(
+    run_path: Path,
+    *,
+    to: Format,
+    output: Path,
+    checkpoint: Checkpoint = "best",
+    quantization: Quantization | None = None,
+    evaluate: bool = False,
+) -> int:
+    """Write a run's model, tokenizers and model card for another program, and check that it gives the same numbers.
+
+    Args:
+        to: With ctranslate2, a folder for the CTranslate2 library with the SentencePiece models; with huggingface, a
+            model and tokenizer for the transformers library: MarianMT where that is exact, and else a model with its
+            own modelling file; with onnx, graphs for ONNX Runtime, alone or by the library optimum.
+        output: A folder that does not exist yet, or an empty one.
+        checkpoint: As in `load_run`.
+        quantization: What the weights are rounded to, after the check; None: they stay fp32.
+        evaluate: Score the run and the export on the run's validation corpus, with ctranslate2.
+
+    Returns:
+        The step at which the exported weights were saved.
+
+    Raises:
+        InputError: `run_path` is no run, the format has no such quantization or cannot be evaluated, the package is not
+            installed, or `output` is not empty.
+        RunError: The exported model gives other numbers, or the disk is full; nothing is left behind.
+        FileExistsError: Another program has written `output` meanwhile.
+    """
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output} is a file, not a folder to export to")
+    if output.is_dir() and any(output.iterdir()):
+        raise InputError(f"{output} is not empty: choose another folder, or empty it")
+    if quantization is not None and quantization not in QUANTIZATIONS.get(to, ()):
+        able = " or ".join(f"--to {name}" for name, known in QUANTIZATIONS.items() if quantization in known)
+        raise InputError(f"--quantization {quantization} is not for --to {to}: take {able}, or leave it out")
+    if evaluate and to != "ctranslate2":
+        raise InputError(f"--evaluate is not for --to {to}: it compares translations by CTranslate2, --to ctranslate2")
+    run = load_run(run_path, checkpoint=checkpoint)
+    with atomic_folder(output) as temporary:
+        if to == "ctranslate2":
+            write_ctranslate2(run.model, run.tokenizers, temporary, quantization=quantization)
+            run.tokenizers.save(temporary)
+        elif to == "onnx":
+            write_onnx(run.model, run.tokenizers, run.config, temporary, int8=quantization == "int8")
+        else:
+            write_huggingface(run.model, run.tokenizers, run.config, temporary)
+        scores = evaluate_export(run_path, temporary, checkpoint=checkpoint) if evaluate else []
+        write_card(temporary, run, to=to, name=output.name, rounded=quantization, scores=scores)
+    return run.step
+
+
+def evaluate_export(run_path: Path, folder: Path, *, checkpoint: Checkpoint) -> list[CardScores]:
+    """Score a run and a CTranslate2 model that was exported from it on the run's validation corpus, and log their BLEU.
+
+    CTranslate2 searches for both with the run's settings: for the run as `translate eval --engine ctranslate2` does.
+
+    Raises:
+        InputError: The run has no validation corpus, or CTranslate2 lacks something of its search.
+        RunError: The run cannot be converted.
+    """
+    config = read_resolved_config(open_run(run_path).config)
+    if config.data.validation is None:
+        raise InputError(f"--evaluate: {run_path} has no data.validation in its config; leave --evaluate out")
+    pairs = read_held_out(config.data.validation, key="data.validation")
+    ours = load_engine(
+        run_path, checkpoint=checkpoint, options={"engine": "ctranslate2"}, token_scores=False
+    ).translator
+    converted = open_converted(folder, ours.config, compute_type="default")  # as the file has it
+    model = ConvertedModel(run_path, checkpoint, is_required=True, translator=converted)
+    theirs = CTranslate2Translator(ours, model, token_scores=False)
+    search = f"beam {ours.config.beam_size}"
+    scores = []
+    for name, translator in (("the run", ours), ("this export", theirs)):
+        evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, config.evaluation)
+        logger.info(f"Validation, {search}, {name}: BLEU {evaluation.score('BLEU'):.2f}")
+        scores.append(CardScores("validation", f"{search}, {name}", evaluation.metrics))
+    return scores
