@@ -55,7 +55,7 @@ def build_auto(run: Path, layout: Layout, *, precision: str) -> Translate:
     """`translate decode` as it is: CTranslate2's search between our reading and writing, with its own batches."""
     import torch
 
-    from translate.export import load_engine
+    from translate.decoding.engines.ctranslate2 import load_engine
 
     torch.set_num_threads(layout.workers * layout.threads)
     options = {"engine": "ctranslate2", "precision": precision, "device": "cpu", "workers": layout.workers}
@@ -115,7 +115,7 @@ def build_ctranslate2(
     import ctranslate2
 
     from translate.data.tokenizer import load_tokenizers
-    from translate.export.ctranslate2 import convert_run
+    from translate.decoding.engines.ctranslate2_conversion import convert_run
 
     tokenizers = load_tokenizers(run / "tokenizer")
     engine = ctranslate2.Translator(

@@ -67,8 +67,8 @@ def load(
         InputError: Not a run, or settings that cannot be.
         RunError: A damaged run.
     """
+    from translate.decoding.engines.ctranslate2 import load_engine
     from translate.errors import InputError
-    from translate.export import load_engine
     from translate.nearest import did_you_mean, nearest
 
     for name in options:

@@ -16,10 +16,10 @@ import torch
 from translate.config.load import is_run, load_config, read_resolved_config
 from translate.config.schema import Config
 from translate.decoding import Translator
+from translate.decoding.engines.ctranslate2 import load_engine
 from translate.decoding.loading import load_translator
 from translate.errors import InputError
 from translate.evaluation import evaluate as evaluation
-from translate.export import load_engine
 from translate.messages import MessageFormatter
 from translate.runs.directory import Checkpoint, open_run
 from translate.runs.metrics import Record, best_record, read_metrics

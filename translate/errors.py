@@ -1,5 +1,6 @@
 """The two ways a command can fail, so that the exit code follows from the class alone; and what installs an extra."""
 
+import importlib
 import os
 import re
 import shlex
@@ -7,6 +8,7 @@ import shutil
 import sys
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 
 class InputError(Exception):
@@ -33,3 +35,19 @@ def install_hint(extra: str) -> str:
     beside = os.path.dirname(shutil.which("pip") or "") == os.path.dirname(sys.executable)
     pip = ["pip"] if beside else [sys.executable, "-m", "pip"]
     return shlex.join([*pip, "install", *wanted])
+
+
+def import_extra(package: str) -> ModuleType:
+    """Import a package that an extra installs.
+
+    Raises:
+        InputError: The package is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        name = package.partition(".")[0]
+        extra = {"onnxruntime": "onnx"}.get(name, name)
+        if name in ("transformers", "huggingface_hub", "sentencepiece", "google"):
+            extra = "huggingface"
+        raise InputError(f"{package} cannot be imported ({error}): {install_hint(extra)}") from error

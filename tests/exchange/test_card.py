@@ -12,10 +12,10 @@ import pytest
 
 from translate.config.data import DataConfig, HubCorpus, TextCorpus
 from translate.decoding import Translator
+from translate.decoding.engines.ctranslate2_conversion import write_ctranslate2
 from translate.evaluation.evaluate import evaluate, write_report
 from translate.exchange.card import CardScores, read_scores, write_card
 from translate.exchange.huggingface import write_huggingface
-from translate.export.ctranslate2 import write_ctranslate2
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import load_run
 

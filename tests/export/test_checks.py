@@ -5,8 +5,9 @@ import torch
 
 from translate.config.decoding import DecodingConfig
 from translate.data.batching import EncodedPair
-from translate.errors import InputError, RunError
-from translate.export.checks import check_agreement, import_extra, only_ours
+from translate.decoding.agreement import check_agreement
+from translate.decoding.loading import only_ours
+from translate.errors import InputError, RunError, import_extra
 
 PAIRS = [EncodedPair([5], [7]), EncodedPair([5], [7, 8])]  # with the end symbol 2 and 3 target positions
 

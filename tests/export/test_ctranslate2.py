@@ -11,8 +11,8 @@ from pretend_device import PretendDevice
 
 from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers
+from translate.decoding.engines.ctranslate2_conversion import check_ctranslate2, convert_run, write_ctranslate2
 from translate.errors import InputError, RunError
-from translate.export.ctranslate2 import check_ctranslate2, convert_run, write_ctranslate2
 from translate.model import Transformer
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.loading import build_model, get_parameters

@@ -11,11 +11,12 @@ from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
 from translate.decoding import Request, Translator
 from translate.decoding import translator as translator_module
+from translate.decoding.engines import ctranslate2 as engine
+from translate.decoding.engines.ctranslate2 import load_engine
+from translate.decoding.engines.ctranslate2_conversion import convert_run
 from translate.decoding.loading import load_translator
 from translate.decoding.request import SearchInput
 from translate.errors import InputError, RunError
-from translate.export import engine, load_engine
-from translate.export.ctranslate2 import convert_run
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import read_checksums, write_checksums
 from translate.runs.loading import build_model

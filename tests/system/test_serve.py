@@ -22,7 +22,7 @@ from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import prepare_tokenizers
-from translate.export import load_engine
+from translate.decoding.engines.ctranslate2 import load_engine
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.directory import create_run
 from translate.runs.loading import build_model, get_parameters

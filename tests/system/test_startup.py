@@ -53,7 +53,7 @@ def test_start_up_imports_nothing_heavy(arguments: list[str]) -> None:
     assert "translate" in modules
     assert not modules & {"torch", "datasets", "sentencepiece", "sacrebleu", "pandas", "pyarrow", "numpy"}
     if arguments[-1] == "--help":  # pydantic's sections are not built for it, though typer may load pydantic
-        assert not modules & {"translate.config", "translate.decoding", "translate.export"}
+        assert not modules & {"translate.config", "translate.decoding", "translate.exchange"}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["decode", "--help"]], ids=" ".join)

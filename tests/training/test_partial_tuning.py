@@ -11,9 +11,9 @@ import torch
 
 from translate.config.schema import Config
 from translate.data.tokenizer import load_tokenizers
+from translate.decoding.engines.ctranslate2 import load_engine
 from translate.errors import InputError
 from translate.evaluation.evaluate import choose_test_sets, evaluate
-from translate.export import load_engine
 from translate.model.lora import is_lora
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory

@@ -9,9 +9,10 @@ import torch
 
 from translate.config.load import override_config
 from translate.config.schema import Config
+from translate.decoding.engines import ctranslate2 as engine
+from translate.decoding.engines.ctranslate2 import load_engine
 from translate.errors import RunError
 from translate.evaluation.evaluate import choose_test_sets, evaluate
-from translate.export import engine, load_engine
 from translate.runs.loading import load_run
 from translate.runs.verify import verify_run
 from translate.training import validation

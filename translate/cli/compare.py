@@ -93,7 +93,7 @@ def _read_test_set(
 
 
 def _translate(run: Path, sources: Sequence[str]) -> list[str]:
-    from translate.export import load_engine
+    from translate.decoding.engines.ctranslate2 import load_engine
 
     translator = load_engine(run, options={}, token_scores=False).translator
     with line_bar(len(sources)) as advance:

@@ -82,7 +82,7 @@ class DecodeCommand:
     def load(self) -> "Translator":
         """Load the translator."""
         from translate.data.text import read_lines
-        from translate.export import load_engine
+        from translate.decoding.engines.ctranslate2 import load_engine
 
         with showing_activity() as show:
             show(f"Loading {self.run}")

@@ -62,9 +62,9 @@ def evaluate(
         raise InputError("--source and --reference go together, and not with --set")
     from translate.config.load import read_resolved_config
     from translate.decoding import count_conditions
+    from translate.decoding.engines.ctranslate2 import load_engine
     from translate.evaluation.evaluate import choose_test_sets, evaluate, report_folder, spread_samples, write_report
     from translate.evaluation.metrics import score_conventions
-    from translate.export import load_engine
     from translate.runs.directory import open_run
     from translate.runs.loading import describe_moment
 
@@ -108,9 +108,9 @@ def tune_decode(
       translate tune-decode runs/demo
     """
     from translate.config.load import override_config, read_resolved_config
+    from translate.decoding.engines.ctranslate2 import load_engine
     from translate.evaluation.evaluate import choose_test_sets
     from translate.evaluation.tune import TunedSettings, tune_decoding
-    from translate.export import load_engine
     from translate.runs.directory import open_run, write_config
     from translate.runs.lock import lock_run
 

@@ -123,9 +123,9 @@ class SyntheticCommand:
         from translate.atomic import write_error
         from translate.config.load import read_resolved_config
         from translate.decoding import Request
+        from translate.decoding.engines.ctranslate2 import load_engine
         from translate.decoding.sharded import ShardedDecoder, collect_dependencies, share_machine
         from translate.decoding.synthetic import PairFormat
-        from translate.export import load_engine
         from translate.runs.directory import open_run
 
         corpus = self.output / "corpus.jsonl"

@@ -7,13 +7,13 @@ from typing import Literal, get_args
 from translate.atomic import atomic_folder
 from translate.config.load import read_resolved_config
 from translate.data.augmentation import read_held_out
+from translate.decoding.engines.ctranslate2 import ConvertedModel, CTranslate2Translator, load_engine, open_converted
+from translate.decoding.engines.ctranslate2_conversion import write_ctranslate2
 from translate.errors import InputError
 from translate.evaluation.evaluate import evaluate as evaluate_pairs
 from translate.exchange.card import CardScores, write_card
 from translate.exchange.huggingface import write_huggingface
 from translate.exchange.onnx import write_onnx
-from translate.export.ctranslate2 import write_ctranslate2
-from translate.export.engine import ConvertedModel, CTranslate2Translator, load_engine, open_converted
 from translate.runs.directory import Checkpoint, open_run
 from translate.runs.loading import load_run
 

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
-from translate.errors import RunError
-from translate.export.checks import check_agreement, import_extra, only_ours, probe
+from translate.decoding.agreement import check_agreement, probe
+from translate.decoding.loading import only_ours
+from translate.errors import RunError, import_extra
 from translate.model import Transformer
 from translate.model.layers import DecoderLayer, EncoderLayer
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from translate.data.tokenizer import Tokenizers
-from translate.errors import InputError
+from translate.decoding.agreement import check_agreement, probe
+from translate.errors import InputError, import_extra
 from translate.exchange.conversion import ForeignModel, require
 from translate.exchange.vocabulary import Vocabulary, check_segmentation
-from translate.export.checks import check_agreement, import_extra, probe
 from translate.model import Transformer, log_probabilities
 
 _ALLOWED: dict[str, tuple[object, ...]] = {

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
-from translate.errors import InputError, RunError
+from translate.decoding.agreement import check_agreement, probe
+from translate.errors import InputError, RunError, import_extra
 from translate.exchange.conversion import ForeignModel, require
 from translate.exchange.huggingface import marian_order
 from translate.exchange.vocabulary import Vocabulary
-from translate.export.checks import check_agreement, import_extra, probe
 from translate.model import Transformer, log_probabilities
 from translate.model.positions import sinusoidal_table
 

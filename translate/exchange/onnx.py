@@ -17,10 +17,10 @@ from translate.atomic import write_text
 from translate.config.schema import Config
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers
-from translate.errors import RunError
+from translate.decoding.agreement import check_agreement, probe
+from translate.errors import RunError, import_extra
 from translate.exchange.huggingface import generation_settings, marian_settings, write_marian_tokenizer
 from translate.exchange.onnx_graph import TABLE_POSITIONS, Graph, build_decoder, build_encoder, max_positions
-from translate.export.checks import check_agreement, import_extra, probe
 from translate.model import Transformer
 
 logger = logging.getLogger(__name__)

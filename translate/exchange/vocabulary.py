@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import sentencepiece
 
 from translate.data.tokenizer import BOS_ID, END_OF_VOCABULARY, EOS_ID, PAD_ID, UNK_ID, Tokenizer
-from translate.errors import InputError, RunError
-from translate.export.checks import import_extra
+from translate.errors import InputError, RunError, import_extra
 
 _SYMBOLS = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<s>", EOS_ID: "</s>"}
 _UNIGRAM, _BPE = 1, 2  # SentencePiece's numbers

@@ -10,12 +10,12 @@ import torch
 
 from translate.data.batching import EncodedPair
 from translate.decoding import Translation, Translator
+from translate.decoding.engines.ctranslate2 import CTranslate2Translator, load_engine
 from translate.decoding.loading import LoadedTranslator
 from translate.decoding.output.formats import CorpusScore, describe_scores
 from translate.decoding.output.words import AlignmentLink, align_words
 from translate.documents.alignment import word_weights
 from translate.errors import InputError
-from translate.export import CTranslate2Translator, load_engine
 from translate.runs.directory import Checkpoint
 from translate.server.batching import BatchQueue, Job
 from translate.server.schema import AttentionAnswer, Limits, ModelAnswer, ScoreRequest, TranslationAnswer

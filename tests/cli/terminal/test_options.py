@@ -131,7 +131,7 @@ def test_every_option_comes_through(
         seen.append(options)
         raise InputError("seen")
 
-    monkeypatch.setattr("translate.export.load_engine", load)  # first: the other is imported by its module
+    monkeypatch.setattr("translate.decoding.engines.ctranslate2.load_engine", load)
     monkeypatch.setattr("translate.decoding.loading.load_translator", load)
     files = {"score": [corpus / "train.de", corpus / "train.en"]}.get(command, [])
     assert GIVEN.keys() == DECODING_OPTIONS.keys()

@@ -1,9 +1,7 @@
 """What every export checks: the other program is installed, and on the same sentences it gives the same numbers."""
 
-import importlib
 import random
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Literal, NamedTuple
 
 import torch
@@ -12,8 +10,7 @@ from torch import Tensor
 
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import EOS_ID
-from translate.decoding.loading import only_ours as only_ours
-from translate.errors import InputError, RunError, install_hint
+from translate.errors import RunError
 from translate.model import Transformer
 
 TOLERANCE = 1e-4
@@ -29,22 +26,6 @@ class Probes(NamedTuple):
     pairs: list[EncodedPair]
     batch: Batch
     logits: Float[Tensor, "batch target vocab"]
-
-
-def import_extra(package: str) -> ModuleType:
-    """Import the package of the extra that exports to it.
-
-    Raises:
-        InputError: The package is not installed.
-    """
-    try:
-        return importlib.import_module(package)
-    except ImportError as error:
-        name = package.partition(".")[0]
-        extra = {"onnxruntime": "onnx"}.get(name, name)
-        if name in ("transformers", "huggingface_hub", "sentencepiece", "google"):
-            extra = "huggingface"
-        raise InputError(f"{package} cannot be imported ({error}): {install_hint(extra)}") from error
 
 
 def probe(model: Transformer, *, max_positions: int | None) -> Probes:

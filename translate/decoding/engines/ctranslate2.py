@@ -23,15 +23,14 @@ from translate.config.load import override_config, read_resolved_config
 from translate.data.batching import EncodedPair, batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.decoding import Translator
+from translate.decoding.engines.ctranslate2_conversion import convert_run, find_conversion, max_positions
 from translate.decoding.loading import LoadedTranslator, load_translator, only_ours, resolve_auto
 from translate.decoding.request import SearchInput
 from translate.decoding.search.beam import PATIENCE, Hypothesis
 from translate.decoding.search.loop import OnStep
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.translator import MANY_LINES, OnFound
-from translate.errors import InputError, RunError
-from translate.export.checks import import_extra
-from translate.export.ctranslate2 import convert_run, find_conversion, max_positions
+from translate.errors import InputError, RunError, import_extra
 from translate.runs.directory import Checkpoint, open_run
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from translate.atomic import atomic_folder
 from translate.config.load import read_resolved_config
 from translate.config.schema import ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizers
-from translate.errors import InputError, RunError
-from translate.export.checks import check_agreement, import_extra, probe
+from translate.decoding.agreement import check_agreement, probe
+from translate.errors import InputError, RunError, import_extra
 from translate.fingerprint import fingerprint
 from translate.model import Decoder, Encoder, Transformer, log_probabilities
 from translate.model.attention import MultiHeadAttention

@@ -1,0 +1,1 @@
+"""Engines that search: our own model, and CTranslate2."""
