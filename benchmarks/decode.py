@@ -222,7 +222,6 @@ ENGINES: dict[str, tuple[Callable[..., Translate], dict[str, Any], Sequence[int]
     "auto int8": (build_auto, {"precision": "int8"}, (1,)),
     "ours fp32": (build_ours, {"precision": "fp32"}, (40, 80, 160)),
     "ours bf16": (build_ours, {"precision": "bf16"}, (40, 80, 160)),
-    "ours int8": (build_ours, {"precision": "int8"}, (40, 80, 160)),
     "ours fp32 shortlist": (build_ours, {"precision": "fp32", "shortlist": True}, (40, 80, 160)),
     "ours bf16 shortlist": (build_ours, {"precision": "bf16", "shortlist": True}, (40, 80, 160)),
     "ctranslate2 alone float32": (build_ctranslate2, {"compute_type": "float32", "alone": True}, (16, 32, 64, 128)),

@@ -48,7 +48,6 @@ def load(
     *,
     checkpoint: "Checkpoint" = "best",
     ensemble: "Sequence[str | PathLike[str]]" = (),
-    contrast: "str | PathLike[str] | None" = None,
     reverse: "str | PathLike[str] | None" = None,
     forbidden: Sequence[str] = (),
     **options: Any,
@@ -58,7 +57,6 @@ def load(
     Args:
         checkpoint: best: chosen on validation; last: the newest.
         ensemble: Other runs whose probabilities are averaged with this run's.
-        contrast: A weaker run; tokens that it finds probable too count less.
         reverse: A run that translates the other way; the beam is ranked by its log-probability of the source too.
         forbidden: Words and phrases that no translation contains.
         options: Settings of the section `decoding`, such as `precision="bf16"`.
@@ -72,14 +70,13 @@ def load(
     from translate.nearest import did_you_mean, nearest
 
     for name in options:
-        if meant := nearest(name, ["checkpoint", "contrast", "ensemble", "forbidden", "reverse"], cutoff=0.8):
+        if meant := nearest(name, ["checkpoint", "ensemble", "forbidden", "reverse"], cutoff=0.8):
             raise InputError(f"unknown option {name}{did_you_mean(meant)}")
     return load_engine(
         run,
         checkpoint=checkpoint,
         options=options,
         ensemble=ensemble,
-        contrast=contrast,
         reverse=reverse,
         forbidden=forbidden,
     ).translator

@@ -113,7 +113,6 @@ def test_ctranslate2_gives_our_lines(decode: Decode) -> None:
             ["--ensemble", "FILE"],
             "the engine ctranslate2 cannot search with ensemble; use the engine auto or translate",
         ),
-        (["--contrast", "FILE"], "the engine ctranslate2 cannot search with contrast"),
         (["--search", "sample"], "the engine ctranslate2 cannot search with decoding.search = 'sample'"),
         (["--shortlist"], "the engine ctranslate2 cannot search with decoding.shortlist = True"),
     ],

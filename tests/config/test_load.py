@@ -1,5 +1,7 @@
 """Files, their bases, and overrides; an error names the key, the value, its bound or nearest key, and its place."""
 
+import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,9 +9,10 @@ import pydantic
 import pytest
 
 from translate.config.data import HubCorpus, TextCorpus, TsvCorpus
-from translate.config.load import LoadedConfig, load_config
+from translate.config.errors import REMOVED_KEYS
+from translate.config.load import LoadedConfig, load_config, read_resolved_config
 from translate.config.schema import Config
-from translate.config.show import annotated_yaml
+from translate.config.show import annotated_yaml, resolved_yaml
 from translate.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("run_yaml")
@@ -240,3 +243,21 @@ def test_character_coverage_is_bounded_as_sentencepiece_bounds_it() -> None:
         load_config("demo", ["tokenizer.character_coverage=0.9"])
     message = "tokenizer.character_coverage = 0.9: should be greater than or equal to 0.98 (command line)"
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("key", sorted(REMOVED_KEYS))
+def test_a_removed_key(key: str, tmp_path: Path, error: Error, caplog: pytest.LogCaptureFixture) -> None:
+    """A run of an older version loads, with a warning unless it has the old default; other configs do not."""
+    default, advice = REMOVED_KEYS[key]
+    section, _, name = key.partition(".")
+    path, config = tmp_path / "config.yaml", Config()
+    (tmp_path / "run.json").write_text("{}")
+    for value, warnings in ((default, []), (7, [f"{path}: {key} = 7 is ignored: {advice}"])):
+        text = json.dumps(value)
+        path.write_text(resolved_yaml(config).replace(f"{section}:\n", f"{section}:\n  {name}: {text}\n"))
+        for load in (read_resolved_config, lambda path: load_config(str(path.parent)).config):
+            caplog.clear()
+            with caplog.at_level(logging.WARNING):
+                assert load(path) == config
+            assert caplog.messages == warnings
+    assert error(f"{key}=7").startswith(f"{key} was removed (command line): {advice}")

@@ -51,7 +51,7 @@ def test_annotated_yaml_says_where_each_value_was_given() -> None:
     Path("run.yaml").write_text("extends: base.yaml\nmodel: {num_heads: 4}\ndata:\n  test: {}\n")
     train = "data.train=[{kind: text, source: a.de, target: a.en}]"
     lines = annotated_yaml(load_config("run.yaml", [train, "model.d_ff=96"])).splitlines()
-    # The longest, `  contrastive_plausibility: 0.1`, has 31 characters.
+    # The longest, `  look_ahead_lines: 2000`, decides the column.
     assert lines[:14] == [
         "name: run                        # default",
         "data:",

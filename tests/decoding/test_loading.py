@@ -13,12 +13,11 @@ from translate.config.data import DataConfig, TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers, train_tokenizer
-from translate.decoding import Combination, Request, Translation, Translator, loading
+from translate.decoding import Request, Translation, Translator, loading
 from translate.decoding.loading import load_translator, resolve_auto
 from translate.decoding.shortlist import Shortlist
 from translate.errors import InputError, RunError
 from translate.model import Transformer
-from translate.model.quantization import Int8Projection
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.directory import create_run
 from translate.runs.loading import build_model, get_parameters
@@ -87,7 +86,8 @@ def test_settings_of_the_load_and_of_a_call(toy: Toy, run: Path) -> None:
         ({"forbidden": "dog"}, "^forbidden = 'dog': should be a list, such as \\['dog'\\]$"),
         ({"ensemble": "runs/demo"}, "^ensemble = 'runs/demo': should be a list, such as"),
         ({"ensemble": ["nowhere"]}, "^nowhere: no such run directory$"),
-        ({"contrast": "nowhere"}, "^nowhere: no such run directory$"),
+        ({"engine": "translate", "precision": "int8"}, "^decoding.precision = 'int8': decoding.engine = 'translate' "),
+        ({"search": "sample", "precision": "int8"}, "^decoding.precision = 'int8': .* decoding.search = 'sample'"),
         ({"reverse": "nowhere"}, "^nowhere: no such run directory$"),
         ({"checkpoint": "last"}, "last.safetensors"),
         ({"shortlist": True}, "has no shortlist.safetensors: make it with translate shortlist "),
@@ -139,12 +139,8 @@ def test_an_ensemble_of_a_run_with_itself_is_the_run(toy: Toy, run: Path) -> Non
     )
 
 
-@pytest.mark.parametrize("kind", ["ensemble", "contrast"])
-def test_other_runs_have_their_say(toy: Toy, run: Path, other_run: Path, kind: str) -> None:
-    alone, together = (
-        translate.load(run, **options).translate(toy.sources[:5])
-        for options in ({}, {kind: [other_run] if kind == "ensemble" else other_run})
-    )
+def test_other_runs_have_their_say(toy: Toy, run: Path, other_run: Path) -> None:
+    alone, together = (translate.load(run, ensemble=each).translate(toy.sources[:5]) for each in ([], [other_run]))
     assert all(abs(one.log_prob - other.log_prob) > 1e-3 for one, other in zip(alone, together, strict=True))
 
 
@@ -165,10 +161,8 @@ def test_a_reverse_run_ranks_the_beam(toy: Toy, run: Path, tmp_path: Path) -> No
 
 
 def test_sources_are_cut_to_the_fewest_positions(run: Path, other_run: Path) -> None:
-    for others in ({"ensemble": [other_run]}, {"contrast": other_run}):
-        translator = translate.load(run, long="truncate", **others)
-        (translation,) = translator.translate(["Hund " * 30])
-        assert translation.source_truncated and len(translation.source_ids) == 8 and len(translation.ids) <= 9
+    translation = translate.load(run, long="truncate", ensemble=[other_run]).translate("Hund " * 30)
+    assert translation.source_truncated and len(translation.source_ids) == 8 and len(translation.ids) <= 9
 
 
 def test_coverage_watches_the_first_model_alone(toy: Toy, run: Path) -> None:
@@ -180,19 +174,18 @@ def test_coverage_watches_the_first_model_alone(toy: Toy, run: Path) -> None:
     shape = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 2}
     deep = Transformer(ModelConfig.model_validate(shape), **sizes, pad_id=PAD_ID).eval()
     config = DecodingConfig(device="cpu", beam_size=2, coverage_penalty=0.2, alignment_layer=1)
-    translator = Translator(deep, toy.tokenizers, config, combination=Combination((toy.model,)))
+    translator = Translator(deep, toy.tokenizers, config, ensemble=[toy.model])
     assert len(translator.translate(toy.sources[:3])) == 3
 
 
-@pytest.mark.parametrize("kind", ["ensemble", "contrast"])
-def test_another_tokenizer_is_refused_by_name(toy: Toy, run: Path, tmp_path: Path, kind: str) -> None:
+def test_another_tokenizer_is_refused_by_name(toy: Toy, run: Path, tmp_path: Path) -> None:
     tokenizer = train_tokenizer(toy.sources, TokenizerConfig(vocab_size=295))
     tokenizers = Tokenizers(tokenizer, tokenizer, "joint")
     shape = {"d_model": 8, "num_heads": 1, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
     model = build_model(Config.model_validate({"model": shape}), tokenizers)
     other = write_run(tmp_path / "other", model, tokenizers)
     with pytest.raises(InputError) as error:
-        translate.load(run, **{kind: [other] if kind == "ensemble" else other})
+        translate.load(run, ensemble=[other])
     assert str(error.value).startswith(f"{other} has another source tokenizer than {run}: ")
 
 
@@ -200,17 +193,13 @@ def test_another_tokenizer_is_refused_by_name(toy: Toy, run: Path, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("no_shape_checks")
-def test_precisions(toy: Toy, run: Path) -> None:
+def test_bf16(toy: Toy, run: Path) -> None:
     exact = texts(translate.load(run), toy.sources)
-    for precision in ("bf16", "int8"):
-        translator = translate.load(run, precision=precision, ensemble=[run])
-        for model in (translator.model, *translator.combination.ensemble):
-            if precision == "bf16":
-                assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
-            else:
-                assert any(isinstance(module, Int8Projection) for module in model.modules())
-        same = sum(one == other for one, other in zip(texts(translator, toy.sources), exact, strict=True))
-        assert same > 0.8 * len(exact)
+    translator = translate.load(run, precision="bf16", ensemble=[run])
+    for model in translator.models:
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    same = sum(one == other for one, other in zip(texts(translator, toy.sources), exact, strict=True))
+    assert same > 0.8 * len(exact)
 
 
 @pytest.fixture
@@ -266,6 +255,7 @@ def test_what_is_loaded_is_said(run: Path) -> None:
         ({}, False, False, ("translate", "fp32")),
         ({"mbr": "chrf"}, True, True, ("translate", "bf16")),
         ({"precision": "int8"}, True, True, ("ctranslate2", "int8")),
+        ({"precision": "int8", "device": "cuda"}, True, True, ("ctranslate2", "int8")),
         ({"precision": "bf16"}, True, True, ("translate", "bf16")),
         ({"precision": "fp32", "search": "sample"}, True, True, ("translate", "fp32")),
         ({"engine": "translate"}, True, True, ("translate", "bf16")),
@@ -281,6 +271,24 @@ def test_auto(
     monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: name if installed else None)
     config = resolve_auto(DecodingConfig.model_validate({"device": "cpu"} | options))
     assert (config.engine, config.precision) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "others", "installed", "named"),
+    [
+        ({}, [], False, "ctranslate2"),
+        ({}, ["ensemble"], True, "ensemble"),
+        ({"engine": "ctranslate2", "mbr": "chrf"}, [], True, "decoding.mbr = 'chrf'"),
+        ({"engine": "translate"}, [], True, "decoding.engine = 'translate'"),
+    ],
+)
+def test_int8_without_ctranslate2_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], others: list[str], installed: bool, named: str
+) -> None:
+    monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: name if installed else None)
+    with pytest.raises(InputError) as error:
+        resolve_auto(DecodingConfig.model_validate({"device": "cpu", "precision": "int8"} | options), others=others)
+    assert str(error.value).startswith("decoding.precision = 'int8': ") and named in str(error.value)
 
 
 def test_auto_is_ours_for_what_else_ctranslate2_lacks() -> None:

@@ -53,7 +53,6 @@ CASES = {
     "groups": Case({"beam_size": 4, "diversity_groups": 2}),
     "minimum": Case({"min_length_constant": 3}),
     "ensemble": Case(others={"ensemble": "other"}),
-    "contrast": Case({"contrastive_weight": 0.2}, {"contrast": "other"}),
     "shortlist": Case({"shortlist": True}, at_change=1),  # the words that any sentence there may have
     "sample": Case({"search": "sample", "n_best": 2}, in_position=2),
     "nucleus": Case({"search": "sample", "n_best": 2, "top_k": 30, "top_p": 0.9, "epsilon": 1e-3}, in_position=3),
@@ -92,8 +91,6 @@ def load(runs: Path, case: Case, **options: Any) -> Translator:
     others = dict(case.others)
     if "ensemble" in others:
         others["ensemble"] = [runs / others["ensemble"]]
-    if "contrast" in others:
-        others["contrast"] = runs / others["contrast"]
     same = {"engine": "translate", "precision": "fp32", "workers": 1, "batch_tokens": 150}
     return translate.load(runs / "toy", **others, **same, **case.options, **options)
 
@@ -134,7 +131,7 @@ def test_translations_are_those_of_the_cpu(
     with pretend.counting() as crossings:
         found = translator.translate(lines, align=False)
     assert_same(found, expected)
-    check_crossings(case, crossings, calls, num_models=1 + len(case.others.keys() & {"ensemble", "contrast"}))
+    check_crossings(case, crossings, calls, num_models=1 + len(case.others.keys() & {"ensemble"}))
 
 
 @pytest.mark.parametrize("name", ["greedy", "beam", "coverage", "ensemble"])

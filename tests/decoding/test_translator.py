@@ -30,7 +30,6 @@ from translate.decoding.translator import read_buffers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import OutOfMemory, explain_out_of_memory
-from translate.model.quantization import quantize_projections
 from translate.runs import loading
 from translate.runs.loading import build_model
 
@@ -806,13 +805,8 @@ def test_required_words_are_allowed_beside_a_shortlist(toy: Toy) -> None:
 # Precision
 
 
-@pytest.mark.parametrize("precision", ["int8", "bf16"])
-def test_other_precisions_mostly_agree_and_depend_on_the_line_alone(toy: Toy, precision: str) -> None:
-    model = copy.deepcopy(toy.model)
-    if precision == "int8":
-        quantize_projections(model)
-    else:
-        model.bfloat16()
+def test_bf16_mostly_agrees_and_depends_on_the_line_alone(toy: Toy) -> None:
+    model = copy.deepcopy(toy.model).bfloat16()
     lines = toy.sources[:9]
     given = Translator(model, toy.tokenizers, DecodingConfig(beam_size=3))
     translations = given.translate(lines)
@@ -821,7 +815,7 @@ def test_other_precisions_mostly_agree_and_depend_on_the_line_alone(toy: Toy, pr
     again = given.translate(lines, batch_tokens=47)
     num_same = sum(one.text == other.text for one, other in zip(again, translations, strict=True))
     # Rounded numbers may tie, and a tie may fall either way where a kernel adds in another order.
-    assert num_same >= len(lines) - (1 if precision == "bf16" else 0)
+    assert num_same >= len(lines) - 1
 
 
 # Conditions

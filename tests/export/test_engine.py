@@ -140,7 +140,15 @@ def test_progress_counts_each_line_once(toy: Toy) -> None:
 
 
 def test_int8_translates(toy: Toy) -> None:
-    translations = load(toy.path, settings(precision="int8")).translate(toy.sources)
+    """Also where the engine is auto and the lines are few: int8 is never another engine's."""
+    given = {"device": "cpu", "precision": "int8"}
+    translator = load_engine(toy.path, options=given).translator
+    translations = translator.translate(toy.sources)
+    assert [each.text for each in load(toy.path, settings(precision="int8")).translate(toy.sources)] == [
+        each.text for each in translations
+    ]
+    with pytest.raises(InputError, match="search = 'sample'"):
+        translator.with_options(search="sample")
     assert sum(t.text == r for t, r in zip(translations, toy.references, strict=True)) > len(toy.references) / 2
 
 

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from translate.model import Transformer, pack
-from translate.model.attention import MultiHeadAttention
+from translate.model.attention import MultiHeadAttention, Projection
 from translate.model.layers import FeedForward
 from translate.model.lora import LoraProjection, add_lora, is_lora, lending, merge_lora, merged_matrices
-from translate.model.quantization import Projection
 
 Build = Callable[..., Transformer]
 PAD, VOCAB = 3, 23

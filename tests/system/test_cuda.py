@@ -22,7 +22,7 @@ from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import EOS_ID, PAD_ID
-from translate.decoding import Combination, Request, Translation, Translator
+from translate.decoding import Request, Translation, Translator
 from translate.decoding.constraints.phrases import WordTables
 from translate.decoding.request import SearchInput
 from translate.decoding.search.loop import BeamSearch
@@ -315,7 +315,7 @@ def test_translations_and_scores_are_those_of_the_cpu(digits: Callable[..., Conf
         shortlist = Shortlist(torch.arange(size) == EOS_ID, torch.arange(size, dtype=torch.int32)[:, None])
         options: dict[str, Any] = {"shortlist": shortlist, "forbidden": ["4 2"]}
         translators.append(Translator(loaded.model, loaded.tokenizers, settings, **options))
-        options["combination"] = Combination((last.model,), last.model)
+        options["ensemble"] = [last.model]
         combined.append(Translator(loaded.model, loaded.tokenizers, settings, **options))
 
     def compare(pair: list[Translator], lines: list[Any], **options: Any) -> list[Translation]:

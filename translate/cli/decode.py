@@ -57,7 +57,6 @@ class DecodeCommand:
     checkpoint: str
     constraints: dict[str, Path]
     ensemble: list[Path]
-    contrast: Path | None
     reverse: Path | None
     options: dict[str, Any]
 
@@ -93,7 +92,6 @@ class DecodeCommand:
                 options=self.options,
                 token_scores=self.output_format == "jsonl",
                 ensemble=self.ensemble,
-                contrast=self.contrast,
                 reverse=self.reverse,
                 forbidden=[phrase for phrase in phrases if phrase.strip()],
             )
@@ -125,10 +123,6 @@ def decode(
     ensemble: Annotated[
         list[Path] | None,
         Option(metavar="RUN", help="Average the probabilities with those of another run.", autocompletion=complete_run),
-    ] = None,
-    contrast: Annotated[
-        Path | None,
-        Option(metavar="RUN", help="Subtract the log-probabilities of a weaker run.", autocompletion=complete_run),
     ] = None,
     reverse: Annotated[
         Path | None,
@@ -189,7 +183,6 @@ def decode(
         checkpoint,
         constraints,
         ensemble=ensemble or [],
-        contrast=contrast,
         reverse=reverse,
         options=options,
     )
@@ -263,7 +256,6 @@ def _prepare_parts(command: DecodeCommand, world: "World") -> DecodingJob:
     runs = {
         "RUN": [command.run],
         "--ensemble": command.ensemble,
-        "--contrast": [] if command.contrast is None else [command.contrast],
         "--reverse": [] if command.reverse is None else [command.reverse],
     }
     by_line = {name: fingerprint(file) for name, file in files.items() if name in {"FILE", "--prefix", "--require"}}
@@ -302,8 +294,9 @@ def score(
     from translate.decoding.loading import load_translator
     from translate.decoding.output.formats import CorpusScore, describe_scores
 
-    if options.get("engine") == "ctranslate2":
-        raise InputError("score does not compute with --engine ctranslate2; leave it out")
+    for key, value in {"engine": "ctranslate2", "precision": "int8"}.items():
+        if options.get(key) == value:
+            raise InputError(f"score does not compute with --{key} {value}; leave it out")
     check_outputs({"--output": output or STANDARD_OUTPUT}, [source, target])
     pairs = paired_lines(source, target)
     translator = load_translator(run, checkpoint=checkpoint, options=options).translator

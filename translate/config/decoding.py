@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from translate.config.section import Device, NotNegativeInt, PositiveInt, Probability, Section
+from translate.config.section import Device, NotNegativeInt, PositiveInt, Section
 
 
 class DecodingConfig(Section):
@@ -67,10 +67,6 @@ class DecodingConfig(Section):
     """No sequence of n tokens occurs twice in one translation (Paulus et al. 2017); 0 turns this off."""
     repetition_penalty: Annotated[float, Field(ge=1.0, le=10.0)] = 1.0
     """The log-probability of a token that occurred before is multiplied by it (Keskar et al. 2019); 1 turns it off."""
-    contrastive_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 0.5
-    """With --contrast RUN, the weight with which that run's log-probabilities are subtracted (Li et al. 2023)."""
-    contrastive_plausibility: Probability = 0.1
-    """With --contrast RUN, only tokens with at least this share of the best token's probability are considered."""
     alignment_layer: Annotated[int, Field(ge=-1000, lt=1000)] = -1
     """Decoder layer whose cross-attention, the mean over its heads, gives alignments and coverage; -1 is the last."""
     batch_tokens: PositiveInt = 8192
@@ -78,11 +74,11 @@ class DecodingConfig(Section):
     look_ahead_lines: PositiveInt = 2000
     """Number of lines read ahead and sorted by length into even batches; the output keeps the input's order."""
     engine: Literal["auto", "translate", "ctranslate2"] = "auto"
-    """The program that searches: auto is CTranslate2 on a CPU, if it is installed and gives the same translations, and
-    else translate itself."""
+    """Decoding backend: auto is CTranslate2 on a CPU, if it is installed and gives the same translations, and otherwise
+    translate's own search. With precision = int8, auto is always CTranslate2."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """fp32; bf16 throughout; or int8 weights and activations in the matrix products (CPU only). auto is fp32 with
-    CTranslate2, and else the faster of fp32 and bf16."""
+    """fp32; bf16 throughout; or CTranslate2's int8 in the matrix products. auto is fp32 with CTranslate2, and otherwise
+    the faster of fp32 and bf16. Validations during training compute int8 in fp32."""
     shortlist: bool = False
     """Allow only the words that the run's shortlist (`translate shortlist`) gives for the source."""
     workers: PositiveInt | None = None

@@ -14,6 +14,10 @@ from translate.config.yaml import Document, dump_scalar, join_key
 from translate.nearest import did_you_mean, nearest
 
 _KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
+REMOVED_KEYS: dict[str, tuple[object, str]] = {  # keys of older versions: the default that each had, and what to do now
+    "decoding.contrastive_weight": (0.5, "contrastive decoding is not supported any more; use --reverse or --ensemble"),
+    "decoding.contrastive_plausibility": (0.1, "contrastive decoding is not supported any more; leave it out"),
+}
 _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words than JSON
     "bool_type": "should be true or false",
     "string_type": "should be text, in quotes if it looks like something else",
@@ -38,6 +42,8 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
     match problem["type"]:
         case "json_invalid":  # pydantic's own limit
             return "the config is nested too deeply"
+        case "extra_forbidden" if key in REMOVED_KEYS:
+            return f"{key} was removed{where}: {REMOVED_KEYS[key][1]}"
         case "extra_forbidden":
             return f"unknown key {key}{where}{_suggestion(key, location)}"
         case "missing" | "union_tag_not_found":

@@ -1,6 +1,7 @@
 """From a YAML file and overrides to a `Config`: configs that extend others, the origin of each value, input files."""
 
 import json
+import logging
 import os
 import re
 import typing
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from translate.config.errors import explain
+from translate.config.errors import REMOVED_KEYS, explain
 from translate.config.inherit import inherit
 from translate.config.schema import Config, ModelConfig
 from translate.config.section import Section
@@ -26,6 +27,8 @@ from translate.config.yaml import (
 )
 from translate.errors import InputError
 from translate.nearest import did_you_mean, nearest, nearest_paths
+
+logger = logging.getLogger(__name__)
 
 _YOUNGER_MODEL_KEYS = {"output_bias"}  # than some runs, whose models are what the defaults say
 _DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is so deep, and no key so long
@@ -85,7 +88,7 @@ def read_resolved_config(path: Path) -> Config:
         InputError: The file is unreadable, invalid or incomplete.
     """
     document = read_yaml(path)
-    _rename_old_keys(document)
+    _convert_old_keys(document, path)
     config = _validate(document)
     missing = [name for name in Config.model_fields if name not in config.model_fields_set]
     if not missing:
@@ -129,7 +132,7 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
     """Read a config file over the one that it extends."""
     document = read_yaml(path)
     if is_run(str(path.parent)):
-        _rename_old_keys(document)
+        _convert_old_keys(document, path)
     base_name = document.values.pop("extends", None)
     if base_name is None:
         return document
@@ -149,11 +152,16 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
     return base
 
 
-def _rename_old_keys(document: Document) -> None:
-    """Give a run's config of an older version the keys of this one."""
+def _convert_old_keys(document: Document, path: Path) -> None:
+    """Give a run's config of an older version the keys of this one, and warn of a removed one that was set."""
     training = document.values.get("training")
     if isinstance(training, dict) and isinstance(training.get("tensorboard"), bool):  # until 0.4.0
         training["trackers"] = ["tensorboard"] if training.pop("tensorboard") else []
+    for key, (default, advice) in REMOVED_KEYS.items():
+        name, _, last = key.partition(".")
+        section = document.values.get(name)
+        if isinstance(section, dict) and last in section and (value := section.pop(last)) != default:
+            logger.warning(f"{path}: {key} = {value!r} is ignored: {advice}")
 
 
 def _apply_override(document: Document, override: str, *, place: str = "command line") -> None:

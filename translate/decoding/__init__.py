@@ -9,11 +9,9 @@ from translate.decoding.request import (
     count_conditions,
     ignore_progress,
 )
-from translate.decoding.search.model import Combination
 from translate.decoding.translator import Translator
 
 __all__ = [
-    "Combination",
     "ConditionCounts",
     "OnFinished",
     "Request",

@@ -1,4 +1,4 @@
-"""Loads a translator from a run directory: weights in their precision, other runs to combine, the shortlist.
+"""Loads a translator from a run directory: weights in their precision, an ensemble's other runs, the shortlist.
 
 `resolve_auto` says what `auto` means for the engine and the precision; CTranslate2 itself is in `export/engine.py`.
 """
@@ -11,14 +11,12 @@ from typing import NamedTuple
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config
-from translate.decoding.search.model import Combination
 from translate.decoding.shortlist import read_shortlist
 from translate.decoding.translator import Translator
 from translate.errors import InputError
 from translate.memory import limit_kernel_caches
 from translate.model import Transformer
 from translate.model.device import choose_device, choose_precision, explain_out_of_memory
-from translate.model.quantization import quantize_projections
 from translate.runs.directory import Checkpoint
 from translate.runs.loading import LoadedRun, load_run
 
@@ -42,19 +40,17 @@ def load_translator(
     checkpoint: Checkpoint = "best",
     options: Mapping[str, object] | None = None,
     ensemble: Sequence[str | PathLike[str]] = (),
-    contrast: str | PathLike[str] | None = None,
     reverse: str | PathLike[str] | None = None,
     forbidden: Sequence[str] = (),
 ) -> LoadedTranslator:
     """Load a run's model, ready to translate with the run's own decoding settings or with given ones.
 
     It searches with this package, whatever `decoding.engine` is (see `translate.export.load_engine`), and computes in
-    fp32 unless a precision is given.
+    fp32 unless the precision is bf16; int8 is CTranslate2's.
 
     Args:
         options: Values of `DecodingConfig` that replace the run's; None keeps the run's value.
         ensemble: Other runs whose probabilities are averaged with this run's.
-        contrast: A weaker run; tokens that it finds probable too count less.
         reverse: A run that translates the other way; the beam is ranked by its log-probability of the source too.
         forbidden: Words and phrases that no translation contains.
 
@@ -72,12 +68,11 @@ def load_translator(
     if config.precision == "auto":
         config = config.model_copy(update={"precision": "fp32"})
     others = [_load_other(Path(path), loaded, config, checkpoint=checkpoint) for path in ensemble]
-    amateur = None if contrast is None else _load_other(Path(contrast), loaded, config, checkpoint=checkpoint)
     translator = Translator(
         _prepare(loaded.model, config),
         loaded.tokenizers,
         config,
-        combination=Combination(tuple(others), amateur),
+        ensemble=others,
         reverse=None if reverse is None else _load_reverse(Path(reverse), loaded, config, checkpoint=checkpoint),
         shortlist=read_shortlist(loaded) if config.shortlist else None,
         forbidden=forbidden,
@@ -97,8 +92,22 @@ def resolve_auto(config: DecodingConfig, *, others: Sequence[str] = ()) -> Decod
 
     Args:
         others: What else a search is asked for and only this package has, such as an ensemble.
+
+    Raises:
+        InputError: The precision is int8, which only CTranslate2 has, and it cannot search.
     """
     device, engine = choose_device(config.device), config.engine
+    if config.precision == "int8":
+        lacking = [*only_ours(config), *others]
+        if engine == "translate":
+            problem = "decoding.engine = 'translate' does not have it"
+        elif lacking:
+            problem = f"CTranslate2, which computes in int8, cannot search with {', '.join(lacking)}"
+        elif not importlib.util.find_spec("ctranslate2"):
+            problem = "needs CTranslate2, which is not installed: pip install 'translate[ctranslate2]'"
+        else:
+            return config.model_copy(update={"engine": "ctranslate2"})
+        raise InputError(f"decoding.precision = 'int8': {problem}; or use bf16 or fp32")
     if engine == "auto":
         is_same = device.type == "cpu" and config.precision != "bf16" and not only_ours(config) and not others
         engine = "ctranslate2" if is_same and importlib.util.find_spec("ctranslate2") else "translate"
@@ -136,20 +145,14 @@ def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
     device = choose_device(config.device)
     with explain_out_of_memory(
         f"the loading of a model of {model.num_parameters:,} parameters to {device}",
-        hint="Load fewer runs at once (--ensemble, --contrast, --reverse), or choose another device (decoding.device).",
+        hint="Load fewer runs at once (--ensemble, --reverse), or choose another device (decoding.device).",
     ):
         return set_precision(model.to(device), config.precision)
 
 
 def set_precision(model: Transformer, precision: str) -> Transformer:
-    """Give a model the precision that a config names, in place.
-
-    Raises:
-        InputError: int8 is asked for, and the model is not on a CPU.
-    """
+    """Give a model the precision that a config names, in place."""
     if precision == "bf16":
         limit_kernel_caches()
         model = model.bfloat16()
-    elif precision == "int8":
-        quantize_projections(model)
     return model

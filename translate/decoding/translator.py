@@ -22,7 +22,7 @@ from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch, OnStep
 from translate.decoding.search.mbr import expected_utilities
-from translate.decoding.search.model import SINGLE_MODEL, CachedDecoder, Combination
+from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.search.settings import build_search_settings
 from translate.decoding.shortlist import Shortlist
@@ -72,7 +72,7 @@ class Translator:
 
     Args:
         model: The model, in evaluation mode; in training mode its dropout would stay on.
-        combination: Other models whose predictions are combined with this model's.
+        ensemble: Other models with the same tokenizers, whose probabilities are averaged with this model's.
         reverse: Translates the other way; the beam is ranked by its log-probability of the source too.
         shortlist: The target tokens that each source token allows; needed for `decoding.shortlist`.
         forbidden: Words and phrases that no translation contains.
@@ -92,7 +92,7 @@ class Translator:
         tokenizers: Tokenizers,
         config: DecodingConfig,
         *,
-        combination: Combination = SINGLE_MODEL,
+        ensemble: Sequence[Transformer] = (),
         reverse: "Translator | None" = None,
         shortlist: Shortlist | None = None,
         forbidden: Sequence[str] = (),
@@ -107,15 +107,14 @@ class Translator:
         self.model = model
         self.tokenizers = tokenizers
         self.config = config
-        self.combination = combination
+        self.models = [model, *ensemble]
         self.reverse = reverse
         self.shortlist = shortlist and Shortlist(*(ids.to(model.device) for ids in shortlist))
         self.forbidden = forbidden
         self.name = name
         self.words = build_word_tables(tokenizers.target)
-        models = [model, *combination.models]
         self.max_positions = min(
-            (each.config.max_positions for each in models if each.config.positions == "learned"), default=None
+            (each.config.max_positions for each in self.models if each.config.positions == "learned"), default=None
         )
         # The most tokens of a text without its end symbol; None: no limit.
         positions = None if self.max_positions is None else self.max_positions - 1
@@ -138,7 +137,7 @@ class Translator:
             self.model,
             self.tokenizers,
             override_config(Config(decoding=self.config), overrides).decoding,
-            combination=self.combination,
+            ensemble=self.models[1:],
             reverse=self.reverse,
             shortlist=self.shortlist,
             forbidden=self.forbidden,
@@ -227,7 +226,7 @@ class Translator:
         """The log-probability of given translations, by the full forward pass (forced decoding).
 
         A side that is longer than its limit is cut, unless decoding.long = error; a given translation cannot be split.
-        Only the first model is used, with its whole vocabulary: no ensemble, no contrast, no shortlist.
+        Only the first model is used, with its whole vocabulary: no ensemble, no shortlist.
 
         Args:
             targets: Subwords of each translation, without the end symbol.
@@ -410,12 +409,11 @@ class Translator:
         )
         with torch.inference_mode():
             model = CachedDecoder(
-                self.model,
+                self.models,
                 [each.source_ids for each in inputs],
                 self.config,
                 beam_size=settings.beam_size,
                 max_length=max(max_lengths),
-                combination=self.combination,
                 shortlist=self.shortlist if self.config.shortlist else None,
                 also_allowed=[[*each.prefix_ids, *chain.from_iterable(each.phrase_ids)] for each in inputs],
             )

@@ -21,7 +21,6 @@ from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.layers import AddAndNorm, DecoderLayer, EncoderLayer, FeedForward
 from translate.model.positions import Positions
-from translate.model.quantization import quantize_rows
 from translate.model.transformer import Embedder
 
 TABLE_POSITIONS = 4096
@@ -236,7 +235,9 @@ class Graph:
 
     def _quantized(self, name: str, weight: Tensor) -> tuple[str, str]:
         """Integers without a sign: products of signed ones overflow on processors without VNNI instructions."""
-        integers, scales = quantize_rows(weight.detach())
+        weight = weight.detach()
+        scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float).tiny) / 127
+        integers = (weight / scales[:, None]).round()
         return self.weight(name, (integers.short() + 128).byte()), self.weight(f"{name}.scales", scales)
 
     def _every_position(self, module: Positions) -> Tensor:

@@ -6,14 +6,13 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from translate.model.device import has_streams
 from translate.model.dropout import Dropout
 from translate.model.masks import padded_visible
 from translate.model.positions import RotaryAngles, rotate
-from translate.model.quantization import Projection
 from translate.model.varlen import VarlenMask, flash_attention
 
 
@@ -59,6 +58,22 @@ def scaled_dot_product_attention(
         scores = scores.masked_fill(~visible, -math.inf)
     weights = scores.softmax(dim=-1)
     return Attended((weights if dropout is None else dropout(weights)) @ value, weights)
+
+
+class Projection(nn.Linear):
+    """A linear layer whose outputs can also be computed in part."""
+
+    def rows(self, hidden: Float[Tensor, "*batch features"], rows: slice) -> Float[Tensor, "*batch outputs"]:
+        """Some of the outputs of `forward`."""
+        return F.linear(hidden, self.weight[rows], None if self.bias is None else self.bias[rows])
+
+    def chosen(self, outputs: Int[Tensor, " outputs"]) -> "Projection":
+        """A layer with only these outputs."""
+        layer = Projection(self.in_features, len(outputs), bias=self.bias is not None, device="meta")
+        layer.weight = nn.Parameter(self.weight[outputs], requires_grad=False)
+        if self.bias is not None:
+            layer.bias = nn.Parameter(self.bias[outputs], requires_grad=False)
+        return layer
 
 
 class MultiHeadAttention(nn.Module):

@@ -7,11 +7,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from translate.config.schema import ModelConfig
-from translate.model.attention import MultiHeadAttention
+from translate.model.attention import MultiHeadAttention, Projection
 from translate.model.dropout import Dropout
 from translate.model.kv_cache import LayerCache
 from translate.model.positions import RotaryAngles
-from translate.model.quantization import Projection
 from translate.model.varlen import VarlenMask
 
 

@@ -14,10 +14,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from translate.model.attention import MultiHeadAttention
+from translate.model.attention import MultiHeadAttention, Projection
 from translate.model.dropout import Dropout
 from translate.model.layers import FeedForward
-from translate.model.quantization import Projection
 
 
 class LoraUpdate(nn.Module):

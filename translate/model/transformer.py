@@ -10,13 +10,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from translate.config.schema import ModelConfig
-from translate.model.attention import MultiHeadAttention
+from translate.model.attention import MultiHeadAttention, Projection
 from translate.model.dropout import Dropout
 from translate.model.kv_cache import DecoderCache, LayerCache
 from translate.model.layers import DecoderLayer, EncoderLayer
 from translate.model.masks import memory_visible, source_visible, target_visible
 from translate.model.positions import Positions, RotaryAngles, build_positions
-from translate.model.quantization import Projection
 from translate.model.varlen import PackedSequences, VarlenMask
 
 

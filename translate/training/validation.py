@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
+from translate.config.errors import REMOVED_KEYS
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, data_fingerprint
 from translate.data.tokenizer import Tokenizers
@@ -73,6 +74,8 @@ def validation_fingerprint(corpus: ParallelCorpus | None, tokenizers: Tokenizers
         return None
     included = _DECIDE_LOSS if config.training.best_metric == "loss" else None
     search = validation_search(config).model_dump(mode="json", include=included, exclude=_DECIDE_NOTHING)
+    if not included:  # so that the scores of older versions stay comparable
+        search |= {key.rpartition(".")[2]: old for key, (old, _) in REMOVED_KEYS.items() if key.startswith("decoding.")}
     tokenizer = None if included else config.evaluation.bleu_tokenizer
     return fingerprint([data_fingerprint([corpus], tokenizers), search, tokenizer])
 
@@ -99,7 +102,10 @@ def validate(
         OutOfMemory: The device's memory is not enough for the search.
     """
     started = time.perf_counter()
-    settings = resolve_auto((search or validation_search(config)).model_copy(update={"device": model.device.type}))
+    settings = (search or validation_search(config)).model_copy(update={"device": model.device.type})
+    if settings.precision == "int8":  # which would need a conversion of the model for CTranslate2
+        settings = settings.model_copy(update={"precision": "fp32"})
+    settings = resolve_auto(settings)
     sources, targets = (lines[world.rank :: world.size] for lines in (corpus.sources, corpus.targets))
 
     def score() -> list[tuple[float, int]]:
@@ -122,7 +128,7 @@ def validate(
             translator = Translator(model, tokenizers, settings)
             scores = gather_lines(score, world)
             loss = -sum(log_prob for log_prob, _ in scores) / sum(tokens for _, tokens in scores)
-            if settings.precision == "bf16" or (settings.precision == "int8" and model.device.type == "cpu"):
+            if settings.precision == "bf16":
                 # The loss is that of the weights as they are, and BLEU is what eval computes.
                 searching = set_precision(copy.deepcopy(model), settings.precision)
                 translator = Translator(searching, tokenizers, settings)

@@ -39,8 +39,6 @@ GIVEN: dict[str, object] = {
     "no_repeat_ngram": 3,
     "repetition_penalty": 1.2,
     "reverse_weight": 0.2,
-    "contrastive_weight": 0.3,
-    "contrastive_plausibility": 0.2,
     "alignment_layer": 0,
     "batch_tokens": 500,
     "look_ahead_lines": 19,
@@ -72,8 +70,6 @@ OUT_OF_BOUNDS: dict[str, list[object]] = {
     "no_repeat_ngram": [-1],
     "repetition_penalty": [0.5],
     "reverse_weight": [-0.1],
-    "contrastive_weight": [-0.1],
-    "contrastive_plausibility": [-0.1, 1.1],
     "alignment_layer": [1, -2],  # the run has one layer
     "batch_tokens": [0],
     "look_ahead_lines": [0],

@@ -1,7 +1,7 @@
 """The models as the search sees them, against full forward passes of each model and hypothesis by itself."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.decoding import Translator
 from translate.decoding.search.loop import NextTokenModel
-from translate.decoding.search.model import CachedDecoder, Combination, contrast
+from translate.decoding.search.model import CachedDecoder
 from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer
 
@@ -21,7 +21,7 @@ Toy = Any  # conftest.py's: test modules cannot import each other
 
 def build(toy: Toy, *, beam_size: int, **options: Any) -> CachedDecoder:
     sources = [toy.tokenizers.source.encode(source) for source in toy.sources]
-    return CachedDecoder(toy.model, sources, DecodingConfig(), beam_size=beam_size, max_length=7, **options)
+    return CachedDecoder([toy.model], sources, DecodingConfig(), beam_size=beam_size, max_length=7, **options)
 
 
 def expected(toy: Toy, source: Sequence[int], target: Sequence[int]) -> Tensor:
@@ -89,10 +89,6 @@ def test_a_shortlist_leaves_columns(toy: Toy, shortlist: Shortlist) -> None:
 # Several models
 
 
-def logs(*probabilities: float) -> Tensor:
-    return torch.tensor([math.log(probability) if probability else -math.inf for probability in probabilities])
-
-
 @pytest.fixture(scope="module")
 def other(toy: Toy) -> Transformer:
     """The trained model with noise on its weights: another opinion, and worth having."""
@@ -110,49 +106,9 @@ def other(toy: Toy) -> Transformer:
     return model.eval()
 
 
-def translator(toy: Toy, combination: Combination, **settings: object) -> Translator:
+def translator(toy: Toy, *ensemble: Transformer, **settings: object) -> Translator:
     config = DecodingConfig.model_validate({"device": "cpu", **settings})
-    return Translator(toy.model, toy.tokenizers, config, combination=combination)
-
-
-# Contrast
-
-
-def test_contrast_by_hand() -> None:
-    # Weight 1, plausibility 0.1: of 0.5 at least 0.05, so the last two are out. Ratios 0.5/0.5, 0.3/0.1, 0.15/0.3:
-    # 1, 3, 0.5, together 4.5.
-    expert, amateur = logs(0.5, 0.3, 0.15, 0.04, 0.01), logs(0.5, 0.1, 0.3, 0.05, 0.05)
-    result = contrast(expert, amateur, weight=1.0, plausibility=0.1).exp()
-    torch.testing.assert_close(result, torch.tensor([2 / 9, 6 / 9, 1 / 9, 0.0, 0.0]))
-    # Weight 2, plausibility 0.5: of the first two 0.5/0.25, 0.3/0.01: 2 and 30.
-    result = contrast(expert, amateur, weight=2.0, plausibility=0.5).exp()
-    torch.testing.assert_close(result, torch.tensor([1 / 16, 15 / 16, 0.0, 0.0, 0.0]))
-
-
-def test_each_row_has_its_own_most_probable_token() -> None:
-    expert = torch.stack((logs(0.8, 0.15, 0.05), logs(0.1, 0.45, 0.45)))[:, None]
-    result = contrast(expert, expert, weight=0.0, plausibility=0.2)[:, 0].exp()
-    torch.testing.assert_close(result, torch.tensor([[1.0, 0.0, 0.0], [0.1, 0.45, 0.45]]))
-
-
-def test_no_weight_and_no_plausibility_is_the_expert() -> None:
-    expert, amateur = torch.randn(2, 3, 7).log_softmax(dim=2), torch.randn(2, 3, 7).log_softmax(dim=2)
-    torch.testing.assert_close(contrast(expert, amateur, weight=0.0, plausibility=0.0), expert)
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.5])
-def test_what_the_expert_excludes_stays_excluded(weight: float) -> None:
-    """Though the amateur's -inf, taken away, would be +inf, or no number."""
-    excluded = contrast(logs(0.0, 0.6, 0.4), logs(0.0, 0.5, 0.5), weight=weight, plausibility=0.0)
-    torch.testing.assert_close(excluded.exp(), torch.tensor([0.0, 0.6, 0.4]) if weight == 0 else excluded.exp())
-    assert float(excluded[0]) == -math.inf and float(excluded.exp().sum()) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("broken", ["expert", "amateur"])
-def test_what_is_not_a_number_is_not_hidden(broken: str) -> None:
-    vectors = {"expert": logs(0.5, 0.3, 0.2), "amateur": logs(0.2, 0.3, 0.5)}
-    vectors[broken][1] = math.nan
-    assert contrast(**vectors, weight=0.5, plausibility=0.0).isnan().any()
+    return Translator(toy.model, toy.tokenizers, config, ensemble=ensemble)
 
 
 # Whole searches
@@ -160,8 +116,8 @@ def test_what_is_not_a_number_is_not_hidden(broken: str) -> None:
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_an_ensemble_of_a_model_with_itself_is_the_model(toy: Toy, beam_size: int) -> None:
-    alone = translator(toy, Combination(), beam_size=beam_size).translate(toy.sources[:11])
-    together = translator(toy, Combination((toy.model, toy.model)), beam_size=beam_size).translate(toy.sources[:11])
+    alone = translator(toy, beam_size=beam_size).translate(toy.sources[:11])
+    together = translator(toy, toy.model, toy.model, beam_size=beam_size).translate(toy.sources[:11])
     for one, other in zip(together, alone, strict=True):
         assert (one.text, one.ids, one.truncated) == (other.text, other.ids, other.truncated)
         assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
@@ -175,62 +131,27 @@ def all_log_probs(model: Transformer, source: list[int], target: list[int]) -> T
     return log_probs.index_fill(1, torch.tensor([PAD_ID, BOS_ID]), -math.inf)
 
 
-def check_greedy(toy: Toy, combination: Combination, combine: Callable[[list[Tensor]], Tensor], **settings: Any) -> int:
-    """Compare with whole forward passes; the number of translations that differ from the model's own."""
-    models = [toy.model, *combination.ensemble, *([combination.contrast] if combination.contrast else [])]
-    plain = translator(toy, Combination(), beam_size=1).translate(toy.sources[:5])
+def test_an_ensemble_is_the_mean_of_probabilities(toy: Toy, other: Transformer) -> None:
+    """By whole forward passes of both models; most translations differ from the first model's own."""
+    plain = translator(toy, beam_size=1).translate(toy.sources[:5])
     num_different = 0
-    found = translator(toy, combination, beam_size=1, batch_tokens=29, **settings).translate(toy.sources[:5])
+    found = translator(toy, other, beam_size=1, batch_tokens=29).translate(toy.sources[:5])
     for translation, own in zip(found, plain, strict=True):
         assert not translation.truncated
-        given = [all_log_probs(model, list(translation.source_ids), translation.ids) for model in models]
+        given = [all_log_probs(model, list(translation.source_ids), translation.ids) for model in (toy.model, other)]
         tokens = [*translation.ids, EOS_ID]
-        for token, log_prob, *each in zip(tokens, translation.token_log_probs, *given, strict=True):
-            combined = combine(each)
+        for token, log_prob, first, second in zip(tokens, translation.token_log_probs, *given, strict=True):
+            combined = ((first.exp() + second.exp()) / 2).log()
             assert int(combined.argmax()) == token
             assert log_prob == pytest.approx(float(combined[token]), abs=1e-4)
         num_different += translation.token_log_probs != pytest.approx(own.token_log_probs, abs=1e-3)
-    return num_different
+    assert num_different > 2
 
 
-def test_an_ensemble_is_the_mean_of_probabilities(toy: Toy, other: Transformer) -> None:
-    assert check_greedy(toy, Combination((other,)), lambda both: ((both[0].exp() + both[1].exp()) / 2).log()) > 2
-
-
-def test_a_contrast_takes_the_amateur_away(toy: Toy, other: Transformer) -> None:
-    """The formula, token by token, of the tokens that have a tenth of the most probable one's probability."""
-
-    def combine(log_probs: list[Tensor]) -> Tensor:
-        expert, amateur = log_probs
-        kept = {
-            token: math.exp(value - 0.7 * float(amateur[token]))
-            for token, value in enumerate(expert.tolist())
-            if math.exp(value) >= 0.1 * float(expert.max().exp())
-        }
-        total = math.fsum(kept.values())
-        return logs(*(kept.get(token, 0.0) / total for token in range(len(expert))))
-
-    settings = {"contrastive_weight": 0.7, "contrastive_plausibility": 0.1}
-    assert check_greedy(toy, Combination(contrast=other), combine, **settings) > 2
-
-
-def test_a_contrast_without_weight_is_the_model(toy: Toy, other: Transformer) -> None:
-    """Nearly: what the model gives padding and the start symbol, which are never generated, is shared out."""
-    lines = toy.sources[:11]
-    alone = translator(toy, Combination(), beam_size=3).translate(lines)
-    settings = {"beam_size": 3, "contrastive_weight": 0.0, "contrastive_plausibility": 0.0}
-    together = translator(toy, Combination(contrast=other), **settings).translate(lines)
-    for one, expected in zip(together, alone, strict=True):
-        assert one.ids == expected.ids
-        assert one.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-2)
-
-
-@pytest.mark.parametrize("kind", ["ensemble", "contrast"])
-def test_combined_translations_depend_on_nothing_but_the_line(toy: Toy, other: Transformer, kind: str) -> None:
+def test_translations_of_an_ensemble_depend_on_the_line_alone(toy: Toy, other: Transformer) -> None:
     """Each member's cache follows, places and selects with the others'."""
     lines = toy.sources[:5]
-    combination = Combination((other,)) if kind == "ensemble" else Combination(contrast=other)
-    alone = translator(toy, combination, beam_size=3, batch_tokens=1).translate(lines)
-    together = translator(toy, combination, beam_size=3, batch_tokens=101).translate(lines)
+    alone = translator(toy, other, beam_size=3, batch_tokens=1).translate(lines)
+    together = translator(toy, other, beam_size=3, batch_tokens=101).translate(lines)
     assert [each.ids for each in together] == [each.ids for each in alone]
     assert [each.score for each in together] == pytest.approx([each.score for each in alone], abs=1e-4)

@@ -124,8 +124,8 @@ OutputFile = Annotated[
 _PANELS = {  # of the help, in their order, and the options in each
     "Search": "search beam_size n_best max_length_factor max_length_constant min_length_factor min_length_constant"
     " diversity_groups diversity_strength mbr mbr_candidates",
-    "Scores": "ensemble contrast reverse length_penalty length_penalty_kind coverage_penalty no_repeat_ngram"
-    " repetition_penalty contrastive_weight contrastive_plausibility reverse_weight",
+    "Scores": "ensemble reverse length_penalty length_penalty_kind coverage_penalty no_repeat_ngram"
+    " repetition_penalty reverse_weight",
     "Constraints": "prefix require terminology forbid",
     "Sampling": "temperature top_k top_p epsilon seed",
     "Long lines": "long max_source_tokens max_target_tokens",

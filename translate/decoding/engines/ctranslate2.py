@@ -66,6 +66,7 @@ def load_engine(
     if given.engine == "ctranslate2":
         _check_search(given, asked_for)
     resolved = resolve_auto(given, others=asked_for)
+    is_required = given.engine == "ctranslate2" or given.precision == "int8"
     speed = {"engine": resolved.engine, "precision": resolved.precision}
     loaded = load_translator(run, checkpoint=checkpoint, options={**options, **speed}, **others)
     if resolved.engine != "ctranslate2":
@@ -80,7 +81,7 @@ def load_engine(
                 f"Searching with translate: CTranslate2 cannot search with {', '.join(lacking)}"
             )
         return loaded
-    model = ConvertedModel(loaded.run.directory, checkpoint, is_required=given.engine == "ctranslate2")
+    model = ConvertedModel(loaded.run.directory, checkpoint, is_required=is_required)
     return loaded._replace(translator=CTranslate2Translator(loaded.translator, model, token_scores=token_scores))
 
 

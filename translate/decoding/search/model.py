@@ -1,6 +1,6 @@
 """The models as the search sees them: sentences go in by number, log-probabilities of the next token come out.
 
-Several models can search as one: an ensemble by its mean, or an expert by what an amateur does not know.
+Several models can search as one, an ensemble: the mean of their probabilities decides.
 """
 
 import dataclasses
@@ -21,21 +21,6 @@ from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer, log_probabilities
 from translate.model.device import copy_to_device
 from translate.model.kv_cache import DecoderCache
-
-
-class Combination(NamedTuple):
-    """The models beside the first one. All have the same tokenizers."""
-
-    ensemble: tuple[Transformer, ...] = ()
-    contrast: Transformer | None = None
-
-    @property
-    def models(self) -> tuple[Transformer, ...]:
-        """All of them; the amateur of a contrast comes last."""
-        return self.ensemble if self.contrast is None else (*self.ensemble, self.contrast)
-
-
-SINGLE_MODEL = Combination()
 
 
 class ShortlistColumns(NamedTuple):
@@ -59,29 +44,26 @@ class CachedDecoder:
     """One Transformer, or several that are combined, with caches of keys and values; a `NextTokenModel`.
 
     Args:
-        model: The only model, or the first one, whose attention a coverage penalty needs.
+        models: The model, and the others of an ensemble, with the same tokenizers. A coverage penalty takes the first
+            one's attention.
         source_ids: The sentences, without special symbols.
         max_length: The most target positions of any sentence.
         shortlist: Leaves each sentence the words that may translate it; the others have no probability.
         also_allowed: For each sentence, tokens that are allowed beside the shortlist; empty: none for any sentence.
     """
 
-    model: Transformer
+    models: Sequence[Transformer]
     source_ids: Sequence[Sequence[int]]
     config: DecodingConfig
     _: dataclasses.KW_ONLY
     beam_size: int
     max_length: int
-    combination: Combination = SINGLE_MODEL
     shortlist: Shortlist | None = None
     also_allowed: Sequence[Sequence[int]] = ()
 
-    def __post_init__(self) -> None:
-        self.models = [self.model, *self.combination.models]
-
     def start(self, sentences: Sequence[int], rows: Sequence[int], cache: SearchCache | None) -> SearchCache:
         """See `NextTokenModel.start`."""
-        sources, device = [self.source_ids[sentence] for sentence in sentences], self.model.device
+        sources, device = [self.source_ids[sentence] for sentence in sentences], self.models[0].device
         source_ids = copy_to_device(collate_sources(sources), device)
         source_lengths = [len(ids) + 1 for ids in sources]
         decoders = []
@@ -124,7 +106,10 @@ class CachedDecoder:
                 found = log_probabilities(columns.bias + columns.outputs[index](hidden))  # in fp32, as the bias is
             log_probs.append(found)
         ids = None if columns is None else columns.ids
-        return NextTokens(self._combine(log_probs), ids, attention), SearchCache(tuple(decoders), columns)
+        mean = log_probs[0]
+        if len(log_probs) > 1:
+            mean = torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))
+        return NextTokens(mean, ids, attention), SearchCache(tuple(decoders), columns)
 
     def reorder(self, cache: SearchCache, beam_indices: Int[Tensor, "batch beam"]) -> SearchCache:
         """See `NextTokenModel.reorder`."""
@@ -134,35 +119,11 @@ class CachedDecoder:
         """See `NextTokenModel.select_rows`."""
         columns = cache.columns
         if columns is not None:
-            columns = self._build_columns(columns.allowed[copy_to_device(torch.tensor(rows), self.model.device)])
+            columns = self._build_columns(columns.allowed[copy_to_device(torch.tensor(rows), self.models[0].device)])
         return SearchCache(tuple(each.select_rows(rows) for each in cache.decoders), columns)
-
-    def _combine(self, log_probs: Sequence[Float[Tensor, "*batch vocab"]]) -> Float[Tensor, "*batch vocab"]:
-        """The mean of an ensemble's probabilities, contrasted with the amateur's, which come last if there is one."""
-        experts = log_probs[: 1 + len(self.combination.ensemble)]
-        combined = torch.stack([*experts]).logsumexp(dim=0) - math.log(len(experts)) if len(experts) > 1 else experts[0]
-        if self.combination.contrast is None:
-            return combined
-        weight, plausibility = self.config.contrastive_weight, self.config.contrastive_plausibility
-        return contrast(combined, log_probs[-1], weight=weight, plausibility=plausibility)
 
     def _build_columns(self, allowed: Bool[Tensor, "batch vocab"]) -> ShortlistColumns:
         ids = allowed.any(dim=0).nonzero()[:, 0]
         bias = torch.zeros(len(allowed), 1, len(ids), device=allowed.device)
         bias.masked_fill_(~allowed[:, None, ids], -torch.inf)
         return ShortlistColumns(allowed, ids, bias, tuple(model.output.chosen(ids) for model in self.models))
-
-
-def contrast(
-    expert: Float[Tensor, "*batch vocab"], amateur: Float[Tensor, "*batch vocab"], *, weight: float, plausibility: float
-) -> Float[Tensor, "*batch vocab"]:
-    """Log-probabilities of what the expert finds plausible; the less probable the amateur finds it, the higher.
-
-    They are log p - weight · log p(amateur) over the tokens that have at least `plausibility` of the most probable
-    one's probability, normalized again. What is -inf for the expert stays so.
-
-    Source: Li et al. 2023, https://arxiv.org/abs/2210.15097, sections 3.2 and 3.3.
-    """
-    threshold = expert.amax(dim=-1, keepdim=True) + math.log(max(plausibility, torch.finfo(expert.dtype).tiny))
-    is_plausible = (expert >= threshold) & (expert > -math.inf)
-    return (expert - weight * amateur).masked_fill(~is_plausible, -math.inf).log_softmax(dim=-1)
