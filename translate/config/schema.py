@@ -60,6 +60,11 @@ class ModelConfig(Section):
     initialization: Literal["paper", "xavier"] = "paper"
     """paper: Xavier for each projection, N(0, 1/d_model) for embeddings, as in its code; xavier: Xavier everywhere."""
 
+    @property
+    def is_gated(self) -> bool:
+        """Whether the feed-forward layer has a gate: a third matrix, whose products the activation is applied to."""
+        return self.activation == "swiglu"
+
     @model_validator(mode="after")
     def _check_shapes(self) -> Self:
         if self.d_model % self.num_heads:

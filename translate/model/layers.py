@@ -1,6 +1,7 @@
 """The two layers of the paper's figure 1: sub-layers, each inside an add-and-norm."""
 
 from collections.abc import Callable
+from typing import assert_never
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -26,9 +27,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.activation = config.activation
-        num_inner = 2 * config.d_ff if config.activation == "swiglu" else config.d_ff  # swiglu's rows: gate, inner
-        self.inner = Projection(config.d_model, num_inner)
+        self.activation, self.is_gated = config.activation, config.is_gated
+        self.inner = Projection(config.d_model, config.d_ff * (2 if config.is_gated else 1))  # rows: (gate,) inner
         self.outer = Projection(config.d_ff, config.d_model)
         self.dropout = Dropout(config.activation_dropout)
 
@@ -44,6 +44,8 @@ class FeedForward(nn.Module):
             case "swiglu":
                 gate, inner = inner.chunk(2, dim=-1)
                 active = F.silu(gate) * inner
+            case _:
+                assert_never(self.activation)
         return self.outer(self.dropout(active))
 
 
@@ -64,9 +66,13 @@ class AddAndNorm(nn.Module):
         hidden: Float[Tensor, "batch position d_model"],
         sublayer: Callable[[Float[Tensor, "batch position d_model"]], Float[Tensor, "batch position d_model"]],
     ) -> Float[Tensor, "batch position d_model"]:
-        if self.placement == "pre":
-            return hidden + self.dropout(sublayer(self.norm(hidden)))
-        return self.norm(hidden + self.dropout(sublayer(hidden)))
+        match self.placement:
+            case "pre":
+                return hidden + self.dropout(sublayer(self.norm(hidden)))
+            case "post":
+                return self.norm(hidden + self.dropout(sublayer(hidden)))
+            case _:
+                assert_never(self.placement)
 
 
 class EncoderLayer(nn.Module):

@@ -120,7 +120,7 @@ def add_lora(
             adapt(module, "input_projection", "query", "key", "value")
             adapt(module, "output_projection", "output")
         elif isinstance(module, FeedForward):
-            adapt(module, "inner", *(("gate", "inner") if module.activation == "swiglu" else ("inner",)))
+            adapt(module, "inner", *(("gate", "inner") if module.is_gated else ("inner",)))
             adapt(module, "outer", "outer")
 
 

@@ -4,7 +4,7 @@ All methods take positions as tensors, so a padded batch, a packed row and a ste
 """
 
 import math
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -206,3 +206,5 @@ def build_positions(config: ModelConfig, *, directions: Literal["both", "past"])
                 max_distance=config.relative_max_distance,
                 directions=directions,
             )
+        case _:
+            assert_never(config.positions)

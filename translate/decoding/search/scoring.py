@@ -1,6 +1,6 @@
 """How hypotheses are ranked: log-probability, length penalty, coverage penalty; and the best score still in reach."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, assert_never
 
 import torch
 from jaxtyping import Float, Int
@@ -29,6 +29,8 @@ class Scoring(NamedTuple):
                 return lengths.clamp(min=1).float() ** self.alpha
             case "none":
                 return torch.ones_like(lengths, dtype=torch.float)
+            case _:
+                assert_never(self.length_penalty)
 
     def score(
         self,
