@@ -1,4 +1,4 @@
-"""What of Markdown is a segment, with its markup."""
+"""The segments of Markdown and their markup."""
 
 import sys
 
@@ -60,19 +60,11 @@ def test_a_link_by_its_text_keeps_its_key() -> None:
 def test_what_would_be_markup_is_escaped() -> None:
     (segment,) = read_markdown("a\n")
     assert "".join(map(segment.syntax.encode, "*a_b` [c] <d> | e")) == "\\*a\\_b\\` \\[c\\] \\<d> \\| e"
-    for word, matches in [
-        ("-", True),
-        ("1.", True),
-        ("##", True),
-        (">a", True),
-        ("---", True),
-        ("-a", False),
-        ("1.5", False),
-    ]:
-        assert bool(segment.syntax.unsafe.match(word)) == matches, word
+    words = ["-", "1.", "##", ">a", "---", "-a", "1.5"]
+    assert list(filter(segment.syntax.unsafe.match, words)) == ["-", "1.", "##", ">a", "---"]
 
 
 def test_without_its_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyromark", None)
-    with pytest.raises(InputError, match="Markdown is read with pyromark, which is not installed: .*pip install"):
+    with pytest.raises(InputError, match="pyromark.*pip install"):
         read_markdown("a")

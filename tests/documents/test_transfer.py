@@ -1,4 +1,4 @@
-"""Where markup comes to in a translation: hand-written alignments, and the places that a reader would choose."""
+"""Where markup goes in a translation: with hand-written alignments, to the places that a reader would choose."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,14 @@ import pytest
 
 from translate.documents.html import read_html
 from translate.documents.segments import Layout, lay_out
-from translate.documents.transfer import Sentence, SourceWord, Weights, diagonal, without_names, write_translation
+from translate.documents.transfer import (
+    Sentence,
+    SourceWord,
+    Weights,
+    diagonal,
+    without_placeholders,
+    write_translation,
+)
 
 
 def sentence_of(layout: Layout, start: int, end: int, target: str, weights: Weights) -> Sentence:
@@ -15,16 +22,28 @@ def sentence_of(layout: Layout, start: int, end: int, target: str, weights: Weig
         SourceWord(match[0], start + match.start(), start + match.end())
         for match in re.finditer(r"\S+", layout.text[start:end])
     ]
-    return Sentence(layout, words, [name for name in layout.names if start <= name.start < end], end, target, weights)
+    return Sentence(
+        layout, words, [each for each in layout.placeholders if start <= each.start < end], end, target, weights
+    )
 
 
-def carry(source: str, target: str, links: Sequence[int]) -> str:
-    """The translation of one sentence of HTML; `links` has the source word of each word of the translation."""
+def carry(source: str, *targets: tuple[str, Sequence[int]], ends: Sequence[int] = (), without: bool = False) -> str:
+    """The translation of a segment of HTML.
+
+    Args:
+        targets: For each sentence its translation, and the source word of each of its words.
+        ends: Where the sentences before the last one end.
+        without: Whether the model was given the sentences without their placeholders.
+    """
     (segment,) = read_html(source)
     layout = lay_out(segment)
-    weights = [{link: 1.0} for link in links]
-    sentence = sentence_of(layout, 0, len(layout.text), target, weights)
-    return write_translation(segment, layout, [sentence])
+    sentences, start = [], 0
+    for (target, links), end in zip(targets, [*ends, len(layout.text)], strict=True):
+        sentences.append(sentence_of(layout, start, end, target, [{link: 1.0} for link in links]))
+        start = end
+        if without:
+            sentences[-1].words = without_placeholders(sentences[-1])
+    return write_translation(segment, layout, sentences)
 
 
 @pytest.mark.parametrize(
@@ -47,48 +66,25 @@ def carry(source: str, target: str, links: Sequence[int]) -> str:
         ("a <b>Hund<!--1--></b> da", "there a dog", [2, 0, 1], "there a <b>dog<!--1--></b>"),
         ("Ein Wort<b>teil</b>", "A part", [0, 1], "A <b>part</b>"),
         ("Eins zwei<br/>", "One two", [0, 1], "One two"),
+        ("Ein <b>Hund</b>", "<A> & dog", [0, 0, 1], "&lt;A&gt; &amp; <b>dog</b>"),  # text is encoded
+        ("Rufe <code>f()</code> laut!", "Loudly call 11!", [2, 0, 1], "Loudly call <code>f()</code>!"),
+        # Lines are divided as in the source, and none is empty.
+        ("Ein Mann geht mit\n  einem Hund", "A man walks his own dog", [0] * 6, "A man walks his\n  own dog"),
+        ("Ein Mann geht mit\n  einem Hund", "Walk", [0], "Walk"),
+        (" Ein <b>Hund</b> {x} ", "", [], " <b></b>{x} "),
     ],
 )
-def test_markup_comes_to_the_aligned_words(source: str, target: str, links: list[int], expected: str) -> None:
-    assert carry(source, target, links) == expected
-
-
-def test_characters_of_the_translation_are_encoded() -> None:
-    assert carry("Ein <b>Hund</b>", "<A> & dog", [0, 0, 1]) == "&lt;A&gt; &amp; <b>dog</b>"
-
-
-def test_a_name_is_written_where_its_number_stands() -> None:
-    assert carry("Rufe <code>f()</code> laut!", "Loudly call 11!", [2, 0, 1]) == "Loudly call <code>f()</code>!"
-
-
-def test_lines_are_divided_as_in_the_source() -> None:
-    source = "Ein Mann geht mit\n  einem Hund spazieren"
-    assert carry(source, "A man walks his very own dog", [0] * 7) == "A man walks\n  his very own dog"
-    assert carry(source, "Walk", [0]) == "Walk", "no empty line"
+def test_markup_goes_to_the_aligned_words(source: str, target: str, links: list[int], expected: str) -> None:
+    assert carry(source, (target, links)) == expected
 
 
 def test_a_line_break_between_sentences_stays_there() -> None:
-    (segment,) = read_html("Ja.\nEr geht <b>heute</b> nicht.")
-    layout = lay_out(segment)
-    sentences = [
-        sentence_of(layout, 0, 3, "Oh yes indeed.", [{0: 1.0}] * 3),
-        sentence_of(layout, 3, len(layout.text), "No.", [{2: 1.0}]),
-    ]
-    assert write_translation(segment, layout, sentences) == "Oh yes indeed.\n<b>No</b>."
+    sentences = ("Oh yes indeed.", [0] * 3), ("No.", [2])
+    assert carry("Ja.\nEr geht <b>heute</b> nicht.", *sentences, ends=[3]) == "Oh yes indeed.\n<b>No</b>."
 
 
-def test_an_empty_translation_keeps_the_markup() -> None:
-    assert carry(" Ein <b>Hund</b> {x} ", "", []) == " <b></b>{x} "
-
-
-def test_an_empty_sentence_beside_another() -> None:
-    (segment,) = read_html("Eins. Zwei<!--1--> drei.")
-    layout = lay_out(segment)
-    sentences = [
-        sentence_of(layout, 0, 5, "One.", [{0: 1.0}]),
-        sentence_of(layout, 5, len(layout.text), "", []),
-    ]
-    assert write_translation(segment, layout, sentences) == "One<!--1-->."
+def test_an_empty_sentence_after_another() -> None:
+    assert carry("Eins. Zwei<!--1--> drei.", ("One.", [0]), ("", []), ends=[5]) == "One<!--1-->."
 
 
 @pytest.mark.parametrize(
@@ -101,10 +97,10 @@ def test_an_empty_sentence_beside_another() -> None:
         ("Auf {x}", "Auf"),
     ],
 )
-def test_a_sentence_without_its_names(source: str, expected: str) -> None:
+def test_a_sentence_without_its_placeholders(source: str, expected: str) -> None:
     (segment,) = read_html(source)
     layout = lay_out(segment)
-    words = without_names(sentence_of(layout, 0, len(layout.text), "", []))
+    words = without_placeholders(sentence_of(layout, 0, len(layout.text), "", []))
     assert " ".join(word.text for word in words) == expected
     assert [word.start for word in words] == sorted(word.start for word in words)
 
@@ -118,14 +114,10 @@ def test_a_sentence_without_its_names(source: str, expected: str) -> None:
         ("Hallo {x}, hier.", "Here, hello.", [1, 0], "Here, hello {x}."),
     ],
 )
-def test_a_name_that_was_left_out_comes_behind_the_word_before(
+def test_a_placeholder_that_was_left_out_follows_the_word_before(
     source: str, target: str, links: list[int], expected: str
 ) -> None:
-    (segment,) = read_html(source)
-    layout = lay_out(segment)
-    sentence = sentence_of(layout, 0, len(layout.text), target, [{link: 1.0} for link in links])
-    sentence.words = without_names(sentence)
-    assert write_translation(segment, layout, [sentence]) == expected
+    assert carry(source, (target, links), without=True) == expected
 
 
 def test_the_diagonal() -> None:

@@ -1,1 +1,1 @@
-"""Layer of documents: text with markup goes in, and the same document with translated text comes out."""
+"""Documents: text with markup goes in, and the same document with translated text comes out."""

@@ -1,4 +1,4 @@
-"""A document in, the same document with translated text out: segments, sentences, and a count of what passed."""
+"""Translates the text of a document and keeps everything else: its segments, their sentences, and a report."""
 
 import functools
 import itertools
@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from translate.decoding import ConditionCounts, Translation, count_conditions
 from translate.decoding.splitting import split_sentences
@@ -20,34 +20,36 @@ from translate.documents.transfer import (
     Weights,
     diagonal,
     join_words,
-    names_between,
-    without_names,
+    placeholders_between,
+    without_placeholders,
     write_translation,
 )
 from translate.errors import InputError
 
 DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"]
-FORMAT_BY_EXTENSION: dict[str, DocumentFormat] = {
-    ".txt": "text",
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".html": "html",
-    ".htm": "html",
-    ".xhtml": "html",
-    ".srt": "srt",
-    ".vtt": "vtt",
+READERS: dict[DocumentFormat, Callable[[str], Iterator[Segment]]] = {
+    "text": functools.partial(read_text, by_line=True),
+    "paragraphs": functools.partial(read_text, by_line=False),
+    "markdown": read_markdown,
+    "html": read_html,
+    "srt": functools.partial(read_subtitles, has_entities=False),
+    "vtt": functools.partial(read_subtitles, has_entities=True),
+}
+_EXTENSIONS: dict[str, DocumentFormat] = {
+    **{".txt": "text", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"},
+    **{".xhtml": "html", ".srt": "srt", ".vtt": "vtt"},
 }
 
 
 class DocumentTranslation(NamedTuple):
-    """A translated document, and what passed through."""
+    """A translated document and a report on it."""
 
     text: str
-    segments: int  # that have words
+    segments: int  # with words
     sentences: int
-    tags: int  # pieces of markup within segments; the rest of the document is never touched
+    tags: int  # markup within segments; the rest of the document is copied
     placeholders: int  # placeholders, addresses and code within segments
-    problems: list[str]  # markup that the document has no longer, or more often: the line of the source, and what
+    problems: list[str]  # markup that was lost or doubled, with its line in the source
     conditions: ConditionCounts  # of the sentences' translations
 
     def __str__(self) -> str:
@@ -59,29 +61,19 @@ class DocumentTranslation(NamedTuple):
 
 
 def format_of_file(path: Path | None) -> DocumentFormat:
-    """The format that a file's extension tells.
+    """The format that belongs to a file's extension.
 
     Raises:
-        InputError: It tells none.
+        InputError: The extension is missing or unknown.
     """
     suffix = path.suffix.lower() if path is not None else ""
-    if suffix not in FORMAT_BY_EXTENSION:
+    if suffix not in _EXTENSIONS:
         name = "standard input" if path is None or str(path) == "-" else str(path)
         raise InputError(
-            f"{name}: no format follows from its name (known extensions: {', '.join(FORMAT_BY_EXTENSION)}); give"
-            f" --document-format with one of {', '.join(get_args(DocumentFormat))}"
+            f"{name}: unknown document format (known extensions: {', '.join(_EXTENSIONS)}); choose one with"
+            f" --document-format: {', '.join(READERS)}"
         )
-    return FORMAT_BY_EXTENSION[suffix]
-
-
-READERS: dict[DocumentFormat, Callable[[str], Iterator[Segment]]] = {
-    "text": functools.partial(read_text, by_line=True),
-    "paragraphs": functools.partial(read_text, by_line=False),
-    "markdown": read_markdown,
-    "html": read_html,
-    "srt": functools.partial(read_subtitles, has_entities=False),
-    "vtt": functools.partial(read_subtitles, has_entities=True),
-}
+    return _EXTENSIONS[suffix]
 
 
 def translate_document(
@@ -90,11 +82,11 @@ def translate_document(
     translate: Callable[[Sequence[str]], Iterable[Translation]],
     align: Callable[[Sequence[Translation]], Iterable[Weights]] | None = None,
 ) -> DocumentTranslation:
-    """Translate the text of a document, and leave everything else as it is.
+    """Translate the text of a document and copy everything else.
 
     Args:
-        translate: Translates sentences; it is called once.
-        align: Aligns the words of translations whose sentences have markup; None: in their order.
+        translate: Translates sentences; called once.
+        align: Aligns the words of translations whose sentences have markup; None aligns them in order.
 
     Raises:
         InputError: The extra `documents` is not installed, and the format needs it.
@@ -105,7 +97,7 @@ def translate_document(
     layouts = [lay_out(segment) for segment in segments]
     sentences = [list(_read_sentences(layout)) for layout in layouts]
     wanted = [sentence for each in sentences for sentence in each if any(map(str.isalpha, sentence.text))]
-    forms = [[each.words, *([without_names(each)] if each.names else [])] for each in wanted]
+    forms = [[each.words, *([without_placeholders(each)] if each.placeholders else [])] for each in wanted]
     translations = iter(list(translate([join_words(form) for each in forms for form in each])))
     made = [
         _choose(sentence, each, list(itertools.islice(translations, len(each))))
@@ -122,38 +114,38 @@ def translate_document(
         parts += [text[position : segment.start], segment.raw if is_same else write_translation(segment, layout, each)]
         position = segment.start + len(segment.raw)
     written = "".join([*parts, text[position:]])
-    markup = [is_name for layout in layouts for _, is_name in layout.written]
+    is_placeholder = [each for layout in layouts for _, each in layout.written]
     return DocumentTranslation(
         byte_order_mark + written,
         segments=len({id(sentence.layout) for sentence in wanted}),
         sentences=len(wanted),
-        tags=markup.count(False),
-        placeholders=markup.count(True),
+        tags=is_placeholder.count(False),
+        placeholders=is_placeholder.count(True),
         problems=_compare(text, segments, layouts, list(map(lay_out, READERS[document_format](written)))),
         conditions=count_conditions(made),
     )
 
 
 def _read_sentences(layout: Layout) -> Iterator[Sentence]:
-    read, names, end = list(layout.text), layout.names, 0
-    for name in names:  # behind a number a full stop may end no sentence
-        read[name.start : name.end] = "X" * (name.end - name.start)
+    read, placeholders, end = list(layout.text), layout.placeholders, 0
+    for each in placeholders:  # a full stop after a number might not end the sentence
+        read[each.start : each.end] = "X" * (each.end - each.start)
     for text in split_sentences("".join(read)):
         start, end = end, end + len(text)
         found = re.finditer(r"\S+", layout.text[start:end])
         words = [SourceWord(match[0], start + match.start(), start + match.end()) for match in found]
         if words:
-            whole, inside = join_words(words), names_between(names, start, end)
+            whole, inside = join_words(words), placeholders_between(placeholders, start, end)
             yield Sentence(layout, words, inside, words[-1].end, whole, diagonal(whole, whole))
 
 
 def _choose(sentence: Sentence, forms: Sequence[list[SourceWord]], translations: Sequence[Translation]) -> Translation:
-    """Take the translation with names if each of their numbers is there once; else the one without them.
+    """Choose the translation with placeholders if it has each of their numbers once, else the one without them.
 
-    Models that have learnt from enough text copy numbers. For others a sentence without its names is easier.
+    Models trained on enough text copy numbers. For others, a sentence without its placeholders is easier.
     """
     counts = Counter(re.findall(r"\d+", translations[0].text))
-    is_complete = all(counts[sentence.layout.text[name.start : name.end]] == 1 for name in sentence.names)
+    is_complete = all(counts[sentence.layout.text[each.start : each.end]] == 1 for each in sentence.placeholders)
     chosen = translations[0 if is_complete else 1]
     sentence.words = forms[0 if is_complete else 1]
     sentence.target = _end_like(sentence.text, chosen.text)
@@ -162,13 +154,13 @@ def _choose(sentence: Sentence, forms: Sequence[list[SourceWord]], translations:
 
 
 def _end_like(source: str, target: str) -> str:
-    """The translation of a title or a cell without the full stop that models of sentences add."""
+    """Remove the full stop that a model trained on sentences adds to the translation of a title or a cell."""
     is_sentence = re.search(r"[.!?…。！？]\W*$", source[-20:])
     return target[:-1] if re.search(r"\w\.$", target) and not is_sentence else target
 
 
 def _compare(text: str, segments: Sequence[Segment], before: Sequence[Layout], after: Sequence[Layout]) -> list[str]:
-    """What markup the translated document has less or more often than its source."""
+    """Describe the markup that the translated document lost or has twice."""
     old, new = ([layout.written for layout in layouts] for layouts in (before, after))
     is_same = len(old) == len(new)  # an empty translation leaves no segment
     if not is_same:
@@ -176,7 +168,7 @@ def _compare(text: str, segments: Sequence[Segment], before: Sequence[Layout], a
     problems = []
     for segment, wanted, found in zip(segments, map(Counter, old), map(Counter, new), strict=is_same):
         wrong = [f"{raw!r} is lost" for raw, _ in (wanted - found).elements()]
-        wrong += [f"{raw!r} is there once more" for raw, _ in (found - wanted).elements()]
+        wrong += [f"{raw!r} is doubled" for raw, _ in (found - wanted).elements()]
         if wrong:
             where = f"line {text.count(chr(10), 0, segment.start) + 1}" if is_same else "the document"
             problems += [f"{where}: {each}" for each in wrong]

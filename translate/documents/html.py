@@ -1,9 +1,9 @@
 """HTML: the text between block elements, and its tags, by the HTML standard's rules for where each token ends.
 
-What is not translated is copied from the document, so doctype, attributes, white space and errors stay as they are;
-parsers that build a tree write another document. Python's own parser, which builds none, takes a minute for 100 KB of
-unfinished tags before 3.11.14. Here each token is read once: a tag, comment or script that has no end goes to the end.
-The tests compare the tokens with those of html5lib.
+Everything that is not translated is copied, so doctype, attributes, white space and errors stay as they are; a parser
+that builds a tree would write a different document. Python's own parser builds none, but before 3.11.14 it takes a
+minute for 100 KB of unfinished tags. Here each token is read once: an unfinished tag, comment or script extends to the
+end of the document. The tests compare the tokens with html5lib's.
 """
 
 import functools
@@ -18,7 +18,7 @@ def _tags(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-# Between them text is one; other tags that have no hyphen stand within text, as in browsers.
+# Text does not continue across these tags. All others without a hyphen are inline, as in browsers.
 _BOUNDARIES = _tags(
     "address article aside audio base blockquote body br button canvas caption center col colgroup dd details dialog"
     " dir div dl dt embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup"
@@ -26,12 +26,12 @@ _BOUNDARIES = _tags(
     " script search section select source style summary table tbody td template textarea tfoot th thead title tr track"
     " ul video"
 )
-_NAMES = _tags("code kbd math samp tt var")  # stand for words
+_PLACEHOLDERS = _tags("code kbd math samp tt var")  # replace words
 _SCRIPTS = _tags("sub sup")
-_MARKS = _SCRIPTS | _tags("svg")  # belong to the word that they stand at
+_POINTS = _SCRIPTS | _tags("svg")  # belong to the adjacent word
 _BLOCKS = _tags("canvas iframe noscript object pre script style template textarea")
-_UNTOUCHED = _NAMES | _MARKS | _BLOCKS
-_LETTERS = re.compile(r"(?<!\w)(?:[A-Z][A-Za-z]?|[cdkm]m|[a-z])$")  # of units and formulas
+_UNTOUCHED = _PLACEHOLDERS | _POINTS | _BLOCKS
+_LETTERS = re.compile(r"(?<!\w)(?:[A-Z][A-Za-z]?|[cdkm]m|[a-z])$")  # at the end of units and formulas
 _VOID = _tags("area base br col embed hr img input link meta source track wbr")
 _MARKUP = re.compile(
     r"""<!--(?:-?>|.*?(?:--!?>|\Z))
@@ -48,10 +48,10 @@ HTML = Syntax(html.unescape, functools.partial(html.escape, quote=False))
 
 
 def read_html(text: str) -> Iterator[Segment]:
-    """The segments of a document, without the content of scripts, code and elements that say translate="no"."""
+    """The segments of a document, without scripts, code and elements marked translate="no"."""
     items: list[Item] = []
     start = position = 0
-    for item in fold_untouched(_read_items(text)):
+    for item in fold_untouched(read_items(text)):
         position += len(item.raw)
         if item.tag not in _BOUNDARIES and "-" not in item.tag:
             items += [item] * bool(item.raw)
@@ -64,24 +64,24 @@ def read_html(text: str) -> Iterator[Segment]:
 
 
 def read_tag(raw: str) -> Item:
-    """A tag as an item; what is none, such as a comment, is a mark."""
+    """Read a tag as an item; anything else, such as a comment, is point markup."""
     match = _TAG.match(raw)
     if match is None:
-        return Item("mark", raw)
+        return Item("point", raw)
     tag = match[2].lower()
     if match[1]:
         return Item("close", raw, tag)
-    return Item("mark" if tag in _VOID or raw.endswith("/>") else "open", raw, tag)
+    return Item("point" if tag in _VOID or raw.endswith("/>") else "open", raw, tag)
 
 
 def fold_untouched(items: Iterable[Item]) -> list[Item]:
-    """Make one item of each element that is not translated, and of units and formulas, such as m² and CO₂.
+    """Make one item of each element that is not translated, and of each unit or formula, such as m² and CO₂.
 
-    A subscript or superscript behind a longer word is a note on it.
+    A subscript or superscript after a longer word is a note.
     """
     folded: list[Item] = []
     element: list[Item] = []
-    depth = 0  # how often the tag of the element is open
+    depth = 0  # of open elements with the same tag
     for item in items:
         if not depth and not (item.kind == "open" and (item.tag in _UNTOUCHED or _SAYS_NO.search(item.raw))):
             folded.append(item)
@@ -99,11 +99,12 @@ def _fold(element: list[Item], before: list[Item]) -> Item:
     letters = _LETTERS.search(before[-1].raw) if tag in _SCRIPTS and before and before[-1].kind == "text" else None
     if letters is not None:
         before[-1] = Item("text", before[-1].raw[: letters.start()])
-        return Item("name", letters[0] + raw, tag)
-    return Item("mark" if tag in _MARKS else "name", raw, tag)
+        return Item("placeholder", letters[0] + raw, tag)
+    return Item("point" if tag in _POINTS else "placeholder", raw, tag)
 
 
-def _read_items(text: str) -> Iterator[Item]:
+def read_items(text: str) -> Iterator[Item]:
+    """Divide a document into its tags and other markup, and the text between them."""
     position = 0
     for markup in _MARKUP.finditer(text):
         yield Item("text", text[position : markup.start()])

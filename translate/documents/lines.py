@@ -1,7 +1,7 @@
 """Plain text and subtitles: documents whose structure is lines.
 
-Subtitles have a reader of our own. Parsers for them make cues of a file and write a new file from cues: line ends,
-white space and whatever they do not know are not those of the file any more.
+Subtitles have a reader of our own because parsers write a new file from cues, which loses line ends, white space and
+whatever the parser does not know.
 """
 
 import re
@@ -12,38 +12,37 @@ from translate.documents.html import HTML, read_tag
 from translate.documents.segments import Item, Segment, Syntax
 
 _LINE = re.compile(r"[^\n]*\n?")
-_LIST_MARK = re.compile(r"\s*(?:(?:[-*+•·–—>#]+|\d{1,3}[.)]|[a-z]\))\s+)*")  # stands before a line's text
+_LIST_MARKER = re.compile(r"\s*(?:(?:[-*+•·–—>#]+|\d{1,3}[.)]|[a-z]\))\s+)*")  # before a line's text
 _BLOCK = re.compile(r"(?:^[^\S\n]*\S[^\n]*\n?)+", re.MULTILINE)
-_TIMES = re.compile(
-    r"(?:[^\n]*\n)??\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->[^\n]*\n?"
-)  # behind the name of a cue, if it has one
+# The times of a cue, after its name if it has one.
+_TIMES = re.compile(r"(?:[^\n]*\n)??\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->[^\n]*\n?")
 _VTT_BLOCK = re.compile(r"WEBVTT|NOTE\b|STYLE\b|REGION\b")
 _SPEAKER = re.compile(r"^(?=[^\S\n]*(?:<[^<>\n]*>[^\S\n]*)*[-–—])", re.MULTILINE)
 _CUE_MARKUP = re.compile(r"(<[^<>\n]*>|\{\\[^{}\n]*\})")
 
 
 def read_text(text: str, *, by_line: bool) -> Iterator[Segment]:
-    """The lines of plain text without indentation and list marks; or its paragraphs, lines without a blank one between.
+    """The lines of plain text without indentation and list markers, or its paragraphs.
 
-    A line with a list mark begins a new paragraph.
+    A paragraph ends at a blank line, and before a line with a list marker.
     """
     start, paragraph = 0, ""
     for line in _LINE.findall(text):  # the last is empty
-        begin = _LIST_MARK.match(line)
-        mark = begin[0] if begin else ""
-        if paragraph and (by_line or not line.strip() or mark.strip()):
+        begin = _LIST_MARKER.match(line)
+        marker = begin[0] if begin else ""
+        if paragraph and (by_line or not line.strip() or marker.strip()):
             yield Segment(start - len(paragraph), [Item("text", paragraph)])
             paragraph = ""
         if line.strip():
-            paragraph += line if paragraph else line[len(mark) :]
+            paragraph += line if paragraph else line[len(marker) :]
         start += len(line)
 
 
 def read_subtitles(text: str, *, has_entities: bool) -> Iterator[Segment]:
-    """The text of each cue. In a dialogue, where lines begin with a dash, each speaker's text stands alone.
+    """The text of each cue. In a dialogue, where lines begin with a dash, each speaker's text is a segment.
 
     Args:
-        has_entities: Text is written as in HTML, which WebVTT does and SubRip does not.
+        has_entities: Whether text is encoded as in HTML: in WebVTT it is, in SubRip it is not.
     """
     for block in _BLOCK.finditer(text):
         times = _TIMES.match(block[0])

@@ -1,6 +1,6 @@
-"""Markdown: the text of paragraphs, headings, list items and table cells, by the events of pulldown-cmark.
+"""Markdown: the text of paragraphs, headings, list items and table cells, found by the events of pulldown-cmark.
 
-That parser says of each event where it stands in the document, also within lines, so all else stays as it is.
+That parser gives the position of each event in the document, so everything else can be copied.
 """
 
 import html
@@ -14,7 +14,7 @@ from translate.errors import InputError, install_hint
 
 _ESCAPE = re.compile(r"\\([!-/:-@[-`{-~])|&(?:#\w+|\w+);")
 _OPENING = {"Emphasis": 1, "Strong": 2, "Strikethrough": 1, "Link": 1, "Image": 2}  # characters that open a pair
-_KINDS: dict[str, Kind] = {"Text": "text", "Code": "name", "SoftBreak": "break"}  # others are marks
+_KINDS: dict[str, Kind] = {"Text": "text", "Code": "placeholder", "SoftBreak": "break"}  # others are points
 
 MARKDOWN = Syntax(
     decode=lambda raw: _ESCAPE.sub(lambda match: match[1] or html.unescape(match[0]), raw),
@@ -24,7 +24,7 @@ MARKDOWN = Syntax(
 
 
 def read_markdown(text: str) -> Iterator[Segment]:
-    """The segments of CommonMark with tables, footnotes, task lists and front matter, and those of its HTML blocks.
+    """The segments of CommonMark with tables, footnotes, task lists, front matter and HTML blocks.
 
     Raises:
         InputError: The extra `documents` is not installed.
@@ -32,9 +32,7 @@ def read_markdown(text: str) -> Iterator[Segment]:
     try:
         from pyromark import Markdown, Options
     except ImportError:
-        raise InputError(
-            f"Markdown is read with pyromark, which is not installed: {install_hint('documents')}"
-        ) from None
+        raise InputError(f"Markdown needs pyromark, which is not installed: {install_hint('documents')}") from None
     options = Options.ENABLE_TABLES | Options.ENABLE_FOOTNOTES | Options.ENABLE_STRIKETHROUGH
     options |= Options.ENABLE_TASKLISTS | Options.ENABLE_YAML_STYLE_METADATA_BLOCKS
     events = Markdown(options=options).events_with_range(text)
@@ -42,20 +40,20 @@ def read_markdown(text: str) -> Iterator[Segment]:
 
 
 class _Reader:
-    """Gathers the inline events between those of blocks."""
+    """Collects the inline events between block events."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         sizes = (len(character.encode()) for character in text)
         places = (place for place, size in enumerate(sizes) for _ in range(size))
-        self.places = [*places, len(text)]  # of the characters, by byte
+        self.places = [*places, len(text)]  # character index by byte
         self.items: list[Item] = []
         self.start = self.end = 0  # of the items
-        self.links: list[tuple[str, int]] = []  # kind and begin of the text of each open link
+        self.links: list[tuple[str, int]] = []  # kind of each open link, and where its text begins
 
     def read(self, events: Any) -> Iterator[Segment]:
         depth = 0  # of blocks
-        skipped = ""  # the code block, HTML block, metadata or address that is open
+        skipped = ""  # the kind of the open code block, HTML block, metadata or address
         for event, span in events:
             begin, end = self.places[span["start"]], self.places[span["end"]]
             value: Any
@@ -66,7 +64,7 @@ class _Reader:
             elif kind in _OPENING:
                 link_type = value[kind]["link_type"] if name == "Start" and kind in ("Link", "Image") else ""
                 if link_type in ("Autolink", "Email"):
-                    self._add("name", begin, end)
+                    self._add("placeholder", begin, end)
                     skipped = kind
                 else:
                     self._add_pair(kind, begin, end, is_start=name == "Start", link_type=str(link_type))
@@ -75,7 +73,7 @@ class _Reader:
                 depth += {"Start": 1, "End": -1}.get(name, 0)
                 if name == "Start" and kind in ("CodeBlock", "HtmlBlock", "MetadataBlock"):
                     skipped, depth = kind, depth - 1
-                    if kind == "HtmlBlock" and depth == 0:  # else its lines begin with marks of the blocks around
+                    if kind == "HtmlBlock" and depth == 0:  # its lines have no prefixes of other blocks
                         for segment in read_html(self.text[begin:end]):
                             yield segment._replace(start=begin + segment.start)
             elif name == "InlineHtml" and (tag := read_tag(self.text[begin:end])).tag == "br":
@@ -83,11 +81,11 @@ class _Reader:
             elif name == "InlineHtml":
                 self._add(tag.kind, begin, end, tag=tag.tag)
             else:
-                self._add(_KINDS.get(name, "mark"), begin, end)
+                self._add(_KINDS.get(name, "point"), begin, end)
         yield from self._end_segment()
 
     def _add(self, kind: Kind, begin: int, end: int, *, tag: str = "", written: str = "") -> None:
-        """Add an item, and before it what lies between: the backslash of an escape, or what continues a quote."""
+        """Add an item, and before it the text without an event: the backslash of an escape, the prefix of a quote."""
         begin -= kind == "text" and self.end < begin and self.text[begin - 1] == "\\"
         if not self.items:
             self.start = self.end = begin
@@ -110,7 +108,7 @@ class _Reader:
             return
         link_type, text_begin = self.links.pop()
         written = ""
-        if link_type in ("Shortcut", "Collapsed"):  # the text is the key, and must not be translated with the text
+        if link_type in ("Shortcut", "Collapsed"):  # the link's text is its key, which must stay as it is
             written = f"][{self.text[text_begin : self.end]}]"
         self._add("close", self.end, end, tag=kind, written=written)
 

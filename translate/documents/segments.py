@@ -1,8 +1,8 @@
-"""The segments of a document, such as paragraphs and table cells: their plain text, and where the markup stands in it.
+"""The segments of a document, such as paragraphs and table cells: their plain text and the positions of their markup.
 
 A format's reader divides a document into segments, and each segment into items whose raw text, joined, is the
-document's own. Here a segment gets its plain text, which a model can read. A name (a placeholder, an address, code)
-becomes a number in it; everything else that is not text takes no room.
+document's own. `lay_out` gives a segment the plain text that a model reads. In it, a placeholder (a format directive,
+an address, code) is a number, and other markup takes no room.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-# White space; and names in text: what programs fill in, URLs and e-mail addresses. A URL may contain `&amp;`.
+# White space, and placeholders in text: format directives, URLs and e-mail addresses. A URL may contain `&amp;`.
 _BETWEEN_WORDS = re.compile(
     r"""(\s+ | (?:
     (?:https?|ftp)://[^\s<>"')\]]*[^\s<>"')\].,;:!?] | www\.[^\s<>"')\]]*[^\s<>"')\].,;:!?]
@@ -22,32 +22,32 @@ _BETWEEN_WORDS = re.compile(
     )+)""",
     re.VERBOSE,
 )
-_MAX_DEPTH = 20  # pairs within each other; what is deeper becomes marks
+_MAX_DEPTH = 20  # of nested paired markup; deeper tags become point markup
 _INVISIBLE = str.maketrans("", "", "\N{SOFT HYPHEN}\N{ZERO WIDTH SPACE}")
 
 
-Kind = Literal["text", "space", "break", "open", "close", "pair", "mark", "name"]
+Kind = Literal["text", "space", "break", "open", "close", "paired", "point", "placeholder"]
 
 
 class Item(NamedTuple):
     """A part of a segment as the document writes it."""
 
-    kind: Kind  # break: a space that is a line break too; mark: has no text; name: stands for a word
+    kind: Kind  # break: a space with a line break; point: markup without text; placeholder: replaces a word
     raw: str
-    tag: str = ""  # the close of the same tag belongs to an open
-    written: str = ""  # what the translation has instead of a close; "": the same
+    tag: str = ""  # an open and the next close with the same tag are paired
+    written: str = ""  # how the translation writes a close; "": as in the source
 
 
 class Syntax(NamedTuple):
-    """The way a format writes text."""
+    """How a format writes text."""
 
     decode: Callable[[str], str] = str  # raw text as a reader sees it
     encode: Callable[[str], str] = str  # a character as the document writes it
-    unsafe: re.Pattern[str] = re.compile("(?!)")  # means something where a line begins; its last character is escaped
+    unsafe: re.Pattern[str] = re.compile("(?!)")  # is markup at the start of a line; its last character is escaped
 
 
 class Segment(NamedTuple):
-    """Text that belongs together."""
+    """Text that is translated together."""
 
     start: int  # in the document
     items: Sequence[Item]
@@ -61,50 +61,50 @@ class Segment(NamedTuple):
 
 @dataclass(eq=False)
 class Markup:
-    """Markup in a segment's plain text: around a part of it (pair), at a place (mark), or as a word of it (name)."""
+    """Markup in a segment's plain text: paired around a part of it, at a point, or as a placeholder for a word."""
 
     kind: Kind
     raw: str
     start: int
     end: int
-    parent: "Markup | None"  # the pair around it
-    depth: int  # the number of pairs around it
+    parent: "Markup | None"  # the innermost paired markup around it
+    depth: int  # how much paired markup is around it
     close: str = ""
 
 
 class Layout(NamedTuple):
     """A segment's plain text with single spaces, and its markup in order."""
 
-    before: Sequence[Item]  # what the segment has before its text
+    before: Sequence[Item]  # the first text
     text: str
     markup: list[Markup]
-    breaks: list[tuple[int, str]]  # the spaces between lines: their places, and as the document writes them
+    breaks: list[tuple[int, str]]  # line breaks: their positions in the text, and how the document writes them
     after: Sequence[Item]
 
     @property
-    def names(self) -> list[Markup]:
-        """The markup that stands as a number in the text."""
-        return [each for each in self.markup if each.kind == "name"]
+    def placeholders(self) -> list[Markup]:
+        """The markup that is a number in the text."""
+        return [each for each in self.markup if each.kind == "placeholder"]
 
     @property
     def written(self) -> list[tuple[str, bool]]:
-        """Each piece of markup as the document writes it, and whether it is a name."""
-        inside = [(raw, each.kind == "name") for each in self.markup for raw in (each.raw, each.close) if raw]
-        return inside + [(item.raw, False) for item in (*self.before, *self.after) if item.kind == "mark"]
+        """Each piece of markup as the document writes it, and whether it is a placeholder."""
+        inside = [(raw, each.kind == "placeholder") for each in self.markup for raw in (each.raw, each.close) if raw]
+        return inside + [(item.raw, False) for item in (*self.before, *self.after) if item.kind == "point"]
 
 
 def lay_out(segment: Segment) -> Layout:
-    """The plain text of a segment, and the places of its markup."""
+    """The plain text of a segment and the positions of its markup."""
     decode = segment.syntax.decode
     items = _pair_tags(_divide_text(segment.items), decode)
-    edge = ("space", "break", "mark")
+    edge = ("space", "break", "point")
     first = next((place for place, item in enumerate(items) if item.kind not in edge), len(items))
     last = next((place for place in range(len(items), first, -1) if items[place - 1].kind not in edge), first)
     taken = set(re.findall(r"\d+", f"{segment.raw} {decode(segment.raw)}"))
     numbers = (str(number) for number in itertools.count(11) if str(number) not in taken)
     text = ""
     markup: list[Markup] = []
-    pairs: list[Markup] = []  # that are open
+    opened: list[Markup] = []
     breaks: list[tuple[int, str]] = []
     for item in items[first:last]:
         start, is_spaced = len(text), not text or text.endswith(" ")
@@ -115,29 +115,29 @@ def lay_out(segment: Segment) -> Layout:
             text += " " * (not is_spaced)
             breaks += [(start, item.raw)] * (item.kind == "break" and not is_spaced)
         elif item.kind == "close":
-            pair = pairs.pop()
-            pair.end, pair.close = start, item.written or item.raw
+            paired = opened.pop()
+            paired.end, paired.close = start, item.written or item.raw
         else:
-            text += next(numbers) if item.kind == "name" else ""
-            kind: Kind = "pair" if item.kind == "open" else item.kind
-            markup.append(Markup(kind, item.raw, start, len(text), pairs[-1] if pairs else None, len(pairs)))
-            pairs += markup[-1:] * (kind == "pair")
+            text += next(numbers) if item.kind == "placeholder" else ""
+            kind: Kind = "paired" if item.kind == "open" else item.kind
+            markup.append(Markup(kind, item.raw, start, len(text), opened[-1] if opened else None, len(opened)))
+            opened += markup[-1:] * (kind == "paired")
     return Layout(items[:first], text.rstrip(), markup, breaks, items[last:])
 
 
 def _divide_text(items: Sequence[Item]) -> Iterator[Item]:
-    """Divide text into words, the white space between them, and names."""
+    """Divide text into words, the white space between them, and placeholders."""
     for kind, group in itertools.groupby(items, key=lambda item: item.kind):
-        if kind not in ("text", "name"):
+        if kind not in ("text", "placeholder"):
             yield from group
             continue
         raw = "".join(item.raw for item in group)
-        if kind == "name":
-            yield Item("name", raw)
+        if kind == "placeholder":
+            yield Item("placeholder", raw)
             continue
-        for number, part in enumerate(_BETWEEN_WORDS.split(raw)):  # words, and what is between them, by turns
+        for number, part in enumerate(_BETWEEN_WORDS.split(raw)):  # words alternate with what separates them
             if part:
-                between: Kind = "name" if not part.isspace() else "break" if "\n" in part else "space"
+                between: Kind = "placeholder" if not part.isspace() else "break" if "\n" in part else "space"
                 yield Item(between if number % 2 else "text", part)
 
 
@@ -146,25 +146,25 @@ def _plain(item: Item, decode: Callable[[str], str]) -> str:
 
 
 def _pair_tags(items: Iterator[Item], decode: Callable[[str], str]) -> list[Item]:
-    """Make marks of tags without a partner and of tags that cross, and one name or mark of each pair without a word."""
+    """Turn tags that have no partner or that cross into points, and paired tags without a word into one item."""
     paired: list[Item] = []
-    opened: list[int] = []  # places of the tags that are open
+    opened: list[int] = []  # positions of open tags
     for item in items:
         is_alone = item.kind == "close" and not any(paired[place].tag == item.tag for place in opened)
         if is_alone or (item.kind == "open" and len(opened) == _MAX_DEPTH):
-            item = item._replace(kind="mark")
+            item = item._replace(kind="point")
         paired.append(item)
         if item.kind == "open":
             opened.append(len(paired) - 1)
         elif item.kind == "close":
             while (opening := paired[place := opened.pop()]).tag != item.tag:
-                paired[place] = opening._replace(kind="mark")
+                paired[place] = opening._replace(kind="point")
             texts = (paired[inside] for inside in range(place, len(paired)) if paired[inside].kind == "text")
             if not any(character.isalnum() for text in texts for character in _plain(text, decode)):
-                pair = paired[place:]
-                kind: Kind = "name" if any(each.kind == "name" for each in pair) else "mark"
-                paired[place:] = [Item(kind, "".join(each.raw for each in pair))]
-                paired += [Item("space", "")] * (pair[-2].kind in ("space", "break"))
+                merged = paired[place:]
+                kind: Kind = "placeholder" if any(each.kind == "placeholder" for each in merged) else "point"
+                paired[place:] = [Item(kind, "".join(each.raw for each in merged))]
+                paired += [Item("space", "")] * (merged[-2].kind in ("space", "break"))
     for place in opened:
-        paired[place] = paired[place]._replace(kind="mark")
+        paired[place] = paired[place]._replace(kind="point")
     return paired

@@ -1,7 +1,7 @@
-"""Markup from a text to its translation: each piece comes to the words that are aligned to the words that it was at.
+"""Moves markup from a text to its translation: to the words that are aligned to the words that it was at.
 
-A pair goes around the run of translated words that has the greatest sum of (share of attention inside the pair - 1/2),
-within the run of the pair around it. There is always such a run, so no pair is lost, and none comes twice.
+Paired markup goes around the run of translated words with the greatest sum of (share of attention inside the pair
+- 1/2), within the run of the pair around it. There is always such a run, so no pair is lost or duplicated.
 """
 
 import re
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from translate.documents.segments import Layout, Markup, Segment
 
-Weights = Sequence[Mapping[int, float]]  # by word of the translation, of words of the source; others have none
+Weights = Sequence[Mapping[int, float]]  # for each word of the translation: weights of source words, if not zero
 
 
 class SourceWord(NamedTuple):
-    """A word that the model reads, and its place in the segment's plain text."""
+    """A word that the model reads and its position in the segment's plain text."""
 
     text: str
     start: int
@@ -27,18 +27,18 @@ class SourceWord(NamedTuple):
 
 @dataclass
 class Sentence:
-    """A sentence of a segment, its translation, and how their words are aligned."""
+    """A sentence of a segment, its translation, and their word alignment."""
 
     layout: Layout
-    words: list[SourceWord]  # that the model reads
-    names: Sequence[Markup]
+    words: list[SourceWord]
+    placeholders: Sequence[Markup]
     end: int  # in the plain text
     target: str
     weights: Weights
 
     @property
     def text(self) -> str:
-        """What the model reads."""
+        """The text that the model reads."""
         return join_words(self.words)
 
 
@@ -47,20 +47,20 @@ def join_words(words: Sequence[SourceWord]) -> str:
     return " ".join(word.text for word in words)
 
 
-def names_between(names: Sequence[Markup], start: int, end: int) -> Sequence[Markup]:
-    """Those of the names that are within a part of the plain text. `names` must be in the order of the text."""
-    first, last = (bisect_left(names, place, key=lambda name: name.start) for place in (start, end))
-    return names[first:last]
+def placeholders_between(placeholders: Sequence[Markup], start: int, end: int) -> Sequence[Markup]:
+    """Select the placeholders in a part of the plain text; `placeholders` must be in the order of the text."""
+    first, last = (bisect_left(placeholders, place, key=lambda each: each.start) for place in (start, end))
+    return placeholders[first:last]
 
 
-def without_names(sentence: Sentence) -> list[SourceWord]:
-    """The words of a sentence without its names; what punctuation is left over joins the word before it."""
+def without_placeholders(sentence: Sentence) -> list[SourceWord]:
+    """The words of a sentence without its placeholders; punctuation that remains joins the word before it."""
     words: list[SourceWord] = []
     for word in sentence.words:
         text = word.text
-        inside = names_between(sentence.names, word.start, word.end)
-        for name in reversed(inside):
-            text = text[: name.start - word.start] + text[name.end - word.start :]
+        inside = placeholders_between(sentence.placeholders, word.start, word.end)
+        for each in reversed(inside):
+            text = text[: each.start - word.start] + text[each.end - word.start :]
         if words and inside and inside[0].start == word.start and text.startswith(tuple(",.;:!?)")):
             words[-1] = words[-1]._replace(text=words[-1].text + text)
         elif text:
@@ -69,13 +69,13 @@ def without_names(sentence: Sentence) -> list[SourceWord]:
 
 
 def diagonal(target: str, source: str) -> Weights:
-    """The alignment of a translation in the order of its source, for want of a better one."""
+    """The alignment of a translation that keeps the word order of its source, where there is no better one."""
     num_targets, num_sources = len(target.split()), len(source.split())
     return [{place * num_sources // num_targets: 1.0} if num_sources else {} for place in range(num_targets)]
 
 
 def write_translation(segment: Segment, layout: Layout, sentences: Sequence[Sentence]) -> str:
-    """The segment as its format writes it, with the translations of its sentences and all of its markup."""
+    """Write a segment in its format, with the translations of its sentences and all of its markup."""
     before, after = ("".join(item.raw for item in edge) for edge in (layout.before, layout.after))
     if not any(sentence.target.split() for sentence in sentences):
         return before + "".join(each.raw + each.close for each in layout.markup) + after
@@ -83,7 +83,7 @@ def write_translation(segment: Segment, layout: Layout, sentences: Sequence[Sent
 
 
 class _Transfer:
-    """Words are known by their numbers in the segment, and places by their characters in the joined translation."""
+    """Words are numbered within the segment; a place is a character index in the joined translation."""
 
     def __init__(self, segment: Segment, layout: Layout, sentences: Sequence[Sentence]) -> None:
         self.syntax, self.layout = segment.syntax, layout
@@ -99,21 +99,21 @@ class _Transfer:
             for span, sentence in zip(self.source_spans, sentences, strict=True)
             for row in sentence.weights
         ]
-        # Of the pairs that have their place; None stands for all of the text.
+        # By paired markup that has been placed; None is the whole text.
         self.runs: dict[Markup | None, range] = {None: range(len(self.targets))}
         self.bounds: dict[Markup | None, tuple[int, int]] = {None: (0, len(self.text))}
-        self.taken: dict[tuple[Markup | None, int], range] = {}  # the run with a word, by the pair around it and word
+        self.taken: dict[tuple[Markup | None, int], range] = {}  # runs by the pair around them and by word
         self.inserted: dict[int, list[tuple[int, int, str]]] = defaultdict(list)  # by place
 
     def write(self) -> str:
         characters = [*map(self.syntax.encode, self.text), ""]
         self._write_breaks(characters)
-        copied = self._write_names(characters)
+        copied = self._write_placeholders(characters)
         for number, markup in enumerate(self.layout.markup):
-            if markup.kind == "pair":
-                self._place_pair(markup, number)
+            if markup.kind == "paired":
+                self._place_paired(markup, number)
             elif markup not in copied:
-                self._place_mark(markup, number)
+                self._place_point(markup, number)
         for place, inserted in self.inserted.items():
             characters[place] = "".join(raw for *_, raw in sorted(inserted)) + characters[place]
         return "".join(characters)
@@ -122,8 +122,8 @@ class _Transfer:
         return min(bisect_left(self.sentence_ends, offset), len(self.sentence_ends) - 1)
 
     def _write_breaks(self, characters: list[str]) -> None:
-        """Divide the translation into lines of about the lengths that the source's lines have."""
-        lines = {0}  # their first words
+        """Divide the translation into lines about as long as the source's lines."""
+        lines = {0}  # first words
         for offset, raw in self.layout.breaks:
             sentence = self._sentence_at(offset)
             end, words = self.sentence_ends[sentence], self.target_spans[sentence]
@@ -142,20 +142,20 @@ class _Transfer:
                 place = self.starts[word] + match.end() - 1
                 characters[place] = f"\\{self.text[place]}"
 
-    def _write_names(self, characters: list[str]) -> set[Markup]:
-        """Write the names whose numbers were copied, and align the numbers."""
-        names = {self.layout.text[name.start : name.end]: name for name in self.layout.names}
+    def _write_placeholders(self, characters: list[str]) -> set[Markup]:
+        """Write the placeholders whose numbers were copied, and align the numbers."""
+        missing = {self.layout.text[each.start : each.end]: each for each in self.layout.placeholders}
         copied = set()
         for match in re.finditer(r"\d+", self.text):
-            name = names.pop(match[0], None)
-            if name is not None:
-                copied.add(name)
-                characters[match.start() : match.end()] = [name.raw, *[""] * (len(match[0]) - 1)]
-                source = bisect_right(self.sources, name.start, key=lambda word: word.start) - 1
+            placeholder = missing.pop(match[0], None)
+            if placeholder is not None:
+                copied.add(placeholder)
+                characters[match.start() : match.end()] = [placeholder.raw, *[""] * (len(match[0]) - 1)]
+                source = bisect_right(self.sources, placeholder.start, key=lambda word: word.start) - 1
                 self.weights[bisect_right(self.starts, match.start()) - 1] = {source: 1.0}
         return copied
 
-    def _place_pair(self, pair: Markup, number: int) -> None:
+    def _place_paired(self, pair: Markup, number: int) -> None:
         """Place a pair around the words that are aligned to those inside it."""
         first = bisect_right(self.sources, pair.start, key=lambda word: word.end)
         inside = range(first, bisect_left(self.sources, pair.end, key=lambda word: word.start))
@@ -177,33 +177,33 @@ class _Transfer:
         self.inserted[end].append((-2 * pair.depth - 2, -number, pair.close))
 
     def _share(self, word: int, inside: range) -> float:
-        """The share of a translated word's attention that is on some words of the source."""
+        """The share of a translated word's attention on a range of source words."""
         weights = self.weights[word]
         on_inside = sum(weights.get(place, 0.0) for place in min(inside, weights, key=len) if place in inside)
         return on_inside / max(sum(weights.values()), 1e-9)
 
-    def _place_mark(self, mark: Markup, number: int) -> None:
-        """Place a mark, or a name without its number, at the word behind which or before which it stood."""
-        left = self.layout.text[max(mark.start - 1, 0) : mark.start] or " "
-        right = self.layout.text[mark.end : mark.end + 1] or " "
-        sentence = self._sentence_at(mark.start)
+    def _place_point(self, point: Markup, number: int) -> None:
+        """Place point markup, or a placeholder whose number is missing, next to the word that it was next to."""
+        left = self.layout.text[max(point.start - 1, 0) : point.start] or " "
+        right = self.layout.text[point.end : point.end + 1] or " "
+        sentence = self._sentence_at(point.start)
         sources, targets = self.source_spans[sentence], self.target_spans[sentence]
-        before = bisect_left(self.sources, mark.start, sources.start, sources.stop, key=lambda word: word.start) - 1
-        after = bisect_right(self.sources, mark.end, sources.start, sources.stop, key=lambda word: word.end)
-        is_behind = before in sources and (left != " " or not right.isalnum())
-        anchor = before if is_behind else after
+        before = bisect_left(self.sources, point.start, sources.start, sources.stop, key=lambda word: word.start) - 1
+        after = bisect_right(self.sources, point.end, sources.start, sources.stop, key=lambda word: word.end)
+        is_after = before in sources and (left != " " or not right.isalnum())
+        anchor = before if is_after else after
         if not targets:  # the sentence has an empty translation
             target = min(targets.start, len(self.targets) - 1)
         elif before in sources and after in sources:
             target = max(targets, key=lambda word: (self.weights[word].get(anchor, 0.0), -word))
         else:
             target = targets[-1] if before in sources else targets[0]
-        is_inside = right.isalnum() if not is_behind else left.isalnum() or not (right.isalnum() or right == " ")
-        place = self._within(mark.parent, self._edges(target, without_punctuation=is_inside)[is_behind])
+        is_inside = right.isalnum() if not is_after else left.isalnum() or not (right.isalnum() or right == " ")
+        place = self._within(point.parent, self._edges(target, without_punctuation=is_inside)[is_after])
         space_before = " " * (self.text[max(place - 1, 0) : place].isalnum() and not left.isalnum())
-        space_behind = " " * (self.text[place : place + 1].isalnum() and not right.isalnum())
-        rank = -2 * mark.depth - 1 if is_behind else 2 * mark.depth + 1
-        self.inserted[place].append((rank, number, f"{space_before}{mark.raw}{space_behind}"))
+        space_after = " " * (self.text[place : place + 1].isalnum() and not right.isalnum())
+        rank = -2 * point.depth - 1 if is_after else 2 * point.depth + 1
+        self.inserted[place].append((rank, number, f"{space_before}{point.raw}{space_after}"))
 
     def _edges(self, word: int, *, without_punctuation: bool) -> tuple[int, int]:
         """The places where a translated word begins and ends."""
@@ -220,7 +220,7 @@ def _spans(lengths: Sequence[int]) -> list[range]:
 
 
 def _best_run(scores: Mapping[int, float]) -> range:
-    """The run of neighbouring words that has the greatest sum; empty: there is no word."""
+    """The run of adjacent words with the greatest sum of scores; empty if there are no words."""
     best, best_total = range(0), 0.0
     start, total = 0, 0.0
     for word, score in scores.items():

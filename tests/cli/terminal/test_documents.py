@@ -65,7 +65,7 @@ def test_options_for_lines(
 def test_files_that_cannot_be_read(translate: Translate, run: Path, tmp_path: Path) -> None:
     (tmp_path / "a.docx").write_bytes(b"PK")
     result = translate("decode", run, "--document", tmp_path / "a.docx")
-    assert result.exit_code == 2 and "a.docx: no format follows from its name" in result.stderr
+    assert result.exit_code == 2 and "a.docx: unknown document format" in result.stderr
     result = translate("decode", run, "--document", tmp_path / "b.html")
     assert result.exit_code == 2 and "b.html: no such file" in result.stderr
     (tmp_path / "a.html").write_bytes(b"<p>ok\n<p>\xff")
