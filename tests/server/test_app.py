@@ -1,4 +1,4 @@
-"""The paths: what they answer agrees with what the commands give, and errors say what is wrong."""
+"""The paths: their answers agree with the commands, and errors name the wrong key and value."""
 
 import json
 from pathlib import Path
@@ -131,19 +131,19 @@ def test_page_health_and_metrics(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "path, question, status, words",
     [
-        ("/translate", {"text": "a", "model": "third"}, 404, "'third': the server has first, second"),
+        ("/translate", {"text": "a", "model": "third"}, 404, "third"),
         ("/translate", {"text": 7}, 422, "text"),
-        ("/translate", {"text": "a", "texts": ["a"]}, 422, "texts: Extra inputs"),
-        ("/translate", {"text": "a", "options": {"beam_sice": 2}}, 422, "did you mean decoding.beam_size?"),
+        ("/translate", {"text": "a", "texts": ["a"]}, 422, "texts"),
+        ("/translate", {"text": "a", "options": {"beam_sice": 2}}, 422, "decoding.beam_size"),
         ("/translate", {"text": "a", "options": {"beam_size": "2"}}, 422, "beam_size"),
-        ("/translate", {"text": "a", "options": {"beam_size": 33}}, 422, "options.beam_size = 33: the limit is 32"),
-        ("/translate", {"text": "a", "options": {"device": "cuda"}}, 422, "options.device is the server's own"),
-        ("/translate", {"text": "a" * 10_001}, 422, "text 1 has 10001 characters; the limit is 10000"),
-        ("/translate", {"text": ["a"] * 1001}, 422, "1001 texts in a request; the limit is 1000"),
-        ("/translate", {"text": ["a", "\ud800"]}, 422, "text 2 has a surrogate"),
-        ("/translate", {"text": ["a", "b " * 999], "options": {"long": "error"}}, 422, "line 2: the source has"),
-        ("/score", {"source": ["a", "b"], "target": ["a"]}, 422, "2 texts in source, but 1 in target"),
-        ("/attention", {"source": "a", "target": " "}, 422, "the target is empty"),
+        ("/translate", {"text": "a", "options": {"beam_size": 33}}, 422, "options.beam_size = 33"),
+        ("/translate", {"text": "a", "options": {"device": "cuda"}}, 422, "options.device"),
+        ("/translate", {"text": "a" * 10_001}, 422, "text 1 has 10001"),
+        ("/translate", {"text": ["a"] * 1001}, 422, "1001 texts"),
+        ("/translate", {"text": ["a", "\ud800"]}, 422, "text 2"),
+        ("/translate", {"text": ["a", "b " * 999], "options": {"long": "error"}}, 422, "line 2"),
+        ("/score", {"source": ["a", "b"], "target": ["a"]}, 422, "1 in target"),
+        ("/attention", {"source": "a", "target": " "}, 422, "target"),
         ("/nowhere", {}, 404, "Not Found"),
         ("/models", {}, 405, "Method Not Allowed"),
     ],

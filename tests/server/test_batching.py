@@ -1,9 +1,10 @@
-"""The queue: who shares a batch, who is next, what is refused, dropped or given up. The search is a stand-in's."""
+"""Which jobs share a batch, which is next, and what is refused, dropped or abandoned. The search is a fake."""
 
 import asyncio
+import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ from translate.errors import InputError, RunError
 from translate.server import batching
 from translate.server.batching import BatchQueue, Found, Job, QueueFull
 
+MakeQueue = Callable[..., BatchQueue]
+
 
 class FakeTranslator:
-    """Translates to capitals as soon as the gate is open; remembers its batches. `bad` fails, `worse` breaks."""
+    """Translates to capitals once the gate is open, and remembers its batches. `bad` and `worse` are errors."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -26,7 +29,7 @@ class FakeTranslator:
     ) -> Iterator[Translation]:
         self.batches.append(list(lines))
         assert self.gate.wait(10)
-        for number, line in reversed(list(enumerate(lines, start=first_number))):  # found in another order
+        for number, line in reversed(list(enumerate(lines, start=first_number))):  # in another order
             if line == "bad":
                 raise InputError(f"line {number + 1}: bad")
             if line == "worse":
@@ -40,12 +43,12 @@ class FakeTranslator:
 
 
 @pytest.fixture
-def translator() -> FakeTranslator:
+def fake() -> FakeTranslator:
     return FakeTranslator()
 
 
 @pytest.fixture
-def make_queue() -> Iterator[Callable[..., BatchQueue]]:
+def make_queue() -> Iterator[MakeQueue]:
     made: list[BatchQueue] = []
 
     def make(**options: Any) -> BatchQueue:
@@ -57,11 +60,13 @@ def make_queue() -> Iterator[Callable[..., BatchQueue]]:
         queue.close()
 
 
-def make_job(translator: Any, *texts: str, key: Any = "same", **options: Any) -> Job:
-    def finish(translations: list[Translation]) -> list[Any]:
-        return [each.text for each in translations]
+def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run a test in an event loop."""
+    return functools.wraps(test)(lambda **arguments: asyncio.run(test(**arguments)))  # type: ignore[arg-type]
 
-    return Job(texts, translator=translator, key=key, finish=finish, **options)
+
+def make_job(fake: Any, *texts: str, key: Any = "same", **options: Any) -> Job:
+    return Job(texts, translator=fake, key=key, finish=lambda found: [each.text for each in found], **options)
 
 
 async def results(job: Job, seconds: float = 10.0) -> list[Any]:
@@ -76,272 +81,198 @@ async def until(condition: Callable[[], Any]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def begin(queue: BatchQueue, translator: FakeTranslator) -> Job:
+async def begin(queue: BatchQueue, fake: FakeTranslator) -> Job:
     """A job that keeps the only worker busy until the gate opens."""
-    first = make_job(translator, "first")
+    first = make_job(fake, "first")
     queue.submit(first)
-    await until(lambda: translator.batches)
+    await until(lambda: fake.batches)
     return first
 
 
-def test_what_arrives_meanwhile_shares_the_next_batch_in_turns(
-    make_queue: Callable[..., BatchQueue], translator: FakeTranslator, monkeypatch: pytest.MonkeyPatch
+@asynchronous
+async def test_waiting_jobs_share_the_next_batch_in_turns(
+    make_queue: MakeQueue, fake: FakeTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request of one text waits for no more than a turn of another's six; others' settings wait for a batch."""
+    """A request with one text does not wait for another's six. Other settings, and calls, have batches of their own."""
     monkeypatch.setattr(batching, "BATCH_TEXTS", 4)
-
-    async def scenario() -> None:
-        seen: list[int] = []
-        queue = make_queue(on_batch=lambda texts, seconds: seen.append(texts))
-        first = await begin(queue, translator)
-        long = make_job(translator, *(f"l{number}" for number in range(6)))
-        short, other = make_job(translator, "s"), make_job(translator, "o", key="others")
-        for job in (long, short, other):
-            queue.submit(job)
-        translator.gate.set()
-        assert await results(first) == ["FIRST"] and await results(short) == ["S"] and await results(other) == ["O"]
-        assert await results(long) == [f"L{number}" for number in range(6)]
-        assert translator.batches == [["first"], ["l0", "l1", "l2", "s"], ["o"], ["l3", "l4", "l5"]]
-        await until(lambda: seen == [1, 4, 1, 3])
-
-    asyncio.run(scenario())
-
-
-def test_jobs_without_a_key_and_calls_are_alone(
-    make_queue: Callable[..., BatchQueue], translator: FakeTranslator
-) -> None:
-    async def scenario() -> None:
-        queue = make_queue()
-        first = await begin(queue, translator)
-        jobs = [make_job(translator, "a", key=None), make_job(translator, "b", key=None), Job(["x"], call=lambda: 7)]
-        for job in jobs:
-            queue.submit(job)
-        translator.gate.set()
-        assert [await results(job) for job in (first, *jobs)] == [["FIRST"], ["A"], ["B"], [7]]
-        assert translator.batches == [["first"], ["a"], ["b"]]
-
-    asyncio.run(scenario())
+    sizes: list[int] = []
+    queue = make_queue(on_batch=lambda texts, seconds: sizes.append(texts))
+    first = await begin(queue, fake)
+    jobs = {
+        "long": make_job(fake, *(f"l{number}" for number in range(6))),
+        "short": make_job(fake, "s"),
+        "other": make_job(fake, "o", key="other"),
+        "alone": make_job(fake, "a", key=None),
+        "also alone": make_job(fake, "b", key=None),
+        "call": Job(["x"], call=lambda: 7),
+    }
+    for job in jobs.values():
+        queue.submit(job)
+    fake.gate.set()
+    assert await results(first) == ["FIRST"] and await results(jobs.pop("long")) == [f"L{n}" for n in range(6)]
+    assert [await results(job) for job in jobs.values()] == [["S"], ["O"], ["A"], ["B"], [7]]
+    assert fake.batches == [["first"], ["l0", "l1", "l2", "s"], ["o"], ["a"], ["b"], ["l3", "l4", "l5"]]
+    await until(lambda: sizes == [1, 4, 1, 1, 1, 1, 3])
 
 
-def test_a_batch_ends_with_the_text_that_fills_it(
-    make_queue: Callable[..., BatchQueue], translator: FakeTranslator, monkeypatch: pytest.MonkeyPatch
+@asynchronous
+async def test_a_batch_ends_with_the_text_that_fills_it(
+    make_queue: MakeQueue, fake: FakeTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batching, "BATCH_CHARACTERS", 5)
-
-    async def scenario() -> None:
-        translator.gate.set()
-        job = make_job(translator, "abc", "defg", "h", "i")
-        make_queue().submit(job)
-        assert await results(job) == ["ABC", "DEFG", "H", "I"]
-        assert translator.batches == [["abc", "defg"], ["h", "i"]]
-
-    asyncio.run(scenario())
+    fake.gate.set()
+    job = make_job(fake, "abc", "defg", "h", "i")
+    make_queue().submit(job)
+    assert await results(job) == ["ABC", "DEFG", "H", "I"]
+    assert fake.batches == [["abc", "defg"], ["h", "i"]]
 
 
-def test_partial_results_are_joined_and_only_the_newest_is_given(
-    make_queue: Callable[..., BatchQueue], translator: FakeTranslator
+@asynchronous
+async def test_texts_are_divided_among_the_workers(make_queue: MakeQueue, fake: FakeTranslator) -> None:
+    queue, job = make_queue(num_workers=2), make_job(fake, *"abcde")
+    queue.submit(job)
+    await until(lambda: len(fake.batches) == 2)
+    assert sorted(fake.batches) == [["a", "b", "c"], ["d", "e"]]
+    fake.gate.set()
+    assert await results(job) == list("ABCDE")
+
+
+@asynchronous
+async def test_partial_results_are_joined_in_order_and_outdated_ones_skipped(
+    make_queue: MakeQueue, fake: FakeTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        queue, job = make_queue(), make_job(translator, "text", key=None, shows_partial=True)
-        queue.submit(job)
-        translator.gate.set()
-        await until(lambda: job.events.qsize() == 3)
-        found = [each async for each in job.results(asyncio.get_running_loop().time() + 10)]
-        assert found == [Found(0, "TEXT")]
-        again = make_job(translator, "text", key=None, shows_partial=True)
-        stream = again.results(asyncio.get_running_loop().time() + 10)
-        again.deliver(Found(0, "t", is_partial=True))
-        assert (await anext(stream)).value == "t"
-        await stream.aclose()
-
-    asyncio.run(scenario())
-
-
-def test_parts_of_a_text_are_joined_in_order(
-    make_queue: Callable[..., BatchQueue], translator: FakeTranslator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scenario() -> None:
-        told: list[Found] = []
-        job = make_job(translator, "text", key=None, shows_partial=True)
-        monkeypatch.setattr(job, "deliver", told.append)
-        translator.gate.set()
-        make_queue().submit(job)
-        await until(lambda: len(told) == 3)
-        assert [each.value for each in told] == ["t", "te t", "TEXT"]
-
-    asyncio.run(scenario())
+    queue, job = make_queue(), make_job(fake, "text", key=None, shows_partial=True)
+    sent: list[Found] = []
+    deliver = job.deliver
+    monkeypatch.setattr(job, "deliver", lambda found: (sent.append(found), deliver(found)))
+    queue.submit(job)
+    fake.gate.set()
+    await until(lambda: job.events.qsize() == 3)
+    assert [each.value for each in sent] == ["t", "te t", "TEXT"]
+    assert [each async for each in job.results(asyncio.get_running_loop().time() + 10)] == [Found(0, "TEXT")]
+    again = make_job(fake, "text", key=None, shows_partial=True)
+    stream = again.results(asyncio.get_running_loop().time() + 10)
+    again.deliver(Found(0, "t", is_partial=True))
+    assert (await anext(stream)).value == "t"
+    await stream.aclose()
 
 
 @pytest.mark.parametrize("bad, error", [("bad", InputError), ("worse", RunError)])
-def test_a_request_that_cannot_be_answered_fails_alone(
-    make_queue: Callable[..., BatchQueue], translator: FakeTranslator, bad: str, error: type[Exception]
+@asynchronous
+async def test_an_error_belongs_to_its_batch(
+    make_queue: MakeQueue, fake: FakeTranslator, bad: str, error: type[Exception]
 ) -> None:
-    """It shares a batch with others, some of whose texts are found before it fails."""
-
-    async def scenario() -> None:
-        queue = make_queue()
-        await begin(queue, translator)
-        jobs = [make_job(translator, "a", "b"), make_job(translator, "c", bad), make_job(translator, "d", "e")]
-        for job in jobs:
-            queue.submit(job)
-        translator.gate.set()
-        assert await results(jobs[0]) == ["A", "B"] and await results(jobs[2]) == ["D", "E"]
-        with pytest.raises(error) as raised:
-            await results(jobs[1])
-        if bad == "bad":
-            assert str(raised.value) == "line 2: bad"  # by the number in its own request
-        assert len(jobs[0].delivered) == 2 and jobs[0].events.empty()  # nothing twice
-
-    asyncio.run(scenario())
-
-
-def test_a_full_queue_says_when_to_come_again(
-    make_queue: Callable[..., BatchQueue], translator: FakeTranslator
-) -> None:
-    async def scenario() -> None:
-        queue = make_queue(max_characters=30)
-        await begin(queue, translator)
-        queue.submit(make_job(translator, "a" * 100))  # nothing waits, so even so much is taken
-        assert queue.waiting_characters == 101
-        with pytest.raises(QueueFull, match=r"busy: ask again in 1 s") as raised:
-            queue.submit(make_job(translator, "b"))
-        assert raised.value.headers == {"Retry-After": "1"}
-        queue._characters_per_second = 0.5
-        with pytest.raises(QueueFull, match=r"in 60 s"):
-            queue.submit(make_job(translator, "b"))
-        translator.gate.set()
-
-    asyncio.run(scenario())
-
-
-def test_cancelled_work_is_dropped(make_queue: Callable[..., BatchQueue], translator: FakeTranslator) -> None:
-    async def scenario() -> None:
-        queue = make_queue()
-        first = await begin(queue, translator)
-        waiting, other = make_job(translator, "never", key=1), make_job(translator, "other", key=2)
-        queue.submit(waiting)
-        queue.submit(other)
-        queue.cancel(waiting)
-        queue.cancel(first)  # which is being searched: it is given up at its next result
-        translator.gate.set()
-        assert await results(other) == ["OTHER"] and translator.batches == [["first"], ["other"]]
-        assert not first.delivered and not waiting.delivered and queue.waiting_characters == 0
-
-    asyncio.run(scenario())
-
-
-def test_the_deadline(make_queue: Callable[..., BatchQueue], translator: FakeTranslator) -> None:
-    async def scenario() -> None:
-        job = await begin(make_queue(), translator)
-        with pytest.raises(TimeoutError):
-            await results(job, seconds=0.01)
-        translator.gate.set()
-
-    asyncio.run(scenario())
-
-
-def test_no_texts_are_answered_at_once_and_together_comes_last(
-    make_queue: Callable[..., BatchQueue], translator: FakeTranslator
-) -> None:
-    async def scenario() -> None:
-        queue, empty = make_queue(), make_job(translator)
-        queue.submit(empty)
-        assert await results(empty) == []
-        calls: list[int] = []
-
-        def finish(translations: list[Translation]) -> list[Any]:
-            calls.append(len(translations))
-            return [each.source for each in translations]
-
-        job = Job(["a", "b", "c"], translator=translator, finish=finish, is_together=True)  # type: ignore[arg-type]
+    """Texts of the batch that were translated before it are answered, and so are later batches."""
+    queue = make_queue()
+    first = await begin(queue, fake)
+    failing, lucky, unlucky = make_job(fake, bad, "a"), make_job(fake, "b"), make_job(fake, "c", "d")
+    later = make_job(fake, "e", key="other")
+    for job in (unlucky, failing, lucky, later):
         queue.submit(job)
-        translator.gate.set()
-        assert await results(job) == ["a", "b", "c"] and calls == [3]
-
-    asyncio.run(scenario())
-
-
-def test_closing_waits_for_what_is_computed(translator: FakeTranslator) -> None:
-    async def scenario() -> None:
-        queue = BatchQueue(max_characters=100, num_workers=2)
-        job = await begin(queue, translator)
-        late = make_job(translator, "late", key=3)
-        threading.Timer(0.05, translator.gate.set).start()
-        await asyncio.to_thread(queue.close)
-        queue.submit(late)
-        assert await results(job) == ["FIRST"]
-        assert not any(thread.is_alive() for thread in queue._threads) and not late.delivered
-
-    asyncio.run(scenario())
-
-
-def test_the_texts_are_divided_among_the_workers(
-    make_queue: Callable[..., BatchQueue], translator: FakeTranslator
-) -> None:
-    async def scenario() -> None:
-        queue, job = make_queue(num_workers=2), make_job(translator, *"abcde")
-        queue.submit(job)
-        await until(lambda: len(translator.batches) == 2)
-        assert sorted(translator.batches) == [["a", "b", "c"], ["d", "e"]]
-        translator.gate.set()
-        assert await results(job) == list("ABCDE")
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("comes", [True, False])
-def test_those_who_were_answered_are_waited_for(
-    make_queue: Callable[..., BatchQueue], translator: FakeTranslator, comes: bool
-) -> None:
-    """Two were answered; one has asked again and waits for the other, who comes, or at last does not."""
-
-    async def scenario() -> None:
-        ended: list[int] = []
-        queue = make_queue(on_batch=lambda texts, seconds: ended.append(texts))
-        first = await begin(queue, translator)
-        jobs = [make_job(translator, "a"), make_job(translator, "b")]
-        for job in jobs:
-            queue.submit(job)
-        translator.gate.set()
-        for job in [first, *jobs]:
+    fake.gate.set()
+    assert [await results(job) for job in (first, lucky, later)] == [["FIRST"], ["B"], ["E"]]
+    for job in (failing, unlucky):
+        with pytest.raises(error):
             await results(job)
-        await until(lambda: ended == [1, 2])
-        assert queue._num_answered >= 2 and not queue._num_computing
-        queue._gather_until = time.monotonic() + (100.0 if comes else 0.2)
-        started = time.monotonic()
-        job, other = make_job(translator, "x"), make_job(translator, "y")
-        queue.submit(job)
-        if comes:
-            await asyncio.sleep(0.05)
-            assert len(translator.batches) == 2
-            queue.submit(other)
-        assert await results(job) == ["X"]
-        assert translator.batches[2:] == [["x", "y"] if comes else ["x"]]
-        assert comes or time.monotonic() - started > 0.15
-
-    asyncio.run(scenario())
+    assert lucky.events.empty() and queue.waiting_characters == 0
 
 
-def test_a_worker_waits_no_longer_than_a_share_of_a_batch(
-    make_queue: Callable[..., BatchQueue], translator: FakeTranslator
+@asynchronous
+async def test_a_full_queue_says_when_to_retry(make_queue: MakeQueue, fake: FakeTranslator) -> None:
+    queue = make_queue(max_characters=30)
+    first = await begin(queue, fake)
+    for size, seconds in ((100, "1"), (100_000, "60")):
+        job = make_job(fake, "a" * size)
+        queue.submit(job)  # nothing waits, so even so much is accepted
+        assert queue.waiting_characters == size + 1
+        with pytest.raises(QueueFull, match=f" {seconds} s$") as raised:
+            queue.submit(make_job(fake, "b"))
+        assert raised.value.headers == {"Retry-After": seconds}
+        queue.cancel(job)
+    fake.gate.set()
+    assert await results(first) == ["FIRST"]
+
+
+@asynchronous
+async def test_cancelled_jobs_are_dropped(make_queue: MakeQueue, fake: FakeTranslator) -> None:
+    queue = make_queue()
+    first = await begin(queue, fake)
+    waiting, other = make_job(fake, "never", key=1), make_job(fake, "other", key=2)
+    queue.submit(waiting)
+    queue.submit(other)
+    queue.cancel(waiting)
+    queue.cancel(first)  # which is being searched: it is abandoned at its next result
+    fake.gate.set()
+    assert await results(other) == ["OTHER"] and fake.batches == [["first"], ["other"]]
+    assert not first.delivered and not waiting.delivered and queue.waiting_characters == 0
+
+
+@asynchronous
+async def test_the_deadline(make_queue: MakeQueue, fake: FakeTranslator) -> None:
+    job = await begin(make_queue(), fake)
+    with pytest.raises(TimeoutError):
+        await results(job, seconds=0.01)
+    fake.gate.set()
+
+
+@asynchronous
+async def test_a_job_without_texts_and_one_that_is_finished_together(
+    make_queue: MakeQueue, fake: FakeTranslator
 ) -> None:
-    """The time counts from the end of a batch; a job that is cancelled meanwhile leaves nothing to do."""
+    queue, empty, sizes = make_queue(), make_job(fake), []
 
-    async def scenario() -> None:
-        ended: list[float] = []
-        queue = make_queue(on_batch=lambda texts, seconds: ended.append(seconds))
-        first, begun = await begin(queue, translator), time.monotonic()
-        translator.gate.set()
-        await results(first)
-        await until(lambda: ended)
-        assert 0 < queue._gather_until - begun - batching.LINGER * ended[0] < 5
-        queue._gather_until, queue._num_answered = time.monotonic() + 100, 1000
-        gone = make_job(translator, "gone")
-        queue.submit(gone)
-        queue.cancel(gone)
-        queue._gather_until = 0.0
-        last = make_job(translator, "last")
-        queue.submit(last)
-        assert await results(last) == ["LAST"] and translator.batches == [["first"], ["last"]]
+    def finish(translations: list[Translation]) -> list[Any]:
+        sizes.append(len(translations))
+        return [each.source for each in translations]
 
-    asyncio.run(scenario())
+    job = Job(["a", "b", "c"], translator=fake, finish=finish, is_together=True)  # type: ignore[arg-type]
+    for each in (empty, job):
+        queue.submit(each)
+    fake.gate.set()
+    assert await results(empty) == [] and await results(job) == ["a", "b", "c"] and sizes == [3]
+
+
+@asynchronous
+async def test_closing_waits_for_the_current_batch(fake: FakeTranslator) -> None:
+    queue = BatchQueue(max_characters=100, num_workers=2)
+    job = await begin(queue, fake)
+    threading.Timer(0.05, fake.gate.set).start()
+    await asyncio.to_thread(queue.close)
+    late = make_job(fake, "late", key=3)
+    queue.submit(late)
+    assert await results(job) == ["FIRST"] and not late.delivered
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("batches-")]
+
+
+@pytest.mark.parametrize("event", ["second client", "timeout", "cancelled"])
+@asynchronous
+async def test_a_worker_waits_briefly_for_clients_that_were_answered(
+    make_queue: MakeQueue, fake: FakeTranslator, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    """Two clients were answered. One sends another text, and the worker waits for the other: at most a second."""
+    num_batches: list[int] = []
+    queue = make_queue(on_batch=lambda texts, seconds: num_batches.append(texts))
+    jobs = [await begin(queue, fake), make_job(fake, "a"), make_job(fake, "b")]
+    for job in jobs[1:]:
+        queue.submit(job)
+    fake.gate.set()
+    assert [await results(job) for job in jobs] == [["FIRST"], ["A"], ["B"]]
+    await until(lambda: num_batches == [1, 2])
+    monkeypatch.setattr(batching, "LINGER", 1e9)  # after the next batch
+    queue.submit(last := make_job(fake, "c", "d"))
+    assert await results(last) == ["C", "D"]
+    await until(lambda: num_batches == [1, 2, 2])
+    started = time.monotonic()
+    first, second = make_job(fake, "x"), make_job(fake, "y")
+    queue.submit(first)
+    await asyncio.sleep(0.05)
+    assert len(fake.batches) == 3
+    if event == "cancelled":
+        queue.cancel(first)
+    if event != "timeout":
+        queue.submit(second)
+        assert await results(second) == ["Y"]
+    if event != "cancelled":
+        assert await results(first) == ["X"]
+    assert fake.batches[3:] == {"second client": [["x", "y"]], "timeout": [["x"]], "cancelled": [["y"]]}[event]
+    assert event != "timeout" or time.monotonic() - started > 0.5

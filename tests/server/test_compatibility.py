@@ -1,4 +1,4 @@
-"""LibreTranslate's and DeepL's requests, by their own public clients against a live server, and by hand."""
+"""Requests of LibreTranslate and DeepL, by their public clients against a live server, and by hand."""
 
 import contextlib
 import urllib.error
@@ -52,7 +52,7 @@ def test_libretranslates_client(make_live: Callable[..., str], runs: list[Path],
     refused.value.close()
     with pytest.raises(urllib.error.HTTPError, match="400") as unknown:
         client.translate(TEXT, "de", "fr")
-    assert unknown.value.read() == b'{"error":"no model translates de to fr; there is de to en, en to de"}'
+    assert b"de to fr" in unknown.value.read()
     unknown.value.close()
 
 
@@ -68,17 +68,17 @@ def test_deepls_client(make_live: Callable[..., str], runs: list[Path], expected
         assert [each.code for each in client.get_target_languages()] == ["EN", "DE"]
         usage = client.get_usage()
         assert usage.character.count == len(TEXT) - 2 + 3 and not usage.any_limit_reached
-        with pytest.raises(deepl.DeepLException, match="no model translates DE to FR"):
+        with pytest.raises(deepl.DeepLException, match="DE to FR"):
             client.translate_text("Ja!", source_lang="DE", target_lang="FR")
         pages = client.translate_text([PAGE, "<x id='1'/>Ja!"], target_lang="EN-GB", tag_handling="html")
         assert [each.text for each in pages] == [page, f"<x id='1'/>{ja}"]
         assert client.translate_text(PAGE, target_lang="EN-GB", tag_handling="xml").text == page
-        with pytest.raises(deepl.DeepLException, match="glossary_id is not here"):
+        with pytest.raises(deepl.DeepLException, match="glossary_id"):
             client.translate_text("Ja!", source_lang="DE", target_lang="EN-GB", glossary="7")
     with contextlib.closing(deepl.DeepLClient("wrong", server_url=address, send_platform_info=False)) as stranger:
-        with pytest.raises(deepl.AuthorizationException, match="the token is missing or wrong"):
+        with pytest.raises(deepl.AuthorizationException, match="Bearer TOKEN"):
             stranger.get_usage()
-        with pytest.raises(deepl.AuthorizationException, match="the token is missing or wrong"):
+        with pytest.raises(deepl.AuthorizationException, match="Bearer TOKEN"):
             stranger.translate_text("Ja!", target_lang="EN-GB")
 
 
@@ -114,31 +114,23 @@ def test_alternatives_of_several_lines_are_joined_by_rank(client: TestClient, ru
 
 
 @pytest.mark.parametrize(
-    "path, form, status, message",
+    "path, form, named",
     [
-        (
-            "/translate",
-            {"q": "a", "target": "en", "format": "html", "alternatives": "2"},
-            422,
-            {"error": "alternatives = 2: they are for format = text; leave them out"},
-        ),
-        ("/translate", {"q": "a", "target": "en", "format": "pdf"}, 422, None),
-        ("/translate", {"q": "a"}, 422, {"error": "target: Field required"}),
-        ("/translate", {"q": "a", "target": "en", "alternatives": "99"}, 422, None),
-        ("/translate", {"q": "a", "target": "en", "alternatives": "many"}, 422, None),
-        (
-            "/v2/translate",
-            {"text": "a"},
-            422,
-            {"error": "target_lang: Field required", "message": "target_lang: Field required"},
-        ),
-        ("/v2/translate", {"text": "a", "target_lang": "EN", "glossary_id": "7"}, 422, None),
+        ("/translate", {"q": "a", "target": "en", "format": "html", "alternatives": "2"}, "alternatives = 2"),
+        ("/translate", {"q": "a", "target": "en", "format": "pdf"}, "format"),
+        ("/translate", {"q": "a"}, "target"),
+        ("/translate", {"q": "a", "target": "en", "alternatives": "99"}, "alternatives"),
+        ("/translate", {"q": "a", "target": "en", "alternatives": "many"}, "alternatives"),
+        ("/v2/translate", {"text": "a"}, "target_lang"),
+        ("/v2/translate", {"text": "a", "target_lang": "EN", "glossary_id": "7"}, "glossary_id"),
     ],
 )
-def test_errors(client: TestClient, path: str, form: dict[str, str], status: int, message: Any) -> None:
+def test_errors(client: TestClient, path: str, form: dict[str, str], named: str) -> None:
+    """DeepL's clients read `message`."""
     response = client.post(path, data=form)
-    assert response.status_code == status
-    assert message is None or response.json() == message
+    assert response.status_code == 422
+    assert all(value.startswith(named) for value in response.json().values())
+    assert ("message" in response.json()) == path.startswith("/v2/")
 
 
 def test_a_form_of_deepl_repeats_its_text(client: TestClient) -> None:

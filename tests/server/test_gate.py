@@ -1,4 +1,4 @@
-"""Who may ask and how much; the headers of every answer; what is counted."""
+"""Access, limits of bodies, headers of every answer, and metrics."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ MakeClient = Callable[..., TestClient]
 JSON = {"content-type": "application/json"}
 
 
-def test_with_a_token_only_what_tells_nothing_is_open(make_client: MakeClient) -> None:
+def test_only_paths_without_secrets_need_no_token(make_client: MakeClient) -> None:
     client = make_client(Access(token="right", is_loopback=False))
     for path in ("/", "/page/index.html", "/healthz", "/openapi.json", "/languages"):
         assert client.get(path).status_code == 200, path
@@ -24,7 +24,7 @@ def test_with_a_token_only_what_tells_nothing_is_open(make_client: MakeClient) -
         for path in ("/models", "/metrics", "/v2/usage"):
             refused = client.get(path, headers=header)
             assert refused.status_code == (403 if path == "/v2/usage" else 401)
-            assert "the token is missing or wrong" in refused.text
+            assert "Bearer TOKEN" in refused.text
         for path in ("/translate", "/translate/stream", "/score", "/attention"):
             refused = client.post(path, json={"text": "Ja!"}, headers=header)
             assert refused.status_code == 401 and refused.headers["www-authenticate"] == "Bearer"
@@ -40,16 +40,18 @@ def test_tokens_of_any_characters_are_compared() -> None:
     assert Access().allows(None)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "localhost:9000", "[::1]:8000"])
-def test_without_a_token_this_machine_is_asked_by_its_own_names(client: TestClient, host: str) -> None:
-    assert client.get("/models", headers={"host": host}).status_code == 200
-
-
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", ""])
-def test_and_by_no_other(client: TestClient, host: str) -> None:
-    """The name of another site that leads to 127.0.0.1 would make its page one of ours."""
-    refused = client.get("/models", headers={"host": host})
-    assert refused.status_code == 421 and "without a token, ask localhost" in refused.json()["error"]
+@pytest.mark.parametrize(
+    "host, status",
+    [
+        *[(host, 200) for host in ("127.0.0.1:8000", "localhost", "localhost:9000", "[::1]:8000")],
+        *[(host, 421) for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "")],
+    ],
+)
+def test_without_a_token_only_names_of_this_machine_are_allowed(client: TestClient, host: str, status: int) -> None:
+    """Another site's name that resolves to 127.0.0.1 would give its page access."""
+    answer = client.get("/models", headers={"host": host})
+    assert answer.status_code == status
+    assert status == 200 or f"Host {host.partition(':')[0]}" in answer.json()["error"]
 
 
 def test_with_a_token_any_name_will_do(make_client: MakeClient) -> None:
@@ -73,7 +75,7 @@ def test_bodies_that_are_too_large(make_client: MakeClient) -> None:
     client = make_client(body_bytes=1000)
     body = json.dumps({"text": "a" * 2000}).encode()
     declared = client.post("/translate", content=body, headers=JSON)
-    assert declared.status_code == 413 and declared.json()["error"] == "the body has 2012 bytes; the limit is 1000"
+    assert declared.status_code == 413 and {"2012", "1000"} <= set(declared.json()["error"].split())
 
     def chunks() -> Any:
         for start in range(0, len(body), 100):
@@ -83,11 +85,11 @@ def test_bodies_that_are_too_large(make_client: MakeClient) -> None:
         for kind in (JSON, {"content-type": "application/x-www-form-urlencoded"}):
             chunked = client.post(path, content=chunks(), headers=kind)
             assert chunked.status_code == 413, chunked.text
-            assert "the body has more than 1000 bytes" in chunked.text
+            assert "1000 bytes" in chunked.text
 
 
 def test_a_body_that_does_not_come(make_app: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_module, "_BODY_SECONDS", 0.05)
+    monkeypatch.setattr(app_module, "BODY_SECONDS", 0.05)
     app = make_app()
     sent: list[Any] = []
     scope = {
@@ -108,7 +110,7 @@ def test_a_body_that_does_not_come(make_app: Callable[..., FastAPI], monkeypatch
 
     asyncio.run(app(scope, receive, send))
     assert sent[0]["status"] == 408
-    assert json.loads(sent[1]["body"])["error"] == "the body did not come within 0.05 s"
+    assert "0.05 s" in json.loads(sent[1]["body"])["error"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The application: each path, what it takes and what it answers."""
+"""The HTTP application: its paths, with their requests and answers."""
 
 import asyncio
 import contextlib
@@ -22,83 +22,60 @@ from starlette.exceptions import HTTPException as HTTPError
 from translate._version import __version__
 from translate.decoding import Translation
 from translate.errors import InputError, RunError
+from translate.server import compatibility, schema
 from translate.server.batching import Found, Job, QueueFull
-from translate.server.compatibility import (
-    DeepLAnswer,
-    DeepLRequest,
-    DeepLTranslation,
-    FormsAsJson,
-    LibreTranslateAnswer,
-    LibreTranslateRequest,
-    choose_model,
-    join_lines,
-    libretranslate_languages,
-    split_lines,
-)
 from translate.server.documents import translate_documents
 from translate.server.gate import NO_TOKEN, Access, Gate, Metrics, error_response
 from translate.server.models import ServedModel
-from translate.server.schema import (
-    AttentionAnswer,
-    AttentionRequest,
-    DocumentAnswer,
-    DocumentRequest,
-    ErrorAnswer,
-    Limits,
-    ModelsAnswer,
-    ScoreAnswer,
-    ScoreRequest,
-    TranslateAnswer,
-    TranslateRequest,
-    TranslationAnswer,
-)
 
 _PAGE = files("translate.server") / "page"
-_BODY_SECONDS = 30.0  # a body that has not come by then is refused
-_FAILED = "the server failed; its log says how"
+BODY_SECONDS = 30.0  # the deadline of a body
+_FAILED = "the server failed; see its log"
 _ERRORS = {
-    400: "The body cannot be read, or no model translates between the languages.",
+    400: "The body cannot be read, or no model translates between these languages.",
     401: "The token is missing or wrong.",
-    404: "The server has no such model.",
-    408: "The body did not come in time.",
+    404: "The model does not exist.",
+    408: "The body did not arrive in time.",
     413: "The body is too large.",
-    422: "The request is not valid, or over a limit.",
-    429: "Too much waits; Retry-After says when to ask again.",
+    422: "The request is invalid or over a limit.",
+    429: "The queue is full; Retry-After gives the seconds to wait.",
     500: "The search failed.",
     503: "The server is stopping.",
-    504: "The answer was not found in time.",
+    504: "The answer took too long.",
 }
 
 
 class Server:
-    """What the paths share: the models, who may ask, and what is counted."""
+    """What the paths share: models, limits, access and metrics."""
 
-    def __init__(self, models: Mapping[str, ServedModel], limits: Limits, access: Access, metrics: Metrics) -> None:
+    def __init__(
+        self, models: Mapping[str, ServedModel], limits: schema.Limits, access: Access, metrics: Metrics
+    ) -> None:
         self.models, self.limits, self.access, self.metrics = models, limits, access, metrics
         self.num_characters = 0  # translated so far
 
     def model(self, name: str | None) -> ServedModel:
-        """The model of this name; None: the first.
+        """The model with this name, or the first if it is None.
 
         Raises:
-            HTTPException: There is none.
+            HTTPException: It does not exist.
         """
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
-            raise HTTPException(404, f"model = {name!r}: the server has {', '.join(self.models)}")
+            raise HTTPException(404, f"model = {name!r} does not exist; choose from {', '.join(self.models)}")
         return self.models[name]
 
     async def results(self, model: ServedModel, job: Job) -> AsyncGenerator[Found]:
-        """Yield the results of a job in the queue as they come; it is cancelled if nobody asks for more.
+        """Yield the results of a queued job as they arrive; it is cancelled when the generator is closed.
 
         Raises:
-            HTTPException: It took too long.
+            HTTPException: The answer took too long.
         """
         deadline = asyncio.get_running_loop().time() + self.limits.seconds
         try:
             async for found in job.results(deadline):
-                if isinstance(found.value, TranslationAnswer | Translation):
+                if isinstance(found.value, schema.TranslationAnswer | Translation):
                     self.num_characters += len(found.value.source)
                     self.metrics.texts.labels(model.name).inc()
                     flags = found.value.flags if isinstance(found.value, Translation) else found.value.conditions
@@ -106,34 +83,34 @@ class Server:
                         self.metrics.conditions.labels(model.name, condition).inc()
                 yield found
         except TimeoutError:
-            raise HTTPException(504, f"no answer within {self.limits.seconds:g} s: ask for less at once") from None
+            raise HTTPException(504, f"no answer within {self.limits.seconds:g} s; send smaller requests") from None
         finally:
             model.queue.cancel(job)
 
     async def answer(self, request: Request, model: ServedModel, job: Job) -> list[Any]:
-        """Queue a job and give all its results, in order; it is cancelled as soon as the client has gone.
+        """Queue a job and wait for its results, in order; it is cancelled when the client disconnects.
 
         Raises:
-            QueueFull: Too much waits.
+            QueueFull: Too many characters wait.
         """
 
-        async def leave() -> None:
+        async def watch() -> None:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
-            job.deliver(HTTPException(499, "the client has gone"))
+            job.deliver(HTTPException(499, "the client has disconnected"))
 
         model.queue.submit(job)
-        leaving = asyncio.create_task(leave())
+        watching = asyncio.create_task(watch())
         try:
             async with contextlib.aclosing(self.results(model, job)) as results:
                 found = {each.number: each.value async for each in results}
             return [found[number] for number in sorted(found)]
         finally:
-            leaving.cancel()
+            watching.cancel()
 
 
-def create_app(models: Mapping[str, ServedModel], limits: Limits, access: Access, metrics: Metrics) -> FastAPI:
-    """The application that serves these models; it closes their queues when it ends."""
+def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access: Access, metrics: Metrics) -> FastAPI:
+    """Create the application that serves these models; it closes their queues when it ends."""
     server = Server(models, limits, access, metrics)
 
     @contextlib.asynccontextmanager
@@ -145,15 +122,15 @@ def create_app(models: Mapping[str, ServedModel], limits: Limits, access: Access
     app = FastAPI(
         title="translate",
         version=__version__,
-        summary="Translations of trained models.",
+        summary="Translation with trained models.",
         lifespan=lifespan,
         docs_url=None,  # FastAPI's pages load their scripts from another host
         redoc_url=None,
-        responses={status: {"model": ErrorAnswer, "description": text} for status, text in _ERRORS.items()},
+        responses={status: {"model": schema.ErrorAnswer, "description": text} for status, text in _ERRORS.items()},
     )
     app.state.num_active, app.state.is_draining = 0, False
-    app.add_middleware(FormsAsJson)
-    app.add_middleware(Gate, access=access, metrics=metrics, max_bytes=limits.body_bytes, seconds=_BODY_SECONDS)
+    app.add_middleware(compatibility.FormsAsJson)
+    app.add_middleware(Gate, access=access, metrics=metrics, max_bytes=limits.body_bytes, seconds=BODY_SECONDS)
     if access.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -169,7 +146,7 @@ def create_app(models: Mapping[str, ServedModel], limits: Limits, access: Access
 
 
 def _add_errors(app: FastAPI) -> None:
-    """Every error is JSON that says what is wrong."""
+    """Answer every error with JSON that explains it."""
 
     def answers(status: int, explain: Callable[[Any], str] = str) -> Callable[[Request, Any], Awaitable[JSONResponse]]:
         async def answer(request: Request, error: Any) -> JSONResponse:
@@ -195,8 +172,8 @@ def _explain_invalid(error: RequestValidationError) -> str:
 
 
 def _kind(body: Any) -> str:
-    """Whose request this is: LibreTranslate's has a text q."""
-    is_libre = "q" in body if isinstance(body, dict) else isinstance(body, LibreTranslateRequest)
+    """Whose request this is: LibreTranslate's has a field q."""
+    is_libre = "q" in body if isinstance(body, dict) else isinstance(body, compatibility.LibreTranslateRequest)
     return "libretranslate" if is_libre else "ours"
 
 
@@ -207,32 +184,33 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
 
     @app.get("/healthz")
     async def health() -> JSONResponse:
-        """200 while the server takes requests, and 503 while it is stopping."""
+        """200 while the server accepts requests, 503 while it is stopping."""
         is_draining = app.state.is_draining
         return JSONResponse({"status": "stopping" if is_draining else "ok"}, 503 if is_draining else 200)
 
     @app.get("/metrics", response_class=Response)
     async def metrics() -> Response:
-        """Counts and times in Prometheus's format."""
+        """Metrics in Prometheus's format."""
         for model in server.models.values():
             server.metrics.waiting.labels(model.name).set(model.queue.waiting_characters)
         return Response(generate_latest(server.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/models")
-    async def models() -> ModelsAnswer:
-        """The models, the first of which is the default, and what a request may ask for."""
-        return ModelsAnswer(models=[model.describe() for model in server.models.values()], limits=server.limits)
+    async def models() -> schema.ModelsAnswer:
+        """The models, the first of which is the default, and the limits of requests."""
+        return schema.ModelsAnswer(models=[model.describe() for model in server.models.values()], limits=server.limits)
 
     @app.post("/translate", response_model_exclude_unset=True)
     async def translate(
         request: Request,
         question: Annotated[
-            Annotated[TranslateRequest, Tag("ours")] | Annotated[LibreTranslateRequest, Tag("libretranslate")],
+            Annotated[schema.TranslateRequest, Tag("ours")]
+            | Annotated[compatibility.LibreTranslateRequest, Tag("libretranslate")],
             Discriminator(_kind),
         ],
-    ) -> TranslateAnswer | LibreTranslateAnswer:
-        """Translate one text or several. With the field q it takes and answers what LibreTranslate does."""
-        if isinstance(question, LibreTranslateRequest):
+    ) -> schema.TranslateAnswer | compatibility.LibreTranslateAnswer:
+        """Translate one or several texts. A request with the field q is LibreTranslate's, and so is its answer."""
+        if isinstance(question, compatibility.LibreTranslateRequest):
             if not (request.state.is_allowed or server.access.allows(question.api_key)):
                 raise HTTPException(403, NO_TOKEN)
             return await _libretranslate(server, request, question)
@@ -240,46 +218,46 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
             raise HTTPException(401, NO_TOKEN, {"WWW-Authenticate": "Bearer"})
         model = server.model(question.model)
         job = model.translation_job(question.texts, question.decoding, align=question.alignment)
-        return TranslateAnswer(model=model.name, translations=await server.answer(request, model, job))
+        return schema.TranslateAnswer(model=model.name, translations=await server.answer(request, model, job))
 
     @app.post("/translate/stream", responses={200: {"content": {"text/event-stream": {}}}})
-    async def stream(question: TranslateRequest) -> StreamingResponse:
-        """Translate as above, as server-sent events.
+    async def stream(question: schema.TranslateRequest) -> StreamingResponse:
+        """Translate as /translate does, and send results as server-sent events.
 
-        `partial` has `index` and the `text` so far, of a single text; `translation` has `index` and what /translate
-        answers for a text, as soon as it is found; then comes `done`, or `error`.
+        `partial` has an `index` and the `text` so far, for a request with one text; `translation` has an `index` and
+        the fields of a translation of /translate, as soon as it is found; `done` or `error` comes last.
         """
         model = server.model(question.model)
         job = model.translation_job(
             question.texts, question.decoding, align=question.alignment, shows_partial=len(question.texts) == 1
         )
-        model.queue.submit(job)  # here, where an error still has a status
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # a proxy passes on each event as it comes
+        model.queue.submit(job)  # before the response starts, so that an error has a status
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # proxies must not buffer events
         return StreamingResponse(_events(server, model, job), media_type="text/event-stream", headers=headers)
 
     @app.post("/translate/document")
-    async def document(request: Request, question: DocumentRequest) -> DocumentAnswer:
-        """Translate the text of a document, and leave all else as it is."""
+    async def document(request: Request, question: schema.DocumentRequest) -> schema.DocumentAnswer:
+        """Translate the text of a document and copy everything else."""
         model = server.model(question.model)
         answer = functools.partial(server.answer, request, model)
         (found,) = await translate_documents(
             [question.text], question.format, question.options, model=model, answer=answer
         )
         conditions = {name: count for name, count in found.conditions.items() if name != "lines"}
-        return DocumentAnswer(model=model.name, **found._asdict() | {"conditions": conditions})
+        return schema.DocumentAnswer(model=model.name, **found._asdict() | {"conditions": conditions})
 
     @app.post("/score")
-    async def score(request: Request, question: ScoreRequest) -> ScoreAnswer:
+    async def score(request: Request, question: schema.ScoreRequest) -> schema.ScoreAnswer:
         """Score given translations by forced decoding."""
         model = server.model(question.model)
         (scores,) = await server.answer(request, model, model.scoring_job(question))
-        return ScoreAnswer(model=model.name, scores=scores)
+        return schema.ScoreAnswer(model=model.name, scores=scores)
 
     @app.post("/attention")
-    async def attention(request: Request, question: AttentionRequest) -> AttentionAnswer:
-        """The cross-attention of every layer and head for a sentence and its translation."""
+    async def attention(request: Request, question: schema.AttentionRequest) -> schema.AttentionAnswer:
+        """The cross-attention of all layers and heads for a sentence and its translation."""
         model = server.model(question.model)
-        answers: list[AttentionAnswer] = await server.answer(
+        answers: list[schema.AttentionAnswer] = await server.answer(
             request, model, model.attention_job(question.source, question.target)
         )
         return answers[0]
@@ -294,7 +272,7 @@ async def _events(server: Server, model: ServedModel, job: Job) -> AsyncIterator
                     yield _event("partial", {"index": found.number, "text": found.value})
                 else:
                     yield _event("translation", {"index": found.number, **found.value.model_dump()})
-    except Exception as error:  # too late for a status
+    except Exception as error:  # the status has been sent
         told = str(error) if isinstance(error, InputError | RunError) else getattr(error, "detail", _FAILED)
         yield _event("error", {"error": told})
     else:
@@ -308,24 +286,26 @@ def _event(name: str, data: dict[str, Any]) -> bytes:
 def _add_other_paths(app: FastAPI, server: Server) -> None:
     @app.get("/languages")
     async def languages() -> list[dict[str, Any]]:
-        """The languages, as LibreTranslate lists them."""
-        return libretranslate_languages(server.models.values())
+        """The languages in LibreTranslate's format."""
+        return compatibility.libretranslate_languages(server.models.values())
 
     @app.post("/v2/translate")
-    async def deepl(request: Request, question: DeepLRequest) -> DeepLAnswer:
-        """Translate texts line by line, or as HTML. Requests and answers have DeepL's form."""
+    async def deepl(request: Request, question: compatibility.DeepLRequest) -> compatibility.DeepLAnswer:
+        """Translate texts line by line, or as HTML, with DeepL's requests and answers."""
         if question.glossary_id:
-            raise InputError("glossary_id is not here: leave it out")
-        model = choose_model(server.models.values(), question.source_lang, question.target_lang)
+            raise InputError("glossary_id is not supported; remove it")
+        model = compatibility.choose_model(server.models.values(), question.source_lang, question.target_lang)
         if question.tag_handling:
             texts = await _translate_html(server, request, model, question.text)
         else:
-            lines, counts = split_lines(question.text)
-            texts = join_lines(await server.answer(request, model, model.translation_job(lines, {})), counts)
+            lines, counts = compatibility.split_lines(question.text)
+            texts = compatibility.join_lines(
+                await server.answer(request, model, model.translation_job(lines, {})), counts
+            )
         source = model.run.config.data.source_language.upper()
-        return DeepLAnswer(
+        return compatibility.DeepLAnswer(
             translations=[
-                DeepLTranslation(detected_source_language=source, text=text, billed_characters=len(given))
+                compatibility.DeepLTranslation(detected_source_language=source, text=text, billed_characters=len(given))
                 for given, text in zip(question.text, texts, strict=True)
             ]
         )
@@ -334,15 +314,15 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
     async def deepl_languages(
         request: Request, type: Literal["source", "target"] | None = None
     ) -> list[dict[str, Any]]:
-        """The languages, as DeepL lists them."""
-        form = parse_qs((await request.body()).decode(errors="replace"))  # where DeepL's own client puts the type
+        """The languages in DeepL's format."""
+        form = parse_qs((await request.body()).decode(errors="replace"))  # DeepL's own client puts the type there
         side = "target" if "target" in (type, *form.get("type", ())) else "source"
         codes = dict.fromkeys(getattr(each.run.config.data, f"{side}_language") for each in server.models.values())
         return [{"language": code.upper(), "name": code, "supports_formality": False} for code in codes]
 
     @app.get("/v2/usage")
     async def deepl_usage() -> dict[str, int]:
-        """The characters translated since the server has started; there is no quota."""
+        """The characters translated since the server started; there is no quota."""
         return {"character_count": server.num_characters, "character_limit": 10**12}
 
 
@@ -351,18 +331,20 @@ async def _translate_html(server: Server, request: Request, model: ServedModel, 
     return [found.text for found in await translate_documents(texts, "html", {}, model=model, answer=answer)]
 
 
-async def _libretranslate(server: Server, request: Request, question: LibreTranslateRequest) -> LibreTranslateAnswer:
-    model = choose_model(server.models.values(), question.source, question.target)
+async def _libretranslate(
+    server: Server, request: Request, question: compatibility.LibreTranslateRequest
+) -> compatibility.LibreTranslateAnswer:
+    model = compatibility.choose_model(server.models.values(), question.source, question.target)
     given, count = [question.q] if isinstance(question.q, str) else question.q, question.alternatives
     if question.format == "html":
         if count:
-            raise InputError(f"alternatives = {count}: they are for format = text; leave them out")
+            raise InputError(f"alternatives = {count} needs format = text; remove one of them")
         ranked = [await _translate_html(server, request, model, given)]
     else:
-        lines, counts = split_lines(given)
+        lines, counts = compatibility.split_lines(given)
         job = model.translation_job(lines, {"n_best": count + 1} if count else {})
         answers = await server.answer(request, model, job)
-        ranked = [join_lines(answers, counts, rank=rank) for rank in range(count + 1)]
+        ranked = [compatibility.join_lines(answers, counts, rank=rank) for rank in range(count + 1)]
     answer: dict[str, Any] = {"translatedText": ranked[0]}
     if count:
         answer["alternatives"] = [list(dict.fromkeys(each)) for each in zip(*ranked[1:], strict=True)]
@@ -370,4 +352,4 @@ async def _libretranslate(server: Server, request: Request, question: LibreTrans
         detected = {"confidence": 100, "language": model.run.config.data.source_language}
         answer["detectedLanguage"] = [detected] * len(given)
     is_one = isinstance(question.q, str)
-    return LibreTranslateAnswer(**{key: value[0] if is_one else value for key, value in answer.items()})
+    return compatibility.LibreTranslateAnswer(**{key: value[0] if is_one else value for key, value in answer.items()})

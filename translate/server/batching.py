@@ -1,8 +1,8 @@
-"""One model for many requests: texts that arrive while a batch is computed make the next one.
+"""One model for many requests: texts that arrive while a batch is computed form the next one.
 
-Each worker thread takes batches from the same queue. The requests take turns, a text at a time, so that a request of
-one text does not wait for another's thousand; and each text is answered as soon as it is found, so that a short one
-does not wait for the long ones of its batch.
+Worker threads take batches from the same queue. Requests take turns, one text at a time, so that a request with one
+text does not wait for another's thousand. Each text is answered as soon as it is translated, so that a short one does
+not wait for the long ones in its batch.
 """
 
 import asyncio
@@ -26,51 +26,52 @@ logger = logging.getLogger(__name__)
 
 BATCH_TEXTS = 128
 BATCH_CHARACTERS = 16_000  # a batch takes no further text once it has so many
-LINGER = 0.5  # of the time of a batch, and a second at most: so long after it workers wait for their share
+LINGER = 0.5  # workers wait for their share for this part of the last batch's time, at most a second
 
 
 class QueueFull(Exception):
-    """So much waits that a request is not taken.
+    """The queue is full.
 
     Args:
-        seconds: When to ask again.
+        seconds: When to retry.
     """
 
     def __init__(self, seconds: int) -> None:
-        super().__init__(f"the server is busy: ask again in {seconds} s")
+        super().__init__(f"the queue is full; retry in {seconds} s")
         self.headers = {"Retry-After": str(seconds)}
 
 
 class Found(NamedTuple):
-    """A result of a job: of the text of this number, or of all its work."""
+    """The result for one text of a job, by its index, or the only result of a call."""
 
     number: int
     value: Any
-    is_partial: bool = False  # the text so far
+    is_partial: bool = False  # the translation so far
 
 
 class _Abandoned(Exception):
-    """Nobody waits for a batch any more."""
+    """All clients have disconnected."""
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Job:
-    """The texts of a request, or a call, and the way of its results to the event loop in which it was made.
+    """The texts of a request, or a call; its results go to the event loop in which it was created.
 
     Args:
-        finish: Makes the values of some translations, in the worker's thread.
+        key: Jobs with the same key share batches; None shares with no other.
+        finish: Converts translations into results, in the worker's thread.
         call: Work other than translation; its value is the only result.
-        is_together: Translations are finished once their whole batch is found, and not one by one.
+        is_together: Whether translations are finished together after their batch, not one by one.
     """
 
     texts: Sequence[str]
     translator: Translator | None = None
-    key: Hashable = None  # jobs with the same key share batches
+    key: Hashable = None
     finish: Callable[[list[Translation]], list[Any]] | None = None
     call: Callable[[], Any] | None = None
     shows_partial: bool = False
     is_together: bool = False
-    num_taken: int = 0  # texts that were put into batches
+    num_taken: int = 0  # texts that have been put into batches
     is_cancelled: bool = False
 
     def __post_init__(self) -> None:
@@ -81,25 +82,25 @@ class Job:
 
     @property
     def waiting_characters(self) -> int:
-        """Characters of the texts that no batch has taken, and one for each text."""
+        """Characters of the texts that are not in a batch yet, plus one per text."""
         return sum(len(text) + 1 for text in itertools.islice(self.texts, self.num_taken, None))
 
     def deliver(self, event: Found | Exception) -> None:
-        """Hand over a result, or why there is none, from any thread."""
+        """Send a result, or the error that prevents it, from any thread."""
         if isinstance(event, Found) and not event.is_partial:
             self.delivered.add(event.number)
-        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
             self.loop.call_soon_threadsafe(self.events.put_nowait, event)
 
     async def results(self, deadline: float) -> AsyncGenerator[Found]:
-        """Yield the results as they come; of partial ones only the newest.
+        """Yield the results as they arrive, skipping partial ones that are outdated.
 
         Args:
-            deadline: By the clock of the event loop.
+            deadline: Time of the event loop's clock.
 
         Raises:
             TimeoutError: The deadline has passed.
-            Exception: That for which the job failed.
+            Exception: The job failed with this error.
         """
         missing = self.num_results
         while missing:
@@ -114,12 +115,12 @@ class Job:
 
 
 class BatchQueue:
-    """The jobs that wait for a model, and the threads that do them.
+    """The jobs that wait for a model, and the threads that compute them.
 
     Args:
-        max_characters: The most characters that may wait. A job that finds nothing waiting is always taken.
-        num_workers: Threads; each searches a batch by itself.
-        on_batch: Is told the number of texts in each batch and the seconds that it took.
+        max_characters: Limit of waiting characters. A job is always accepted if nothing waits.
+        num_workers: Number of threads; each searches its own batches.
+        on_batch: Called after each batch with its number of texts and its seconds.
     """
 
     def __init__(
@@ -129,10 +130,10 @@ class BatchQueue:
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()
         self._is_closed = False
-        self._characters_per_second = 1000.0  # of all workers: a guess, until the first batch is measured
-        self._gather_until = 0.0  # by time.monotonic: until then workers wait for their share
-        self._num_computing = 0  # texts in batches that are not found yet
-        self._num_answered = 0  # texts that were found lately: those who asked may soon ask for as many
+        self._characters_per_second = 1000.0  # of all workers; a guess until the first batch is measured
+        self._gather_until = 0.0  # by time.monotonic
+        self._num_computing = 0  # texts in batches without a translation yet
+        self._num_answered = 0  # recent translations; their clients may soon send as many texts
         self._threads = [threading.Thread(target=self._work, name=f"batches-{n}") for n in range(num_workers)]
         for thread in self._threads:
             thread.start()
@@ -143,20 +144,20 @@ class BatchQueue:
 
     @property
     def _share(self) -> int:
-        """A worker's share of the texts of all who ask: fewer in a batch are slow, and more leave others idle."""
+        """One worker's share of all texts: smaller batches are slow, and larger ones leave other workers idle."""
         expected = self._num_waiting + self._num_computing + self._num_answered
         return min(BATCH_TEXTS, -(-expected // len(self._threads)))
 
     @property
     def waiting_characters(self) -> int:
-        """Characters that wait."""
+        """Number of waiting characters."""
         return sum(job.waiting_characters for job in tuple(self._jobs))
 
     def submit(self, job: Job) -> None:
         """Put a job into the queue.
 
         Raises:
-            QueueFull: Too much waits.
+            QueueFull: Too many characters wait.
         """
         with self._changed:
             waiting = self.waiting_characters
@@ -168,14 +169,14 @@ class BatchQueue:
                 self._changed.notify()
 
     def cancel(self, job: Job) -> None:
-        """Drop what of a job has not begun; a batch that nobody else waits for is given up too."""
+        """Drop a job; a batch is abandoned once all of its jobs are cancelled."""
         with self._changed:
             job.is_cancelled = True
             if job in self._jobs:
                 self._jobs.remove(job)
 
     def close(self) -> None:
-        """End the threads as soon as what they compute is found; jobs that wait are left undone."""
+        """End the threads after their current batches; waiting jobs are dropped."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -198,7 +199,7 @@ class BatchQueue:
             self.on_batch(len(batch), seconds)
 
     def _take(self) -> list[tuple[Job, int]]:
-        """Wait for work, and take the next batch: jobs with their texts' numbers. Empty: the queue is closed."""
+        """Wait for the next batch: jobs and text indices. It is empty when the queue is closed."""
         with self._changed:
             while not self._is_closed and not self._gather():
                 self._changed.wait()
@@ -218,7 +219,7 @@ class BatchQueue:
                 job.num_taken += 1
                 if job.num_taken < job.num_results:
                     turns.append(job)
-            # Other jobs are next; those that have had a turn come behind them.
+            # The other jobs come next, then those that have had a turn.
             taken = {job for job, _ in batch}
             rest = [job for job in self._jobs if job in taken and job.num_taken < job.num_results]
             self._jobs = deque([*(job for job in self._jobs if job not in taken), *rest])
@@ -228,9 +229,9 @@ class BatchQueue:
             return batch
 
     def _gather(self) -> bool:
-        """Wait for a worker's share, but not for long; whether there is work.
+        """Wait for a worker's share of texts, but not for long; whether there is work.
 
-        Those who were answered ask again, a few at a time: batches of the first of them would be small, which is slow.
+        Clients that were answered send new texts a few at a time, and batches of the first few would be slow.
         """
         while self._jobs and not self._is_closed and self._num_waiting < self._share:
             left = self._gather_until - time.monotonic()
@@ -241,28 +242,24 @@ class BatchQueue:
         return bool(self._jobs)
 
     def _compute(self, batch: list[tuple[Job, int]]) -> None:
-        """Compute a batch and deliver its results; a request that cannot be answered fails alone."""
-        jobs = list(dict.fromkeys(job for job, _ in batch))
+        """Compute a batch and deliver its results, or the error to all jobs that miss one."""
         try:
-            if (call := jobs[0].call) is not None:
-                jobs[0].deliver(Found(0, call()))
+            if (call := batch[0][0].call) is not None:
+                batch[0][0].deliver(Found(0, call()))
             else:
-                self._translate(sorted(batch, key=lambda pair: jobs.index(pair[0])))
+                order = list(dict.fromkeys(job for job, _ in batch))
+                self._translate(sorted(batch, key=lambda pair: order.index(pair[0])))
         except _Abandoned:
             pass
         except Exception as error:
             if not isinstance(error, InputError):
                 logger.error(f"A batch of {len(batch)} texts failed: {error}", exc_info=error)
-            if len(jobs) == 1:
-                self.cancel(jobs[0])
-                jobs[0].deliver(error)
-                return
-            for job in jobs:
-                if own := [pair for pair in batch if pair[0] is job and pair[1] not in job.delivered]:
-                    self._compute(own)
+            for job in {job for job, index in batch if index not in job.delivered}:
+                self.cancel(job)
+                job.deliver(error)
 
     def _translate(self, batch: list[tuple[Job, int]]) -> None:
-        job, first_number = batch[0]  # the number seeds samples and names lines, in batches of one job
+        job, first_number = batch[0]  # the number seeds samples and is in messages, in a batch of one job
         assert job.translator is not None
         together: list[tuple[Job, int, Translation]] = []
 

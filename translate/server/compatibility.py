@@ -1,4 +1,4 @@
-"""The requests of LibreTranslate and of DeepL, so that their clients can use a server of ours."""
+"""The requests of LibreTranslate and DeepL, so that their clients can use this server."""
 
 import itertools
 import json
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
-from fastapi import HTTPException
+from fastapi import HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,17 +15,16 @@ from translate.server.models import ServedModel
 from translate.server.schema import MAX_BEAM, Answer, TranslationAnswer
 
 _FORM = "application/x-www-form-urlencoded"
-_FORM_PATHS = ("/translate", "/v2/translate")
-_LISTS = {"/v2/translate": ("text",)}  # fields that a form repeats
+_FORM_LISTS = {"/translate": (), "/v2/translate": ("text",)}  # by path: the fields that a form may repeat
 
 
 class LibreTranslateRequest(BaseModel):
-    """A request as LibreTranslate takes it; the field q tells it from our own."""
+    """A request of LibreTranslate; the field q distinguishes it from our own."""
 
     model_config = ConfigDict(strict=True, use_attribute_docstrings=True)
 
     q: Annotated[str | list[str], Field(examples=["Ein Hund läuft.\nZwei Männer kochen."])]
-    """The text, whose lines are translated one by one, or a list of texts."""
+    """A text, whose lines are translated one by one, or a list of texts."""
     source: Annotated[str, Field(examples=["de"])] = "auto"
     target: Annotated[str, Field(min_length=2, examples=["en"])]
     format: Literal["text", "html"] = "text"
@@ -34,7 +33,7 @@ class LibreTranslateRequest(BaseModel):
 
 
 class LibreTranslateAnswer(Answer):
-    """What LibreTranslate answers: of a list of texts, lists."""
+    """An answer of LibreTranslate; for a list of texts, its fields are lists."""
 
     translatedText: str | list[str]
     detectedLanguage: dict[str, Any] | list[dict[str, Any]] | None = None
@@ -42,7 +41,7 @@ class LibreTranslateAnswer(Answer):
 
 
 class DeepLRequest(BaseModel):
-    """The part of DeepL's request that a model of ours can follow; its other keys change nothing."""
+    """The supported part of DeepL's request; other keys are ignored."""
 
     model_config = ConfigDict(strict=True)
 
@@ -54,7 +53,7 @@ class DeepLRequest(BaseModel):
 
 
 class DeepLTranslation(Answer):
-    """The translation of a text as DeepL answers it."""
+    """A translation in DeepL's answer."""
 
     detected_source_language: str
     text: str
@@ -62,60 +61,48 @@ class DeepLTranslation(Answer):
 
 
 class DeepLAnswer(Answer):
-    """What DeepL answers."""
+    """DeepL's answer."""
 
     translations: list[DeepLTranslation]
 
 
 class FormsAsJson:
-    """Middleware that turns the forms of such clients into JSON, which the application takes."""
+    """Middleware that turns the forms of these clients into JSON, which the application reads."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer; of a form it sees the fields as a JSON object."""
-        is_taken = scope["type"] == "http" and scope["path"] in _FORM_PATHS
-        if not (is_taken and Headers(scope=scope).get("content-type", "").startswith(_FORM)):
+        """Pass a request on; the application sees the fields of a form as a JSON object."""
+        is_ours = scope["type"] == "http" and scope["path"] in _FORM_LISTS
+        if not (is_ours and Headers(scope=scope).get("content-type", "").startswith(_FORM)):
             await self.app(scope, receive, send)
             return
-
-        async def receive_json() -> Message:
-            body = b""
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    return message
-                body += message.get("body", b"")
-                if not message.get("more_body", False):
-                    break
-            fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
-            lists = _LISTS.get(scope["path"], ())
-            values: dict[str, Any] = {key: found if key in lists else found[-1] for key, found in fields.items()}
-            values |= {key: int(values[key]) for key in ("alternatives",) if values.get(key, "").isdecimal()}
-            return {"type": "http.request", "body": json.dumps(values).encode(), "more_body": False}
-
         is_read = False
 
-        async def receive_once() -> Message:
+        async def receive_json() -> Message:
             nonlocal is_read
             if is_read:
                 return await receive()
             is_read = True
-            return await receive_json()
+            body = await Request(scope, receive).body()
+            fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+            lists = _FORM_LISTS[scope["path"]]
+            values: dict[str, Any] = {key: found if key in lists else found[-1] for key, found in fields.items()}
+            values |= {key: int(values[key]) for key in ("alternatives",) if values.get(key, "").isdecimal()}
+            return {"type": "http.request", "body": json.dumps(values).encode(), "more_body": False}
 
-        scope["headers"] = list(scope["headers"])
         headers = MutableHeaders(scope=scope)
         headers["content-type"] = "application/json"
         del headers["content-length"]
-        await self.app(scope, receive_once, send)
+        await self.app(scope, receive_json, send)
 
 
 def choose_model(models: Iterable[ServedModel], source: str | None, target: str) -> ServedModel:
-    """The first model between these languages; EN-US is EN, and `auto` or no source is any.
+    """The first model for these languages. EN-US means EN; a source of `auto` or None means any.
 
     Raises:
-        HTTPException: There is none.
+        HTTPException: No model translates between them.
     """
 
     def base(language: str) -> str:
@@ -128,17 +115,17 @@ def choose_model(models: Iterable[ServedModel], source: str | None, target: str)
         is_source = source is None or source.lower() in ("", "auto") or base(source) == base(data.source_language)
         if is_source and base(target) == base(data.target_language):
             return model
-    raise HTTPException(400, f"no model translates {source or 'any'} to {target}; there is {', '.join(pairs)}")
+    raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {', '.join(pairs)}")
 
 
 def split_lines(texts: Sequence[str]) -> tuple[list[str], list[int]]:
-    """All lines of the texts, and how many each text has."""
+    """All lines of the texts, and the number of lines per text."""
     divided = [text.split("\n") for text in texts]
     return list(itertools.chain(*divided)), list(map(len, divided))
 
 
 def join_lines(answers: Sequence[TranslationAnswer], counts: Sequence[int], *, rank: int = 0) -> list[str]:
-    """The texts whose lines were translated; of a line with fewer translations than the rank the last."""
+    """Join translated lines into texts, with each line's translation of this rank, or its last."""
     lines = iter(answers)
     texts = []
     for count in counts:
@@ -148,7 +135,7 @@ def join_lines(answers: Sequence[TranslationAnswer], counts: Sequence[int], *, r
 
 
 def libretranslate_languages(models: Iterable[ServedModel]) -> list[dict[str, Any]]:
-    """The languages as LibreTranslate lists them: each with those that it is translated to."""
+    """The languages in LibreTranslate's format: each with its targets."""
     targets: dict[str, list[str]] = {}
     for model in models:
         data = model.run.config.data

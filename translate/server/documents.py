@@ -1,4 +1,4 @@
-"""Documents: `decode --document`, with the searches of a model's queue."""
+"""Documents as `decode --document` translates them, searched in a model's queue."""
 
 import asyncio
 import re
@@ -20,17 +20,17 @@ async def translate_documents(
     model: ServedModel,
     answer: Callable[[Job], Awaitable[list[Any]]],
 ) -> list[DocumentTranslation]:
-    """Translate documents in threads of their own, so that other requests need not wait while they are read.
+    """Translate documents in threads, so that other requests do not wait while documents are parsed.
 
     Args:
-        answer: Puts a job into the model's queue, and gives its results.
+        answer: Puts a job into the model's queue and waits for its results.
 
     Raises:
         InputError: As in `translate_document`; or a setting or the number of sentences is over its limit.
-        QueueFull: Too much waits.
+        QueueFull: Too many characters wait.
     """
     if any(re.search("[\ud800-\udfff]", text) for text in texts):
-        raise InputError("the document has a surrogate, which is half a character: send whole ones")
+        raise InputError("the document contains a surrogate, which is not a character")
     loop = asyncio.get_running_loop()
     asked: list[Future[list[Any]]] = []
 
@@ -52,5 +52,5 @@ async def translate_documents(
     try:
         return await asyncio.gather(*(asyncio.to_thread(translate, text) for text in texts))
     finally:
-        for future in asked:  # nobody waits for the others if one fails or the client has gone
+        for future in asked:  # if one failed or the client has disconnected
             future.cancel()

@@ -1,9 +1,10 @@
-"""What every request passes before the application sees it: who may ask, how much, for how long, and what is counted.
+"""Middleware before the application: access, limits of bodies, metrics and security headers.
 
-It is plain ASGI, so that it holds for whatever the application serves, also for a body that comes in drops.
+It is plain ASGI, so that it covers everything the application serves, and bodies that arrive slowly.
 """
 
 import asyncio
+import functools
 import hmac
 import re
 import time
@@ -16,10 +17,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Plat
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_OPEN = ("/", "/healthz", "/openapi.json", "/languages")  # and what lies in /page: without a token
-_ALWAYS = ("/healthz", "/metrics")  # also while the server drains
+_OPEN = ("/", "/healthz", "/openapi.json", "/languages")  # need no token, and neither does /page/
+_ALWAYS = ("/healthz", "/metrics")  # also answered while the server stops
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-NO_TOKEN = "the token is missing or wrong: send the header Authorization: Bearer TOKEN"
+NO_TOKEN = "Bearer token missing or wrong: send the header Authorization: Bearer TOKEN"
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -30,42 +31,33 @@ _HEADERS = {
 
 
 class Access(NamedTuple):
-    """Who may ask."""
+    """Which requests are allowed."""
 
     token: str | None = None
-    is_loopback: bool = True  # without a token, requests to another host's name are refused
+    is_loopback: bool = True  # without a token, requests for other host names are refused
     cors_origins: tuple[str, ...] = ()
 
     def allows(self, given: str | None) -> bool:
-        """Whether this is the token, in a time that tells nothing about it."""
+        """Whether this is the token, compared in constant time."""
         return self.token is None or (given is not None and hmac.compare_digest(given.encode(), self.token.encode()))
 
 
 class Metrics:
-    """What /metrics tells."""
+    """The metrics of /metrics."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
-        self.requests = Counter("translate_requests", "Requests answered.", ["path", "status"], registry=self.registry)
-        self.seconds = Histogram(
-            "translate_request_seconds", "From a request to the end of its answer.", ["path"], registry=self.registry
-        )
-        self.texts = Counter("translate_texts", "Texts translated.", ["model"], registry=self.registry)
-        self.conditions = Counter(
-            "translate_conditions", "Texts in a condition.", ["model", "condition"], registry=self.registry
-        )
-        self.batch_texts = Histogram(
-            "translate_batch_texts",
-            "Texts in a batch.",
-            ["model"],
-            buckets=(1, 2, 4, 8, 16, 32, 64, 128),
-            registry=self.registry,
-        )
-        self.batch_seconds = Histogram(
-            "translate_batch_seconds", "The search of a batch.", ["model"], registry=self.registry
-        )
+        counter = functools.partial(Counter, registry=self.registry)
+        histogram = functools.partial(Histogram, registry=self.registry)
+        self.requests = counter("translate_requests", "Requests answered.", ["path", "status"])
+        self.seconds = histogram("translate_request_seconds", "Time from request to end of answer.", ["path"])
+        self.texts = counter("translate_texts", "Texts translated.", ["model"])
+        self.conditions = counter("translate_conditions", "Texts by condition.", ["model", "condition"])
+        sizes = (1, 2, 4, 8, 16, 32, 64, 128)
+        self.batch_texts = histogram("translate_batch_texts", "Texts per batch.", ["model"], buckets=sizes)
+        self.batch_seconds = histogram("translate_batch_seconds", "Search time of a batch.", ["model"])
         self.waiting = Gauge(
             "translate_waiting_characters", "Characters in the queue.", ["model"], registry=self.registry
         )
@@ -77,11 +69,11 @@ class Metrics:
 
 
 class Gate:
-    """Middleware that refuses what it must not or cannot take, counts requests, and adds the security headers.
+    """Refuses requests that are not allowed or too large, counts all, and adds the security headers.
 
     Args:
-        max_bytes: The most bytes in a body.
-        seconds: A body that has not come by then is refused.
+        max_bytes: Limit of a body's bytes.
+        seconds: Deadline of a body.
     """
 
     def __init__(self, app: ASGIApp, *, access: Access, metrics: Metrics, max_bytes: int, seconds: float) -> None:
@@ -89,7 +81,7 @@ class Gate:
         self.max_bytes, self.seconds = max_bytes, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or let the application answer it."""
+        """Refuse a request or pass it to the application."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -104,11 +96,11 @@ class Gate:
                 async with asyncio.timeout_at(None if is_read else deadline):
                     message = await receive()
             except TimeoutError:
-                raise HTTPException(408, f"the body did not come within {self.seconds:g} s") from None
+                raise HTTPException(408, f"the body did not arrive within {self.seconds:g} s") from None
             left -= len(message.get("body", b""))
             is_read = not message.get("more_body", False)
             if left < 0:
-                raise HTTPException(413, f"the body has more than {self.max_bytes} bytes: send several requests")
+                raise HTTPException(413, f"the body has more than {self.max_bytes} bytes; split the request")
             return message
 
         async def send_with_headers(message: Message) -> None:
@@ -140,22 +132,22 @@ class Gate:
             return error_response(path, 503, "the server is stopping", {"Retry-After": "10", "Connection": "close"})
         host = re.sub(r":\d*$", "", headers.get("host", ""))
         if self.access.token is None and self.access.is_loopback and host not in _LOOPBACK:
-            # A page of another site can reach 127.0.0.1 under its own name (DNS rebinding), and would read answers.
-            return error_response(path, 421, f"Host {host}: without a token, ask localhost or 127.0.0.1")
+            # Another site's page can reach 127.0.0.1 under its own name (DNS rebinding), and could read answers.
+            return error_response(path, 421, f"Host {host}: without a token, use localhost or 127.0.0.1")
         if (length := headers.get("content-length", "")).isdecimal() and int(length) > self.max_bytes:
             return error_response(path, 413, f"the body has {length} bytes; the limit is {self.max_bytes}")
         scheme, _, given = headers.get("authorization", "").partition(" ")
         is_allowed = self.access.allows(given if scheme.lower() in ("bearer", "deepl-auth-key") else None)
         scope.setdefault("state", {})["is_allowed"] = is_allowed
-        # A request of /translate may have the token in its body.
+        # A request to /translate may have the token in its body.
         is_open = path in _OPEN or path.startswith("/page/") or path == "/translate"
         if is_allowed or is_open:
             return None
-        is_deepl = path.startswith("/v2/")  # whose clients know it by 403
+        is_deepl = path.startswith("/v2/")  # its clients expect 403
         return error_response(path, 403 if is_deepl else 401, NO_TOKEN, {"WWW-Authenticate": "Bearer"})
 
 
 def error_response(path: str, status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An error as JSON: under `error`, as LibreTranslate has it too, and for DeepL's clients also under `message`."""
-    told = {"error": message} | ({"message": message} if path.startswith("/v2/") else {})
-    return JSONResponse(told, status, headers)
+    """An error as JSON: in `error`, as in LibreTranslate, and for DeepL's clients also in `message`."""
+    body = {"error": message} | ({"message": message} if path.startswith("/v2/") else {})
+    return JSONResponse(body, status, headers)

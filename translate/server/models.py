@@ -1,4 +1,4 @@
-"""The models that a server has loaded: their names, their settings, and the jobs that requests make for them."""
+"""The models of a server: their names, their settings, and the jobs that requests create for them."""
 
 import functools
 import json
@@ -23,8 +23,8 @@ from translate.visualize.attention import capture_attention
 from translate.visualize.sentences import read_sentence
 
 _FIXED = ("engine", "precision", "device", "workers", "batch_tokens", "look_ahead_lines")
-_ATTENTION_TOKENS = 128  # on either side: the weights of all heads grow with their product
-_LARGEST = {  # what a request may set, unless the run's own value is larger
+_ATTENTION_TOKENS = 128  # per side; an answer holds their product for each head
+_LARGEST = {  # limits of a request, unless the run's own value is larger
     "max_length_factor": 4.0,
     "max_length_constant": 200,
     "min_length_factor": 2.0,
@@ -35,7 +35,7 @@ _LARGEST = {  # what a request may set, unless the run's own value is larger
 
 
 class ServedModel:
-    """A model, and the queue of what is asked of it.
+    """A model and its queue.
 
     Args:
         on_batch: As in `BatchQueue`.
@@ -49,14 +49,14 @@ class ServedModel:
         is_cpu = translator.model.device.type == "cpu"
         num_workers = (translator.config.workers or torch.get_num_threads()) if is_cpu else 1
         is_converted = isinstance(translator, CTranslate2Translator) and translator.convert()
-        self.translator = translator.with_options(workers=1) if is_cpu else translator  # in each thread of the queue
+        self.translator = translator.with_options(workers=1) if is_cpu else translator  # the queue has the threads
         self.engine = "ctranslate2" if is_converted else "translate"
         self.queue = BatchQueue(max_characters=limits.waiting_characters, num_workers=num_workers, on_batch=on_batch)
-        self._translators: dict[str, Translator] = {}
+        self._translator_for = functools.lru_cache(maxsize=64)(self._build_translator)
         self._lacks = functools.lru_cache(maxsize=10_000)(translator.tokenizers.source.lacks)
 
     def describe(self) -> ModelAnswer:
-        """The answer that tells of the model."""
+        """The model as `/models` lists it."""
         data = self.run.config.data
         return ModelAnswer(
             name=self.name,
@@ -71,15 +71,15 @@ class ServedModel:
     def translation_job(
         self, texts: Sequence[str], options: Mapping[str, Any], *, align: bool = False, shows_partial: bool = False
     ) -> Job:
-        """The job of translating texts; its results are `TranslationAnswer`s, and texts so far.
+        """A job that translates texts; its results are `TranslationAnswer`s, and partial texts.
 
         Raises:
-            InputError: A setting does not exist, cannot be, is the server's own, or is over its limit.
+            InputError: A setting is unknown, invalid, reserved for the server, or over its limit; or a text is.
         """
         self._check_lengths(texts)
         translator = self._with_options(options)
-        # A sample depends on its line's number: such a request has its batches alone.
-        is_alone = translator.config.search == "sample" or shows_partial
+        # A sample depends on its line's number, and with long: error a text fails its whole batch.
+        is_alone = translator.config.search == "sample" or translator.config.long == "error" or shows_partial
         return Job(
             texts,
             translator=translator,
@@ -90,7 +90,7 @@ class ServedModel:
         )
 
     def document_job(self, sentences: Sequence[str], options: Mapping[str, Any]) -> Job:
-        """The job of translating the sentences of a document; its results are `Translation`s.
+        """A job that translates the sentences of a document; its results are `Translation`s.
 
         Raises:
             InputError: As in `translation_job`.
@@ -100,15 +100,15 @@ class ServedModel:
         return job
 
     def alignment_job(self, translations: Sequence[Translation], options: Mapping[str, Any]) -> Job:
-        """The job of aligning the words of translations; its result is a list of `Weights`."""
+        """A job that aligns the words of translations; its result is a list of `Weights`."""
         translator = self._with_options(options)
         return Job([each.source for each in translations], call=lambda: list(word_weights(translator, translations)))
 
     def scoring_job(self, request: ScoreRequest) -> Job:
-        """The job of scoring given translations; its result is a list of records.
+        """A job that scores given translations; its result is a list of records.
 
         Raises:
-            InputError: There are other numbers of sources and translations, or one is too long.
+            InputError: The numbers of sources and translations differ, or a text is too long.
         """
         if len(request.source) != len(request.target):
             raise InputError(f"{len(request.source)} texts in source, but {len(request.target)} in target")
@@ -121,7 +121,7 @@ class ServedModel:
         return Job([*request.source, *request.target], call=score)
 
     def attention_job(self, source: str, target: str) -> Job:
-        """The job of looking at the cross-attention; its result is an `AttentionAnswer`.
+        """A job that captures the cross-attention; its result is an `AttentionAnswer`.
 
         Raises:
             InputError: A text is empty or too long.
@@ -130,9 +130,7 @@ class ServedModel:
         pair = read_sentence(self.translator, source, target=target)
         longest = max(len(pair.source.pieces), len(pair.target_output.pieces))
         if longest > _ATTENTION_TOKENS:
-            raise InputError(
-                f"{longest} tokens; attention is for {_ATTENTION_TOKENS} or fewer: give a shorter sentence"
-            )
+            raise InputError(f"attention: {longest} tokens; the limit is {_ATTENTION_TOKENS}: shorten the sentence")
 
         def look() -> AttentionAnswer:
             layers = [each for each in capture_attention(self.translator.model, pair.ids) if each.kind == "cross"]
@@ -148,37 +146,32 @@ class ServedModel:
     def _check_lengths(self, texts: Sequence[str]) -> None:
         limits = self.limits
         if len(texts) > limits.texts:
-            raise InputError(f"{len(texts)} texts in a request; the limit is {limits.texts}: send several requests")
+            raise InputError(f"{len(texts)} texts in a request; the limit is {limits.texts}: split the request")
         for number, text in enumerate(texts, start=1):
             if len(text) > limits.characters:
                 raise InputError(
-                    f"text {number} has {len(text)} characters; the limit is {limits.characters}: divide it"
+                    f"text {number} has {len(text)} characters; the limit is {limits.characters}: split it"
                 )
             if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-                raise InputError(f"text {number} has a surrogate, which is half a character: send whole ones")
+                raise InputError(f"text {number} contains a surrogate, which is not a character")
 
     def _with_options(self, options: Mapping[str, Any]) -> Translator:
-        if not options:
-            return self.translator
-        key = json.dumps(options, sort_keys=True)
-        if key not in self._translators:
-            given = dict(options)
-            own = self.translator.config
-            for name in _FIXED:
-                if name in given:
-                    raise InputError(f"options.{name} is the server's own setting; leave it out")
-            beams = dict.fromkeys(("beam_size", "n_best", "mbr_candidates"), self.limits.beam_size)
-            for name, most in (_LARGEST | beams).items():
-                limit = max(most, getattr(own, name) or 0)
-                if isinstance(given.get(name), int | float) and given[name] > limit:
-                    raise InputError(f"options.{name} = {given[name]}: the limit is {limit}")
-            wanted = given.get("n_best")
-            if "beam_size" not in given and isinstance(wanted, int) and wanted > own.beam_size:
-                given["beam_size"] = wanted  # an n-best list needs a beam of its size
-            if len(self._translators) >= 64:
-                self._translators.pop(next(iter(self._translators)))
-            self._translators[key] = self.translator.with_options(**given)
-        return self._translators[key]
+        return self._translator_for(json.dumps(options, sort_keys=True)) if options else self.translator
+
+    def _build_translator(self, options_json: str) -> Translator:
+        options, own = json.loads(options_json), self.translator.config
+        for name in _FIXED:
+            if name in options:
+                raise InputError(f"options.{name} cannot be set by a request; remove it")
+        beams = dict.fromkeys(("beam_size", "n_best", "mbr_candidates"), self.limits.beam_size)
+        for name, most in (_LARGEST | beams).items():
+            limit = max(most, getattr(own, name) or 0)
+            if isinstance(options.get(name), int | float) and options[name] > limit:
+                raise InputError(f"options.{name} = {options[name]}: the limit is {limit}")
+        wanted = options.get("n_best")
+        if "beam_size" not in options and isinstance(wanted, int) and wanted > own.beam_size:
+            options["beam_size"] = wanted  # an n-best list needs a beam as large
+        return self.translator.with_options(**options)
 
     def _finish(
         self, translator: Translator, translations: list[Translation], *, align: bool
@@ -217,19 +210,19 @@ def load_models(
     options: dict[str, Any],
     on_batch: Callable[[str, int, float], object],
 ) -> dict[str, ServedModel]:
-    """Load runs, each under the name of its directory, or its whole path where two have the same.
+    """Load runs under the names of their directories, or under their paths where two names are the same.
 
     Args:
         options: Values of `DecodingConfig` that replace the runs' own.
-        on_batch: Is told of each batch its model's name, and what `BatchQueue` tells.
+        on_batch: Called after each batch with the model's name and the arguments of `BatchQueue`.
 
     Raises:
-        InputError, RunError: As in `load_engine`; or a run is named twice.
+        InputError, RunError: As in `load_engine`; or a run is given twice.
     """
     names = [run.resolve().name for run in runs]
     names = [name if names.count(name) == 1 else str(run) for name, run in zip(names, runs, strict=True)]
     if len(set(names)) < len(names):
-        raise InputError(f"RUN: {max(names, key=names.count)} is named twice; name it once")
+        raise InputError(f"RUN: {max(names, key=names.count)} is given twice; give it once")
     loaded = {
         name: load_engine(run, checkpoint=checkpoint, options=options, token_scores=False)
         for name, run in zip(names, runs, strict=True)

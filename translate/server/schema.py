@@ -1,4 +1,4 @@
-"""What the server is asked and what it answers; the page of its API at /docs is made from these classes."""
+"""Requests and answers of the server; /openapi.json is generated from these classes."""
 
 import math
 from typing import Annotated, Any, Self
@@ -14,13 +14,13 @@ _DOG = "Ein Hund läuft durch den Schnee."
 
 
 class Question(BaseModel):
-    """What every request of ours has: no other keys and types than those that it declares."""
+    """A request: unknown keys and other types are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class Answer(BaseModel):
-    """What every answer has: its attributes' documentation."""
+    """An answer, with documented attributes."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -29,13 +29,13 @@ class TranslateRequest(Question):
     """Texts to translate."""
 
     text: Annotated[str | list[str], Field(examples=[_DOG, [_DOG, "Zwei Männer kochen."]])]
-    """One text, or a list of texts. Each is a line: a line break in it counts as a space."""
+    """One text, or a list of texts. Each is one line: a line break counts as a space."""
     model: Annotated[str | None, Field(examples=["demo"])] = None
-    """The name of a model, as GET /models lists them; without it, the first."""
+    """The name of a model from GET /models; default: the first."""
     options: Annotated[dict[str, Any], Field(examples=[{"beam_size": 4, "length_penalty": 1.0}])] = {}
-    """Settings of the config section `decoding` in the place of the model's own."""
+    """Settings of the config section `decoding` that replace the model's own."""
     n_best: Annotated[int | None, Field(ge=1, le=MAX_BEAM, examples=[3])] = None
-    """The number of translations of each text; the beam gets at least as many hypotheses."""
+    """Number of translations per text; the beam has at least as many hypotheses."""
     alignment: bool = False
     """Whether to align the tokens by cross-attention."""
 
@@ -46,7 +46,7 @@ class TranslateRequest(Question):
 
     @property
     def decoding(self) -> dict[str, Any]:
-        """All settings that the request changes."""
+        """All settings that the request replaces."""
         return self.options | ({} if self.n_best is None else {"n_best": self.n_best})
 
 
@@ -66,19 +66,19 @@ class TranslationAnswer(Answer):
     score: float | None
     """Log-probability in nats with the search's penalties; null where the search computes none."""
     conditions: Annotated[list[str], Field(examples=[["source_truncated"]])]
-    """What a reader should know, by the names of `flags` in `translate decode --format jsonl`."""
+    """Conditions to know about, named as the `flags` of `translate decode --format jsonl`."""
     unknown_characters: str
-    """The characters of the source that the vocabulary lacks."""
+    """Characters of the source that are not in the vocabulary."""
     alternatives: list[Alternative]
-    """The other n-best translations, the best first."""
+    """The other n-best translations, best first."""
     alignment: list[tuple[int, int]] | None
-    """Pairs of a source token and a target token, counted from 0; null if it was not asked for."""
+    """Pairs of source and target token indices, from 0; null if not requested."""
     source_tokens: Annotated[list[str], Field(examples=[["▁Ein", "▁Hund"]])]
     target_tokens: Annotated[list[str], Field(examples=[["▁A", "▁dog"]])]
 
     @classmethod
     def of(cls, translation: Translation, *, unknown: str, links: list[AlignmentLink] | None) -> Self:
-        """The answer that tells of a translation."""
+        """Convert a translation."""
         return cls(
             source=translation.source,
             text=translation.text,
@@ -97,7 +97,7 @@ def _number(score: float) -> float | None:
 
 
 class TranslateAnswer(Answer):
-    """The translations of a request, in its order."""
+    """The translations of a request, in order."""
 
     model: str
     translations: list[TranslationAnswer]
@@ -113,7 +113,7 @@ class DocumentRequest(Question):
 
 
 class DocumentAnswer(Answer):
-    """A translated document, and how much of what passed through it."""
+    """A translated document, and what it contained."""
 
     model: str
     text: str
@@ -122,13 +122,13 @@ class DocumentAnswer(Answer):
     tags: int
     placeholders: int
     problems: Annotated[list[str], Field(examples=[["line 3: '</b>' is lost"]])]
-    """Markup that the translated document has less or more often than its source."""
+    """Markup that was lost or doubled, with its line in the source."""
     conditions: dict[str, int]
-    """The number of sentences in each condition."""
+    """Number of sentences per condition."""
 
 
 class ScoreRequest(Question):
-    """Translations to score, one for each source."""
+    """Translations to score, one per source."""
 
     source: Annotated[list[str], Field(examples=[[_DOG]])]
     target: Annotated[list[str], Field(examples=[["A dog runs through the snow."]])]
@@ -140,7 +140,7 @@ class ScoreAnswer(Answer):
 
     model: str
     scores: list[dict[str, Any]]
-    """The records of `translate score`: tokens, token_log_probs, log_prob, score, perplexity and flags."""
+    """Records as in `translate score`: tokens, token_log_probs, log_prob, score, perplexity and flags."""
 
 
 class AttentionRequest(Question):
@@ -152,19 +152,19 @@ class AttentionRequest(Question):
 
 
 class AttentionAnswer(Answer):
-    """Where each head looks while it predicts the translation."""
+    """Attention weights of each head while it predicts the translation."""
 
     model: str
     source_tokens: list[str]
-    """The columns; the end symbol is the last."""
+    """The columns; the last is the end symbol."""
     target_tokens: list[str]
-    """The rows, each predicted with the attention in its row; the end symbol is the last."""
+    """The rows, each with the attention that predicted its token; the last is the end symbol."""
     layers: list[list[list[list[float]]]]
     """Weights by layer, head, target token and source token, to four decimal places."""
 
 
 class ModelAnswer(Answer):
-    """A model that the server has loaded."""
+    """A loaded model."""
 
     name: str
     source_language: str
@@ -172,36 +172,36 @@ class ModelAnswer(Answer):
     step: int
     """The training step of its weights."""
     engine: str
-    """What searches: translate or ctranslate2."""
+    """Decoding backend: translate or ctranslate2."""
     parameters: int
     settings: dict[str, Any]
-    """The settings of the section `decoding` that hold where a request gives none."""
+    """Settings of the section `decoding` that apply unless a request replaces them."""
 
 
 class Limits(Question):
-    """What a request may ask for. More is an error that names the limit."""
+    """Limits of requests. Exceeding one is an error that names it."""
 
     body_bytes: int = 2_000_000
     texts: int = 1_000
-    """Texts in a request."""
+    """Texts per request."""
     characters: int = 10_000
-    """Characters in a text."""
+    """Characters per text."""
     beam_size: int = MAX_BEAM
     """Also the limit of n_best and mbr_candidates."""
     waiting_characters: int = 1_000_000
-    """Characters that may wait for each model, of all requests together."""
+    """Waiting characters per model, of all requests together."""
     seconds: float = 60.0
-    """A request that is not answered by then is given up."""
+    """Deadline of an answer."""
 
 
 class ModelsAnswer(Answer):
-    """The models, the first of which is the default, and what requests may ask for."""
+    """The models, the first of which is the default, and the limits of requests."""
 
     models: list[ModelAnswer]
     limits: Limits
 
 
 class ErrorAnswer(Answer):
-    """Why a request was not answered, and what to do."""
+    """Why a request failed, and what to do."""
 
     error: str
