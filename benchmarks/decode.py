@@ -35,14 +35,14 @@ class Layout(NamedTuple):
     batch: int  # lines; of ours, hundreds of tokens
 
 
-def build_ours(run: Path, layout: Layout, *, precision: str, shortlist: bool = False) -> Translate:
+def build_ours(run: Path, layout: Layout, *, precision: str) -> Translate:
     """`translate decode`, with workers as threads of one process."""
     import torch
 
     from translate.decoding.loading import load_translator
 
     torch.set_num_threads(layout.workers * layout.threads)
-    options = {"precision": precision, "shortlist": shortlist, "device": "cpu", "workers": layout.workers}
+    options = {"precision": precision, "device": "cpu", "workers": layout.workers}
     translator = load_translator(run, options={**options, "batch_tokens": layout.batch * 100}).translator
 
     def run_ours(lines: Sequence[str], beam_size: int) -> list[str]:
@@ -85,7 +85,7 @@ def build_uncached(run: Path, layout: Layout) -> Translate:
     def translate_batch(sources: list[list[int]], beam_size: int) -> list[list[int]]:
         lengths = torch.tensor([len(source) + 1 for source in sources])
         limits = maximum_lengths(lengths, translator.config, max_positions=translator.max_positions)
-        settings = SearchSettings(beam_size, build_scoring(translator.config), BOS_ID, EOS_ID, target.vocab_size)
+        settings = SearchSettings(beam_size, build_scoring(translator.config), BOS_ID, EOS_ID)
         with torch.inference_mode():
             model = RecomputingDecoder(translator.model, sources, beam_size=beam_size)
             search = BeamSearch(
@@ -222,8 +222,6 @@ ENGINES: dict[str, tuple[Callable[..., Translate], dict[str, Any], Sequence[int]
     "auto int8": (build_auto, {"precision": "int8"}, (1,)),
     "ours fp32": (build_ours, {"precision": "fp32"}, (40, 80, 160)),
     "ours bf16": (build_ours, {"precision": "bf16"}, (40, 80, 160)),
-    "ours fp32 shortlist": (build_ours, {"precision": "fp32", "shortlist": True}, (40, 80, 160)),
-    "ours bf16 shortlist": (build_ours, {"precision": "bf16", "shortlist": True}, (40, 80, 160)),
     "ctranslate2 alone float32": (build_ctranslate2, {"compute_type": "float32", "alone": True}, (16, 32, 64, 128)),
     "ctranslate2 alone int8": (build_ctranslate2, {"compute_type": "int8", "alone": True}, (16, 32, 64, 128)),
     "ctranslate2 alone float32, patience 2": (

@@ -42,7 +42,6 @@ def test_all_commands_are_known() -> None:
         "score",
         "search",
         "serve",
-        "shortlist",
         "show alignments",
         "show attention",
         "show curves",

@@ -395,7 +395,6 @@ CALLS: dict[str, Callable[[Place], Call]] = {
     "parts-stdin": decode_options("--resume", "--output", "out"),
     "parts-others": foreign_part,
     "parts-device": decode("Hund\n", "--resume", "--output", "/dev/null"),
-    "shortlist-huge": lambda place: Call(["shortlist", place.run, "--translations", "9" * 20]),
     "run-missing": lambda place: Call(["decode", "none"]),
     "run-empty": empty_run("decode"),
     "run-file": with_file(lambda _, file: ["decode", file], ""),

@@ -1,7 +1,6 @@
 """`translate decode` with files of constraints: seen in the output, and an error for a wrong file."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,20 +100,6 @@ def test_forbidden_words(translate: Translate, learnt: Path, write: Write, searc
     found = translations(translate("decode", learnt, *options, stdin=TEXT))
     assert not any({"dog", "house"} & set(text.split()) for text in found)
     assert found[0] != "" != found[3]
-
-
-def test_constraints_are_allowed_beside_a_shortlist(
-    translate: Translate, learnt: Path, write: Write, tmp_path: Path
-) -> None:
-    """A shortlist of no words but those that translate the source's; the wished ones are no such."""
-    run = tmp_path / "run"
-    shutil.copytree(learnt, run)
-    made = translate("shortlist", run, "--frequent", "0", "--translations", "1")
-    assert made.exit_code == 0, made.stderr
-    for option in ("--prefix", "--require"):
-        constraints = [option, write("green house\n\n\nruns\n")]
-        found = translations(translate("decode", run, "--shortlist", *constraints, stdin=TEXT))
-        assert "green house" in found[0] and "runs" in found[3].split()
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -1,17 +1,11 @@
-"""`translate decode` by other means: what sampling is limited to, shortlists, CTranslate2."""
+"""`translate decode` by other means: what sampling is limited to, CTranslate2."""
 
-import json
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from typer.testing import Result
-
-from translate.data.tokenizer import load_tokenizers
-from translate.decoding.loading import load_translator
 
 Translate = Callable[..., Result]
 Decode = Callable[..., Result]
@@ -43,54 +37,6 @@ def test_only_the_likeliest_is_greedy(decode: Decode, options: str) -> None:
     assert decode("--search=sample", options).stdout == decode("--beam-size=1").stdout
 
 
-# Shortlists
-
-
-@pytest.fixture(scope="module")
-def listed(translate: Translate, learnt: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run with a shortlist of the likeliest translation of each subword."""
-    copy = tmp_path_factory.mktemp("listed") / "run"
-    shutil.copytree(learnt, copy)
-    result = translate("shortlist", copy, "--frequent", "0", "--translations", "1")
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr.startswith("Shortlist learnt from 600 pairs in ")
-    assert result.stderr.endswith(f"Next: translate decode {copy} --shortlist\n")
-    return copy
-
-
-def test_a_run_without_a_shortlist(translate: Translate, learnt: Path) -> None:
-    result = translate("decode", learnt, "--shortlist", stdin=b"Hund\n")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == (
-        f"translate: {learnt} has no shortlist.safetensors: make it with translate shortlist {learnt}\n"
-    )
-
-
-def test_a_shortlist_leaves_each_source_its_words(translate: Translate, listed: Path) -> None:
-    """Of a short beam's guesses too, and nothing of a neighbour's list."""
-    lines = ["Hund", "grün Haus", ""]
-    shortlist = load_translator(listed, options={"shortlist": True}).translator.shortlist
-    assert shortlist is not None
-    outside = {}
-    for option in ("--no-shortlist", "--shortlist"):
-        text = "".join(f"{line}\n" for line in lines).encode()
-        result = translate("decode", listed, option, "--search=sample", "--temperature=3", "--format=jsonl", stdin=text)
-        assert result.exit_code == 0, result.stderr
-        tokenizers = load_tokenizers(listed / "tokenizer")
-        outside[option] = 0
-        for record in map(json.loads, result.stdout.split("\n")[:-1]):
-            source_ids = torch.tensor([tokenizers.source.parse(record["source_tokens"])], dtype=torch.long)
-            allowed = shortlist.allowed(source_ids)[0]
-            outside[option] += int((~allowed[tokenizers.target.parse(record["tokens"])]).sum())
-    assert outside["--shortlist"] == 0 < outside["--no-shortlist"]
-
-
-@pytest.mark.parametrize("option", ["--frequent", "--translations"])
-def test_numbers_of_a_shortlist_are_not_negative(translate: Translate, run: Path, option: str) -> None:
-    result = translate("shortlist", run, option, "-1")
-    assert result.exit_code == 2 and f"invalid value for '{option}'" in result.stderr
-
-
 # CTranslate2
 
 
@@ -114,7 +60,6 @@ def test_ctranslate2_gives_our_lines(decode: Decode) -> None:
             "the engine ctranslate2 cannot search with ensemble; use the engine auto or translate",
         ),
         (["--search", "sample"], "the engine ctranslate2 cannot search with decoding.search = 'sample'"),
-        (["--shortlist"], "the engine ctranslate2 cannot search with decoding.shortlist = True"),
     ],
 )
 def test_what_ctranslate2_lacks_is_refused(

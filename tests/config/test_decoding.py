@@ -21,7 +21,6 @@ def override(**values: object) -> Config:
         ({"beem_size": 2}, "unknown key decoding.beem_size"),
         ({"beam size": 2}, "'decoding.beam size' is no name of a setting"),
         ({"beam_size": "5"}, 'decoding.beam_size = "5": should be a whole number'),
-        ({"shortlist": 1}, "decoding.shortlist = 1: should be true or false"),
         ({"mbr": "ter"}, 'decoding.mbr = "ter"'),
         ({"precision": "fp16"}, 'decoding.precision = "fp16"'),
         ({"device": "cuda:x"}, 'decoding.device = "cuda:x"'),
@@ -50,4 +49,4 @@ def test_what_can_be(values: dict[str, object]) -> None:
 def test_the_defaults_are_a_plain_beam_search() -> None:
     decoding = Config().decoding
     assert (decoding.search, decoding.beam_size, decoding.n_best, decoding.length_penalty) == ("beam", 5, 1, 0.6)
-    assert (decoding.engine, decoding.precision, decoding.shortlist, decoding.mbr) == ("auto", "auto", False, "none")
+    assert (decoding.engine, decoding.precision, decoding.mbr) == ("auto", "auto", "none")

@@ -1,7 +1,6 @@
 """`translate.load`: from a run directory to typed translations, with settings and other runs."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ import translate
 from translate.config.data import DataConfig, TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
-from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers, train_tokenizer
+from translate.data.tokenizer import PAD_ID, Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator, loading
 from translate.decoding.loading import load_translator, resolve_auto
-from translate.decoding.shortlist import Shortlist
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 from translate.model import Transformer
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.directory import create_run
@@ -90,7 +88,6 @@ def test_settings_of_the_load_and_of_a_call(toy: Toy, run: Path) -> None:
         ({"search": "sample", "precision": "int8"}, "^decoding.precision = 'int8': .* decoding.search = 'sample'"),
         ({"reverse": "nowhere"}, "^nowhere: no such run directory$"),
         ({"checkpoint": "last"}, "last.safetensors"),
-        ({"shortlist": True}, "has no shortlist.safetensors: make it with translate shortlist "),
         ({"device": "cuda:99"}, "^device = cuda:99: this machine has no such device"),
     ],
 )
@@ -189,7 +186,7 @@ def test_another_tokenizer_is_refused_by_name(toy: Toy, run: Path, tmp_path: Pat
     assert str(error.value).startswith(f"{other} has another source tokenizer than {run}: ")
 
 
-# Precision, shortlist
+# Precision
 
 
 @pytest.mark.usefixtures("no_shape_checks")
@@ -200,42 +197,6 @@ def test_bf16(toy: Toy, run: Path) -> None:
         assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     same = sum(one == other for one, other in zip(texts(translator, toy.sources), exact, strict=True))
     assert same > 0.8 * len(exact)
-
-
-@pytest.fixture
-def save_shortlist(run: Path) -> Any:
-    """Puts a shortlist of all words, or one damaged, into the run for a test."""
-    file = run / "shortlist.safetensors"
-
-    def save(toy: Toy, *, source_vocab_size: int | None = None) -> Path:
-        always = torch.ones(toy.tokenizers.target.vocab_size, dtype=torch.bool)
-        always[[PAD_ID, BOS_ID]] = False
-        size = source_vocab_size or toy.tokenizers.source.vocab_size
-        shortlist = Shortlist(always, torch.full((size, 1), 3, dtype=torch.int32))
-        write_tensors(file, shortlist._asdict(), {})
-        return file
-
-    yield save
-    file.unlink(missing_ok=True)
-
-
-def test_a_shortlist_is_loaded_with_the_run(toy: Toy, run: Path, save_shortlist: Callable[..., Path]) -> None:
-    save_shortlist(toy)
-    listed = translate.load(run, shortlist=True, precision="fp32")
-    assert texts(listed, toy.sources[:5]) == texts(translate.load(run), toy.sources[:5])
-    assert [each.text for each in listed.translate(toy.sources[:5], shortlist=False)] == texts(listed, toy.sources[:5])
-    with pytest.raises(InputError, match="^decoding.shortlist: none was loaded; .* load the run with shortlist=True$"):
-        translate.load(run).translate(["Hund"], shortlist=True)
-
-
-def test_a_damaged_shortlist(toy: Toy, run: Path, save_shortlist: Callable[..., Path]) -> None:
-    file = save_shortlist(toy, source_vocab_size=7)
-    with pytest.raises(RunError, match="shortlist.safetensors: is a shortlist for vocabularies of 7 and "):
-        translate.load(run, shortlist=True)
-    file.write_bytes(file.read_bytes()[:-5])
-    with pytest.raises(RunError, match="shortlist.safetensors: damaged: "):
-        translate.load(run, shortlist=True)
-    assert translate.load(run).translate(["Hund"])  # who does not ask for it does not need it
 
 
 def test_what_is_loaded_is_said(run: Path) -> None:

@@ -16,14 +16,12 @@ from pretend_device import Crossings, PretendDevice
 import translate
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
-from translate.data.tokenizer import EOS_ID, UNK_ID
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.search import loop
 from translate.decoding.search.beam import BeamState
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
-from translate.decoding.shortlist import Shortlist
 from translate.errors import InputError
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.directory import create_run
@@ -53,7 +51,6 @@ CASES = {
     "groups": Case({"beam_size": 4, "diversity_groups": 2}),
     "minimum": Case({"min_length_constant": 3}),
     "ensemble": Case(others={"ensemble": "other"}),
-    "shortlist": Case({"shortlist": True}, at_change=1),  # the words that any sentence there may have
     "sample": Case({"search": "sample", "n_best": 2}, in_position=2),
     "nucleus": Case({"search": "sample", "n_best": 2, "top_k": 30, "top_p": 0.9, "epsilon": 1e-3}, in_position=3),
     "mbr": Case({"search": "sample", "mbr": "chrf", "mbr_candidates": 4}, in_position=2),
@@ -73,9 +70,6 @@ def runs(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     config = Config(model=toy.model.config, decoding=DecodingConfig(device="pretend", beam_size=3))
     generator = torch.Generator().manual_seed(5)
-    always = torch.zeros(toy.tokenizers.target.vocab_size, dtype=torch.bool)
-    always[[UNK_ID, EOS_ID]] = True
-    choices = torch.randint(4, len(always), (toy.tokenizers.source.vocab_size, 40), generator=generator).int()
     for name, noise in (("toy", 0.0), ("other", 0.05)):
         run = create_run(folder / name, config=config, tokenizers=toy.tokenizers, command=["translate", "train"])
         weights = {
@@ -83,7 +77,6 @@ def runs(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
             for name, each in get_parameters(toy.model).items()
         }
         write_tensors(run.checkpoint("best"), add_prefix(weights, "model."), {"step": "300"})
-        write_tensors(run.shortlist, Shortlist(always, choices)._asdict(), {})
     return folder
 
 

@@ -25,7 +25,6 @@ from translate.decoding import translator as translator_module
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.mbr import expected_utilities
-from translate.decoding.shortlist import Shortlist
 from translate.decoding.translator import read_buffers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
@@ -740,66 +739,11 @@ def test_options_of_a_call_are_for_that_call(toy: Toy, translator: MakeTranslato
         ({"n_best": 9}, "decoding.n_best = 9 is more than decoding.beam_size = 5 hypotheses"),
         ({"diversity_groups": 2}, "decoding.diversity_groups = 2 must divide decoding.beam_size = 5"),
         ({"mbr": "chrf", "n_best": 2}, "decoding.n_best = 2 must be 1 with decoding.mbr = 'chrf'"),
-        ({"shortlist": True}, "^decoding.shortlist: none was loaded; make it with `translate shortlist RUN`, and load"),
     ],
 )
 def test_options_that_are_none_are_refused(translator: MakeTranslator, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         translator().translate(["Hund"], **options)
-
-
-# Shortlists
-
-
-def shortlist_of(toy: Toy, *, without: Sequence[int] = ()) -> Shortlist:
-    """Everything is allowed, but for padding, the start symbol and these."""
-    always = torch.ones(toy.tokenizers.target.vocab_size, dtype=torch.bool)
-    always[[PAD_ID, BOS_ID, *without]] = False
-    return Shortlist(always, torch.full((toy.tokenizers.source.vocab_size, 1), EOS_ID, dtype=torch.int32))
-
-
-@pytest.mark.parametrize("kind", KINDS_OF_SEARCH)
-def test_a_shortlist_of_all_words_is_none(toy: Toy, translator: MakeTranslator, kind: str) -> None:
-    """But for what the model would give padding and the start symbol, which it leaves out before the softmax."""
-    options = {**KINDS_OF_SEARCH[kind], "shortlist": True}
-    listed = Translator(toy.model, toy.tokenizers, DecodingConfig(**options), shortlist=shortlist_of(toy))
-    lines = toy.sources[:7]
-    for one, other in zip(listed.translate(lines), listed.translate(lines, shortlist=False), strict=True):
-        assert one.ids == other.ids
-        assert one.score == pytest.approx(other.score, abs=2e-2)
-
-
-@pytest.mark.usefixtures("no_shape_checks")
-def test_a_shortlist_forbids_what_it_lacks(toy: Toy) -> None:
-    """A word for one source word alone: a sentence without that source word cannot have it, whoever its neighbours."""
-    (dog, *_), (hound, *_) = toy.tokenizers.target.encode("dog"), toy.tokenizers.source.encode("Hund")
-    shortlist = shortlist_of(toy, without=[dog])
-    config = DecodingConfig(shortlist=True, beam_size=3)
-    lines = toy.sources[:9]
-    plain = Translator(toy.model, toy.tokenizers, config.model_copy(update={"shortlist": False})).translate(lines)
-    assert sum(dog in each.ids for each in plain) > 1
-    never = Translator(toy.model, toy.tokenizers, config, shortlist=shortlist)
-    assert not any(dog in each.ids for each in never.translate(lines))
-
-    shortlist.translations[hound] = dog
-    alone = Translator(toy.model, toy.tokenizers, config, shortlist=shortlist)
-    translations = alone.translate(lines)
-    assert any(dog in each.ids for each in translations)
-    assert all(hound in each.source_ids for each in translations if dog in each.ids)
-    assert_same(alone.translate(lines, batch_tokens=1), translations)
-    assert_same(alone.translate(lines, batch_tokens=113), translations)
-
-
-def test_required_words_are_allowed_beside_a_shortlist(toy: Toy) -> None:
-    """In the sentence that requires them, and in no other."""
-    (dog,) = {toy.tokenizers.target.encode("dog")[0]}
-    config = DecodingConfig(shortlist=True, beam_size=3)
-    given = Translator(toy.model, toy.tokenizers, config, shortlist=shortlist_of(toy, without=[dog]))
-    requests = [Request("grün Haus", prefix="the dog"), "Hund Hund", Request("Haus", required=("dog",)), "der Hund"]
-    first, *rest = given.translate(requests)
-    assert first.text.startswith("the dog")
-    assert [dog in each.ids for each in rest] == [False, True, False]
-    assert rest[1].unmet == ()
 
 
 # Precision

@@ -373,7 +373,6 @@ def test_where_the_conversion_cannot_be_kept_the_search_is_ours(
         ("mbr", "chrf"),
         ("no_repeat_ngram", 3),
         ("repetition_penalty", 1.5),
-        ("shortlist", True),
     ],
 )
 def test_searches_that_ctranslate2_lacks_are_refused_by_name(toy: Toy, key: str, value: object) -> None:

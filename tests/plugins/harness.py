@@ -287,5 +287,5 @@ def make_format_2(path: Path) -> None:
     description = json.loads(run.description.read_text(encoding="utf-8"))
     description |= {"format": 2, "tokenizer": models, "sha256": zeros}
     run.description.write_bytes(seal(json.dumps(description, indent=2).encode() + b"\n"))
-    for file in (*run.checkpoints.glob("*.safetensors"), *path.glob("shortlist.safetensors")):
+    for file in run.checkpoints.glob("*.safetensors"):
         convert_checkpoint(file)

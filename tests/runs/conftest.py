@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from translate.config.schema import Config
-from translate.data.tokenizer import EOS_ID, UNK_ID, Tokenizers, prepare_tokenizers
-from translate.decoding.shortlist import Shortlist
+from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.model import Transformer
-from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint, write_tensors
+from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint
 from translate.runs.directory import Checkpoint, RunDirectory, create_run
 from translate.runs.loading import build_model, get_parameters
 from translate.runs.progress import Progress
@@ -100,12 +99,8 @@ def run(tmp_path: Path, config: Config, tokenizers: Tokenizers, model: Transform
 
 @pytest.fixture
 def whole_run(run: RunDirectory, model: Transformer, save: Save) -> RunDirectory:
-    """With the checkpoints of a training that was resumed, metrics and a shortlist too."""
+    """With the checkpoints of a training that was resumed, and metrics too."""
     save(run, model, "last", 7)
     save(run, model, "last", 9)
     run.metrics.write_text('{"kind": "train", "step": 5}\n{"kind": "train", "step": 9}\n')
-    always = torch.zeros(290, dtype=torch.bool)
-    always[[UNK_ID, EOS_ID]] = True
-    shortlist = Shortlist(always, torch.full((290, 2), EOS_ID, dtype=torch.int32))
-    write_tensors(run.shortlist, shortlist._asdict(), {})
     return run

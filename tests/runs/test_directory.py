@@ -278,7 +278,6 @@ def test_a_config_that_names_a_test_set_as_a_path(run: RunDirectory, name: str) 
         "metrics.jsonl",
         "evaluation",
         "export",
-        "shortlist.safetensors",
         "lock",
     ],
 )

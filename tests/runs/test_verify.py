@@ -27,7 +27,6 @@ SOUND = [
     ("checkpoints/last.safetensors", "ok", "step 9, resumable"),
     ("checkpoints/previous.safetensors", "ok", "step 7, resumable"),
     ("metrics.jsonl", "no checksum", "2 records"),
-    ("shortlist.safetensors", "ok", ""),
 ]
 
 
@@ -120,7 +119,6 @@ def test_a_config_changed_by_hand(whole_run: RunDirectory) -> None:
 def test_what_a_run_may_lack(whole_run: RunDirectory) -> None:
     whole_run.previous.unlink()
     whole_run.metrics.unlink()
-    whole_run.shortlist.unlink()
     assert bad(verify_run(whole_run.path)) == {}
     assert verify_run(whole_run.path).summary == "sound: every file is as it was written"
     best = whole_run.checkpoint("best").rename(whole_run.path.parent / "best")
@@ -225,13 +223,13 @@ def test_a_run_of_format_1(whole_run: RunDirectory) -> None:
     description["format"], description["versions"]["translate"] = 1, "0.1.0"
     whole_run.description.write_text(json.dumps(description))
     (whole_run.path / CHECKSUMS).unlink()
-    for path in (whole_run.checkpoint("best"), whole_run.checkpoint("last"), whole_run.previous, whole_run.shortlist):
+    for path in (whole_run.checkpoint("best"), whole_run.checkpoint("last"), whole_run.previous):
         tensors, metadata, _ = read_tensors(path)
         save_file(tensors, path, metadata)
     result = verify_run(whole_run.path)
     assert [tuple(file) for file in result.files] == [(name, "no checksum", detail) for name, _, detail in SOUND]
     assert not result.unsound
-    assert result.summary == ("sound, as far as can be said: no checksum was recorded of 8, written by translate 0.1.0")
+    assert result.summary == ("sound, as far as can be said: no checksum was recorded of 7, written by translate 0.1.0")
 
 
 def test_a_run_of_format_2(whole_run: RunDirectory, make_format_2: Callable[[Path], None]) -> None:
@@ -306,7 +304,6 @@ def test_a_thousand_files_that_do_not_belong_fill_no_screen(whole_run: RunDirect
         ("tokenizer/joint.model", "tokenizer/joint.model"),
         ("checkpoints/best.safetensors", "checkpoints/best.safetensors"),
         ("metrics.jsonl", "metrics.jsonl"),
-        ("shortlist.safetensors", "shortlist.safetensors"),
         ("checkpoints", "checkpoints/"),
         ("evaluation", "evaluation"),
         ("export", "export"),

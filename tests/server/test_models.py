@@ -60,7 +60,6 @@ def test_requests_that_share_no_batch(make_models: Make, options: dict[str, Any]
         ({"max_source_tokens": 4096}, "options.max_source_tokens = 4096: the limit is 256"),
         ({"workers": 9}, "options.workers"),
         ({"engine": "ctranslate2"}, "options.engine"),
-        ({"shortlist": True}, "none was loaded"),
         ({"n_best": 4, "beam_size": 2}, "n_best"),
     ],
 )

@@ -21,14 +21,13 @@ from translate.config.decoding import DecodingConfig
 from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
-from translate.data.tokenizer import EOS_ID, PAD_ID
+from translate.data.tokenizer import PAD_ID
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.constraints.phrases import WordTables
 from translate.decoding.request import SearchInput
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.settings import build_search_settings
-from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.device import choose_device
@@ -291,7 +290,6 @@ def test_a_search_waits_once_a_position(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 SEARCHES: list[dict[str, Any]] = [
-    {"shortlist": True},
     {"beam_size": 1},
     {"n_best": 3, "coverage_penalty": 0.2},
     {"diversity_groups": 3},
@@ -311,9 +309,7 @@ def test_translations_and_scores_are_those_of_the_cpu(digits: Callable[..., Conf
     for device in (torch.device(DEVICE.type), torch.device("cpu")):
         loaded, last = (load_run(tmp_path / "run", checkpoint=name, device=device) for name in ("best", "last"))
         settings = config.decoding_settings().model_copy(update={"device": device.type})
-        size = loaded.tokenizers.target.vocab_size
-        shortlist = Shortlist(torch.arange(size) == EOS_ID, torch.arange(size, dtype=torch.int32)[:, None])
-        options: dict[str, Any] = {"shortlist": shortlist, "forbidden": ["4 2"]}
+        options: dict[str, Any] = {"forbidden": ["4 2"]}
         translators.append(Translator(loaded.model, loaded.tokenizers, settings, **options))
         options["ensemble"] = [last.model]
         combined.append(Translator(loaded.model, loaded.tokenizers, settings, **options))

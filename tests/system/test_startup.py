@@ -37,7 +37,7 @@ def test_help_is_the_same_in_every_way_of_starting() -> None:
         ["--help"],
         ["--version"],
         ["config", "presets"],
-        *([name, "--help"] for name in ("decode", "eval", "score", "shortlist", "export")),
+        *([name, "--help"] for name in ("decode", "eval", "score", "export")),
     ],
     ids=" ".join,
 )

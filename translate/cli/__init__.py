@@ -32,7 +32,6 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "distill": synthetic.distill,
         "backtranslate": synthetic.backtranslate,
         "tune-decode": evaluate.tune_decode,
-        "shortlist": export.shortlist,
         "export": export.export,
     },
 }

@@ -1,4 +1,4 @@
-"""Loads a translator from a run directory: weights in their precision, an ensemble's other runs, the shortlist.
+"""Loads a translator from a run directory: weights in their precision, and the other runs of an ensemble.
 
 `resolve_auto` says what `auto` means for the engine and the precision; CTranslate2 itself is in `export/engine.py`.
 """
@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config
-from translate.decoding.shortlist import read_shortlist
 from translate.decoding.translator import Translator
 from translate.errors import InputError
 from translate.memory import limit_kernel_caches
@@ -23,7 +22,7 @@ from translate.runs.loading import LoadedRun, load_run
 # Settings of a search that other programs do not have; with the defaults of all of them a search is plain beam search.
 _ONLY_OURS = {
     "search", "coverage_penalty", "min_length_factor", "min_length_constant", "diversity_groups", "mbr",
-    "no_repeat_ngram", "repetition_penalty", "shortlist",
+    "no_repeat_ngram", "repetition_penalty",
 }  # fmt: skip
 
 
@@ -74,7 +73,6 @@ def load_translator(
         config,
         ensemble=others,
         reverse=None if reverse is None else _load_reverse(Path(reverse), loaded, config, checkpoint=checkpoint),
-        shortlist=read_shortlist(loaded) if config.shortlist else None,
         forbidden=forbidden,
         name=f"{run}, {loaded.config.data.source_language} → {loaded.config.data.target_language}",
     )

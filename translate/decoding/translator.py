@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import Any, TypeVar, overload
 
 import torch
@@ -25,7 +24,6 @@ from translate.decoding.search.mbr import expected_utilities
 from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.decoding.search.settings import build_search_settings
-from translate.decoding.shortlist import Shortlist
 from translate.decoding.splitting import fit_sources, join_translations, truncate_ids
 from translate.errors import InputError, RunError
 from translate.model import Transformer
@@ -46,20 +44,14 @@ MANY_LINES = 500  # sentences that are searched together: for so many a faster e
 LINES_PER_WORKER = 4  # a worker searches so many lines or more together
 
 
-def check_search(config: DecodingConfig, *, num_layers: int, has_shortlist: bool, is_reranked: bool = False) -> None:
+def check_search(config: DecodingConfig, *, num_layers: int, is_reranked: bool = False) -> None:
     """Check that a model, with its number of decoder layers, can search as the config says.
 
     Raises:
-        InputError: The config asks for a shortlist where there is none, or for a decoder layer that does not exist; or
-            a reverse model is to rank what is no beam.
+        InputError: The config asks for a decoder layer that does not exist, or a reverse model is to rank samples.
     """
     if is_reranked and not config.ranks_a_beam:
         raise InputError("a reverse run ranks a beam: leave out decoding.search = sample and decoding.mbr")
-    if config.shortlist and not has_shortlist:
-        raise InputError(
-            "decoding.shortlist: none was loaded; make it with `translate shortlist RUN`, and load the run with"
-            " shortlist=True"
-        )
     if not -num_layers <= config.alignment_layer < num_layers:
         raise InputError(
             f"decoding.alignment_layer = {config.alignment_layer}: the decoder has the layers 0 to"
@@ -74,13 +66,12 @@ class Translator:
         model: The model, in evaluation mode; in training mode its dropout would stay on.
         ensemble: Other models with the same tokenizers, whose probabilities are averaged with this model's.
         reverse: Translates the other way; the beam is ranked by its log-probability of the source too.
-        shortlist: The target tokens that each source token allows; needed for `decoding.shortlist`.
         forbidden: Words and phrases that no translation contains.
         name: What it is called when it is shown, such as its run and languages.
 
     Raises:
-        InputError: The config asks for a shortlist that was not given, for a decoder layer that does not exist, or
-            for anything but a beam with a reverse model.
+        InputError: The config asks for a decoder layer that does not exist, or for anything but a beam with a reverse
+            model.
     """
 
     many_lines_note = ""  # is logged once, when `MANY_LINES` or more are searched together
@@ -94,22 +85,15 @@ class Translator:
         *,
         ensemble: Sequence[Transformer] = (),
         reverse: "Translator | None" = None,
-        shortlist: Shortlist | None = None,
         forbidden: Sequence[str] = (),
         name: str = "",
     ) -> None:
-        check_search(
-            config,
-            num_layers=len(model.decoder.layers),
-            has_shortlist=shortlist is not None,
-            is_reranked=reverse is not None,
-        )
+        check_search(config, num_layers=len(model.decoder.layers), is_reranked=reverse is not None)
         self.model = model
         self.tokenizers = tokenizers
         self.config = config
         self.models = [model, *ensemble]
         self.reverse = reverse
-        self.shortlist = shortlist and Shortlist(*(ids.to(model.device) for ids in shortlist))
         self.forbidden = forbidden
         self.name = name
         self.words = build_word_tables(tokenizers.target)
@@ -139,7 +123,6 @@ class Translator:
             override_config(Config(decoding=self.config), overrides).decoding,
             ensemble=self.models[1:],
             reverse=self.reverse,
-            shortlist=self.shortlist,
             forbidden=self.forbidden,
             name=self.name,
         )
@@ -226,7 +209,7 @@ class Translator:
         """The log-probability of given translations, by the full forward pass (forced decoding).
 
         A side that is longer than its limit is cut, unless decoding.long = error; a given translation cannot be split.
-        Only the first model is used, with its whole vocabulary: no ensemble, no shortlist.
+        Only the first model is used, not an ensemble.
 
         Args:
             targets: Subwords of each translation, without the end symbol.
@@ -414,8 +397,6 @@ class Translator:
                 self.config,
                 beam_size=settings.beam_size,
                 max_length=max(max_lengths),
-                shortlist=self.shortlist if self.config.shortlist else None,
-                also_allowed=[[*each.prefix_ids, *chain.from_iterable(each.phrase_ids)] for each in inputs],
             )
             search = BeamSearch(
                 model,

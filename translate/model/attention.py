@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from translate.model.device import has_streams
@@ -66,14 +66,6 @@ class Projection(nn.Linear):
     def rows(self, hidden: Float[Tensor, "*batch features"], rows: slice) -> Float[Tensor, "*batch outputs"]:
         """Some of the outputs of `forward`."""
         return F.linear(hidden, self.weight[rows], None if self.bias is None else self.bias[rows])
-
-    def chosen(self, outputs: Int[Tensor, " outputs"]) -> "Projection":
-        """A layer with only these outputs."""
-        layer = Projection(self.in_features, len(outputs), bias=self.bias is not None, device="meta")
-        layer.weight = nn.Parameter(self.weight[outputs], requires_grad=False)
-        if self.bias is not None:
-            layer.bias = nn.Parameter(self.bias[outputs], requires_grad=False)
-        return layer
 
 
 class MultiHeadAttention(nn.Module):

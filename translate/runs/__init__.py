@@ -10,7 +10,6 @@
     metrics.jsonl                      one line for each log entry and validation
     log.txt                            all that the training has said, with the time
     evaluation/NAME/                   hypotheses and scores of a test set
-    shortlist.safetensors              likely translations of each word, if `translate shortlist` made it
     export/                            the model in the formats of other engines, if one of them was asked for
     lock                               held by the process that trains
 

@@ -23,7 +23,6 @@ _HINTS = {
     " on from the checkpoint before it",
     "previous.safetensors": "remove it, unless the last checkpoint is damaged too: nothing else needs it",
     "step.safetensors": "copy it again from where it came, or remove it: averages are then made of the others",
-    "shortlist.safetensors": "make it again with translate shortlist",
     "hypotheses.txt": "make it again with translate eval",
     "report.json": "make it again with translate eval",
     "config.yaml": f"copy it again from where it came; if you edited it, remove its line from {CHECKSUMS}, or its first"

@@ -170,7 +170,7 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
     validation |= {f"data.validation_also.{name}": corpus for name, corpus in corpora.validation_also.items()}
     if not validation:
         return
-    check_search(config.decoding, num_layers=config.model.num_decoder_layers, has_shortlist=False)
+    check_search(config.decoding, num_layers=config.model.num_decoder_layers)
     if config.model.positions != "learned":
         return
     for key, corpus in validation.items():

@@ -44,7 +44,6 @@ GIVEN: dict[str, object] = {
     "look_ahead_lines": 19,
     "engine": "translate",
     "precision": "bf16",
-    "shortlist": False,
     "workers": 1,
     "device": "cpu",
 }
@@ -131,7 +130,7 @@ def test_every_option_comes_through(
     monkeypatch.setattr("translate.decoding.loading.load_translator", load)
     files = {"score": [corpus / "train.de", corpus / "train.en"]}.get(command, [])
     assert GIVEN.keys() == DECODING_OPTIONS.keys()
-    for settings in (GIVEN, {"shortlist": True}, {}):
+    for settings in (GIVEN, {}):
         assert translate(command, run, *files, *flags(settings), stdin=b"").stderr == "translate: seen\n"
         assert seen.pop() == settings
     assert DecodingConfig.model_validate(GIVEN, strict=True).model_dump() == GIVEN

@@ -92,7 +92,7 @@ def search(
     model = model or TableModel(tables, beam_size=beam_size)
     beam_search = BeamSearch(
         model,
-        SearchSettings(beam_size, Scoring(alpha=alpha), START, END, model.vocab_size, **settings),
+        SearchSettings(beam_size, Scoring(alpha=alpha), START, END, **settings),
         source_lengths=[1] * len(tables),
         max_lengths=max_lengths,
         max_tokens=max_tokens,
@@ -272,7 +272,7 @@ def test_symbols_other_than_0_and_1() -> None:
             tokens, cache = super().step(torch.tensor([START, A, B, END])[last_ids], cache)
             return NextTokens(tokens.log_probs[..., [START, A, B, END]]), cache
 
-    settings = SearchSettings(2, Scoring(alpha=0.0), start_id=0, end_id=3, vocab_size=4)
+    settings = SearchSettings(2, Scoring(alpha=0.0), start_id=0, end_id=3)
     model = Renamed([LURE], beam_size=2)
     beam_search = BeamSearch(model, settings, source_lengths=[1], max_lengths=[5], max_tokens=9)
     ((_, hypotheses),) = beam_search.run([0])

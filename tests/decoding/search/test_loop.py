@@ -50,14 +50,11 @@ class TableModel:
     Slots without a hypothesis are fed anything; they get log-probability 0 for each token, to tempt a careless search.
     """
 
-    def __init__(
-        self, tables: Sequence[Table], *, beam_size: int, with_attention: bool = False, columns: list[int] | None = None
-    ) -> None:
+    def __init__(self, tables: Sequence[Table], *, beam_size: int, with_attention: bool = False) -> None:
         self.tables = tables
         self.beam_size = beam_size
         self.vocab_size = len(next(iter(tables[0].values())))
         self.with_attention = with_attention
-        self.columns = columns
         self.num_rows: list[int] = []  # of each step
         self.started: list[list[int]] = []
 
@@ -90,9 +87,7 @@ class TableModel:
                     weights = attention_after(sentence, prefix)
                     attention[row, slot, : len(weights)] = torch.tensor(weights)
             attention = attention[:, :, : max(1 + sentence % LONGEST_SOURCE for sentence in cache.sentences)]
-        ids = None if self.columns is None else torch.tensor(self.columns)
-        log_probs = log_probs if ids is None else log_probs[:, :, ids]
-        return NextTokens(log_probs, ids, attention), Rows(prefixes, cache.sentences)
+        return NextTokens(log_probs, attention), Rows(prefixes, cache.sentences)
 
     def reorder(self, cache: Rows, beam_indices: Tensor) -> Rows:
         rows = zip(cache.prefixes, beam_indices.tolist(), strict=True)
@@ -134,7 +129,7 @@ def run(
     model = model or TableModel(tables, beam_size=beam_size, with_attention=settings.get("has_coverage", False))
     search = BeamSearch(
         model,
-        SearchSettings(beam_size, scoring, START, END, model.vocab_size, **settings),
+        SearchSettings(beam_size, scoring, START, END, **settings),
         source_lengths=[1 + number % LONGEST_SOURCE for number in range(len(tables))],
         max_lengths=max_lengths or [5] * len(tables),
         max_tokens=max_tokens,
@@ -327,7 +322,7 @@ def test_a_row_that_was_left_outlives_the_capacity(beam_size: int) -> None:
     lengths = [1, 7, 11, 11, 11]
     tables = [words_then_end(length, max_length=12) for length in lengths]
     model = TableModel(tables, beam_size=beam_size)
-    settings = SearchSettings(beam_size, Scoring("none"), START, END, vocab_size=4)
+    settings = SearchSettings(beam_size, Scoring("none"), START, END)
     search = BeamSearch(model, settings, source_lengths=[1] * 5, max_lengths=[12] * 5, max_tokens=3 * beam_size)
     found = dict(search.run(range(5)))
     assert [found[number][0].ids for number in range(5)] == [[A] * length for length in lengths]
@@ -345,7 +340,7 @@ def test_a_search_that_is_stopped_makes_no_further_step() -> None:
             return super().step(*arguments)
 
     model = StoppedModel([words_then_end(1, max_length=12), words_then_end(11, max_length=12)], beam_size=1)
-    settings = SearchSettings(1, Scoring("none"), START, END, vocab_size=4)
+    settings = SearchSettings(1, Scoring("none"), START, END)
     search = BeamSearch(model, settings, source_lengths=[1] * 2, max_lengths=[12] * 2, max_tokens=10)
     assert [sentence for sentence, _ in search.run(range(2), stop=stop)] == [0]
     assert len(model.num_rows) == 2
@@ -372,19 +367,6 @@ def test_rows_are_taken_away_when_nobody_waits() -> None:
     model = TableModel(tables, beam_size=2)
     run(tables, 2, max_lengths=[16] * 4, model=model)
     assert model.num_rows == [4, 4, 2, *[1] * 13]
-
-
-# Columns, as of a shortlist
-
-
-def test_columns_are_tokens_by_name() -> None:
-    """The same tables, their columns in another order: the same hypotheses; with processors, or sampled, too."""
-    tables = tables_of_all_lengths()
-    for name, options in SETTINGS.items():
-        options = {"max_lengths": MAX_LENGTHS, "max_tokens": 61, **options}
-        has_coverage = name == "coverage"
-        model = TableModel(tables, beam_size=4, columns=[3, 0, 4, 2], with_attention=has_coverage)
-        assert run(tables, 4, model=model, **options) == run(tables, 4, **options), name
 
 
 # Groups, sampling, processors

@@ -13,7 +13,6 @@ from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.decoding import Translator
 from translate.decoding.search.loop import NextTokenModel
 from translate.decoding.search.model import CachedDecoder
-from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer
 
 Toy = Any  # conftest.py's: test modules cannot import each other
@@ -54,36 +53,6 @@ def test_log_probs_are_those_of_the_forward_pass(toy: Toy) -> None:
     cache = decoder.select_rows(cache, [2])
     tokens, _ = decoder.step(torch.tensor([[8, 9]]), cache)
     torch.testing.assert_close(tokens.log_probs[0, 1], expected(toy, decoder.source_ids[2], [9]), rtol=0, atol=1e-4)
-
-
-@pytest.fixture
-def shortlist(toy: Toy) -> Shortlist:
-    """Of every source token the same two target tokens, beside those that are always allowed."""
-    always = torch.zeros(toy.tokenizers.target.vocab_size, dtype=torch.bool)
-    always[[1, EOS_ID, 4]] = True
-    return Shortlist(always, torch.arange(toy.tokenizers.source.vocab_size * 2).view(-1, 2).int() % 7 + 4)
-
-
-@torch.no_grad()
-def test_a_shortlist_leaves_columns(toy: Toy, shortlist: Shortlist) -> None:
-    """Each sentence has its own words, and those that are wanted of it; as sentences join, columns are made anew."""
-    wanted = [[20 + sentence] for sentence in range(len(toy.sources))]
-    decoder = build(toy, beam_size=1, shortlist=shortlist, also_allowed=wanted)
-    cache = decoder.start([3, 5], [0, 1], None)
-    tokens, cache = decoder.step(torch.full((2, 1), BOS_ID), cache)
-    sentences = [3, 5]
-    for joined in (None, 7):
-        if joined is not None:
-            cache = decoder.start([joined], [2], cache)
-            tokens, cache = decoder.step(torch.full((3, 1), BOS_ID), cache)
-            sentences.append(joined)
-        assert tokens.ids is not None
-        for row, sentence in enumerate(sentences):
-            is_possible = tokens.log_probs[row, 0] > -torch.inf
-            listed = shortlist.allowed(torch.tensor([decoder.source_ids[sentence]]))[0].nonzero()[:, 0]
-            allowed = {*listed.tolist(), 20 + sentence}
-            assert set(tokens.ids[is_possible].tolist()) == allowed
-            assert float(tokens.log_probs[row, 0].exp().sum()) == pytest.approx(1.0, abs=1e-5)
 
 
 # Several models

@@ -36,7 +36,7 @@ def test_nothing_but_a_beam_by_default() -> None:
     settings = build(beam_size=7)
     assert (settings.beam_size, settings.num_best, settings.num_groups, settings.num_open) == (7, 1, 1, 1)
     assert build(beam_size=7, n_best=3).num_best == 7  # some of them may spell the same text
-    assert (settings.start_id, settings.end_id, settings.vocab_size) == (BOS_ID, EOS_ID, 11)
+    assert (settings.start_id, settings.end_id) == (BOS_ID, EOS_ID)
     assert settings.select_candidates is select_best and settings.processors == ()
     assert not settings.has_coverage and build(coverage_penalty=0.1).has_coverage
 

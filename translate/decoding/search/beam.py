@@ -238,7 +238,6 @@ def update_state(
     *,
     end_id: int,
     scoring: Scoring,
-    column_ids: Int[Tensor, " vocab"] | None = None,
     attention: Float[Tensor, "batch beam source"] | None = None,
 ) -> BeamState:
     """Extend hypotheses by the selected tokens, and move those that end to the finished ones.
@@ -247,15 +246,13 @@ def update_state(
 
     Args:
         log_probs: The model's, of the next token.
-        column_ids: The token of each column of `log_probs` and `candidates.tokens`; None: column i is token i.
         attention: Attention of the next token to each source position; needed for a coverage penalty alone.
     """
     (batch, beam), capacity = state.parents.shape, state.slot_ids.shape[2]
-    scores, parents, columns = candidates
+    scores, parents, tokens = candidates
     # A row that its sentence has left goes on until another takes it: it must only stay within the capacity.
     lengths = (state.lengths + 1).clamp(max=capacity - 1)
-    tokens = columns if column_ids is None else column_ids[columns]
-    new_log_probs = log_probs.flatten(1).gather(1, parents * log_probs.shape[2] + columns)
+    new_log_probs = log_probs.flatten(1).gather(1, parents * log_probs.shape[2] + tokens)
     coverage = state.coverage
     if attention is not None:
         coverage = coverage + F.pad(attention, (0, coverage.shape[2] - attention.shape[2]))

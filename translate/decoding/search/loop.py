@@ -38,8 +38,7 @@ JOINING_SHARE = 8  # new sentences join as soon as one row in so many is free: e
 class NextTokens(NamedTuple):
     """A model's prediction of the token that follows each hypothesis."""
 
-    log_probs: Float[Tensor, "batch beam columns"]
-    ids: Int[Tensor, " columns"] | None = None  # the token of each column; None: column i is token i
+    log_probs: Float[Tensor, "batch beam vocab"]
     attention: Float[Tensor, "batch beam source"] | None = None  # to the source; only for a coverage penalty
 
 
@@ -89,7 +88,6 @@ class SearchSettings(NamedTuple):
     scoring: Scoring
     start_id: int
     end_id: int
-    vocab_size: int
     num_best: int = 1  # how many of a sentence's hypotheses are guaranteed to be the beam's best
     num_groups: int = 1  # the beam is divided among them; see `DiverseGroups`
     num_open: int = 1  # slots of each group that hold a hypothesis at first
@@ -187,10 +185,7 @@ class BeamSearch(Generic[Cache]):
 
         # Model step: the log-probability of each token after each hypothesis.
         last_ids = state.last_ids.view(self.num_rows, settings.beam_size)
-        next_tokens, self.cache = self.model.step(last_ids, self.cache)
-        if settings.processors or settings.select_candidates is not select_best:  # these know tokens, not columns
-            next_tokens = _with_all_columns(next_tokens, vocab_size=settings.vocab_size)
-        log_probs, column_ids, attention = next_tokens
+        (log_probs, attention), self.cache = self.model.step(last_ids, self.cache)
         log_probs = log_probs.view(*state.cumulative_scores.shape, -1)
         if attention is not None:
             attention = attention.view(*state.cumulative_scores.shape, -1)
@@ -210,7 +205,6 @@ class BeamSearch(Generic[Cache]):
             log_probs,
             end_id=settings.end_id,
             scoring=settings.scoring,
-            column_ids=column_ids,
             attention=attention,
         )
 
@@ -279,11 +273,3 @@ class BeamSearch(Generic[Cache]):
             return beam_indices
         first_slots = torch.arange(self.settings.num_groups, device=self.device)[:, None] * beam_indices.shape[1]
         return (beam_indices.view(self.num_rows, *first_slots.shape[:1], -1) + first_slots).flatten(1)
-
-
-def _with_all_columns(tokens: NextTokens, *, vocab_size: int) -> NextTokens:
-    """The same prediction with a column for every token of the vocabulary."""
-    if tokens.ids is None:
-        return tokens
-    log_probs = tokens.log_probs.new_full((*tokens.log_probs.shape[:2], vocab_size), -math.inf)
-    return tokens._replace(log_probs=log_probs.index_copy_(2, tokens.ids, tokens.log_probs), ids=None)

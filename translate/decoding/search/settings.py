@@ -62,7 +62,6 @@ def build_search_settings(
         scoring=build_scoring(config),
         start_id=BOS_ID,
         end_id=EOS_ID,
-        vocab_size=len(words.begins_word),
         num_best=num_best,
         num_groups=1 if is_sampled else config.diversity_groups,
         num_open=beam_size if is_sampled else 1,
