@@ -7,8 +7,8 @@ noisy machine is noisy for all. Before that each engine tries its thread layouts
 lines, and keeps the fastest. Times are of whole files: text in, detokenised text out; only "ctranslate2 alone" is given
 subwords and gives subwords. "auto" is what `translate decode` does where CTranslate2 is installed.
 
-Needs the extras `ctranslate2`, `huggingface` and `onnx`, and a RUN with a shortlist; an engine whose package is missing
-is left out, and said. "onnx" is the code of docs/exporting.md, which searches greedily.
+Needs the extras `ctranslate2`, `huggingface` and `onnx`, and a RUN; an engine whose package is missing is left out, and
+said. "onnx" is the code of docs/exporting.md, which searches greedily.
 """
 
 import argparse

@@ -55,15 +55,15 @@ class CachedDecoder:
             )
             for model in self.models
         ]
-        return tuple(
-            started if cache is None else (old.insert(rows, new) for old, new in zip(cache, started, strict=True))
-        )
+        if cache is None:
+            return tuple(started)
+        return tuple(old.insert(rows, new) for old, new in zip(cache, started, strict=True))
 
     def step(self, last_ids: Int[Tensor, "batch beam"], cache: Caches) -> tuple[NextTokens, Caches]:
         """See `NextTokenModel.step`. Padding and the start symbol are never generated."""
         caches, log_probs, attention = [], [], None
         for model, model_cache in zip(self.models, cache, strict=True):
-            if model is self.models[0] and self.config.coverage_penalty:
+            if self.config.coverage_penalty and attention is None:  # the first model's
                 with record_attention(model, layer=self.config.alignment_layer) as recorded:
                     hidden, model_cache = model.decoder.step(last_ids, model_cache)
                 attention = recorded[0].float().mean(dim=1)
