@@ -84,7 +84,7 @@ def build_uncached(run: Path, layout: Layout) -> Translate:
 
     def translate_batch(sources: list[list[int]], beam_size: int) -> list[list[int]]:
         lengths = torch.tensor([len(source) + 1 for source in sources])
-        limits = maximum_lengths(lengths, translator.config, max_positions=translator.max_positions)
+        limits = maximum_lengths(lengths, translator.config, position_limit=translator.position_limit)
         settings = SearchSettings(beam_size, build_scoring(translator.config), BOS_ID, EOS_ID)
         with torch.inference_mode():
             model = RecomputingDecoder(translator.model, sources, beam_size=beam_size)

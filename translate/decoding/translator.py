@@ -97,11 +97,11 @@ class Translator:
         self.forbidden = forbidden
         self.name = name
         self.words = build_word_tables(tokenizers.target)
-        self.max_positions = min(
+        self.position_limit = min(
             (each.config.max_positions for each in self.models if each.config.positions == "learned"), default=None
         )
         # The most tokens of a text without its end symbol; None: no limit.
-        positions = None if self.max_positions is None else self.max_positions - 1
+        positions = None if self.position_limit is None else self.position_limit - 1
         self.source_limit, self.target_limit = (
             min((limit for limit in (tokens, positions) if limit is not None), default=None)
             for tokens in (config.max_source_tokens, config.max_target_tokens)
@@ -381,7 +381,7 @@ class Translator:
         """The work of one worker: searches its sentences, until all are done or another worker fails."""
         device = self.model.device
         source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
-        max_lengths = maximum_lengths(source_lengths, self.config, max_positions=self.max_positions).tolist()
+        max_lengths = maximum_lengths(source_lengths, self.config, position_limit=self.position_limit).tolist()
         settings = build_search_settings(
             self.config,
             inputs,

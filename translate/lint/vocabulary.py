@@ -177,7 +177,7 @@ def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> I
     corpus, decoding = survey.corpus, config.decoding
     sources = torch.tensor([len(tokenizers.source.encode(line)) + 1 for line in corpus.sources])
     targets = torch.tensor([len(tokenizers.target.encode(line)) + 1 for line in corpus.targets])
-    over = (targets > maximum_lengths(sources, decoding, max_positions=None)).nonzero().flatten().tolist()
+    over = (targets > maximum_lengths(sources, decoding, position_limit=None)).nonzero().flatten().tolist()
     if not over:
         return
     factor = f"decoding.max_length_factor = {decoding.max_length_factor:g}"

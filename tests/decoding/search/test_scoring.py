@@ -103,5 +103,5 @@ def test_the_config_names_the_scoring(kind: str) -> None:
 def test_maximum_lengths_by_hand() -> None:
     config = DecodingConfig(max_length_factor=1.5, max_length_constant=3, length_penalty=0.0)
     source_tokens = torch.tensor([1, 2, 7])
-    assert maximum_lengths(source_tokens, config, max_positions=None).tolist() == [4, 6, 13]
-    assert maximum_lengths(source_tokens, config, max_positions=5).tolist() == [4, 5, 5]
+    assert maximum_lengths(source_tokens, config, position_limit=None).tolist() == [4, 6, 13]
+    assert maximum_lengths(source_tokens, config, position_limit=5).tolist() == [4, 5, 5]

@@ -81,18 +81,10 @@ def unsatisfied_phrases(
     Args:
         ids: The translation, without the end symbol; its end is the end of a word.
     """
-    missing = sorted(range(len(phrases)), key=lambda place: -len(phrases[place]))
-    position = 0
-    while position < len(ids) and missing:
-        for place in missing:
-            end = position + len(phrases[place])
-            if list(ids[position:end]) == list(phrases[place]) and (end == len(ids) or bool(begins_word[ids[end]])):
-                missing.remove(place)
-                position = end
-                break
-        else:
-            position += 1
-    return sorted(missing)
+    tokens, lengths = torch.tensor([[[BOS_ID, *ids]]]), torch.tensor([len(ids)])
+    progress = find_progress(tokens, lengths, build_table([phrases]), begins_word=begins_word)
+    order = sorted(range(len(phrases)), key=lambda place: -len(phrases[place]))  # as in the table
+    return sorted(order[number] for number in progress.is_missing[0, 0].nonzero()[:, 0].tolist())
 
 
 def build_table(phrases: Sequence[Sequence[Sequence[int]]]) -> Int[Tensor, "batch phrases longest"]:

@@ -178,7 +178,7 @@ class CTranslate2Translator(Translator):
             InputError: CTranslate2 is required, and an input has phrases.
         """
         lengths = [len(each.source_ids) + 1 for each in inputs]
-        limits = maximum_lengths(torch.tensor(lengths), self.config, max_positions=self.max_positions).tolist()
+        limits = maximum_lengths(torch.tensor(lengths), self.config, position_limit=self.position_limit).tolist()
         most = max_positions(self.model.config) or math.inf
         if self._converted.is_required and any(each.phrase_ids for each in inputs):
             raise InputError("the engine ctranslate2 has no phrases or terminology; use the engine auto")

@@ -69,12 +69,12 @@ def build_scoring(config: DecodingConfig) -> Scoring:
 
 
 def maximum_lengths(
-    source_tokens: Int[Tensor, " batch"], config: DecodingConfig, *, max_positions: int | None
+    source_tokens: Int[Tensor, " batch"], config: DecodingConfig, *, position_limit: int | None
 ) -> Int[Tensor, " batch"]:
     """The most tokens that each translation has, its end symbol included.
 
     Args:
-        max_positions: The number of positions that the model has; None: no limit.
+        position_limit: The number of positions that the models have; None: no limit.
     """
     lengths = (source_tokens * config.max_length_factor).long() + config.max_length_constant
-    return lengths if max_positions is None else lengths.clamp(max=max_positions)
+    return lengths if position_limit is None else lengths.clamp(max=position_limit)
