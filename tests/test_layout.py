@@ -1,6 +1,7 @@
 """The layout of the package: layers, circles, names and sizes of folders."""
 
 import ast
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -14,7 +15,7 @@ PACKAGE = Path(translate.__file__).parent
 
 # From the bottom to the top. A file imports from lower layers and from its own folder.
 LAYERS = [
-    {"_version", "errors", "atomic", "fingerprint", "memory", "messages", "nearest"},
+    {"errors", "atomic", "fingerprint", "memory", "messages", "nearest"},
     {"distributed"},
     {"config"},
     {"data"},
@@ -24,14 +25,15 @@ LAYERS = [
     {"evaluation"},
     {"training"},
     {"lint"},
-    {"export", "importing", "exchange"},
+    {"exchange"},
     {"visualize"},
     {"documents"},
     {"search", "api"},
     {"server"},
-    {"cli", "__main__", ""},  # "" is translate/__init__.py, which offers what lies below
+    {"cli"},
 ]
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
+HEIGHT |= {"_version": 0, "": HEIGHT["cli"], "__main__": HEIGHT["cli"]}  # "" is translate/__init__.py
 STRANGERS = [{"data", "model"}, {"model", "distributed"}, {"exchange", "visualize"}]  # do not import each other at all
 MAX_MODULES_IN_A_FOLDER = 16
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "constants", "misc"}
@@ -102,6 +104,17 @@ def test_allowed_imports_are_not_reported(tmp_path: Path) -> None:
         "from .request import Request\nfrom translate.model import Transformer\nfrom translate.config import Config\n"
     )
     assert forbidden_imports(tmp_path) == []
+
+
+def test_the_map_of_the_architecture_page_shows_the_layers() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    lines = page.split("## The map", 1)[1].split("```", 2)[1].splitlines()[1:]
+    shown = [set(re.split(r"  +", line)[0].split(", ")) for line in lines if not line.startswith(" ")]
+    assert shown == LAYERS[::-1]
+    folders = {re.split(r"  +", line.strip())[0] for line in lines if line.startswith(" ")}
+    assert folders == {f"{file.parent.name}/" for file in PACKAGE.glob("*/*/*.py")}
+    tops = {file.stem for file in PACKAGE.iterdir() if file.suffix == ".py" or (file / "__init__.py").exists()}
+    assert tops - {"__init__", "__main__", "_version"} == set().union(*LAYERS)
 
 
 def test_every_class_name_is_used_once() -> None:

@@ -1,6 +1,6 @@
 """What goes wrong, as docs/bad-input.md says: its exit codes and its words are what is expected here.
 
-What is handled is in `test_bad_input_handled.py`, and pipes and closed streams are in `test_bad_input_streams.py`.
+What is handled is in `test_bad_input_handled.py`, and pipes and closed streams are in `tests/system/test_streams.py`.
 """
 
 import bz2

@@ -1,4 +1,4 @@
-"""Layer 7: commands, options and messages. No logic, and nothing heavy is imported before a command needs it."""
+"""Commands, options and messages. No logic, and nothing heavy is imported before a command needs it."""
 
 from collections.abc import Callable
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Layer 4: translates text with a trained model."""
+"""Translates text with a trained model."""
 
 from translate.decoding.request import (
     ConditionCounts,

@@ -1,1 +1,1 @@
-"""Layer 5: scores translations, the same way for validation and for `translate eval`."""
+"""Scores translations, the same way for validation and for `translate eval`."""

@@ -1,1 +1,1 @@
-"""Layer 6: translations by HTTP. `batching` shares the model among requests, and `app` answers them."""
+"""HTTP server: `batching` shares a model among requests, and `app` answers them."""

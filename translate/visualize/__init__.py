@@ -1,1 +1,1 @@
-"""Layer 5: what a model does and how it learnt, as pictures: pages for the browser, figures for papers."""
+"""Pictures of a model and its training: pages for a browser, figures for papers."""
