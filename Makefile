@@ -78,7 +78,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/installed-for-tests: $(VENV)/installed
-	$(INSTALL) --editable '.[test,browser,pictures,tensorboard,wandb,mlflow,ctranslate2,documents,huggingface,onnx,serve]'
+	$(INSTALL) --editable '.[test,browser,pictures,tensorboard,wandb,mlflow,ctranslate2,documents,huggingface,onnx,search,serve]'
 	touch $@
 
 $(VENV)/installed-for-docs: $(VENV)/installed

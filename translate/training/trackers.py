@@ -1,4 +1,4 @@
-"""Services such as TensorBoard that receive the numbers of a training. A continued training keeps its run there."""
+"""Services such as TensorBoard that receive the numbers of a training; a continued training keeps its run there."""
 
 import contextlib
 import importlib
@@ -26,7 +26,7 @@ _PROJECT = "translate"  # of Weights & Biases, and the experiment of MLflow, whe
 class Tracker(Protocol):
     """A service that receives the numbers of one training."""
 
-    run_id: str | None  # by which the service finds its run again; None: the files in the run directory are enough
+    run_id: str | None  # with which the service finds its run again; None: the files in the run directory are enough
 
     def log(self, kind: str, numbers: Mapping[str, float], *, step: int) -> None:
         """Receive the numbers of a record of this kind: train, validation, validation/NAME or evaluation."""
@@ -36,10 +36,10 @@ class Tracker(Protocol):
 
 
 class Trackers:
-    """The services that a config names. One that fails later receives nothing more, and ends no training.
+    """The services that a config names. One that fails later receives nothing more, and the training goes on.
 
     Args:
-        step: The last step that is done; numbers of later steps, which a service may have, will be sent again.
+        step: The last completed step; what a service has of later steps will be sent again.
 
     Raises:
         InputError: A service cannot start.
@@ -51,11 +51,12 @@ class Trackers:
         kinds = {"tensorboard": TensorBoardTracker, "wandb": WandbTracker, "mlflow": MlflowTracker}
         self._trackers: dict[str, Tracker] = {}
         run_ids: dict[str, str] = {}
-        with contextlib.suppress(OSError, ValueError):  # Without its id a service begins a new run.
+        with contextlib.suppress(OSError, ValueError):  # without its id, a service begins a new run
             run_ids = dict(json.loads(run.trackers.read_bytes()))
-        for name in config.training.trackers:
+        names = set(config.training.trackers)
+        for name in sorted(names - {"tensorboard"} if "wandb" in names else names):  # W&B's has the same event files
             try:
-                with warnings.catch_warnings(action="ignore"):  # which are for the package's own authors
+                with warnings.catch_warnings(action="ignore"):  # they are meant for the package's authors
                     self._trackers[name] = kinds[name](run, config, run_id=run_ids.get(name), step=step)
             except Exception as error:  # each package has its own
                 self.close(is_done=False)
@@ -67,7 +68,7 @@ class Trackers:
             write_text(run.trackers, json.dumps(run_ids | new_ids) + "\n")
 
     def log(self, record: Mapping[str, Any]) -> None:
-        """Give the numbers of a record to each service."""
+        """Send the numbers of a record to each service."""
         kind, step = record["kind"], record["step"]
         numbers = {
             name: float(each) for name, each in record.items() if name != "step" and isinstance(each, int | float)
@@ -84,14 +85,14 @@ class Trackers:
                 call(tracker)
             except Exception as error:
                 del self._trackers[name]
-                logger.warning(f"training.trackers: {name} has failed, and receives nothing more: {error}")
+                logger.warning(f"training.trackers: {name} failed and receives nothing more: {error}")
 
 
 def check_trackers(settings: TrainingConfig) -> None:
-    """Check that the packages of a training's trackers can be imported, before it prepares its data.
+    """Check, before data is prepared, that the packages of a training's trackers can be imported.
 
     Raises:
-        InputError: One cannot be.
+        InputError: One cannot be imported.
     """
     for name in settings.trackers:
         try:
@@ -119,8 +120,8 @@ class TensorBoardTracker:
         self._writer.close()
 
 
-class WandbTracker:
-    """Sends to Weights & Biases; with WANDB_MODE=offline, writes into the run's folder `wandb`."""
+class WandbTracker(TensorBoardTracker):
+    """Weights & Biases, which reads TensorBoard's event files; WANDB_MODE=offline writes into the run's folder."""
 
     def __init__(self, run: RunDirectory, config: Config, *, run_id: str | None, step: int) -> None:
         import wandb
@@ -133,38 +134,34 @@ class WandbTracker:
             dir=run.path,
             config=config.model_dump(mode="json"),
             allow_val_change=True,  # such as max_steps of a continued training
-            # What is printed is the training's own; links would hinder a copy of the run.
+            sync_tensorboard=True,
             settings=wandb.Settings(console="off", silent=True, symlink=False),
         )
-        self.run_id: str | None = self._run.id
+        self.run_id = self._run.id
+        super().__init__(run, config, run_id=run_id, step=step)
         logger.info(f"Weights & Biases: {Path(self._run.dir).parent if self._run.offline else self._run.url}")
 
-    def log(self, kind: str, numbers: Mapping[str, float], *, step: int) -> None:
-        self._run.log({f"{kind}/{name}": value for name, value in numbers.items()}, step=step)
-
     def close(self, *, is_done: bool) -> None:
+        super().close(is_done=is_done)
         self._run.finish(exit_code=0 if is_done else 1)
-        for link in (Path(self._run.dir).parent / "logs").iterdir():
-            if link.is_symlink():  # to a log of W&B's own in the user's home, which a copied run could not find
-                link.unlink()
 
 
 class MlflowTracker:
-    """Sends to where MLFLOW_TRACKING_URI says; without one, writes into a database in the run's folder `mlflow`."""
+    """Sends to MLFLOW_TRACKING_URI, or writes into a database in the run's folder `mlflow` if that is not set."""
 
     def __init__(self, run: RunDirectory, config: Config, *, run_id: str | None, step: int) -> None:
         import mlflow
         from mlflow.entities import Param
 
-        logging.getLogger("mlflow").setLevel(logging.WARNING)  # else it tells how it makes its tables
-        store = None  # the one that the environment names
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it would log how it creates its tables
+        store = None  # the environment's
         if not mlflow.is_tracking_uri_set():
             run.mlflow.mkdir(exist_ok=True)
             store = f"sqlite:///{run.mlflow.resolve() / 'mlflow.db'}"
         self._client = mlflow.MlflowClient(store)
         self.run_id: str | None = None
         if run_id is not None:
-            with contextlib.suppress(mlflow.MlflowException):  # another store than before begins a new run
+            with contextlib.suppress(mlflow.MlflowException):  # in another store a new run begins
                 self._client.update_run(run_id, status="RUNNING")
                 self.run_id = run_id
         if self.run_id is None:
