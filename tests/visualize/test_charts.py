@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-import vl_convert
 
 from translate.visualize.charts import chart_specs, theme
 from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Table
+
+vl_convert = pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
 
 LABELS = ["der", "Hund", "der"]
 PANELS = [

@@ -1,32 +1,33 @@
-"""Figures for papers: the panels of a picture on one sheet as PNG or SVG, drawn by Vega-Lite without a browser."""
+"""Figures for papers: the panels of a picture on one sheet, as PNG or SVG, drawn by Vega-Lite without a browser."""
 
 import json
 import re
-import struct
 import textwrap
-import zlib
 from typing import Any, Literal
 
 from translate.decoding.output.words import SPACE
-from translate.errors import InputError
+from translate.errors import InputError, install_hint
 from translate.visualize.charts import chart_specs, theme
 from translate.visualize.panels import Matrix, Picture, printable
 
 DOTS_PER_INCH = 160
 MOST_CELLS = 600_000  # of a figure: an SVG of some 30 MB
 _FONT = "Liberation Sans, DejaVu Sans, sans-serif"  # the first comes with vl-convert
-_WIDTH = 1250  # up to which charts stand side by side
-_MOST_DOTS = 60_000_000  # a larger figure is drawn coarser
+_WIDTH = 1250  # up to which charts are placed side by side
+_MOST_DOTS = 60_000_000  # a larger figure gets a lower resolution
 
 
 def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inch: int = DOTS_PER_INCH) -> bytes:
     """Draw a picture and return the file's content; the same picture gives the same bytes.
 
     Raises:
-        InputError: The picture has more cells than a figure can have.
+        InputError: The picture has more cells than a figure can have, or the extra `pictures` is not installed.
     """
-    import vl_convert
-
+    try:
+        import vl_convert
+    except ImportError as error:
+        hint = f"{install_hint('pictures')}, or write an HTML page"
+        raise InputError(f"--format {format} needs vl-convert-python ({error}): {hint}") from error
     cells = sum(len(panel.rows) * len(panel.columns) for panel in picture.panels if isinstance(panel, Matrix))
     if cells > MOST_CELLS:
         raise InputError(
@@ -38,27 +39,12 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     if format == "png":
         area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in spec["concat"])
         dots = min(dots_per_inch, 72 * (_MOST_DOTS / area) ** 0.5)
-        return _packed(vl_convert.vegalite_to_png(spec, ppi=dots, allowed_base_urls=[]))
+        return bytes(vl_convert.vegalite_to_png(spec, ppi=dots, allowed_base_urls=[]))
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
-    names: dict[str, str] = {}  # vl-convert counts on from figure to figure
+    names: dict[str, str] = {}  # vl-convert numbers them across figures
     return re.sub(
         r"\b(clip|gradient_)\d+\b", lambda each: names.setdefault(each[0], f"{each[1]}{len(names)}"), svg
     ).encode()
-
-
-def _packed(png: bytes) -> bytes:
-    """The same PNG in about a third of the bytes: vl-convert packs pixels for speed."""
-    start, pixels, chunks = 8, b"", []
-    while start < len(png):
-        length, kind = struct.unpack(">I4s", png[start : start + 8])
-        if kind == b"IDAT":
-            pixels += png[start + 8 : start + 8 + length]
-        else:
-            chunks.append(png[start : start + 12 + length])
-        start += 12 + length
-    body = b"IDAT" + zlib.compress(zlib.decompress(pixels), 9)
-    packed = struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
-    return png[:8] + b"".join([*chunks[:-1], packed, chunks[-1]])
 
 
 def _sheet(picture: Picture) -> dict[str, Any]:

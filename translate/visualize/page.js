@@ -32,7 +32,7 @@ async function drawEverything() {
     const chart = make("div", { class: grows ? "chart" : null });
     const content = spec ? makeScrollable(chart, title) : makeScrollable(plainTable(panel), title);
     content.classList.toggle("whole", Boolean(spec));
-    if (spec) waiting.push(() => drawChart(chart, panel));
+    if (spec && canDraw) waiting.push(() => drawChart(chart, panel));
     const section = make("section", { class: "panel" }, make("h2", {}, title), make("p", { class: "note" }, note), content);
     section.style.flex = grows ? `1 1 ${spec.width}px` : `0 1 ${spec ? "auto" : "max-content"}`;
     return section;
@@ -72,7 +72,10 @@ details.addEventListener("toggle", () => { // made only when somebody opens it
 const charts = make("div", { class: "rows" });
 const hint = "Point at a chart to read its numbers."
   + (data.canZoom ? " Drag to move, turn the wheel with Ctrl to zoom, and click twice to return." : "");
-makeNotes([...data.paragraphs, ...(withNumbers.length ? [hint] : [])]);
+const missing = "The charts need Vega-Lite from cdn.jsdelivr.net, which could not be loaded. Pages that are made with the"
+  + " extra `pictures` contain it.";
+const canDraw = Boolean(window.vegaEmbed);
+makeNotes([...data.paragraphs, ...(withNumbers.length ? [canDraw ? hint : missing] : [])]);
 if (data.switches.length) main.append(make("div", { class: "choices" }, ...data.switches.map(makeSwitch)));
 main.append(charts, ...(withNumbers.length ? [details] : []));
 drawEverything();

@@ -1,4 +1,4 @@
-"""Pages that need nothing but a browser, and the file that a page or figure is saved in."""
+"""HTML pages of pictures, and the file that a page or figure is saved in."""
 
 import html
 import json
@@ -16,6 +16,8 @@ from translate.visualize.panels import Curves, Picture, Points, Table, printable
 
 PictureFormat = Literal["html", "png", "svg"]
 _FONT = 'system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
+_CDN = "https://cdn.jsdelivr.net"
+_VEGA = ("vega@6.2", "vega-lite@6.4", "vega-embed@7.0")  # the versions that vl-convert brings
 _FORMATS: dict[str, PictureFormat] = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg"}
 
 
@@ -90,12 +92,20 @@ def picture_page(picture: Picture) -> str:
     return fill_template(title=picture.title, data=data, scripts=["drawing.js", "page.js"], library=_vega())
 
 
-@cache
 def _vega() -> str:
-    """Vega-Lite, all that it needs, and `vegaEmbed`, which draws."""
+    """Script elements with Vega-Lite and `vegaEmbed`: their code, or links to it without the extra `pictures`."""
+    try:
+        import vl_convert  # noqa: F401
+    except ImportError:
+        return "".join(f'<script src="{_CDN}/npm/{package}"></script>\n' for package in _VEGA)
+    return f"<script>(() => {{\n{_vega_code()}\n}})();</script>\n"
+
+
+@cache
+def _vega_code() -> str:
     import vl_convert
 
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
 
 
 def fill_template(*, title: str, data: dict[str, Any], scripts: list[str], library: str = "") -> str:
@@ -104,14 +114,15 @@ def fill_template(*, title: str, data: dict[str, Any], scripts: list[str], libra
     Args:
         data: Values of JSON's types, which the scripts read.
         scripts: Names of script files of this package, in their order.
-        library: The code of a library that they use.
+        library: Script elements of a library that they use.
     """
     parts = {
         "title": html.escape(title),
         "style": _read("page.css"),
         # With < escaped, no text of the data can end the script element or begin a comment in it.
         "data": json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
-        "library": library.replace("</script", "<\\/script"),
+        "library": library,
+        "origins": f" {_CDN}" if _CDN in library[:100] else "",
         "script": "\n".join(_read(name) for name in scripts),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _read("page.html"))
