@@ -27,17 +27,17 @@ def configured(**overrides: object) -> Config:
 
 
 @pytest.mark.parametrize("preset", preset_names())
-def test_our_presets_are_above_reproach(preset: str) -> None:
+def test_our_presets_have_no_findings(preset: str) -> None:
     assert list(settings_findings(load_config(preset, []).config)) == []
 
 
-def test_the_paper_itself_is_above_reproach() -> None:
+def test_the_paper_itself_has_no_findings() -> None:
     # 4.5 million pairs, some 130 million target tokens, 65 million parameters: Vaswani et al. 2017, section 5.
     facts = DataFacts(4_500_000, 0, 130_000_000, 33_000, 63_000_000, 37_000)
     assert list(data_findings(load_config("transformer-base", []).config, facts)) == []
 
 
-def test_multi30k_is_above_reproach() -> None:
+def test_multi30k_has_no_findings() -> None:
     assert list(data_findings(configured(), MULTI30K)) == []
 
 
@@ -47,7 +47,7 @@ def test_multi30k_is_above_reproach() -> None:
         (
             {"training__warmup_steps": 4000},
             "warmup_longer_than_training",
-            "training.warmup_steps = 4000 is not less than training.max_steps = 4000",
+            "training.max_steps = 4000",
             "set training.warmup_steps=400, or train longer",
         ),
         # The paper's peak here: 256^-0.5 · 4000^-0.5 = 9.88e-4; five times that is 4.94e-3, a twentieth 4.9e-5.
@@ -78,22 +78,22 @@ def test_multi30k_is_above_reproach() -> None:
         (
             {"training__validate_every": 4001},
             "validation_once",
-            "training.validate_every = 4001 is more than training.max_steps = 4000",
+            "training.validate_every = 4001",
             "set training.validate_every=400",
         ),
         (
             {"training__freeze": ["encoder", "decoder.0-1"]},
             "frozen_at_random",
-            "training.freeze = [encoder, decoder.0-1]: what is frozen keeps its random initial values",
-            "name a run by training.initialize_from, or train all weights",
+            "training.freeze = [encoder, decoder.0-1]",
+            "training.initialize_from",
         ),
-        ({"training__lora_rank": 8}, "frozen_at_random", "training.lora_rank = 8: what is frozen", "train all weights"),
+        ({"training__lora_rank": 8}, "frozen_at_random", "training.lora_rank = 8", "training.initialize_from"),
         ({"training__patience": 8}, "patience_too_long", "8 validations of 500 steps", "lower training.patience"),
         (
             {"data__train": [{"kind": "text", "source": "a", "target": "b", "source_tag": "<bt>"}]},
             "all_tagged",
-            "each corpus of data.train has a source_tag",
-            "leave the tags out",
+            "data.train has a source_tag",
+            "tag",
         ),
         ({"decoding__beam_size": 31}, "beam_wide", "decoding.beam_size = 31", "decoding.beam_size=5"),
     ],
@@ -157,14 +157,14 @@ def test_without_validation(patience: int | None, name: str, message: str, hint:
             {},
             {"num_parameters": 49_000_000},
             "model_large_for_corpus",
-            "49,000,000 parameters for 443,000 target tokens, 111 a token",
+            "49,000,000 parameters for 443,000 target tokens, 111 per token",
         ),
         ({"training__max_steps": 97, "training__warmup_steps": 9}, {}, "less_than_an_epoch", "50% of the data"),
         (
             {"training__max_steps": 19_598},  # 195 steps an epoch
             {},
             "very_many_epochs",
-            "training.max_steps = 19598 of 195 an epoch is 101 times through the 29,000 pairs: published",
+            "training.max_steps = 19598 goes 101 times through the 29,000 pairs",
         ),
     ],
 )

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from translate.training.search import Search, Space, read_space
 
 Start = Callable[..., Search]
 RATE = "training.learning_rate"
-RATES: Space = {RATE: CategoricalDistribution([f"0.00{number}" for number in range(1, 9)])}
+RATES: Space = {RATE: CategoricalDistribution([f"0.00{number}" for number in range(1, 5)])}
 TINY = """
 data:
   train: [{kind: text, source: train.in, target: train.out}]
@@ -68,7 +69,7 @@ class FakeTraining:
             progress.step += 2
             self.validated.append((directory.name, progress.step))
             bleu = self.bleu(settings.learning_rate, progress.step)
-            record = {"kind": "validation", "step": progress.step, "BLEU": bleu, "loss": 1 / progress.step}
+            record = {"kind": "validation", "step": progress.step, "BLEU": bleu, "loss": 1 / settings.max_steps}
             with run.metrics.open("a") as file:
                 file.write(json.dumps(record | {"seconds": 30.0}) + "\n")
         return progress
@@ -127,25 +128,24 @@ def test_a_space_that_cannot_be_read(tmp_path: Path, text: str, named: str) -> N
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
 def test_every_choice_of_a_small_space_is_tried_once(start: Start, training: FakeTraining, sampler: Any) -> None:
     first, rest = start(), start()
-    first.run(num_trials=3, sampler=sampler)
-    three = {each.run: each.settings[RATE] for each in first.results()}
+    first.run(num_trials=2, sampler=sampler)
+    two = {each.run: each.settings[RATE] for each in first.results()}
     rest.run(num_trials=20, sampler=sampler)
     results = rest.results()
-    assert [each.settings[RATE] for each in results] == [0.001 * number for number in range(8, 0, -1)]
-    assert {each.run for each in results} == {f"trial-{number:03}" for number in range(1, 9)}
-    assert three.items() <= {each.run: each.settings[RATE] for each in results}.items()
-    assert len(training.validated) == len(set(training.validated)) == 8 * 4, "nothing is trained twice"
+    assert [each.settings[RATE] for each in results] == [0.001 * number for number in range(4, 0, -1)]
+    assert {each.run for each in results} == {f"trial-{number:03}" for number in range(1, 5)}
+    assert two.items() <= {each.run: each.settings[RATE] for each in results}.items()
+    assert len(training.validated) == len(set(training.validated)) == 4 * 4, "nothing is trained twice"
     assert set(states(rest).values()) == {("ended", 8)}
 
 
 @pytest.mark.parametrize("pruner", ["halving", "hyperband"])
 def test_a_pruner_stops_what_is_worse(start: Start, training: FakeTraining, pruner: Any) -> None:
     found = start(pruner=pruner)
-    found.run(num_trials=8, sampler="random")
+    found.run(num_trials=4, sampler="random")
     best, *_, worst = found.results()
-    assert (best.state, best.step, best.settings[RATE]) == ("ended", 8, 0.008)
+    assert (best.state, best.step, best.settings[RATE]) == ("ended", 8, 0.004)
     assert worst.state == "pruned" and worst.step < 8
-    assert len(training.validated) < 8 * 4
 
 
 def test_the_same_seed_tries_the_same_settings(base: Config, training: FakeTraining, tmp_path: Path) -> None:
@@ -153,10 +153,10 @@ def test_the_same_seed_tries_the_same_settings(base: Config, training: FakeTrain
     tried = []
     for number, seed in enumerate((1, 1, 2)):
         found = Search(tmp_path / f"search-{number}", base, space)
-        found.run(num_trials=2, sampler="random", seed=seed)
-        found.run(num_trials=4, sampler="random", seed=seed)
+        found.run(num_trials=1, sampler="random", seed=seed)
+        found.run(num_trials=3, sampler="random", seed=seed)
         tried.append([each.settings for each in sorted(found.results())])
-    assert tried[0] == tried[1] != tried[2] and len({str(each) for each in tried[0]}) == 4
+    assert tried[0] == tried[1] != tried[2] and len({str(each) for each in tried[0]}) == 3
     assert all(1e-4 <= each[RATE] <= 1e-2 and each["model.d_ff"] in range(8, 65) for each in tried[0])
 
 
@@ -169,7 +169,7 @@ def test_equal_bleu_is_ranked_by_loss_and_what_is_equal_has_no_best(
     assert found.best() is None and not best.exists(), "one trial is compared with nothing"
     found.run(num_trials=6)
     steps = [each.step for each in found.results()]
-    assert steps == sorted(steps, reverse=True) and set(steps) == {4, 6}, "the loss is smaller after six steps"
+    assert steps == sorted(steps, reverse=True) and set(steps) == {4, 6}, "the longer ones have the smaller loss"
     assert found.best() is None and not best.exists()
     training.bleu = lambda rate, step: 50 * step * rate
     found.run(num_trials=7)
@@ -179,15 +179,15 @@ def test_equal_bleu_is_ranked_by_loss_and_what_is_equal_has_no_best(
 def test_the_budget_counts_the_time_of_all_calls(start: Start, training: FakeTraining, monkeypatch: Any) -> None:
     """Each look at the clock takes half a minute, as long as two steps with their validation."""
     clock = iter(range(0, 100_000, 30))
-    monkeypatch.setattr(search.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(search, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     found = start()
-    found.run(num_trials=2, minutes=2)
+    found.run(num_trials=2, minutes=2.0)
     (state, step), spent = states(found)["trial-001"], sum(each.minutes for each in found.results())
     assert state == "paused" and 0 < step < 8 and spent > 0
     done = len(training.validated)
     start().run(num_trials=2, minutes=spent)
     assert len(training.validated) == done, "there is no time left"
-    found.run(num_trials=2, minutes=100)
+    found.run(num_trials=2, minutes=100.0)
     assert set(states(found).values()) == {("ended", 8)} and len(training.validated) == 2 * 4
 
 

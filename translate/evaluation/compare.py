@@ -7,29 +7,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sacrebleu.metrics.base import Metric as SacreMetric
-from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from translate.config.schema import EvaluationConfig
 from translate.errors import InputError
-from translate.evaluation.metrics import check_bleu_tokenizer
+from translate.evaluation.metrics import SCORES, check_bleu_tokenizer
 
-_LENGTHS = (1, 6, 11, 16, 21, 31, 51)  # least numbers of words in the buckets of sentences
-_FREQUENCIES = (1, 2, 5, 20, 100, 1000)  # least numbers of occurrences in the buckets of words
+_LENGTHS = (1, 6, 11, 16, 21, 31, 51)  # smallest number of words in each bucket of sentences
+_FREQUENCIES = (1, 2, 5, 20, 100, 1000)  # smallest number of occurrences in each bucket of words
 
 
 class ComparedScore(NamedTuple):
-    """A system's corpus score beside that of the first system."""
+    """A system's corpus score, compared with the first system."""
 
     value: float
-    bootstrap_p: float | None = None  # of the difference to the first system; None: this is the first
+    bootstrap_p: float | None = None  # of the difference from the first system; None: this is the first
     randomization_p: float | None = None
 
 
 class Bucket(NamedTuple):
-    """A part of the test set, and a value of each system on it."""
+    """A part of the test set, and each system's value on it."""
 
     name: str
     size: int
@@ -49,14 +48,14 @@ class Change(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Translations of one test set by several systems, side by side; the first system is what others are held to."""
+    """Translations of one test set by several systems, side by side; the first system is the baseline."""
 
     systems: tuple[str, ...]
     num_lines: int
-    metrics: dict[str, tuple[ComparedScore, ...]]  # "BLEU", "BLEU-lc" and "chrF"; a score of each system
+    metrics: dict[str, tuple[ComparedScore, ...]]  # by name, such as BLEU; one score per system
     signatures: dict[str, str]
     lengths: tuple[Bucket, ...]  # chrF of sentences by the length of the reference
-    frequencies: tuple[Bucket, ...]  # share of the reference's words that are found, by their frequency
+    frequencies: tuple[Bucket, ...]  # recall of the references' words, by their frequency
     changes: tuple[Change, ...]
 
     def to_json(self) -> str:
@@ -76,14 +75,14 @@ def compare(
     *,
     num_changes: int = 5,
 ) -> Comparison:
-    """Compare the translations of systems with those of the first one.
+    """Compare the translations of systems with the first system's.
 
-    Two tests say how probable so large a difference would be between systems of equal quality: the paired bootstrap
-    and the approximate randomisation, both sacreBLEU's.
+    Two tests tell how probable so large a difference would be between systems of equal quality: paired bootstrap
+    resampling and approximate randomisation, both by sacreBLEU.
 
     Args:
         systems: The translations of each system, by its name.
-        num_changes: How many of the largest gains, and of the largest losses, are given for each system.
+        num_changes: The number of largest gains, and of largest losses, to list for each system.
 
     Raises:
         InputError: The numbers of lines differ, there are no lines, there is one system, or the tokenizer's package is
@@ -97,10 +96,8 @@ def compare(
     if len(systems) < 2 or not references:
         raise InputError("a comparison needs two systems, and at least one line")
     check_bleu_tokenizer(config)
-    scorers: dict[str, SacreMetric] = {
-        "BLEU": BLEU(tokenize=config.bleu_tokenizer, references=[references]),
-        "BLEU-lc": BLEU(tokenize=config.bleu_tokenizer, lowercase=True, references=[references]),
-        "chrF": CHRF(references=[references]),
+    scorers = {
+        each.name: each.scorer(config.bleu_tokenizer, references=[references]) for each in SCORES if each.is_quick
     }
     tested = {
         name: _test_significance(systems, scorer, num_samples=config.bootstrap_samples)
@@ -126,7 +123,7 @@ def compare(
 def _test_significance(
     systems: Mapping[str, Sequence[str]], scorer: SacreMetric, *, num_samples: int
 ) -> tuple[tuple[ComparedScore, ...], str]:
-    """Each system's score with the p-values of its difference to the first, and the signature of the test."""
+    """Each system's score with the p-values of its difference from the first, and the signature of the test."""
     results: list[Any] = []
     for kind in ("ar", "bs"):
         test = PairedTest(list(systems.items()), {"": scorer}, references=None, test_type=kind, n_samples=num_samples)

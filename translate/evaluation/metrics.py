@@ -1,7 +1,8 @@
 """BLEU, chrF and TER of plain, detokenised text, computed by sacreBLEU and carrying its signatures."""
 
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -15,19 +16,36 @@ from translate.errors import InputError
 logger = logging.getLogger(__name__)
 
 CONVENTIONS = {  # how papers score, and what makes their numbers comparable
-    "13a": "cased, it is the default of sacreBLEU and of WMT. Lowercased, it is the nearest to lowercased BLEU of"
-    " tokenised text by multi-bleu.perl, as papers on Multi30k and IWSLT report it; the Moses tokenizer of these splits"
-    " some words otherwise, so expect small differences.",
-    "intl": "mteval-v14.pl --international-tokenization, which splits at all punctuation and symbols of Unicode, as"
+    "13a": "Cased, it is the default of sacreBLEU and WMT. Lowercased, it is closest to the lowercased multi-bleu.perl"
+    " scores of tokenised text in papers on Multi30k and IWSLT; their Moses tokenizer splits some words differently, so"
+    " expect small differences.",
+    "intl": "mteval-v14.pl --international-tokenization, which splits at all Unicode punctuation and symbols, as"
     " Tensor2Tensor's t2t-bleu does.",
-    "none": "words are what stands between spaces, as for multi-bleu.perl. It is comparable only for text that is"
-    " tokenised as in the paper: tokenise translations and references, and give both to `translate eval --hypotheses F"
-    " --reference F --report`. Of detokenised text this number says nothing.",
-    "chrF, chrF++, TER": "chrF is chrF2, of characters alone; chrF++ counts pairs of words too. TER is lowercased, as"
-    " tercom's is by default.",
+    "none": "Splits at spaces, as multi-bleu.perl does. It is comparable only for text that is tokenised as in the"
+    " paper: tokenise translations and references, and give both to `translate eval --hypotheses F --reference F"
+    " --report`. It is meaningless for detokenised text.",
+    "chrF, chrF++, TER": "chrF is chrF2, of characters alone; chrF++ counts word pairs too. TER is lowercased, as in"
+    " tercom by default.",
 }
 
-MOST_TER_WORDS = 500  # of a line; TER's search for shifts takes about ten seconds there, and 40 at twice as many
+MOST_TER_WORDS = 500  # per line; TER's search for shifts takes about ten seconds there, and 40 at twice as many
+
+
+class Score(NamedTuple):
+    """A row of the table below: a score of every evaluation."""
+
+    name: str  # in reports, `metrics.jsonl` and tables
+    scorer: Callable[..., SacreMetric]  # made with the BLEU tokenizer, and options of all of sacreBLEU's metrics
+    is_quick: bool = True  # for validations too, and for significance tests, which score thousands of samples
+    most_words: float = math.inf  # it is left out if a line has more
+
+
+SCORES = (
+    Score("BLEU", lambda tokenize, **options: BLEU(tokenize=tokenize, **options)),
+    Score("BLEU-lc", lambda tokenize, **options: BLEU(tokenize=tokenize, lowercase=True, **options)),
+    Score("chrF", lambda tokenize, **options: CHRF(**options)),
+    Score("TER", lambda tokenize, **options: TER(**options), is_quick=False, most_words=MOST_TER_WORDS),
+)
 
 
 class Interval(NamedTuple):
@@ -47,10 +65,10 @@ class Metric(NamedTuple):
 
 
 def check_bleu_tokenizer(config: EvaluationConfig) -> None:
-    """Check that the package of the tokenizer is installed, before a training or search whose result is to be scored.
+    """Check that the tokenizer's package is installed, before a training or search whose result is to be scored.
 
     Raises:
-        InputError: It is not.
+        InputError: It is not installed.
     """
     try:
         BLEU(tokenize=config.bleu_tokenizer)
@@ -70,11 +88,11 @@ def score_translations(
     *,
     effort: Literal["quick", "full"] = "full",
 ) -> tuple[Metric, ...]:
-    """BLEU, lowercased BLEU, chrF and TER of translations against one reference each.
+    """The scores of `SCORES`, of translations against one reference each.
 
     Args:
         effort: "quick" omits the intervals, and TER, which takes seconds for a thousand lines; the other scores are
-            the same. TER is also left out, with a warning, if a line has more than `MOST_TER_WORDS` words.
+            the same.
 
     Raises:
         InputError: The numbers of lines differ, there are no lines, or the tokenizer's package is missing.
@@ -89,27 +107,25 @@ def score_translations(
         raise InputError("there are no lines to score")
     check_bleu_tokenizer(config)
     samples = config.bootstrap_samples if effort == "full" else 0
-    scorers: dict[str, SacreMetric] = {
-        "BLEU": BLEU(tokenize=config.bleu_tokenizer),
-        "BLEU-lc": BLEU(tokenize=config.bleu_tokenizer, lowercase=True),
-        "chrF": CHRF(),
-    }
-    longest = [max(len(line.split()) for line in pair) for pair in zip(hypotheses, references, strict=True)]
-    if effort == "full" and max(longest) > MOST_TER_WORDS:
-        line = longest.index(max(longest))
-        logger.warning(
-            f"TER is left out: line {line + 1} has {longest[line]} words, and for lines of more than {MOST_TER_WORDS}"
-            " TER takes minutes; split such lines to have it"
-        )
-    elif effort == "full":
-        scorers["TER"] = TER()
-    return tuple(_score(name, scorer, hypotheses, references, samples) for name, scorer in scorers.items())
+    lengths = [max(len(line.split()) for line in pair) for pair in zip(hypotheses, references, strict=True)]
+    longest, metrics = max(lengths), []
+    for name, scorer, is_quick, most_words in SCORES:
+        if effort == "quick" and not is_quick:
+            continue
+        if longest > most_words:
+            logger.warning(
+                f"{name} is left out: line {lengths.index(longest) + 1} has {longest} words, and with more than"
+                f" {most_words} per line it takes minutes; split such lines to have it"
+            )
+        else:
+            metrics.append(_score(name, scorer(config.bleu_tokenizer), hypotheses, references, samples))
+    return tuple(metrics)
 
 
 def score_conventions(
     hypotheses: Sequence[str], references: Sequence[str], config: EvaluationConfig
 ) -> tuple[Metric, ...]:
-    """Scores of the same translations as others compute them, besides those of `score_translations`.
+    """Scores of the same translations as others compute them, in addition to `score_translations`.
 
     Source: chrF++: Popović 2017, https://aclanthology.org/W17-4770.
     """

@@ -1,4 +1,4 @@
-"""Looking before a long run: what `translate check` reports, and the cheap part of it for `translate train`."""
+"""Checks before a long run: what `translate check` reports, and the cheap part of it for `translate train`."""
 
 import logging
 import math
@@ -33,21 +33,21 @@ from translate.training.setup import choose_training_device, set_num_threads
 logger = logging.getLogger(__name__)
 
 MAX_INSPECTED_PAIRS = 50_000
-"""Of a larger corpus the slow inspections look at so many pairs, evenly spaced."""
-_ESTIMATED_PAIRS = 300  # whose lengths stand for the corpus where nothing is to be encoded for the findings alone
+"""The slow inspections look at this many evenly spaced pairs of a larger corpus."""
+_ESTIMATED_PAIRS = 300  # whose lengths represent the corpus where it is not encoded
 _LONG_SAVE_SECONDS = 2 * 3600.0
-_JSON_NAMES = {"hint": "mend", "dry_run": "rehearsal"}  # keys of the document that are not the fields' names
+_JSON_NAMES = {"hint": "mend", "dry_run": "rehearsal"}  # keys of the document that differ from the fields' names
 
 
 class CorpusReport(NamedTuple):
-    """What was found out about one corpus."""
+    """What was found in a corpus."""
 
-    key: str  # where the corpus stands in the config
+    key: str  # of the corpus in the config
     unit: Unit  # what its pairs are counted in
     name: str
     num_pairs: int
     num_kept: int | None  # by the filter of training; None: not filtered
-    left_out: dict[str, int]  # the number of pairs for each reason
+    left_out: dict[str, int]  # number of pairs by reason
     num_inspected: int  # by the slow inspections
     suspects: tuple[Suspects, ...]
     spelling: tuple[SideSpelling, ...]  # of both sides
@@ -62,11 +62,11 @@ class TrainingPlan(NamedTuple):
     num_validations: int
     padding_share: float  # of all tokens computed in an epoch
     seconds: float | None  # with validations; None: nothing was measured
-    validation_seconds: float | None  # the part of `seconds` that validations take
+    validation_seconds: float | None  # the part of `seconds` for validations
 
 
 class Report(NamedTuple):
-    """All that `translate check` found."""
+    """Everything that `translate check` found."""
 
     name: str
     findings: tuple[Finding, ...]  # errors first
@@ -75,7 +75,7 @@ class Report(NamedTuple):
     lengths: Lengths
     vocabularies: tuple[VocabularyReport, ...]
     plan: TrainingPlan
-    dry_run: DryRun | None  # None: it failed, and a finding says why
+    dry_run: DryRun | None  # None: it failed, and a finding tells why
 
     def count(self, severity: str) -> int:
         """The number of findings of one severity."""
@@ -95,12 +95,12 @@ def _plain(value: Any) -> Any:
 
 
 def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -> Report:
-    """Do all that a training does before its first step, try some steps of it, and inspect the text.
+    """Prepare a training, try some of its steps, and inspect the text.
 
     Nothing is written.
 
     Args:
-        watch: Receives what is being done.
+        watch: Is called with what is being done.
 
     Raises:
         InputError: The training would refuse the config or the data; the message is the training's.
@@ -125,12 +125,12 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     leaks = find_leaks(training, held_out)
     findings = []
     if batch_size is not None:
-        hint = f"training.batch_tokens={config.training.batch_tokens} gives the same on another machine"
+        hint = f"set training.batch_tokens={config.training.batch_tokens} for the same on another machine"
         findings.append(Finding("note", "batch_size_found", batch_size, hint))
     if corpora.streams is not None:
         size = config.data.stream_segment_pairs
         message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
-        findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to look at more"))
+        findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to check more"))
     findings += [suspects_finding(report.key, suspects) for report in reports for suspects in report.suspects]
     findings += [leak_finding(leak) for leak in leaks]
     for report in reports:
@@ -150,7 +150,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
         validation = [each for each in (corpora.validation, *corpora.validation_also.values()) if each is not None]
         measured = dry_run(config, epoch, tokenizers=tokenizers, validation=validation, device=device, initial=initial)
     except RunError as error:
-        findings.append(Finding("error", "training_fails", str(error), "do as it says, and check again"))
+        findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))
     num_parameters = (measured or build_model(config, tokenizers)).num_trained_parameters
     facts = _facts(batches, tokenizers, epoch.padding.num_target_tokens, len(epoch), num_parameters)
     plan = _plan(config, facts.num_steps(config), epoch.padding.share, measured)
@@ -163,9 +163,9 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
 def log_findings(
     config: Config, corpora: preparation.Corpora, batches: Batches, tokenizers: Tokenizers, num_parameters: int
 ) -> list[Finding]:
-    """Log what should make a user think before waiting for a training, and return all findings, errors first.
+    """Log what a user should know before waiting for a training, and return all findings, errors first.
 
-    The corpora are read once more, a few microseconds a line; only some hundred pairs are encoded.
+    Reads the corpora once more, at a few microseconds per line, and encodes only some hundred pairs.
     """
     facts = _facts(batches, tokenizers, *_estimate_epoch(config, corpora.train, batches, tokenizers), num_parameters)
     findings = [*settings_findings(config), *finetuning.rate_findings(config), *data_findings(config, facts)]
@@ -186,7 +186,7 @@ def log_findings(
 def _inspect(
     training: list[Survey], held_out: list[Survey], batches: Batches, tokenizers: Tokenizers
 ) -> tuple[list[CorpusReport], Lengths, list[VocabularyReport]]:
-    """A report on each corpus; and of training, the lengths in tokens and the use of each vocabulary."""
+    """A report on each corpus, and the training text's lengths in tokens and use of each vocabulary."""
     samples = [take_sample(survey.corpus, max_pairs=MAX_INSPECTED_PAIRS) for survey in (*training, *held_out)]
     # The largest training corpus shows for all which language is which.
     largest = samples[int(np.argmax([len(survey.corpus.sources) for survey in training]))]
@@ -209,7 +209,7 @@ def _inspect(
         )
         left_out: dict[str, int] = {}
         if filtered is not None:
-            reasons = zip(filtered._fields[3:], filtered[3:], strict=True)  # behind the name, limits and size
+            reasons = zip(filtered._fields[3:], filtered[3:], strict=True)  # after the name, limits and size
             left_out = {name.removeprefix("num_"): count for name, count in reasons if count}
         about = survey.key, survey.unit, survey.corpus.name, len(survey.corpus.sources), filtered and filtered.num_kept
         reports.append(CorpusReport(*about, left_out, len(sample.sources), tuple(suspects), tuple(spelling)))
@@ -232,7 +232,7 @@ def _facts(
 def _estimate_epoch(
     config: Config, corpora: Sequence[ParallelCorpus], batches: Batches, tokenizers: Tokenizers
 ) -> tuple[int, int]:
-    """About how many target tokens and batches an epoch has, from some pairs of each corpus."""
+    """Estimate the target tokens and batches of an epoch from some pairs of each corpus."""
     num_target_tokens = num_computed = 0.0
     for corpus, report in zip(corpora, batches.filter_reports, strict=True):
         num_pairs = len(corpus.sources)
@@ -262,5 +262,5 @@ def _plan(config: Config, steps_per_epoch: int, padding_share: float, measured: 
 def _time_findings(config: Config, plan: TrainingPlan) -> Iterator[Finding]:
     between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps
     if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
-        message = f"a checkpoint is written every {seconds / 3600:.1f} hours: so much is lost if the process dies"
+        message = f"checkpoints are {seconds / 3600:.1f} hours apart, and so much work is lost if the process dies"
         yield Finding("note", "checkpoints_far_apart", message, "lower training.save_every")

@@ -1,9 +1,7 @@
-"""Suspicious pairs of a corpus, and held-out text that also occurs in training, each with the lines where it is.
+"""Suspicious pairs of a corpus, and held-out text that also occurs in training, each with its lines.
 
-Odd characters are what broken conversions, web pages and bad encodings leave behind.
-
-Repeated sentences are found by 64-bit hashes of their words in lower case, 8 bytes each: the chance that two different
-sentences of ten million share a hash is one in 300,000.
+Repeated sentences are found by 64-bit hashes of their lowercased words: the chance that two different sentences of ten
+million share a hash is one in 300,000.
 """
 
 import re
@@ -27,10 +25,10 @@ from translate.training.preparation import Corpora
 _EMPTY = hash("")
 _ODD = np.int64(-7046029254386353131)  # 2^64 divided by the golden ratio: spreads the source's bits over the sum
 _NUM_EXAMPLES = 3
-_RUN_PAIRS = 500  # of a sample's runs; a run shows by itself whether its lines are shifted
+_RUN_PAIRS = 500  # per run of a sample; each run shows by itself whether its lines are shifted
 
-# What UTF-8 becomes when it is read as Latin-1 or Windows-1252: a letter's two or three bytes as as many characters.
-# Only lead bytes whose other reading does not occur in text: "Spaß“" is also the bytes of a letter, and is left alone.
+# What UTF-8 becomes when it is read as Latin-1 or Windows-1252: each of a letter's two or three bytes a character. Only
+# with lead bytes that do not occur in text otherwise: "Spaß“" is also the bytes of a letter, and is left alone.
 _MISREAD = "".join(bytes([byte]).decode("cp1252", "ignore") for byte in range(0x80, 0xC0)) + "\x81\x8d\x8f\x90\x9d"
 _CYRILLIC_MISREAD = "(?:[ÐÑ][\u0080-\u00bf]){2}"
 _TAGS = "br|p|b|i|u|div|span|a|font|td|tr"
@@ -47,9 +45,9 @@ _LEADS = re.compile("[ÃÂâÐÑ&<\ufffd]")  # a printable line without any of t
 
 
 class Survey(NamedTuple):
-    """A corpus, and what is kept of one reading of it: 16 bytes a pair."""
+    """A corpus, and what is kept from reading it once: 16 bytes per pair."""
 
-    key: str  # where the corpus stands in the config
+    key: str  # of the corpus in the config
     unit: Unit  # what its pairs are counted in
     corpus: ParallelCorpus
     source_hashes: Ints  # a number for each sentence, valid in this process; without spaces and case
@@ -65,7 +63,7 @@ class Sample(NamedTuple):
 
 
 def survey_corpora(config: Config, corpora: Corpora) -> tuple[list[Survey], list[Survey]]:
-    """The training corpora, and the validation and test corpora, each read once."""
+    """Survey the training corpora, and the validation and test corpora."""
     train = zip(corpora.train, config.data.train, strict=True)
     training = [survey_corpus(f"data.train.{index}", *each) for index, each in enumerate(train)]
     held_out = [
@@ -79,13 +77,13 @@ def survey_corpora(config: Config, corpora: Corpora) -> tuple[list[Survey], list
 
 
 def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
-    """Read a corpus once; the settings say where it comes from."""
+    """Read a corpus once; its settings tell where it comes from."""
     hashes = (np.fromiter(map(_hash, side), np.int64, len(side)) for side in (corpus.sources, corpus.targets))
     return Survey(key, "line" if settings.kind in {"text", "tsv"} else "row", corpus, *hashes)
 
 
 def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
-    """At most so many pairs: all, or runs of 500 neighbours, the first at the beginning and the last at the end."""
+    """At most `max_pairs` pairs: all, or evenly spaced runs of 500 neighbours, from the beginning to the end."""
     starts, size = np.zeros(1, dtype=np.int64), len(corpus.sources)
     if size > max_pairs:
         size = min(_RUN_PAIRS, max_pairs)
@@ -96,7 +94,7 @@ def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
 
 
 def cheap_suspects(survey: Survey, *, with_shifts: bool = False) -> list[Suspects]:
-    """What one reading of a corpus shows, without understanding a word; long shifts only if they are asked for."""
+    """What reading a corpus once shows, without knowing a word; long shifts only if they are asked for."""
     sides = survey.corpus.sources, survey.corpus.targets
     lengths = [count_items(side) for side in sides]
     found = find_repetitions(survey.source_hashes, survey.target_hashes)
@@ -159,7 +157,7 @@ def find_odd_characters(*sides: Iterable[str]) -> dict[str, Ints]:
 
 
 def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[Leak]:
-    """Held-out corpora of which pairs, or sources alone, also occur in training; spaces and case do not count."""
+    """Held-out corpora with pairs, or sources alone, that also occur in training, ignoring spaces and case."""
     training_sources = np.concatenate([survey.source_hashes for survey in training])
     training_pairs = _hash_pairs(training_sources, np.concatenate([survey.target_hashes for survey in training]))
     starts = np.cumsum([0, *(len(survey.corpus.sources) for survey in training)])
@@ -183,7 +181,7 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
 
 
 def _suspects(survey: Survey, inspected: Ints, found: dict[str, Ints], shifts: list[ShiftedLines]) -> list[Suspects]:
-    """Single lines by their kind, and shifts, of the lines of a corpus that were inspected."""
+    """Suspicious lines by kind, and shifts, among the inspected lines of a corpus."""
     suspects = []
     for kind in KINDS:
         if len(lines := found.get(kind, ())):
@@ -196,7 +194,7 @@ def _suspects(survey: Survey, inspected: Ints, found: dict[str, Ints], shifts: l
             remark = ""
             if offset is not None:
                 distance = f"{abs(offset)} {survey.unit}{'s' * (abs(offset) > 1)}"
-                remark = f"the target stands {distance} {'later' if offset > 0 else 'earlier'}"
+                remark = f"its target is {distance} {'later' if offset > 0 else 'earlier'}"
             examples.append(_locate(survey, first, last, remark))
         if runs:
             num_lines = sum(int(((inspected >= run.first) & (inspected <= run.last)).sum()) for run in runs)

@@ -1,4 +1,4 @@
-"""A training tried out on a throw-away model: does its longest batch fit, how fast is it, how long will it take?"""
+"""A dry run of a training: does its longest batch fit into memory, how fast is it, how long will it take?"""
 
 import gc
 import itertools
@@ -33,14 +33,16 @@ _PROCESS = Path("/proc/self")  # as Linux shows it: man 5 proc
 
 
 class DryRun(NamedTuple):
-    """What a dry run has measured."""
+    """What a dry run measured."""
 
     device: str
     precision: str
     num_threads: int  # of the CPU
     num_parameters: int
     num_trained_parameters: int
-    largest_batch: dict[str, int]  # the pairs, source_tokens and target_tokens (padded) that needed the most memory
+    largest_batch: dict[
+        str, int
+    ]  # the pairs, source_tokens and target_tokens (padded) of the batch that needed most memory
     peak_bytes: int | None  # weights, gradients, optimizer and activations together; None: cannot be measured here
     num_timed_steps: int
     target_tokens_per_second: float
@@ -61,13 +63,13 @@ def dry_run(
     """Make real training steps on real batches, the longest first; the weights are thrown away.
 
     Args:
-        validation: The corpora of a validation; some of their lines are translated, for its time.
-        initial: The weights to begin with; None: random ones.
-        max_seconds: The time for measuring the speed; a step is never broken off.
+        validation: The corpora of a validation; some of their lines are translated, to time it.
+        initial: The initial weights; None: random ones.
+        max_seconds: The time for measuring the speed; a step is never interrupted.
 
     Raises:
-        InputError: The settings ask for what this machine lacks.
-        RunError: The training would fail: memory is short, or the loss is not finite.
+        InputError: The settings ask for something that this machine does not have.
+        RunError: The training would fail: out of memory, or the loss is not finite.
     """
     before = peak_memory(device, restart=True)
     train_step, numbers = setup_training(config, tokenizers, device=device, initial=initial), itertools.count(1)
@@ -119,10 +121,9 @@ def dry_run(
 
 
 def longest_batches(epoch: Epoch) -> list[int]:
-    """The numbers of the batch with the longest sentence and of the one with the most tokens; often they are one.
+    """The numbers of the batch with the longest sentence and the batch with the most tokens, often the same one.
 
-    Attention needs the most memory for the first, the output layer for the second, and which of them needs more
-    depends on the model.
+    Attention needs most memory for the first, the output layer for the second; which needs more depends on the model.
     """
     pairs, sources, targets = epoch.shapes.T
     longest = int(np.lexsort((pairs, np.maximum(sources, targets)))[-1])
@@ -131,9 +132,9 @@ def longest_batches(epoch: Epoch) -> list[int]:
 
 
 def _time_validation(model: Transformer, tokenizers: Tokenizers, validation: ParallelCorpus, config: Config) -> float:
-    """About how long the whole validation corpus takes, from some of its lines.
+    """Estimate the time of a whole validation corpus from some of its lines.
 
-    A new model does not know when to end, so its translations are limited to the references' mean length.
+    A new model does not know when to stop, so its translations are limited to the references' mean length.
     """
     num_lines, seconds = 0, 0.0
     for wanted in (_FEW_LINES, _SOME_LINES):
@@ -151,22 +152,22 @@ def _time_validation(model: Transformer, tokenizers: Tokenizers, validation: Par
 
 
 def peak_memory(device: torch.device, *, restart: bool = False) -> int | None:
-    """The most bytes in use at once since the last restart, which forgets the peak; None: not known.
+    """The peak of bytes in use since the last restart; None: not known.
 
-    On CUDA it is what PyTorch has allocated on the device, on a CPU the resident memory of the process, under Linux.
-    Without a restart the peaks of earlier work hide that of a training step, or a third of it.
+    It counts what PyTorch allocated on CUDA, or the resident memory of the process on a CPU under Linux. Without a
+    restart, peaks of earlier work hide a training step's peak.
     """
     if measures_memory(device):
         module = torch.get_device_module(device)
         if restart:
             module.reset_peak_memory_stats(device)
         return int(module.max_memory_allocated(device))
-    if device.type != "cpu":  # Apple's GPU shares the memory, and its peak cannot be measured
+    if device.type != "cpu":  # Apple's GPU shares its memory, and has no peak to measure
         return None
     try:
         if restart:
             gc.collect()
-            release_free_memory()  # else it would be used again and not be seen
+            release_free_memory()  # otherwise it would be reused and not counted
             (_PROCESS / "clear_refs").write_text("5")
         found = re.search(r"VmHWM:\s*(\d+) kB", (_PROCESS / "status").read_text())
     except OSError:

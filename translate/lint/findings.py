@@ -1,4 +1,4 @@
-"""What `translate check` can find in a corpus: from which share of the pairs on it is a warning, and what to do."""
+"""Findings of `translate check`; and a table of what makes pairs suspicious, with a row per reason."""
 
 import math
 from typing import Literal, NamedTuple, get_args
@@ -10,17 +10,17 @@ _SHOWN_CHARACTERS = 45
 
 
 class Finding(NamedTuple):
-    """Something that a person should know before a long run."""
+    """Something to know before a long run."""
 
-    severity: Severity  # error: the training would fail or be useless; warning: usually a mistake; note: good to know
+    severity: Severity  # error: training would fail or be useless; warning: usually a mistake; note: good to know
     name: str  # for machines; the same in every version
     message: str  # what was found, with its numbers
     hint: str  # what to do about it
-    examples: tuple[str, ...] = ()  # where it was found, a line each
+    examples: tuple[str, ...] = ()  # where it was found, one line each
 
 
 class Location(NamedTuple):
-    """A line of a text file or a row of a table, or a range of them, counted from 1."""
+    """A line of a text file, a row of a table, or a range of them, counted from 1."""
 
     unit: Unit
     line: int
@@ -38,7 +38,7 @@ class Location(NamedTuple):
 
 
 class Suspects(NamedTuple):
-    """Pairs of one corpus that are suspicious for one reason."""
+    """Pairs of a corpus that are suspicious for the same reason."""
 
     kind: str  # a key of KINDS
     num_pairs: int
@@ -57,62 +57,64 @@ class Leak(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A reason for suspicion."""
+    """A reason to suspect pairs."""
 
     what: str  # completes "12 of 100 pairs …"
     hint: str
-    warning_share: float = 0.01  # the share of pairs from which on it is a warning; below it is a note
-    error_share: float = math.inf  # from which on the training, or the score of a held-out corpus, is worthless
+    warning_share: float = 0.01  # it is a warning from this share of the pairs on, and a note below
+    error_share: float = math.inf  # from here on training, or a held-out score, is worthless
 
 
-# Shares from which a warning is due: copies hurt from 1 to 2 % on (Ott et al. 2018, arXiv 1803.00047;
+# Why these shares: copies hurt from 1 to 2 % on (Ott et al. 2018, arXiv 1803.00047;
 # Khayrallah and Koehn 2018, arXiv 1805.12282, who find that 5 % of other noise costs little).
 _SWAPPED = "remove them, or swap their sides"
-_FOREIGN = "look at them, and remove them"
-_NEIGHBOUR = "belong to a neighbour: a line is missing or doubled on one side"
-_DAMAGED = "the text was damaged before it got here; get it again, or remove the lines"
-_RESTORE = "read the original in its own encoding (iconv), or restore it: line.encode('cp1252').decode('utf-8')"
-_AMBIGUOUS = "usual in small numbers, and in paraphrases"
-_LINE_END = "replace them by spaces: editors count lines differently from translate"
-_CONVERT = "turn entities into characters and remove tags, unless translations should have them"
+_FOREIGN = "inspect them, and remove them"
+_NEIGHBOUR = "match a neighbouring line: a line is missing or duplicated on one side"
+_DAMAGED = "the text was already damaged: get it again, or remove the lines"
+_RESTORE = "read the original in its own encoding (iconv), or repair it: line.encode('cp1252').decode('utf-8')"
+_AMBIGUOUS = "normal in small numbers, and among paraphrases"
+_LINE_END = "replace them with spaces: editors would count more lines than translate"
+_CONVERT = "replace entities with characters and remove tags, unless translations should have them"
 KINDS: dict[str, Kind] = {
-    "empty": Kind("have an empty side", "training leaves them out; remove them from held-out text"),
+    "empty": Kind("have an empty side", "training skips them; remove them from held-out text"),
     "equal": Kind(
-        "are copies, the source its own translation",
-        "remove those that have one; 1 % hurts; data.leave_out=[equal] skips them",
+        "have a target that equals the source",
+        "remove those that should be translated (1 % already hurts), or skip all with data.leave_out=[equal]",
         0.01,
         0.5,
     ),
-    "unlikely_length": Kind("have sides whose lengths do not fit", "align or remove them"),
+    "unlikely_length": Kind("have sides of implausible lengths", "realign or remove them"),
     "repeated": Kind(
-        "occurred before, source and target",
-        "remove repetitions, unless they are meant; data.leave_out=[repeated] skips them",
+        "repeat an earlier pair",
+        "remove them unless they are intended, or skip them with data.leave_out=[repeated]",
         0.10,
     ),
-    "ambiguous": Kind("have a source that occurred before with another target", _AMBIGUOUS, 0.25),
+    "ambiguous": Kind("repeat an earlier source with another target", _AMBIGUOUS, 0.25),
     "source_like_target": Kind("have a source that looks like the target language", _SWAPPED, 0.005, 0.5),
     "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
-    "source_like_neither": Kind("have a source perhaps in a third language", _FOREIGN),
-    "target_like_neither": Kind("have a target perhaps in a third language", _FOREIGN),
-    "shifted": Kind(_NEIGHBOUR, "find the line, and align the files again", 0.0, 0.1),
-    "unrelated": Kind("do not translate each other", "check that the two sides belong together", 0.0, 0.1),
-    "control": Kind("have control characters", "remove them; tabs may stay"),
-    "line_end": Kind("have line ends inside a line", _LINE_END),
-    "private_use": Kind("have private-use characters", "find out what wrote them; they mean nothing by themselves"),
-    "invisible": Kind("have invisible characters", "remove them: a word with and without one counts as two words"),
-    "replacement": Kind("have the replacement character U+FFFD", _DAMAGED),
-    "mojibake": Kind("have mojibake, UTF-8 that was read as another encoding", _RESTORE),
-    "markup": Kind("have HTML entities or tags", _CONVERT),
+    "source_like_neither": Kind("have a source that may be in a third language", _FOREIGN),
+    "target_like_neither": Kind("have a target that may be in a third language", _FOREIGN),
+    "shifted": Kind(_NEIGHBOUR, "find that line, and realign the files", 0.0, 0.1),
+    "unrelated": Kind("are not translations of each other", "check that the two sides belong together", 0.0, 0.1),
+    "control": Kind("contain control characters", "remove them; tabs may stay"),
+    "line_end": Kind("contain line breaks", _LINE_END),
+    "private_use": Kind(
+        "contain private-use characters", "find out what wrote them; they have no meaning of their own"
+    ),
+    "invisible": Kind("contain invisible characters", "remove them: a word with one counts as another word"),
+    "replacement": Kind("contain the replacement character U+FFFD", _DAMAGED),
+    "mojibake": Kind("contain mojibake, UTF-8 that was read in another encoding", _RESTORE),
+    "markup": Kind("contain HTML entities or tags", _CONVERT),
 }
 
 
 def by_severity(findings: list[Finding]) -> list[Finding]:
-    """Errors first, then warnings, then notes; within each in the order given."""
+    """Errors first, then warnings, then notes, each in the given order."""
     return sorted(findings, key=lambda finding: get_args(Severity).index(finding.severity))
 
 
 def suspects_finding(key: str, suspects: Suspects) -> Finding:
-    """The finding about suspicious pairs of the corpus with this key in the config."""
+    """The finding about suspicious pairs of a corpus, named by its key in the config."""
     kind = KINDS[suspects.kind]
     share = suspects.num_pairs / suspects.num_inspected
     severity: Severity = "error" if share >= kind.error_share else "warning" if share >= kind.warning_share else "note"
@@ -121,15 +123,15 @@ def suspects_finding(key: str, suspects: Suspects) -> Finding:
 
 
 def leak_finding(leak: Leak) -> Finding:
-    """Report leakage. A score says little about new text if 1 % of the pairs or 5 % of the sources leak."""
+    """The finding about a leak: a warning if 1 % of the pairs or 5 % of the sources leak."""
     seen = []
     if leak.num_leaked_pairs:
         seen.append(f"{leak.num_leaked_pairs:,} of {leak.num_pairs:,} pairs")
     if leak.num_leaked_sources:
         seen.append(f"the sources of {leak.num_leaked_sources:,}{' more' if seen else f' of {leak.num_pairs:,} pairs'}")
     is_warning = leak.num_leaked_pairs >= 0.01 * leak.num_pairs or leak.num_leaked_sources >= 0.05 * leak.num_pairs
-    message = f"{leak.key}: {' and '.join(seen)} occur in training too (spaces and case ignored)"
-    hint = "remove these from data.train: scores on them measure memory"
+    message = f"{leak.key}: {' and '.join(seen)} also occur in training (ignoring spaces and case)"
+    hint = "remove them from data.train: scores on them measure memorisation"
     return Finding("warning" if is_warning else "note", "leakage", message, hint, tuple(map(str, leak.examples)))
 
 

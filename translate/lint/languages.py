@@ -1,7 +1,7 @@
 """Lines in the wrong language, found by the corpus itself: which of its two sides does a line look like?
 
-No list of languages is needed: each side's trigrams of characters are a model of its language, and a line that is far
-likelier under the other side's model stands on the wrong side. A line unlike both is perhaps in a third language.
+No list of languages is needed: the character trigrams of each side model its language, and a line that is far likelier
+under the other side's model is on the wrong side. A line unlike both may be in a third language.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _BUCKETS_BITS = 18  # trigrams are hashed to 262,144 buckets; a corpus has some tens of thousands of trigrams
-_ADDED = 0.5  # to each count, so that a trigram that was never seen is unlikely and not impossible
+_ADDED = 0.5  # to each count, so that an unseen trigram is unlikely, not impossible
 _CHUNK_LINES = 5_000
 _MAX_CHARACTERS = 1000  # of a line; more do not help, and this bounds the memory for a chunk
 
@@ -24,7 +24,7 @@ _MIN_NATS_A_CHARACTER = 0.1
 # languages 8 are found so in the embedded corpus and 6 in Multi30k; those of near relatives (Swedish, Dutch) are not.
 _MAX_DEVIATIONS = 7.0
 _MIN_CHARACTERS = 25
-_FEW_PAIRS = 200  # from so few lines the trigrams of a language cannot be learnt
+_FEW_PAIRS = 200  # fewer are not enough to learn the trigrams of a language
 
 Languages = tuple[NDArray[np.float64], NDArray[np.float64]]
 """How often each trigram occurs on the two sides of a corpus: a model of its languages."""
@@ -42,7 +42,7 @@ def learn_languages(sources: Sequence[str], targets: Sequence[str]) -> Languages
 
 
 def is_other_side(lines: Sequence[str], sources: Sequence[str], targets: Sequence[str]) -> bool:
-    """Whether most lines of a text look like the targets, though it should be in the language of the sources."""
+    """Whether most lines of a text that should be in the source language look like the targets."""
     languages = learn_languages(sources, targets)
     return languages is not None and len(lines) > 0 and bool(_compare(lines, *languages, is_own=False)[0].mean() > 0.5)
 
@@ -96,7 +96,7 @@ def _compare(
 
 
 def _lowest_usual(fits: NDArray[np.float64]) -> float:
-    """The fit below which a line is unlike the others of its side; minus infinity if too few are known."""
+    """The fit below which a line is unlike the rest of its side; minus infinity if too few are known."""
     known = fits[~np.isnan(fits)]
     if len(known) < _FEW_PAIRS:
         return -np.inf
@@ -106,9 +106,9 @@ def _lowest_usual(fits: NDArray[np.float64]) -> float:
 
 
 def _hash_trigrams(lines: Sequence[str]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Of each chunk of lines the bucket of each trigram, and the trigrams of each line (the last has two less).
+    """Yield for each chunk of lines the bucket of each trigram, and the number per line (the last has two less).
 
-    Each line stands in lower case between two spaces and one; trigrams over a line's end belong to that line.
+    Each line is lowercased, with two spaces before it and one after; trigrams across its end belong to it.
     """
     for first in range(0, len(lines), _CHUNK_LINES):
         framed = [f"  {line[:_MAX_CHARACTERS].casefold()} " for line in lines[first : first + _CHUNK_LINES]]

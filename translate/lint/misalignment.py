@@ -1,9 +1,9 @@
-"""Lines that do not belong together: lengths that do not fit, and runs of lines that pair with a neighbour.
+"""Lines that do not belong together: implausible lengths, and runs of lines that match a neighbour.
 
-Such a run begins where a line was lost or doubled on one side alone. There are two kinds of evidence. The lengths of
-lines and their translations are correlated, which shows a shift of hundreds of lines without a dictionary. A dictionary
-learnt from the pairs themselves (IBM model 1) then judges line by line, and so finds where a shift begins and ends, by
-the cheapest path through the offsets.
+Such a run begins where a line was lost or duplicated on one side. There are two kinds of evidence. The lengths of lines
+and translations are correlated, which shows a shift of hundreds of lines without a dictionary. A dictionary learnt from
+the pairs themselves (IBM model 1) then judges line by line, and the cheapest path through the offsets shows where a
+shift begins and ends.
 """
 
 from collections.abc import Sequence
@@ -19,22 +19,22 @@ from translate.data.lexicon import NULL_ID, learn_lexicon
 # Of Multi30k's 31,014 pairs of training, validation and test 2 have lengths beyond this, both truly wrong ("@@" for a
 # sentence); of the embedded corpus's 13,000 none has. Halves of sentences have, from about 80 characters on.
 _MAX_LENGTH_DEVIATIONS = 6.0
-_FEW_LENGTHS = 20  # from so few pairs nothing can be said about what is usual
+_FEW_LENGTHS = 20  # fewer do not show what is usual
 _OFFSETS = (-2, -1, 0, 1, 2)
 _STRAIGHT = _OFFSETS.index(0)
-_BLOCK_LINES = 500  # whose lengths are compared at each offset
+_BLOCK_LINES = 500  # whose lengths are correlated at each offset
 _MIN_BLOCK_LINES = 50
 # A correlation of n unrelated pairs deviates from 0 by n^-0.5 (Fisher). Five of these: one block in three million.
 _DEVIATIONS = 5.0
 _DICTIONARY_PAIRS = 10_000
 _MIN_PROBABILITY = 0.1  # of a translation that counts as one
 _MAX_TRANSLATIONS = 3  # of each subword
-_MAX_NATS = 6.0  # that one match may weigh: a rare word may stand in neighbouring lines
+_MAX_NATS = 6.0  # that one match may weigh: a rare word may occur in neighbouring lines
 # The cost of a change of offset; a run within the corpus pays twice. Measured: in 39 clean parts of 1,000 lines of
 # Multi30k and the embedded corpus no line is reported as shifted; runs of 20 shifted lines are found in 28 of these
 # parts, and in the whole corpora, whose dictionary is better, those of 5 lines too. Borders are right to a line or so.
 _CHANGE_NATS = 60.0
-_FEW_PAIRS = 500  # from so few pairs no dictionary can be learnt
+_FEW_PAIRS = 500  # fewer are not enough to learn a dictionary
 _MAX_TOKENS = 200  # of a line; a pair's cells in the dictionary grow with the product of its lengths
 
 Ints = NDArray[np.int64]
@@ -60,7 +60,7 @@ def flatten(ids: TokenIds) -> Ints:
 
 
 def find_unlikely_lengths(source_lengths: Ints, target_lengths: Ints) -> Ints:
-    """Positions of pairs whose lengths in characters fit each other far worse than is usual; no side of them is empty.
+    """Positions of pairs with two sides whose lengths in characters fit each other far worse than usual.
 
     A translation is c times as long as its source, and its squared deviation from that grows with the length. Both
     the factor and the usual deviation are the corpus's own: medians, which a few bad pairs do not move.
@@ -80,14 +80,14 @@ def find_unlikely_lengths(source_lengths: Ints, target_lengths: Ints) -> Ints:
 
 
 def find_shifted_blocks(source_lengths: Ints, target_lengths: Ints) -> list[ShiftedLines]:
-    """Shifts of many hundred lines, to the nearest block of 500, by the lengths alone; this takes no time."""
+    """Shifts of many hundred lines, to the nearest block of 500, by the lengths alone, which is fast."""
     return _runs(_block_offsets(source_lengths, target_lengths), np.arange(len(source_lengths)))
 
 
 def find_shifted_lines(
     source_ids: TokenIds, target_ids: TokenIds, *, numbers: Ints, vocab_size: int
 ) -> list[ShiftedLines]:
-    """Runs of lines whose translation stands one or two lines away.
+    """Runs of lines whose translation is one or two lines away.
 
     Args:
         source_ids: Subwords of sources, in the corpus's order, in runs of neighbours.

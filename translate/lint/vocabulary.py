@@ -1,4 +1,4 @@
-"""The text as tokens: lengths, characters without an entry, entries that nobody uses, references too long."""
+"""The text as tokens: lengths, characters without an entry, unused entries, references that are too long."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,18 +16,18 @@ from translate.lint.corpora import Survey
 from translate.lint.findings import Finding, Unit
 from translate.lint.misalignment import Ints, TokenIds, count_items, flatten
 
-# Upper ends of the histogram's columns, in tokens; the last column is open.
+# Upper ends of the histogram's columns, in tokens; the last column has none.
 HISTOGRAM_ENDS = (0, 5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
 _NUM_SPECIAL = 4  # PAD, UNK, BOS, EOS
 _MAX_EXAMINED_LINES = 1000  # for the characters' names; the counts of tokens are of all lines
 _NUM_CHARACTERS = 10
-_RARE_COUNT = 10  # an entry that occurs less often is rare
+_RARE_COUNT = 10  # an entry with fewer occurrences is rare
 _RARE_SHARE = 0.5
 _UNUSED_SHARE = 0.25
-_FEW_ENTRIES = 100  # of so few nothing can be spared
-_MANY_SUBWORDS = 2.5  # a word; of Multi30k's words a vocabulary of 500 makes 3.0, one of 8,000 makes 1.3
-_LEARNT_COUNT = 400  # an entry that occurs so often could be split into several that are still learnt
-_LONGEST_WORDS = 15.0  # characters a word, in the mean; more are there where no spaces stand between words
+_FEW_ENTRIES = 100  # so few are all needed
+MANY_SUBWORDS = 2.5  # per word; Multi30k has 3.0 with a vocabulary of 500, and 1.3 with 8,000
+_LEARNT_COUNT = 400  # half as many occurrences are still enough to learn an entry
+_LONGEST_WORDS = 15.0  # characters per word, on average; more mean that words are not separated by spaces
 
 
 class SideSpelling(NamedTuple):
@@ -35,29 +35,29 @@ class SideSpelling(NamedTuple):
 
     side: str  # source or target
     num_tokens: int
-    num_byte_tokens: int  # spent on characters without an entry, one for each byte
-    num_unknown_tokens: int  # stand for characters that are lost
+    num_byte_tokens: int  # one per byte of characters without an entry
+    num_unknown_tokens: int  # for characters that are lost
     num_lines: int  # with a character that the vocabulary has no entry for
     first_line: int | None  # counted from 1
     characters: dict[str, int]  # the most frequent of these characters, and their numbers of lines
 
 
 class VocabularyReport(NamedTuple):
-    """How much of a vocabulary training uses; special symbols and bytes are not counted as entries."""
+    """How much of a vocabulary training uses; special symbols and bytes do not count as entries."""
 
     name: str  # joint, source or target
     size: int  # with special symbols and bytes
     num_entries: int
     num_unused: int
-    num_rare: int  # fewer than 10 times in training, unused ones too
+    num_rare: int  # with fewer than 10 occurrences in training, unused ones included
     median_count: float  # occurrences in training: half of the entries have more
-    subwords_per_word: float | None  # None: the text does not separate its words by spaces
+    subwords_per_word: float | None  # None: words are not separated by spaces
 
 
 class Lengths(NamedTuple):
     """Tokens of the training sentences, without special symbols."""
 
-    source_histogram: tuple[int, ...]  # sentences up to each of `ends`, and over the last
+    source_histogram: tuple[int, ...]  # number of sentences up to each of `ends`, and longer ones
     target_histogram: tuple[int, ...]
     mean_source: float
     mean_target: float
@@ -79,7 +79,7 @@ def measure_lengths(sources: Ints, targets: Ints) -> Lengths:
 def examine_spelling(
     side: str, lines: Sequence[str], ids: TokenIds, tokenizer: Tokenizer, *, numbers: Ints
 ) -> SideSpelling:
-    """Count the tokens that stand for characters without an entry, and name the characters.
+    """Count the tokens for characters without an entry, and list these characters.
 
     Args:
         numbers: The position of each line in the corpus.
@@ -98,17 +98,17 @@ def examine_spelling(
 def spelling_findings(
     key: str, spelling: Sequence[SideSpelling], *, unit: Unit, is_fine_tuning: bool = False
 ) -> Iterator[Finding]:
-    """Characters without an entry: lost ones are a warning from one token of a thousand on, bytes from one of fifty."""
+    """Characters without an entry: a warning from 0.1 % of the tokens on if they are lost, from 2 % on as bytes."""
     for side in spelling:
         if not side.num_lines:
             continue
         name, threshold, what = "characters_in_bytes", 0.02, "are bytes"
-        hint = "nothing is lost, but a byte tells a model little; text for the tokenizer should have them"
+        hint = "nothing is lost, but bytes carry little meaning; train the tokenizer on text with these characters"
         if side.num_unknown_tokens:
-            name, threshold, what = "unknown_characters", 0.001, "stand for characters that the vocabulary cannot spell"
+            name, threshold, what = "unknown_characters", 0.001, "are unknown characters, which are lost"
             hint = "set tokenizer.byte_fallback=true or tokenizer.character_coverage=1"
         if is_fine_tuning:
-            hint = "tokenizer.add_characters=true adds those of the training text to the vocabulary"
+            hint = "tokenizer.add_characters=true adds the training text's characters to the vocabulary"
         num_odd = side.num_unknown_tokens + side.num_byte_tokens
         share = num_odd / side.num_tokens
         codes = ((character, f"U+{ord(character):04X}") for character in side.characters)
@@ -140,14 +140,14 @@ def examine_vocabulary(
 
 
 def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config) -> Iterator[Finding]:
-    """Vocabularies of other text, or too large for it: entries that hardly occur are not learnt. Or too small.
+    """Vocabularies that were made for other text, or are too large or too small for this text.
 
-    With few entries all are frequent, but sentences are long, and so is the time that each takes. The text bears a
-    larger vocabulary if half of the entries would stay frequent with two for one.
+    Entries that hardly occur are not learnt. With few entries, all are frequent, but sentences are long and slow; the
+    text supports a larger vocabulary if half of the entries would stay frequent when split in two.
 
-    A few entries that never occur are usual: BPE keeps the halves of what it merges. Gowda and May 2020
-    (https://aclanthology.org/2020.findings-emnlp.352) want 100 occurrences of 95 % of the entries; corpora of
-    Multi30k's size do well with less, so a finding here is ten times as bad.
+    A few entries that never occur are normal: BPE keeps the halves of what it merges. Gowda and May 2020
+    (https://aclanthology.org/2020.findings-emnlp.352) ask for 100 occurrences of 95 % of the entries. Corpora of
+    Multi30k's size do well with less, so the limits here are ten times lower.
     """
     for vocabulary in vocabularies:
         num_entries = vocabulary.num_entries
@@ -157,23 +157,23 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
             hint = "train a tokenizer on this corpus: set tokenizer.source_model=null"
             yield Finding("warning", "vocabulary_unused", message, hint)
         elif num_entries >= _FEW_ENTRIES and vocabulary.num_rare > _RARE_SHARE * num_entries:
-            rare = f"occur fewer than {_RARE_COUNT} times in training, too seldom to be learnt"
+            rare = f"occur fewer than {_RARE_COUNT} times in training, too rarely to be learnt"
             hint = f"halve tokenizer.vocab_size = {config.tokenizer.vocab_size}"
             yield Finding("warning", "vocabulary_large_for_corpus", f"{vocabulary.num_rare:,} {entries} {rare}", hint)
-        elif (subwords := vocabulary.subwords_per_word or 0.0) > _MANY_SUBWORDS and (
+        elif (subwords := vocabulary.subwords_per_word or 0.0) > MANY_SUBWORDS and (
             config.tokenizer.source_model is None and vocabulary.median_count >= _LEARNT_COUNT
         ):
             often = f"half of its {num_entries:,} entries occur {vocabulary.median_count:,.0f} times or more"
             message = (
-                f"the {vocabulary.name} vocabulary makes {subwords:.1f} subwords of a word, so sentences are long and"
-                f" take long; {often}, and more entries would be learnt too"
+                f"the {vocabulary.name} vocabulary has {subwords:.1f} subwords per word, so sentences are long and"
+                f" slow; {often}, so more entries could be learnt too"
             )
             hint = f"double tokenizer.vocab_size = {config.tokenizer.vocab_size}"
             yield Finding("warning", "vocabulary_small_for_corpus", message, hint)
 
 
 def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> Iterator[Finding]:
-    """References of a held-out corpus with more tokens than the search may write."""
+    """References of a held-out corpus that are longer than the search may write."""
     corpus, decoding = survey.corpus, config.decoding
     sources = torch.tensor([len(tokenizers.source.encode(line)) + 1 for line in corpus.sources])
     targets = torch.tensor([len(tokenizers.target.encode(line)) + 1 for line in corpus.targets])
@@ -185,7 +185,7 @@ def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> I
         f"{survey.key}: {len(over):,} of {len(targets):,} references, the first on {survey.unit} {over[0] + 1:,}, have"
         f" more tokens than {factor} and decoding.max_length_constant = {decoding.max_length_constant} allow"
     )
-    hint = "raise decoding.max_length_constant, or look whether these are translations"
+    hint = "raise decoding.max_length_constant, or check whether these are translations"
     yield Finding("warning" if len(over) >= 0.01 * len(targets) else "note", "decoding_too_short", message, hint)
 
 

@@ -78,13 +78,14 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def _distribution(value: Any, place: str) -> BaseDistribution:
-    match value:
-        case [_, *_]:
-            return CategoricalDistribution([json.dumps(each) for each in value])
-        case {"low": int() | float(), "high": int() | float(), **rest} if rest in ({}, {"log": True}, {"log": False}):
-            is_whole = isinstance(value["low"], int) and isinstance(value["high"], int)
-            with contextlib.suppress(ValueError):
-                return IntDistribution(**value) if is_whole else FloatDistribution(**value)
+    if isinstance(value, list) and value:
+        return CategoricalDistribution([json.dumps(each) for each in value])
+    if isinstance(value, dict) and {"low", "high"} <= value.keys() <= {"low", "high", "log"}:
+        kinds = {type(value["low"]), type(value["high"])}
+        is_finite = kinds <= {int, float} and all(math.isfinite(value[end]) for end in ("low", "high"))
+        if is_finite and isinstance(value.get("log", False), bool) and value["low"] < value["high"]:
+            with contextlib.suppress(ValueError):  # a logarithm of 0
+                return IntDistribution(**value) if kinds == {int} else FloatDistribution(**value)
     raise InputError(
         f"{place}: should be a list of choices, or a range such as {{low: 1e-4, high: 1e-2, log: true}}, with"
         " low < high, and low > 0 if log is true"

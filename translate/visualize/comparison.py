@@ -6,8 +6,8 @@ from translate.evaluation.compare import Bucket, Comparison
 from translate.visualize.panels import Picture, Table
 
 _SIGNIFICANCE = (
-    "p is how probable a difference to {first} of this size would be between systems of equal quality: by paired"
-    " bootstrap, and by approximate randomisation. A difference with p below 0.05 is usually called significant."
+    "p is the probability of a difference from {first} this large between systems of equal quality, by paired bootstrap"
+    " and by approximate randomisation. A difference with p below 0.05 is usually called significant."
 )
 
 
@@ -28,11 +28,11 @@ def comparison_tables(comparison: Comparison) -> Iterator[Table]:
         chances = [p for score in scores[1:] for p in (score.bootstrap_p, score.randomization_p)]
         rows.append([name, *(f"{score.value:.2f}" for score in scores), *(f"{p:.4f}" for p in chances)])
     yield Table("Scores", ["", *comparison.systems, *tests], rows, _SIGNIFICANCE.format(first=first))
-    yield Table("Signatures of sacreBLEU", ["", "Signature"], list(comparison.signatures.items()))
-    yield _bucket_table(comparison.systems, "chrF by the number of words of the reference", "lines", comparison.lengths)
+    yield Table("sacreBLEU signatures", ["", "Signature"], list(comparison.signatures.items()))
+    yield _bucket_table(comparison.systems, "chrF by reference length (words)", "lines", comparison.lengths)
     yield _bucket_table(
         comparison.systems,
-        "Words of the references that are found, in %, by how often the word stands in all references",
+        "Reference-word recall (%), by word frequency",
         "words",
         comparison.frequencies,
     )
