@@ -45,7 +45,7 @@ def test_a_rate_over_half_of_the_runs_own(tune: Tune, clean_config: Path) -> Non
     rate = own.training.learning_rate
     assert finding.severity == "warning" and finding.name == "fine_tuning_rate_high"
     assert finding.message.startswith(f"training.learning_rate = {rate:g} with training.schedule = ")
-    assert f"over half of the {rate:.1e} that " in finding.message and "base was trained with" in finding.message
+    assert f"{rate:.1e}" in finding.message and "/base" in finding.message
     assert finding.hint == f"try training.learning_rate={0.2 * rate:.0e}"
     assert list(rate_findings(tune(f"training.learning_rate={0.5 * rate}"))) == []
     # noam: 2 / sqrt(d_model * warmup_steps) = 2 / sqrt(64 * 100) = 0.025
@@ -64,7 +64,7 @@ def test_the_rate_of_an_imported_run_is_unknown(tune: Tune, monkeypatch: pytest.
     for rate, is_high in ((0.49 * paper, False), (0.51 * paper, True)):
         found = [*rate_findings(tune(f"training.learning_rate={rate}"))]
         assert len(found) == is_high
-    assert f"over half of the {paper:.1e} that the paper's schedule has" in found[0].message
+    assert f"{paper:.1e}" in found[0].message
 
 
 def test_text_of_its_own_kind_is_silent_and_more_sets_take_more_time(tune: Tune, quick: None, tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_text_that_the_vocabulary_cuts_to_pieces(tune: Tune, quick: None, tmp_pa
         (tmp_path / "valid.de").unlink()
     report = check(config)
     (finding,) = [each for each in report.findings if each.name == "vocabulary_of_other_text"]
-    assert finding.message.startswith("the joint vocabulary of ") and " subwords of a word here" in finding.message
-    assert ("of one of the run's own validation corpus" in finding.message) == has_own_text
+    assert "joint vocabulary" in finding.message and "subwords per word" in finding.message
+    assert ("own validation corpus" in finding.message) == has_own_text
     assert not {"vocabulary_large_for_corpus", "vocabulary_unused", "vocabulary_small_for_corpus"} & set(names(report))
     spelling = [each for each in report.findings if each.name == "characters_in_bytes"]
     assert spelling and all("tokenizer.add_characters=true" in each.hint for each in spelling)
@@ -121,13 +121,10 @@ def test_lora_and_frozen_parts_of_a_run(tune: Tune, quick: None, tmp_path: Path)
     """LoRA takes higher rates, and nothing is at random; but what the vocabulary gains would never be learnt."""
     assert names(check(tune("training.lora_rank=2"))) == []
     extended = "tokenizer.add_pieces=[<x>]"
-    for override, message in (
-        (
-            "training.lora_rank=2",
-            "training.lora_rank = 2: the embeddings of what is added to the vocabulary are frozen",
-        ),
-        ("training.freeze=[embeddings]", "training.freeze = [embeddings]: the embeddings of what is added to the"),
+    for override, named in (
+        ("training.lora_rank=2", "training.lora_rank = 2: "),
+        ("training.freeze=[embeddings]", "training.freeze = [embeddings]: "),
     ):
         (finding,) = settings_findings(tune(override, extended))
-        assert finding.name == "added_entries_frozen" and finding.message.startswith(message)
+        assert finding.name == "added_entries_frozen" and finding.message.startswith(named)
     assert list(settings_findings(tune("training.freeze=[encoder]", extended))) == []

@@ -86,7 +86,7 @@ def test_a_vocabulary_too_small_for_the_text() -> None:
     """The numbers are those of Multi30k's training set with a joint vocabulary of 500."""
     (finding,) = vocabulary_findings([used()], configured())
     assert (finding.severity, finding.name) == ("warning", "vocabulary_small_for_corpus")
-    assert "the joint vocabulary makes 3.0 subwords of a word" in finding.message
+    assert "3.0 subwords per word" in finding.message
     assert "half of its 240 entries occur 5,198 times or more" in finding.message
     assert finding.hint == "double tokenizer.vocab_size = 500"
 

@@ -167,12 +167,12 @@ def test_equal_bleu_is_ranked_by_loss_and_what_is_equal_has_no_best(
     found, best = start({RATE: RATES[RATE], "training.max_steps": IntDistribution(4, 5)}), tmp_path / "search/best.yaml"
     found.run(num_trials=1)
     assert found.best() is None and not best.exists(), "one trial is compared with nothing"
-    found.run(num_trials=6)
+    found.run(num_trials=4)
     steps = [each.step for each in found.results()]
     assert steps == sorted(steps, reverse=True) and set(steps) == {4, 6}, "the longer ones have the smaller loss"
     assert found.best() is None and not best.exists()
     training.bleu = lambda rate, step: 50 * step * rate
-    found.run(num_trials=7)
+    found.run(num_trials=5)
     assert found.best() == found.results()[0] and best.read_text().startswith(f"# {found.results()[0].run}, BLEU")
 
 
