@@ -310,6 +310,7 @@ class Search:
             values = [json.dumps(each.settings[key], ensure_ascii=False).strip('"') for key in self.space]
             rows.append([each.run, *scores, str(each.step), f"{each.minutes:.1f}", *values, each.state])
         write_text(self.directory / "results.tsv", "".join("\t".join(row) + "\n" for row in rows))
+        (self.directory / "best.yaml").unlink(missing_ok=True)  # of an earlier time, when one was the best
         if (best := self.best()) is not None:
             config = self._config(best.settings).model_copy(update={"name": f"{self.base.name}-best"})
             measured = f"BLEU {best.bleu:.2f}, loss {best.loss:.4f} on validation"
