@@ -28,7 +28,7 @@ LAYERS = [
     {"exchange"},
     {"visualize"},
     {"documents"},
-    {"search", "api"},
+    {"api"},
     {"server"},
     {"cli"},
 ]
