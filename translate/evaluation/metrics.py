@@ -31,7 +31,7 @@ CONVENTIONS = {  # how papers score, and what makes their numbers comparable
 MOST_TER_WORDS = 500  # per line; TER's search for shifts takes about ten seconds there, and 40 at twice as many
 
 
-class CorpusScore(NamedTuple):
+class ScoreRow(NamedTuple):
     """A row of the table below: a score of every evaluation."""
 
     name: str  # in reports, `metrics.jsonl` and tables
@@ -41,10 +41,10 @@ class CorpusScore(NamedTuple):
 
 
 SCORES = (
-    CorpusScore("BLEU", lambda tokenize, **options: BLEU(tokenize=tokenize, **options)),
-    CorpusScore("BLEU-lc", lambda tokenize, **options: BLEU(tokenize=tokenize, lowercase=True, **options)),
-    CorpusScore("chrF", lambda tokenize, **options: CHRF(**options)),
-    CorpusScore("TER", lambda tokenize, **options: TER(**options), is_quick=False, most_words=MOST_TER_WORDS),
+    ScoreRow("BLEU", lambda tokenize, **options: BLEU(tokenize=tokenize, **options)),
+    ScoreRow("BLEU-lc", lambda tokenize, **options: BLEU(tokenize=tokenize, lowercase=True, **options)),
+    ScoreRow("chrF", lambda tokenize, **options: CHRF(**options)),
+    ScoreRow("TER", lambda tokenize, **options: TER(**options), is_quick=False, most_words=MOST_TER_WORDS),
 )
 
 
