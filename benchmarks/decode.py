@@ -39,11 +39,11 @@ def build_ours(run: Path, layout: Layout, *, precision: str) -> Translate:
     """`translate decode`, with workers as threads of one process."""
     import torch
 
-    from translate.decoding.loading import load_translator
+    from translate.decoding.loading import load_own_translator
 
     torch.set_num_threads(layout.workers * layout.threads)
     options = {"precision": precision, "device": "cpu", "workers": layout.workers}
-    translator = load_translator(run, options={**options, "batch_tokens": layout.batch * 100}).translator
+    translator = load_own_translator(run, options={**options, "batch_tokens": layout.batch * 100}).translator
 
     def run_ours(lines: Sequence[str], beam_size: int) -> list[str]:
         return [each.text for each in translator.translate(lines, beam_size=beam_size)]
@@ -55,11 +55,11 @@ def build_auto(run: Path, layout: Layout, *, precision: str) -> Translate:
     """`translate decode` as it is: CTranslate2's search between our reading and writing, with its own batches."""
     import torch
 
-    from translate.decoding.engines.ctranslate2 import load_engine
+    from translate.decoding.loading import load_translator
 
     torch.set_num_threads(layout.workers * layout.threads)
     options = {"engine": "ctranslate2", "precision": precision, "device": "cpu", "workers": layout.workers}
-    translator = load_engine(run, options=options, token_scores=False).translator
+    translator = load_translator(run, options=options, token_scores=False).translator
     translators = {beam_size: translator.with_options(beam_size=beam_size) for beam_size in (1, 5)}
 
     def run_auto(lines: Sequence[str], beam_size: int) -> list[str]:
@@ -74,17 +74,17 @@ def build_uncached(run: Path, layout: Layout) -> Translate:
     from uncached import RecomputingDecoder
 
     from translate.data.tokenizer import BOS_ID, EOS_ID
-    from translate.decoding.loading import load_translator
+    from translate.decoding.loading import load_own_translator
     from translate.decoding.search.loop import BeamSearch, SearchSettings
     from translate.decoding.search.scoring import build_scoring, maximum_lengths
 
     torch.set_num_threads(layout.threads)
-    translator = load_translator(run, options={"device": "cpu"}).translator
+    translator = load_own_translator(run, options={"device": "cpu"}).translator
     target = translator.tokenizers.target
 
     def translate_batch(sources: list[list[int]], beam_size: int) -> list[list[int]]:
         lengths = torch.tensor([len(source) + 1 for source in sources])
-        limits = maximum_lengths(lengths, translator.config, position_limit=translator.position_limit)
+        limits = maximum_lengths(lengths, translator.config, position_limit=translator.engine.position_limit)
         settings = SearchSettings(beam_size, build_scoring(translator.config), BOS_ID, EOS_ID)
         with torch.inference_mode():
             model = RecomputingDecoder(translator.model, sources, beam_size=beam_size)

@@ -68,10 +68,10 @@ class Decoder:
     def __init__(self, run: Path, source: Path, options: Sequence[str]) -> None:
         code = (
             "import sys, time; from translate.cli.terminal.options import DECODING_OPTIONS\n"
-            "from translate.decoding.engines.ctranslate2 import load_engine\n"
+            "from translate.decoding.loading import load_translator\n"
             "options = dict(zip((each[2:].replace('-', '_') for each in sys.argv[3::2]), sys.argv[4::2]))\n"
             "options = {key: int(each) if each.isdecimal() else each for key, each in options.items()}\n"
-            "translator = load_engine(sys.argv[1], options=options, token_scores=False).translator\n"
+            "translator = load_translator(sys.argv[1], options=options, token_scores=False).translator\n"
             "lines = open(sys.argv[2], encoding='utf-8').read().splitlines()\n"
             "for number in sys.stdin:\n"
             "    started = time.perf_counter(); chosen = lines[:int(number)]\n"

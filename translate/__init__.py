@@ -65,14 +65,14 @@ def load(
         InputError: Not a run, or settings that cannot be.
         RunError: A damaged run.
     """
-    from translate.decoding.engines.ctranslate2 import load_engine
+    from translate.decoding.loading import load_translator
     from translate.errors import InputError
     from translate.nearest import did_you_mean, nearest
 
     for name in options:
         if meant := nearest(name, ["checkpoint", "ensemble", "forbidden", "reverse"], cutoff=0.8):
             raise InputError(f"unknown option {name}{did_you_mean(meant)}")
-    return load_engine(
+    return load_translator(
         run,
         checkpoint=checkpoint,
         options=options,

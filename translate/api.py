@@ -16,8 +16,7 @@ import torch
 from translate.config.load import is_run, load_config, read_resolved_config
 from translate.config.schema import Config
 from translate.decoding import Translator
-from translate.decoding.engines.ctranslate2 import load_engine
-from translate.decoding.loading import load_translator
+from translate.decoding.loading import load_own_translator, load_translator
 from translate.errors import InputError
 from translate.evaluation import evaluate as evaluation
 from translate.messages import MessageFormatter
@@ -61,7 +60,7 @@ class Run:
 
     def load(self, *, checkpoint: Checkpoint = "best", **options: Any) -> Translator:
         """The run's translator; see `translate.load`."""
-        return load_engine(self.path, checkpoint=checkpoint, options=options).translator
+        return load_translator(self.path, checkpoint=checkpoint, options=options).translator
 
     def __repr__(self) -> str:
         data, best = self.config.data, self.best
@@ -184,7 +183,7 @@ def evaluate(
     if sources is None or references is None:
         _, pairs = evaluation.choose_test_set(run.config, name=test_set)
         sources, references = pairs.sources, pairs.targets
-    translator = load_engine(run.path, checkpoint=checkpoint, options=options, token_scores=False).translator
+    translator = load_translator(run.path, checkpoint=checkpoint, options=options, token_scores=False).translator
     return evaluation.evaluate(translator, sources, references, run.config.evaluation)
 
 
@@ -212,7 +211,7 @@ def show_attention(
         RunError: A damaged run.
     """
     path = run.path if isinstance(run, Run) else Path(run)
-    loaded = load_translator(path, checkpoint=checkpoint)
+    loaded = load_own_translator(path, checkpoint=checkpoint)
     choice = AttentionChoice(kind, layer, head, unit)
     name, step = path.resolve().name, loaded.run.step
     return look_at_attention(loaded.translator, source, target=target, choice=choice, name=name, step=step)

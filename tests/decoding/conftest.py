@@ -1,63 +1,45 @@
 """A small model that has learnt a toy language, so that its translations are not trivial and end by themselves."""
 
 import random
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import pytest
 import torch
+from harness import Toy, teach, tiny_config, toy_sentences, write_run
 from jaxtyping import config as shape_checks
 
-from translate.config.data import TokenizerConfig
-from translate.config.schema import ModelConfig
-from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
-from translate.model import Transformer
+from translate.data.tokenizer import prepare_tokenizers
+from translate.runs.loading import build_model
 
 WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green"}
 WORDS |= {"Straße": "street", "und": "and", "der": "the"}
 
 
-class Toy(NamedTuple):
-    """A trained model, and sentences that it has not seen."""
-
-    model: Transformer
-    tokenizers: Tokenizers
-    sources: list[str]
-    references: list[str]
-
-
 @pytest.fixture
 def no_shape_checks() -> Iterator[None]:
-    """Most of a search's time is the checking of shapes, which tests need not do that repeat the search of others."""
+    """Checking shapes takes most of a search's time; tests that repeat another test's search can do without."""
     shape_checks.update("jaxtyping_disable", True)
     yield
     shape_checks.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")
-def toy(toy_sentences: Callable[..., tuple[list[str], list[str]]], teach: Callable[..., None]) -> Toy:
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
+    """A trained model with its run, and sentences that it has not seen. Only to be read."""
     sentences = toy_sentences(1200, longest=6, draw=random.Random(1), words=WORDS)
-    tokenizers = prepare_tokenizers(TokenizerConfig(vocab_size=310), *sentences)
+    config = tiny_config(
+        tokenizer={"vocab_size": 310},
+        model={"d_model": 32, "num_heads": 4, "d_ff": 64, "norm": "pre", "positions": "rotary"},
+        decoding={"beam_size": 5, "max_length_factor": 2.0, "max_length_constant": 20},
+    )
+    tokenizers = prepare_tokenizers(config.tokenizer, *sentences)
     torch.manual_seed(1)
-    config = ModelConfig(
-        d_model=32,
-        num_heads=4,
-        d_ff=64,
-        num_encoder_layers=1,
-        num_decoder_layers=1,
-        norm="pre",
-        positions="rotary",
-    )
-    model = Transformer(
-        config,
-        source_vocab_size=tokenizers.source.vocab_size,
-        target_vocab_size=tokenizers.target.vocab_size,
-        pad_id=PAD_ID,
-    )
+    model = build_model(config, tokenizers)
 
     # The rate falls in the end; else the last digits of a CPU decide whether the model learns where sentences end.
     def rate(step: int) -> float:
         return 1e-2 * min(1.0, step / 30, (301 - step) / 100)
 
     teach(model, tokenizers, sentences, num_steps=300, batch_size=32, rate=rate)
-    return Toy(model, tokenizers, *toy_sentences(37, longest=7, draw=random.Random(3), words=WORDS))
+    path = write_run(tmp_path_factory.mktemp("runs") / "toy", config, tokenizers, model)
+    return Toy(path, config, model, tokenizers, *toy_sentences(37, longest=7, draw=random.Random(3), words=WORDS))

@@ -12,8 +12,10 @@ from translate.config.data import DataConfig, TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import PAD_ID, Tokenizers, train_tokenizer
-from translate.decoding import Request, Translation, Translator, loading
-from translate.decoding.loading import load_translator, resolve_auto
+from translate.decoding import Request, Translation, Translator
+from translate.decoding.engines.choice import resolve_auto
+from translate.decoding.engines.own import OwnEngine
+from translate.decoding.loading import load_own_translator
 from translate.errors import InputError
 from translate.model import Transformer
 from translate.runs.checkpoint import add_prefix, write_tensors
@@ -171,7 +173,7 @@ def test_coverage_watches_the_first_model_alone(toy: Toy, run: Path) -> None:
     shape = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 2}
     deep = Transformer(ModelConfig.model_validate(shape), **sizes, pad_id=PAD_ID).eval()
     config = DecodingConfig(device="cpu", beam_size=2, coverage_penalty=0.2, alignment_layer=1)
-    translator = Translator(deep, toy.tokenizers, config, ensemble=[toy.model])
+    translator = Translator(OwnEngine(deep, toy.tokenizers.target, ensemble=[toy.model]), toy.tokenizers, config)
     assert len(translator.translate(toy.sources[:3])) == 3
 
 
@@ -193,69 +195,17 @@ def test_another_tokenizer_is_refused_by_name(toy: Toy, run: Path, tmp_path: Pat
 def test_bf16(toy: Toy, run: Path) -> None:
     exact = texts(translate.load(run), toy.sources)
     translator = translate.load(run, precision="bf16", ensemble=[run])
-    for model in translator.models:
+    for model in translator.engine.models:
         assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     same = sum(one == other for one, other in zip(texts(translator, toy.sources), exact, strict=True))
     assert same > 0.8 * len(exact)
 
 
 def test_what_is_loaded_is_said(run: Path) -> None:
-    loaded = load_translator(run, options={"beam_size": 1})
+    loaded = load_own_translator(run, options={"beam_size": 1})
     assert (loaded.run.step, loaded.run.directory) == (300, run)
 
 
-# auto
-
-
-@pytest.mark.parametrize(
-    ("options", "installed", "bf16", "expected"),
-    [
-        ({}, True, True, ("ctranslate2", "fp32")),
-        ({}, True, False, ("ctranslate2", "fp32")),
-        ({}, False, True, ("translate", "bf16")),
-        ({}, False, False, ("translate", "fp32")),
-        ({"mbr": "chrf"}, True, True, ("translate", "bf16")),
-        ({"precision": "int8"}, True, True, ("ctranslate2", "int8")),
-        ({"precision": "int8", "device": "cuda"}, True, True, ("ctranslate2", "int8")),
-        ({"precision": "bf16"}, True, True, ("translate", "bf16")),
-        ({"precision": "fp32", "search": "sample"}, True, True, ("translate", "fp32")),
-        ({"engine": "translate"}, True, True, ("translate", "bf16")),
-        ({"engine": "ctranslate2"}, False, True, ("ctranslate2", "fp32")),
-        ({"device": "cuda"}, True, True, ("translate", "bf16")),
-    ],
-)
-def test_auto(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], installed: bool, bf16: bool, expected: tuple[str, str]
-) -> None:
-    monkeypatch.setattr(loading, "choose_device", torch.device)
-    monkeypatch.setattr(loading, "choose_precision", lambda name, device: "bf16" if bf16 else "fp32")
-    monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: name if installed else None)
-    config = resolve_auto(DecodingConfig.model_validate({"device": "cpu"} | options))
-    assert (config.engine, config.precision) == expected
-
-
-@pytest.mark.parametrize(
-    ("options", "others", "installed", "named"),
-    [
-        ({}, [], False, "ctranslate2"),
-        ({}, ["ensemble"], True, "ensemble"),
-        ({"engine": "ctranslate2", "mbr": "chrf"}, [], True, "decoding.mbr = 'chrf'"),
-        ({"engine": "translate"}, [], True, "decoding.engine = 'translate'"),
-    ],
-)
-def test_int8_without_ctranslate2_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], others: list[str], installed: bool, named: str
-) -> None:
-    monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: name if installed else None)
-    with pytest.raises(InputError) as error:
-        resolve_auto(DecodingConfig.model_validate({"device": "cpu", "precision": "int8"} | options), others=others)
-    assert str(error.value).startswith("decoding.precision = 'int8': ") and named in str(error.value)
-
-
-def test_auto_is_ours_for_what_else_ctranslate2_lacks() -> None:
-    assert resolve_auto(DecodingConfig(device="cpu"), others=["ensemble"]).engine == "translate"
-
-
 def test_without_a_precision_scores_are_computed_in_fp32(toy: Any, run: Path) -> None:
-    translator = load_translator(run).translator
+    translator = load_own_translator(run).translator
     assert translator.config.precision == "fp32" and translator.model.output.weight.dtype == torch.float32

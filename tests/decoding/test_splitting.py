@@ -14,7 +14,7 @@ from translate.config.load import override_config
 from translate.config.schema import Config
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.constraints.terminology import Terminology
-from translate.decoding.output.formats import align_translations, describe
+from translate.decoding.output.formats import describe
 from translate.decoding.request import count_conditions, one_line
 from translate.decoding.splitting import split_sentences, split_text
 from translate.errors import InputError
@@ -229,7 +229,7 @@ def test_constraints_of_a_split_line(translator: MakeTranslator, limit: int) -> 
 def test_a_split_line_as_a_record(translator: MakeTranslator, limit: int) -> None:
     """Words are counted on through the pieces, in the alignment too; a word that was cut itself is one word."""
     given = translator(max_source_tokens=limit)
-    (aligned,) = align_translations(given, given.translate_stream([LONG]))
+    (aligned,) = given.align(given.translate_stream([LONG]))
     record = describe(aligned, given, number=1)
     assert [piece["source"] for piece in record["pieces"]] == PIECES
     assert record["translation"] == " ".join(piece["translation"] for piece in record["pieces"])
@@ -239,13 +239,13 @@ def test_a_split_line_as_a_record(translator: MakeTranslator, limit: int) -> Non
         assert len(each["tokens"]) == len(each["token_log_probs"]) and each["tokens"][-1] == "</s>"
     assert record["log_prob"] == pytest.approx(sum(piece["log_prob"] for piece in record["pieces"]))
     assert [word["text"] for word in record["words"]] == record["translation"].split()
-    parts = align_translations(given, given.translate_stream(PIECES))
+    parts = given.align(given.translate_stream(PIECES))
     links = [[tuple(map(int, link.split("-"))) for link in part.alignment.split()] for part in parts]
     words = len(PIECES[0].split()), len(given.translate(PIECES[:1])[0].text.split())
     moved = [(source + words[0], target + words[1]) for source, target in links[1]]
     assert aligned.alignment == " ".join(f"{source}-{target}" for source, target in sorted([*links[0], *moved]))
 
-    (aligned,) = align_translations(given, given.translate_stream(["Hund " + "x" * (3 * limit) + " Haus"]))
+    (aligned,) = given.align(given.translate_stream(["Hund " + "x" * (3 * limit) + " Haus"]))
     assert len(aligned.pieces) > 2
     assert {int(link.split("-")[0]) for link in aligned.alignment.split()} <= {0, 1, 2}
 

@@ -20,12 +20,13 @@ from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers, train_tokenizer
-from translate.decoding import Request, Translation, Translator
-from translate.decoding import translator as translator_module
+from translate.decoding import Request, Translation, Translator, buffers
+from translate.decoding.buffers import read_buffers
+from translate.decoding.engines import own
+from translate.decoding.engines.own import OwnEngine
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.mbr import expected_utilities
-from translate.decoding.translator import read_buffers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import OutOfMemory, explain_out_of_memory
@@ -538,7 +539,7 @@ def test_a_search_runs_torch_with_one_thread_and_restores_their_number(
 def test_a_sample_depends_on_the_seed_and_the_lines_number_alone(
     toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translator_module, "LINES_PER_WORKER", 3)
+    monkeypatch.setattr(own, "LINES_PER_WORKER", 3)
     lines = toy.sources[:9]
     options = {"search": "sample", "n_best": 2, "temperature": 1.3, "seed": 7}
     alone = translator(**options, batch_tokens=1).translate(lines)
@@ -683,14 +684,16 @@ def test_forbidden_words_are_not_there(toy: Toy, translator: MakeTranslator) -> 
     lines = [source for source in toy.sources if "Hund" in source][:7]
     free = translator(beam_size=4)
     assert sum("dog" in each.text.split() for each in free.translate(lines)) > 3
-    without = Translator(toy.model, toy.tokenizers, free.config, forbidden=["dog"])
+    without = Translator(OwnEngine(toy.model, toy.tokenizers.target, forbidden=["dog"]), toy.tokenizers, free.config)
     assert not any("dog" in each.text.split() for each in without.translate(lines))
     # And still without, with other options.
     assert not any("dog" in each.text.split() for each in without.translate(lines, beam_size=2))
 
 
 def test_a_phrase_that_is_required_and_forbidden_is_refused(toy: Toy, translator: MakeTranslator) -> None:
-    both = Translator(toy.model, toy.tokenizers, translator().config, forbidden=["dog"])
+    both = Translator(
+        OwnEngine(toy.model, toy.tokenizers.target, forbidden=["dog"]), toy.tokenizers, translator().config
+    )
     with pytest.raises(InputError, match="^line 2: a phrase is both required and forbidden$"):
         both.translate(["Haus", Request("Hund", required=("dog",))])
 
@@ -839,7 +842,7 @@ def test_a_worker_that_fails_stops_the_others(toy: Toy, monkeypatch: pytest.Monk
     ],
 )
 def test_buffers(monkeypatch: pytest.MonkeyPatch, sizes: list[int], expected: list[list[int]]) -> None:
-    monkeypatch.setattr(translator_module, "BUFFER_CHARACTERS", 10)
+    monkeypatch.setattr(buffers, "BUFFER_CHARACTERS", 10)
     num_read = 0
 
     def lines() -> Iterator[str]:
@@ -849,8 +852,8 @@ def test_buffers(monkeypatch: pytest.MonkeyPatch, sizes: list[int], expected: li
             yield "x" * size
 
     num_given = 0
-    buffers = read_buffers(lines(), max_items=3, count_characters=len)
-    for buffer, sizes_expected in zip(buffers, expected, strict=True):
+    found = read_buffers(lines(), max_items=3, count_characters=len)
+    for buffer, sizes_expected in zip(found, expected, strict=True):
         assert list(map(len, buffer)) == sizes_expected
         num_given += len(buffer)
         assert num_read == num_given  # and none of the next
@@ -882,7 +885,7 @@ def test_a_search_without_memory(toy: Toy, monkeypatch: pytest.MonkeyPatch, work
 def test_a_scoring_without_memory(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = toy.tokenizers.target.encode("dog")
     ours = Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu", batch_tokens=99))
-    monkeypatch.setattr(translator_module, "force_decode", refuse)
+    monkeypatch.setattr(own, "force_decode", refuse)
     with pytest.raises(
         RunError,
         match=rf"^out of memory on the forced decoding of 1 pairs of up to {len(ids * 3) + 1} tokens{TOLD}Lower"

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from translate.config.data import TokenizerConfig
-from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.decoding import Translation, Translator
+from translate.decoding.alignment import attend
 from translate.decoding.score import ForcedDecoding
 from translate.documents.alignment import word_weights
 
@@ -25,9 +25,9 @@ def made(tokenizer: Tokenizer, source: str, text: str) -> Translation:
 
 def weights_of(tokenizer: Tokenizer, translation: Translation, *attention: torch.Tensor) -> list[dict[int, float]]:
     translator = Mock(spec=Translator)
-    translator.tokenizers = Tokenizers(tokenizer, tokenizer, "joint")
-    translator.config = DecodingConfig(look_ahead_lines=1)
-    translator.force.return_value = [ForcedDecoding([], [], each) for each in attention]
+    tokenizers = Tokenizers(tokenizer, tokenizer, "joint")
+    forced = [ForcedDecoding([], [], each) for each in attention]
+    translator.attend.return_value = attend([translation], lambda pairs: forced, tokenizers, max_items=1)
     return [dict(row) for row in next(iter(word_weights(translator, [translation])))]
 
 

@@ -10,7 +10,7 @@ import pytest
 import sentencepiece
 import yaml
 
-from translate.decoding.loading import load_translator
+from translate.decoding.loading import load_own_translator
 from translate.errors import InputError, RunError
 from translate.exchange import import_model
 from translate.exchange.marian import is_marian
@@ -111,7 +111,7 @@ def test_layouts(write_marian: WriteMarian, german: list[str], tmp_path: Path, o
     assert (search.beam_size, search.length_penalty, search.length_penalty_kind) == (6, 1.0, "average")
     assert (search.max_length_factor, loaded.config.data.source_language) == (2.0, "de")
     assert loaded.config.model.norm_epsilon == 1e-6
-    translator = load_translator(tmp_path / "run", options={"device": "cpu", "beam_size": 1}).translator
+    translator = load_own_translator(tmp_path / "run", options={"device": "cpu", "beam_size": 1}).translator
     assert len([*translator.translate(german[:3])]) == 3
 
 

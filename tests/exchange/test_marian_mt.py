@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from translate.decoding.loading import load_translator
+from translate.decoding.loading import load_own_translator
 from translate.errors import InputError, RunError
 from translate.exchange import export_run, import_model
 from translate.exchange.huggingface import marian_weights
@@ -40,7 +40,7 @@ def generate(folder: Path, texts: list[str], **options: Any) -> list[str]:
 
 
 def translate(run: Path, texts: list[str], **options: Any) -> list[str]:
-    translator = load_translator(run, options={"device": "cpu", **options}).translator
+    translator = load_own_translator(run, options={"device": "cpu", **options}).translator
     return [each.text.strip() for each in translator.translate(texts)]
 
 

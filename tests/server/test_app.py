@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from translate.decoding.loading import load_translator
+from translate.decoding.loading import load_own_translator
 from translate.decoding.output.formats import CorpusScore, describe, describe_scores
 from translate.visualize.attention import AttentionChoice, look_at_attention
 
@@ -25,7 +25,7 @@ def events(text: str) -> list[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"n_best": 3, "beam_size": 4}, {"search": "sample"}])
 def test_translations_are_those_of_decode(client: TestClient, runs: list[Path], options: dict[str, Any]) -> None:
     answer = client.post("/translate", json={"text": GERMAN, "options": options}).json()
-    translator = load_translator(runs[0], options=options).translator
+    translator = load_own_translator(runs[0], options=options).translator
     assert answer["model"] == "first"
     for line, found in enumerate(translator.translate_stream(GERMAN)):
         record, given = describe(found, translator, number=line + 1), answer["translations"][line]
@@ -43,7 +43,7 @@ def test_translations_are_those_of_decode(client: TestClient, runs: list[Path], 
 def test_one_text_another_model_and_alignment(client: TestClient, runs: list[Path]) -> None:
     question = {"text": "The dog sleeps.", "model": "second", "alignment": True}
     answer = client.post("/translate", json=question).json()
-    translator = load_translator(runs[1]).translator
+    translator = load_own_translator(runs[1]).translator
     (translation,) = answer["translations"]
     assert answer["model"] == "second" and translation["text"] == translator.translate("The dog sleeps.").text
     links = translation["alignment"]
@@ -81,7 +81,7 @@ def test_scores_are_those_of_score(client: TestClient, runs: list[Path]) -> None
     pairs = [("Ein Hund läuft.", "A dog runs."), ("Der Hund schläft.", "The dog sleeps.")]
     question = {"source": [source for source, _ in pairs], "target": [target for _, target in pairs]}
     answer = client.post("/score", json=question).json()
-    expected = list(describe_scores(load_translator(runs[0]).translator, pairs, CorpusScore()))
+    expected = list(describe_scores(load_own_translator(runs[0]).translator, pairs, CorpusScore()))
     assert [each["line"] for each in answer["scores"]] == [1, 2]
     for given, record in zip(answer["scores"], expected, strict=True):
         assert given["tokens"] == record["tokens"] and given["log_prob"] == pytest.approx(record["log_prob"], abs=1e-4)
@@ -90,7 +90,7 @@ def test_scores_are_those_of_score(client: TestClient, runs: list[Path]) -> None
 def test_attention_is_that_of_the_picture(client: TestClient, runs: list[Path]) -> None:
     question = {"source": "Ein Hund läuft.", "target": "A dog runs."}
     answer = client.post("/attention", json=question).json()
-    translator = load_translator(runs[0]).translator
+    translator = load_own_translator(runs[0]).translator
     seen = look_at_attention(
         translator, question["source"], target=question["target"], choice=AttentionChoice(), name="", step=7
     )

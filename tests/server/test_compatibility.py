@@ -12,7 +12,7 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 from starlette.testclient import TestClient
 
-from translate.decoding.loading import load_translator
+from translate.decoding.loading import load_own_translator
 from translate.documents.alignment import word_weights
 from translate.documents.document import translate_document
 from translate.server.gate import Access
@@ -24,14 +24,14 @@ TEXT = "Hund läuft und\n\nschläft grün & Haus"
 @pytest.fixture(scope="module")
 def expected(runs: list[Path]) -> str:
     """The text line by line, by the first model."""
-    translator = load_translator(runs[0]).translator
+    translator = load_own_translator(runs[0]).translator
     return "\n".join(translator.translate(line).text for line in TEXT.split("\n"))
 
 
 @pytest.fixture(scope="module")
 def page(runs: list[Path]) -> str:
     """The page as `decode --document` translates it by the first model."""
-    translator = load_translator(runs[0]).translator
+    translator = load_own_translator(runs[0]).translator
     found = translate_document(PAGE, "html", translator.translate_stream, partial(word_weights, translator))
     assert found.text != PAGE and not found.problems
     return found.text
@@ -41,7 +41,7 @@ def test_libretranslates_client(make_live: Callable[..., str], runs: list[Path],
     address = make_live(Access(token="right"))
     client = LibreTranslateAPI(address, api_key="right")
     assert client.translate(TEXT, "de", "en") == expected
-    other = load_translator(runs[1]).translator.translate("green dog").text
+    other = load_own_translator(runs[1]).translator.translate("green dog").text
     assert client.translate("green dog", "auto", "de") == other
     assert client.languages() == [
         {"code": "de", "name": "de", "targets": ["en"]},
@@ -57,7 +57,7 @@ def test_libretranslates_client(make_live: Callable[..., str], runs: list[Path],
 
 
 def test_deepls_client(make_live: Callable[..., str], runs: list[Path], expected: str, page: str) -> None:
-    ja = load_translator(runs[0]).translator.translate("Ja!").text.strip()  # a document has no space at its end
+    ja = load_own_translator(runs[0]).translator.translate("Ja!").text.strip()  # a document has no space at its end
     address = make_live(Access(token="right"))
     with contextlib.closing(deepl.DeepLClient("right", server_url=address, send_platform_info=False)) as client:
         one, empty = client.translate_text([TEXT, ""], source_lang="DE", target_lang="EN-US")
@@ -83,7 +83,7 @@ def test_deepls_client(make_live: Callable[..., str], runs: list[Path], expected
 
 
 def test_lists_and_alternatives_of_libretranslate(client: TestClient, runs: list[Path]) -> None:
-    translator = load_translator(runs[0], options={"n_best": 3}).translator
+    translator = load_own_translator(runs[0], options={"n_best": 3}).translator
     found = [translator.translate(text) for text in ("grün Hund", "Ja!")]
     question: dict[str, Any] = {"q": ["grün Hund", "Ja!"], "source": "auto", "target": "en", "alternatives": 2}
     answer = client.post("/translate", json=question).json()
@@ -106,7 +106,7 @@ def test_html_of_libretranslate(client: TestClient, page: str) -> None:
 
 
 def test_alternatives_of_several_lines_are_joined_by_rank(client: TestClient, runs: list[Path]) -> None:
-    first, second = load_translator(runs[0], options={"n_best": 2}).translator.translate(["grün Hund", "Ja!"])
+    first, second = load_own_translator(runs[0], options={"n_best": 2}).translator.translate(["grün Hund", "Ja!"])
     form = {"q": "grün Hund\nJa!", "source": "de", "target": "en", "alternatives": "1", "format": "text"}
     answer = client.post("/translate", data=form).json()
     assert answer["translatedText"] == f"{first.text}\n{second.text}"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from translate.decoding.loading import load_translator
+from translate.decoding.loading import load_own_translator
 from translate.documents.alignment import word_weights
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document
 from translate.server.batching import Job, QueueFull
@@ -22,7 +22,7 @@ CUES = "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>Hund läuft\r\nund schlä
 
 
 def expected(run: Path, text: str, kind: DocumentFormat, **options: Any) -> DocumentTranslation:
-    translator = load_translator(run, options=options).translator
+    translator = load_own_translator(run, options=options).translator
     return translate_document(text, kind, translator.translate_stream, functools.partial(word_weights, translator))
 
 

@@ -5,7 +5,7 @@ import math
 from starlette.testclient import TestClient
 
 from translate.decoding import Translation
-from translate.decoding.output.words import AlignmentLink
+from translate.decoding.alignment import AlignmentLink
 from translate.server.schema import TranslateRequest, TranslationAnswer
 
 

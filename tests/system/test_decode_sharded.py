@@ -26,14 +26,14 @@ from translate import cli
 from translate.decoding import loading
 from translate.distributed import process_group
 
-load, join_world = loading.load_translator, process_group.join_world
+load, join_world = loading.load_own_translator, process_group.join_world
 
 def load_late(*args, **options):
     if os.environ["RANK"] == "0":
         time.sleep(10)
     return load(*args, **options)
 
-loading.load_translator = load_late
+loading.load_own_translator = load_late
 process_group.join_world = lambda: join_world(timeout=datetime.timedelta(seconds=8))
 cli.main()
 """

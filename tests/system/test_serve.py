@@ -22,7 +22,7 @@ from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import prepare_tokenizers
-from translate.decoding.engines.ctranslate2 import load_engine
+from translate.decoding.loading import load_translator
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.directory import create_run
 from translate.runs.loading import build_model, get_parameters
@@ -95,7 +95,7 @@ def server(run: Path) -> Iterator[Serving]:
 
 def test_it_answers_and_drains(server: Serving, run: Path) -> None:
     """What it has taken is answered after SIGTERM; what comes then is refused; it exits with 0."""
-    expected = [each.text for each in load_engine(run, options={}).translator.translate(LINES)]
+    expected = [each.text for each in load_translator(run, options={}).translator.translate(LINES)]
     status, answer = server.ask("/translate", {"text": LINES})
     assert status == 200 and [each["text"] for each in answer["translations"]] == expected
     answers: list[tuple[int, Any]] = []

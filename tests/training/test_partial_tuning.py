@@ -11,7 +11,7 @@ import torch
 
 from translate.config.schema import Config
 from translate.data.tokenizer import load_tokenizers
-from translate.decoding.engines.ctranslate2 import load_engine
+from translate.decoding.loading import load_translator
 from translate.errors import InputError
 from translate.evaluation.evaluate import choose_test_sets, evaluate
 from translate.model.lora import is_lora
@@ -120,7 +120,7 @@ def test_lora_saves_what_it_validates_and_all_that_it_needs(
         ((_, corpus),) = choose_test_sets(config, source=None, reference=None, name="validation").items()
         quick = {"beam_size": 1, "max_length_constant": 3, "engine": "translate", "precision": "fp32"}
         for checkpoint in ("best", "last"):
-            translator = load_engine(run.path, checkpoint=checkpoint, options=quick).translator
+            translator = load_translator(run.path, checkpoint=checkpoint, options=quick).translator
             evaluation = evaluate(translator, corpus.sources, corpus.targets, config.evaluation)
             step = load_run(run.path, checkpoint=checkpoint).step
             (record,) = [record for record in validations if record["step"] == step]

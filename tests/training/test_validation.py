@@ -9,8 +9,8 @@ import torch
 
 from translate.config.load import override_config
 from translate.config.schema import Config
-from translate.decoding.engines import ctranslate2 as engine
-from translate.decoding.engines.ctranslate2 import load_engine
+from translate.decoding.engines import choice
+from translate.decoding.loading import load_translator
 from translate.errors import RunError
 from translate.evaluation.evaluate import choose_test_sets, evaluate
 from translate.runs.loading import load_run
@@ -36,7 +36,7 @@ def test_validation_bleu_is_what_evaluation_gives(
 
     In the precision of the decoding settings; with auto that of CTranslate2, if it is there.
     """
-    monkeypatch.setattr(engine, "CONVERT_FROM", 1)
+    monkeypatch.setattr(choice, "MANY_LINES", 1)
     config = digits(
         *("training.max_steps=60", "training.validate_every=30", "training.ema_decay=0.9", "decoding.beam_size=4"),
         *("decoding.max_length_factor=2", "decoding.max_length_constant=20", f"decoding.precision={precision}"),
@@ -55,7 +55,7 @@ def test_validation_bleu_is_what_evaluation_gives(
         which = {} if precision == "auto" else {"engine": "translate"}
         if precision == "int8":  # CTranslate2's: during training it is computed in fp32
             which["precision"] = "fp32"
-        translator = load_engine(tmp_path / "run", checkpoint=checkpoint, options={**options, **which}).translator
+        translator = load_translator(tmp_path / "run", checkpoint=checkpoint, options={**options, **which}).translator
         loaded = load_run(tmp_path / "run", checkpoint=checkpoint)
         evaluation = evaluate(translator, corpus.sources, corpus.targets, loaded.config.evaluation)
         for name in ("BLEU", "BLEU-lc", "chrF"):

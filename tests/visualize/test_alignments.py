@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from translate.decoding import Translator
-from translate.decoding.output.words import Word, align_words, format_pharaoh, group_words
+from translate.decoding.alignment import align_words, format_pharaoh
+from translate.decoding.output.words import Word, group_words
 from translate.errors import InputError
 from translate.visualize.alignments import align_pairs, alignments_picture, layer_error_rates, split_punctuation
 from translate.visualize.attention import capture_attention

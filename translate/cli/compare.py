@@ -93,9 +93,9 @@ def _read_test_set(
 
 
 def _translate(run: Path, sources: Sequence[str]) -> list[str]:
-    from translate.decoding.engines.ctranslate2 import load_engine
+    from translate.decoding.loading import load_translator
 
-    translator = load_engine(run, options={}, token_scores=False).translator
+    translator = load_translator(run, options={}, token_scores=False).translator
     with line_bar(len(sources)) as advance:
         return [each.text for each in translator.translate_stream(sources, on_finished=advance)]
 

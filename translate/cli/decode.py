@@ -81,12 +81,12 @@ class DecodeCommand:
     def load(self) -> "Translator":
         """Load the translator."""
         from translate.data.text import read_lines
-        from translate.decoding.engines.ctranslate2 import load_engine
+        from translate.decoding.loading import load_translator
 
         with showing_activity() as show:
             show(f"Loading {self.run}")
             phrases = read_lines(self.constraints["forbid"]) if "forbid" in self.constraints else []
-            loaded = load_engine(
+            loaded = load_translator(
                 self.run,
                 checkpoint=self.checkpoint,
                 options=self.options,
@@ -291,7 +291,7 @@ def score(
       translate score runs/demo news.de news.en
       translate score runs/demo news.de output.en --output scores.jsonl
     """
-    from translate.decoding.loading import load_translator
+    from translate.decoding.loading import load_own_translator
     from translate.decoding.output.formats import CorpusScore, describe_scores
 
     for key, value in {"engine": "ctranslate2", "precision": "int8"}.items():
@@ -299,7 +299,7 @@ def score(
             raise InputError(f"score does not compute with --{key} {value}; leave it out")
     check_outputs({"--output": output or STANDARD_OUTPUT}, [source, target])
     pairs = paired_lines(source, target)
-    translator = load_translator(run, checkpoint=checkpoint, options=options).translator
+    translator = load_own_translator(run, checkpoint=checkpoint, options=options).translator
     total = CorpusScore()
     with line_bar(pairs.total) as advance:
         records = describe_scores(translator, pairs, total, on_finished=advance)

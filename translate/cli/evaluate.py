@@ -62,7 +62,7 @@ def evaluate(
         raise InputError("--source and --reference go together, and not with --set")
     from translate.config.load import read_resolved_config
     from translate.decoding import count_conditions
-    from translate.decoding.engines.ctranslate2 import load_engine
+    from translate.decoding.loading import load_translator
     from translate.evaluation.evaluate import choose_test_sets, evaluate, report_folder, spread_samples, write_report
     from translate.evaluation.metrics import score_conventions
     from translate.runs.directory import open_run
@@ -71,7 +71,7 @@ def evaluate(
     directory = open_run(run)
     config = read_resolved_config(directory.config)
     test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
-    translator, loaded = load_engine(run, checkpoint=checkpoint, options=options, token_scores=False)
+    translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
     for name, pairs in test_sets.items():
         with line_bar(len(pairs.sources)) as advance:
             evaluation = evaluate(translator, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)
@@ -108,7 +108,7 @@ def tune_decode(
       translate tune-decode runs/demo
     """
     from translate.config.load import override_config, read_resolved_config
-    from translate.decoding.engines.ctranslate2 import load_engine
+    from translate.decoding.loading import load_translator
     from translate.evaluation.evaluate import choose_test_sets
     from translate.evaluation.tune import TunedSettings, tune_decoding
     from translate.runs.directory import open_run, write_config
@@ -117,7 +117,7 @@ def tune_decode(
     directory = open_run(run)
     config = read_resolved_config(directory.config)
     ((name, pairs),) = choose_test_sets(config, source=None, reference=None, name=set_name).items()
-    translator = load_engine(run, checkpoint=checkpoint, options={}, token_scores=False).translator
+    translator = load_translator(run, checkpoint=checkpoint, options={}, token_scores=False).translator
     typer.echo(f"{escaped(name)}, {len(pairs.sources):,} lines\n  beam  length penalty    BLEU")
 
     def show(tried: TunedSettings) -> None:

@@ -72,12 +72,12 @@ def show_attention(
       translate show attention runs/demo "Ein Hund bellt." --target "A dog barks."
       translate show attention runs/demo "Ein Hund bellt." --kind encoder --layer 1
     """
-    from translate.decoding.loading import load_translator
+    from translate.decoding.loading import load_own_translator
     from translate.visualize.attention import AttentionChoice, attention_page, attention_picture, look_at_attention
     from translate.visualize.page import save_picture
 
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
-    loaded = load_translator(run, checkpoint=checkpoint)
+    loaded = load_own_translator(run, checkpoint=checkpoint)
     name, step = escaped(run.resolve().name), loaded.run.step
     attention = look_at_attention(loaded.translator, sentence, target=target, choice=choice, name=name, step=step)
     save_picture(attention_page(attention) if file.format == "html" else attention_picture(attention), file)
@@ -100,10 +100,10 @@ def show_masks(
     Example:
       translate show masks runs/demo "Der Hund schläft." "Ein Koch kocht Reis."
     """
-    from translate.decoding.loading import load_translator
+    from translate.decoding.loading import load_own_translator
     from translate.visualize.masks import masks_picture
 
-    translator = load_translator(run, checkpoint=checkpoint).translator
+    translator = load_own_translator(run, checkpoint=checkpoint).translator
     _save(masks_picture(translator, sentences, target or []), file)
 
 
@@ -187,11 +187,11 @@ def show_embeddings(
       translate show embeddings runs/demo
       translate show embeddings runs/demo Hund Katze dog --neighbours 10
     """
-    from translate.decoding.loading import load_translator
+    from translate.decoding.loading import load_own_translator
     from translate.visualize.embeddings import embeddings_picture
 
     check_outputs({"--output": file.path}, [path for path in (source, reference) if path is not None])
-    loaded = load_translator(run, checkpoint=checkpoint)
+    loaded = load_own_translator(run, checkpoint=checkpoint)
     pairs = _read_pairs(loaded, source, reference, file)
     picture = embeddings_picture(
         loaded.translator,
@@ -237,14 +237,14 @@ def show_alignments(
       translate show alignments runs/demo --source news.de --reference news.en
       translate show alignments runs/demo --source a.de --reference a.en --first 11
     """
-    from translate.decoding.loading import load_translator
-    from translate.decoding.output.words import format_pharaoh
+    from translate.decoding.alignment import format_pharaoh
+    from translate.decoding.loading import load_own_translator
     from translate.visualize.alignments import align_pairs, alignments_picture
     from translate.visualize.page import save_picture
 
     links_file = pharaoh or file.path.with_suffix(".align")
     check_outputs({"--output": file.path, "--pharaoh": links_file}, [source, reference])
-    loaded = load_translator(run, checkpoint=checkpoint)
+    loaded = load_own_translator(run, checkpoint=checkpoint)
     pairs = _read_pairs(loaded, source, reference, file)
     if first > len(pairs.sources):
         raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")

@@ -123,7 +123,7 @@ class SyntheticCommand:
         from translate.atomic import write_error
         from translate.config.load import read_resolved_config
         from translate.decoding import Request
-        from translate.decoding.engines.ctranslate2 import load_engine
+        from translate.decoding.loading import load_translator
         from translate.decoding.sharded import ShardedDecoder, collect_dependencies, share_machine
         from translate.decoding.synthetic import PairFormat
         from translate.runs.directory import open_run
@@ -150,7 +150,7 @@ class SyntheticCommand:
             show(f"Loading {', '.join(map(str, self.runs))}")
             runs = {"RUN": self.runs[:1], "ensemble": self.runs[1:]}
             with runs_unchanged(runs, self.checkpoint):
-                translator = load_engine(
+                translator = load_translator(
                     self.runs[0],
                     checkpoint=self.checkpoint,
                     options=options,

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.flags import flag_translation
-from translate.decoding.output.words import WordConfidence, word_confidences
+from translate.decoding.output.html import translation_html
+from translate.decoding.output.words import WordConfidence, group_words, word_confidences
 
 OnFinished = Callable[[int], object]
 """Is told how many more lines have their result, to show progress: in any thread, but never in two at once."""
@@ -74,9 +75,21 @@ class Translation(NamedTuple):
         return f"<Translation {self.text!r}, score {self.score:.3f}{others}{flags}>"
 
     def _repr_html_(self) -> str:
-        from translate.decoding.output.html import translation_html
-
-        return translation_html(self)
+        facts = [f"score {self.score:.3f}", f"log-probability {self.log_prob:.3f} nats"]
+        facts += [flag.replace("_", " ") for flag in sorted(self.flags)]
+        source_words = {}
+        if self.alignment and not self.pieces:  # which count the words of the whole line
+            words = group_words(self.source_tokens)
+            links = (map(int, link.split("-")) for link in self.alignment.split())
+            source_words = {target: words[source].text for source, target in links}
+        return translation_html(
+            self.source,
+            self.text,
+            facts=facts,
+            words=self.words,
+            source_words=source_words,
+            alternatives=[(each.text, each.score) for each in self.alternatives],
+        )
 
     @property
     def words(self) -> list[WordConfidence]:

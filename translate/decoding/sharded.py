@@ -19,10 +19,11 @@ import torch
 
 from translate._version import package_versions
 from translate.atomic import atomic_write, is_temporary, open_output, write_error
+from translate.decoding.buffers import read_buffers
 from translate.decoding.output.formats import OutputFormat, format_translations
 from translate.decoding.request import ConditionCounts, OnFinished, Request, ignore_progress
 from translate.decoding.synthetic import PairFormat
-from translate.decoding.translator import Translator, read_buffers
+from translate.decoding.translator import Translator
 from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint

@@ -1,12 +1,10 @@
-"""Text in, text out: lines are tokenized, searched with the longest first, detokenized, and returned in their order."""
+"""Text in, text out: lines are tokenized, searched by an engine in buffers, detokenized, and returned in order."""
 
 import itertools
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 import torch
 
@@ -15,40 +13,32 @@ from translate.config.load import override_config
 from translate.config.schema import Config
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizers
-from translate.decoding.constraints.phrases import build_word_tables, encode_phrase, unsatisfied_phrases
-from translate.decoding.request import OnFinished, Request, Score, SearchInput, Translation, ignore_progress, one_line
-from translate.decoding.score import ForcedDecoding, force_decode
+from translate.decoding.alignment import LineAttention, Unit, attend, format_pharaoh
+from translate.decoding.buffers import read_buffers
+from translate.decoding.constraints.phrases import encode_phrase
+from translate.decoding.engines.engine import Engine
+from translate.decoding.engines.own import OwnEngine
+from translate.decoding.ranking import Ranking
+from translate.decoding.request import OnFinished, Request, Score, SearchInput, Translation, ignore_progress
+from translate.decoding.score import ForcedDecoding
 from translate.decoding.search.beam import Hypothesis
-from translate.decoding.search.loop import BeamSearch, OnStep
-from translate.decoding.search.mbr import expected_utilities
-from translate.decoding.search.model import CachedDecoder
-from translate.decoding.search.scoring import build_scoring, maximum_lengths
-from translate.decoding.search.settings import build_search_settings
+from translate.decoding.search.scoring import build_scoring
 from translate.decoding.splitting import fit_sources, join_translations, truncate_ids
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 from translate.model import Transformer
-from translate.model.device import explain_out_of_memory
 
-logger = logging.getLogger(__name__)
-
-Item = TypeVar("Item")
-OnFound = Callable[[int, list[Hypothesis]], object]
-"""Is given the index of an input and its hypotheses, the best score first, in the thread that has found them."""
 OnTranslated = Callable[[int, Translation], object]
 """Is given the number of a line and its translation, in the thread that has found it."""
 OnPartial = Callable[[int, int, str], object]
-"""Is given the number of a line, that of a piece of it and the text so far, in the thread that searches."""
-
-BUFFER_CHARACTERS = 1_000_000  # a buffer of very long lines ends early
-MANY_LINES = 500  # sentences that are searched together: for so many a faster engine pays
-LINES_PER_WORKER = 4  # a worker searches so many lines or more together
+"""Is given the number of a line, the number of a piece of it and its text so far, in the thread that searches."""
 
 
 def check_search(config: DecodingConfig, *, num_layers: int, is_reranked: bool = False) -> None:
     """Check that a model, with its number of decoder layers, can search as the config says.
 
     Raises:
-        InputError: The config asks for a decoder layer that does not exist, or a reverse model is to rank samples.
+        InputError: The config asks for a decoder layer that does not exist, or a reverse model is to rank something
+            other than a beam.
     """
     if is_reranked and not config.ranks_a_beam:
         raise InputError("a reverse run ranks a beam: leave out decoding.search = sample and decoding.mbr")
@@ -60,52 +50,43 @@ def check_search(config: DecodingConfig, *, num_layers: int, is_reranked: bool =
 
 
 class Translator:
-    """Translates lines of text with a model and its tokenizers.
+    """Translates lines of text.
 
     Args:
-        model: The model, in evaluation mode; in training mode its dropout would stay on.
-        ensemble: Other models with the same tokenizers, whose probabilities are averaged with this model's.
+        engine: What searches; a model in evaluation mode searches by itself.
         reverse: Translates the other way; the beam is ranked by its log-probability of the source too.
-        forbidden: Words and phrases that no translation contains.
         name: What it is called when it is shown, such as its run and languages.
 
     Raises:
-        InputError: The config asks for a decoder layer that does not exist, or for anything but a beam with a reverse
-            model.
+        InputError: The config asks for something that the engine or the model does not have, or for something other
+            than a beam with a reverse model.
     """
-
-    many_lines_note = ""  # is logged once, when `MANY_LINES` or more are searched together
-    _token_scores = True  # whether translations have the log-probabilities of their tokens
 
     def __init__(
         self,
-        model: Transformer,
+        engine: Engine | Transformer,
         tokenizers: Tokenizers,
         config: DecodingConfig,
         *,
-        ensemble: Sequence[Transformer] = (),
         reverse: "Translator | None" = None,
-        forbidden: Sequence[str] = (),
         name: str = "",
     ) -> None:
-        check_search(config, num_layers=len(model.decoder.layers), is_reranked=reverse is not None)
-        self.model = model
-        self.tokenizers = tokenizers
-        self.config = config
-        self.models = [model, *ensemble]
-        self.reverse = reverse
-        self.forbidden = forbidden
-        self.name = name
-        self.words = build_word_tables(tokenizers.target)
-        self.position_limit = min(
-            (each.config.max_positions for each in self.models if each.config.positions == "learned"), default=None
-        )
+        self.engine = OwnEngine(engine, tokenizers.target) if isinstance(engine, Transformer) else engine
+        self.tokenizers, self.config, self.reverse, self.name = tokenizers, config, reverse, name
+        check_search(config, num_layers=len(self.model.decoder.layers), is_reranked=reverse is not None)
+        self.engine.check(config)
+        self._ranking = Ranking(tokenizers, config, self.engine.has_token_scores)
         # The most tokens of a text without its end symbol; None: no limit.
-        positions = None if self.position_limit is None else self.position_limit - 1
+        positions = None if self.engine.position_limit is None else self.engine.position_limit - 1
         self.source_limit, self.target_limit = (
             min((limit for limit in (tokens, positions) if limit is not None), default=None)
             for tokens in (config.max_source_tokens, config.max_target_tokens)
         )
+
+    @property
+    def model(self) -> Transformer:
+        """The weights that are searched with; of an ensemble, the first model."""
+        return self.engine.model
 
     def with_options(self, **options: object) -> "Translator":
         """The same translator with some of its settings changed.
@@ -117,15 +98,8 @@ class Translator:
             if key in options:
                 raise InputError(f"decoding.{key} is fixed when a run is loaded; give it to translate.load")
         overrides = {f"decoding.{key}": value for key, value in options.items()}
-        return Translator(
-            self.model,
-            self.tokenizers,
-            override_config(Config(decoding=self.config), overrides).decoding,
-            ensemble=self.models[1:],
-            reverse=self.reverse,
-            forbidden=self.forbidden,
-            name=self.name,
-        )
+        config = override_config(Config(decoding=self.config), overrides).decoding
+        return Translator(self.engine, self.tokenizers, config, reverse=self.reverse, name=self.name)
 
     def __repr__(self) -> str:
         size, config = self.model.num_parameters, self.config
@@ -156,13 +130,11 @@ class Translator:
             TypeError: Something is neither a `str` nor a `Request`.
             InputError: A setting does not exist or its value is invalid, or a line cannot be translated.
         """
-        from translate.decoding.output.formats import align_translations
-
         translator = self.with_options(**options) if options else self
         is_one = isinstance(lines, str | Request)
         translations = translator.translate_stream(_check_lines([lines] if is_one else lines))
         if is_one if align is None else align:
-            translations = align_translations(translator, translations)
+            translations = translator.align(translations)
         found = list(translations)
         return found[0] if is_one else found
 
@@ -181,8 +153,8 @@ class Translator:
             first_number: The number of the first line in the whole input, from 0; it seeds sampling and names lines.
             on_finished: Shows progress. A line that is translated in pieces counts when the last piece is found.
             on_translated: Is given each translation as soon as it is found, in any order.
-            on_partial: Is given what the search has so far of each line, after each step. With the engine ctranslate2
-                it is never called, and with auto this package searches.
+            on_partial: Is given the text so far of each line, after each step of the search. The engine ctranslate2
+                never calls it; with auto, our own model searches.
 
         Raises:
             InputError: A source is too long and decoding.long = error, or constraints contradict each other.
@@ -198,6 +170,22 @@ class Translator:
             )
             first_number += len(buffer)
 
+    def align(self, translations: Iterable[Translation]) -> Iterator[Translation]:
+        """Yield the translations with their word alignments, reading no further ahead than `look_ahead_lines`."""
+        for translation, attention in self.attend(translations):
+            yield translation._replace(alignment=format_pharaoh(attention.links))
+
+    def attend(
+        self, translations: Iterable[Translation], *, unit: Unit = "words"
+    ) -> Iterator[tuple[Translation, LineAttention]]:
+        """Yield the translations with the attention between their words, or subwords; see `alignment.attend`."""
+        max_items = self.config.look_ahead_lines
+        return attend(translations, self.force, self.tokenizers, max_items=max_items, unit=unit)
+
+    def force(self, pairs: Sequence[EncodedPair], *, on_finished: OnFinished = ignore_progress) -> list[ForcedDecoding]:
+        """Forced decoding; see `Engine.force`."""
+        return self.engine.force(pairs, self.config, on_finished=on_finished)
+
     def score(
         self,
         sources: Sequence[str],
@@ -209,7 +197,7 @@ class Translator:
         """The log-probability of given translations, by the full forward pass (forced decoding).
 
         A side that is longer than its limit is cut, unless decoding.long = error; a given translation cannot be split.
-        Only the first model is used, not an ensemble.
+        Only the first model of an ensemble is used.
 
         Args:
             targets: Subwords of each translation, without the end symbol.
@@ -238,26 +226,6 @@ class Translator:
             scores.append(Score(total, score, forced.token_log_probs, pair.target, frozenset(flags)))
         return scores
 
-    def force(self, pairs: Sequence[EncodedPair], *, on_finished: OnFinished = ignore_progress) -> list[ForcedDecoding]:
-        """Forced decoding: token log-probabilities, and the attention that alignments are made from.
-
-        Raises:
-            OutOfMemory: The device has not enough memory.
-        """
-        longest = max((max(len(pair.source), len(pair.target)) + 1 for pair in pairs), default=0)
-        with explain_out_of_memory(
-            f"the forced decoding of {len(pairs)} pairs of up to {longest} tokens",
-            hint=f"Lower decoding.batch_tokens (now {self.config.batch_tokens}), decoding.max_source_tokens"
-            " (--max-source-tokens) or decoding.max_target_tokens.",
-        ):
-            return force_decode(
-                self.model,
-                pairs,
-                max_tokens=self.config.batch_tokens,
-                attention_layer=self.config.alignment_layer,
-                on_finished=on_finished,
-            )
-
     def _translate_buffer(
         self,
         requests: list[Request],
@@ -268,27 +236,16 @@ class Translator:
         on_partial: OnPartial | None,
     ) -> Iterator[Translation]:
         """Yield the translations of the lines in a buffer, which are searched together."""
-        target = self.tokenizers.target
-        sources = [request.source for request in requests]
-        tokenizer = self.tokenizers.source
-        inputs_by_line = fit_sources(sources, tokenizer, self.source_limit, self.config, first_number=first_number)
-        inputs = []
-        for request, pieces in zip(requests, inputs_by_line, strict=True):
-            for each in pieces:
-                terms = () if request.terminology is None else request.terminology.matches(each.source)
-                phrases = (*(() if len(pieces) > 1 else request.required), *terms)
-                prefix_ids = target.encode(request.prefix) if each.piece == 0 else []
-                phrase_ids = [encode_phrase(target, phrase) for phrase in phrases]
-                inputs.append(each._replace(prefix_ids=prefix_ids, phrases=phrases, phrase_ids=phrase_ids))
+        inputs_by_line = self._inputs(requests, first_number=first_number)
+        inputs = list(itertools.chain.from_iterable(inputs_by_line))
         pieces_left, lock = Counter(each.line for each in inputs), threading.Lock()
         ends = list(itertools.accumulate(map(len, inputs_by_line)))  # where the pieces of each line end in `inputs`
         made: dict[int, Translation] = {}
         joined: dict[int, Translation] = {}
 
         def join(line: int) -> None:
-            request, pieces = requests[line], inputs_by_line[line]
-            parts = [made[index] for index in range(ends[line] - len(pieces), ends[line])]
-            joined[line] = self._join(request, parts)
+            parts = [made[index] for index in range(ends[line] - len(inputs_by_line[line]), ends[line])]
+            joined[line] = self._join(requests[line], parts)
             if on_translated is not None:
                 on_translated(first_number + line, joined[line])
 
@@ -305,16 +262,12 @@ class Translator:
 
         def on_step(index: int, ids: list[int]) -> None:
             if on_partial is not None:
-                each = inputs[index]
-                on_partial(each.line, each.piece, one_line(self.tokenizers.target.decode(ids)))
+                on_partial(inputs[index].line, inputs[index].piece, self._ranking.text(ids))
 
-        longest = max(len(each.source_ids) + 1 for each in inputs)
-        with explain_out_of_memory(
-            f"the search for the translations of {len(inputs)} texts of up to {longest} tokens",
-            hint=f"Lower decoding.batch_tokens (now {self.config.batch_tokens}), decoding.beam_size (now"
-            f" {self.config.beam_size}) or decoding.max_source_tokens (--max-source-tokens).",
-        ):
-            self._search(inputs, on_found, None if on_partial is None else on_step)
+        # A reverse model ranks the whole beam.
+        wanted = {} if self.reverse is None else {"n_best": self.config.beam_size}
+        config = self.config.model_copy(update=wanted)
+        self.engine.search(inputs, config, on_found, None if on_partial is None else on_step)
         on_finished(sum(left > 0 for left in pieces_left.values()))  # lines without words are not searched
         made |= {index: self._translation(each, []) for index, each in enumerate(inputs) if index not in made}
         for line in range(len(requests)):
@@ -322,171 +275,49 @@ class Translator:
                 join(line)
             yield joined.pop(line)
 
+    def _inputs(self, requests: Sequence[Request], *, first_number: int) -> list[list[SearchInput]]:
+        """The inputs of each line with their constraints: the line, or the pieces of one that is too long."""
+        sources, target = [request.source for request in requests], self.tokenizers.target
+        inputs_by_line = fit_sources(
+            sources, self.tokenizers.source, self.source_limit, self.config, first_number=first_number
+        )
+        for request, pieces in zip(requests, inputs_by_line, strict=True):
+            for number, each in enumerate(pieces):
+                terms = () if request.terminology is None else request.terminology.matches(each.source)
+                phrases = (*(() if len(pieces) > 1 else request.required), *terms)
+                prefix_ids = target.encode(request.prefix) if number == 0 else []
+                phrase_ids = [encode_phrase(target, phrase) for phrase in phrases]
+                pieces[number] = each._replace(prefix_ids=prefix_ids, phrases=phrases, phrase_ids=phrase_ids)
+        return inputs_by_line
+
     def _join(self, request: Request, parts: Sequence[Translation]) -> Translation:
-        """The translation of a line from those of its pieces."""
+        """The translation of a line from the translations of its pieces."""
         joined = join_translations(request.source, parts)
         if not (joined.pieces and request.required):
             return joined
         # The pieces were searched without these phrases.
         required = [encode_phrase(self.tokenizers.target, phrase) for phrase in request.required]
         best, *others = (
-            each._replace(unmet=(*each.unmet, *self._unmet(each.ids, request.required, required)))
+            each._replace(unmet=(*each.unmet, *self._ranking.unmet(each.ids, request.required, required)))
             for each in (joined, *joined.alternatives)
         )
         return best._replace(alternatives=tuple(others))
 
-    def _search(self, inputs: list[SearchInput], on_found: OnFound, on_step: OnStep | None = None) -> None:
-        """Find the hypotheses of each input that has a word.
-
-        On a CPU it searches with `decoding.workers` threads or fewer. Each runs torch with one thread: torch's own
-        would wait for each other after every product, and on a busy machine ten times as long as the product takes.
-        """
-        order = [index for index, each in enumerate(inputs) if each.source_ids and not each.source.isspace()]
-        if self.many_lines_note and len(order) >= MANY_LINES:
-            logger.info(self.many_lines_note)
-            self.many_lines_note = ""
-        # Neighbours of similar length need little padding, and the batch that needs the most memory comes first.
-        order.sort(key=lambda index: -len(inputs[index].source_ids))
-        stop = threading.Event()  # set when a worker has failed, or the search is interrupted
-        if self.model.device.type != "cpu":
-            self._search_sentences(inputs, order, stop, on_found, on_step)
-            return
-        wanted = self.config.workers or torch.get_num_threads()
-        num_workers = max(1, min(wanted, len(order) // LINES_PER_WORKER))
-
-        def search_share(worker: int) -> None:
-            torch.set_num_threads(1)
-            # Every n-th sentence: each worker has equal work, and always the same sentences.
-            self._search_sentences(inputs, order[worker::num_workers], stop, on_found, on_step)
-
-        num_threads = torch.get_num_threads()
-        try:
-            with ThreadPoolExecutor(num_workers) as executor:
-                try:
-                    for _ in executor.map(search_share, range(num_workers)):
-                        pass
-                finally:
-                    stop.set()  # before the executor waits for the other workers
-        finally:
-            torch.set_num_threads(num_threads)
-
-    def _search_sentences(
-        self,
-        inputs: list[SearchInput],
-        order: Sequence[int],
-        stop: threading.Event,
-        on_found: OnFound,
-        on_step: OnStep | None,
-    ) -> None:
-        """The work of one worker: searches its sentences, until all are done or another worker fails."""
-        device = self.model.device
-        source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
-        max_lengths = maximum_lengths(source_lengths, self.config, position_limit=self.position_limit).tolist()
-        settings = build_search_settings(
-            self.config,
-            inputs,
-            forbidden=[encode_phrase(self.tokenizers.target, phrase) for phrase in self.forbidden],
-            words=self.words,
-            device=device,
-            is_reranked=self.reverse is not None,
-        )
-        with torch.inference_mode():
-            model = CachedDecoder(
-                self.models,
-                [each.source_ids for each in inputs],
-                self.config,
-                beam_size=settings.beam_size,
-                max_length=max(max_lengths),
-            )
-            search = BeamSearch(
-                model,
-                settings,
-                source_lengths=source_lengths.tolist(),
-                max_lengths=max_lengths,
-                max_tokens=self.config.batch_tokens,
-                device=device,
-            )
-            for sentence, hypotheses in search.run(order, stop=stop, on_step=on_step):
-                if not hypotheses:
-                    raise RunError(
-                        f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"
-                        " are not finite, or the constraints forbid every word"
-                    )
-                on_found(sentence, hypotheses)
-
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
-        """The best of a search's hypotheses as a translation, with other good ones as its alternatives.
-
-        Of hypotheses that spell one text with other subwords the best stays; samples may repeat a text. With
-        `decoding.mbr` the best is the one of least risk among those that lack the fewest phrases.
-        """
+        """The translation of an input; of a beam, the reverse model ranks the hypotheses too."""
         if self.reverse is not None and hypotheses:
-            hypotheses = self._rerank(given.source, hypotheses, self.reverse)
-        hypotheses = hypotheses or [Hypothesis([], [], 0.0, truncated=False)]
-        ranked = [(each, self._unmet(each.ids, given.phrases, given.phrase_ids)) for each in hypotheses]
-        # A hypothesis that was cut at its maximum length may lack phrases and have the best score all the same.
-        ranked.sort(key=lambda pair: len(pair[1]))
-        if self.config.mbr != "none":
-            ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])]
-            texts = [one_line(self.tokenizers.target.decode(hypothesis.ids)) for hypothesis, _ in ranked]
-            utilities = expected_utilities(texts, utility=self.config.mbr)
-            ranked = [ranked[utilities.index(max(utilities))]]
-        found: list[Translation] = []
-        for hypothesis, unmet in ranked:
-            text = one_line(self.tokenizers.target.decode(hypothesis.ids))
-            if self.config.search == "beam" and any(text == other.text for other in found):
-                continue
-            found.append(
-                Translation(
-                    source=given.source,
-                    text=text,
-                    ids=hypothesis.ids,
-                    log_prob=hypothesis.log_prob,
-                    score=hypothesis.score,
-                    truncated=hypothesis.truncated,
-                    source_truncated=given.source_truncated,
-                    token_log_probs=hypothesis.token_log_probs if self._token_scores else (),
-                    source_ids=given.source_ids,
-                    unmet=unmet,
-                    tokens=self.tokenizers.target.pieces(hypothesis.ids),
-                    source_tokens=self.tokenizers.source.pieces(given.source_ids),
-                )
-            )
-            if len(found) == self.config.n_best:
-                break
-        best, *others = found
-        return best._replace(alternatives=tuple(others)) if others else best
-
-    def _rerank(self, source: str, hypotheses: Sequence[Hypothesis], reverse: "Translator") -> list[Hypothesis]:
-        """Rank hypotheses anew: (log P(translation | source) + weight * log P(source | translation)) / penalty.
-
-        Source: Yee et al. 2019, https://arxiv.org/abs/1908.05731, section 2, with one penalty for both and without the
-            language model.
-        """
-        source_ids = reverse.tokenizers.target.encode(source)
-        texts = [one_line(self.tokenizers.target.decode(each.ids)) for each in hypotheses]
-        scores = reverse.score(texts, [source_ids] * len(texts))
-        lengths = torch.tensor([len(each.token_log_probs) for each in hypotheses])
-        penalties = build_scoring(self.config).penalty(lengths).tolist()
-        ranked = [
-            each._replace(score=each.score + self.config.reverse_weight * score.log_prob / penalty)
-            for each, score, penalty in zip(hypotheses, scores, penalties, strict=True)
-        ]
-        return sorted(ranked, key=lambda each: -each.score)
-
-    def _unmet(self, ids: list[int], phrases: Sequence[str], required: Sequence[list[int]]) -> tuple[str, ...]:
-        """The phrases that a translation lacks."""
-        if not required:
-            return ()
-        unmet = unsatisfied_phrases(ids, required, begins_word=self.words.begins_word)
-        return tuple(phrases[number] for number in unmet)
+            source_ids = self.reverse.tokenizers.target.encode(given.source)
+            texts = [self._ranking.text(each.ids) for each in hypotheses]
+            scores = self.reverse.score(texts, [source_ids] * len(texts))
+            hypotheses = self._ranking.rerank(hypotheses, [each.log_prob for each in scores])
+        return self._ranking.translation(given, hypotheses)
 
 
 def _check_lines(lines: Any) -> Iterator[str | Request]:
     """Yield the same lines, each of which is text or a request.
 
     Raises:
-        TypeError: One is not, or `lines` are no lines.
+        TypeError: One is neither, or `lines` is not a collection of lines.
     """
     wanted = "translate() takes a str, or a list of str"
     if isinstance(lines, bytes | bytearray | Mapping) or not isinstance(lines, Iterable):
@@ -495,25 +326,3 @@ def _check_lines(lines: Any) -> Iterator[str | Request]:
         if not isinstance(line, str | Request):
             raise TypeError(f"{wanted}, and item {number} of this one is {type(line).__name__}: {line!r:.80}")
         yield line
-
-
-def read_buffers(
-    items: Iterable[Item], *, max_items: int, count_characters: Callable[[Any], int] = lambda item: len(item.source)
-) -> Iterator[list[Item]]:
-    """Yield the items in order, a buffer at a time; the lines in a buffer are sorted by length and searched together.
-
-    No item beyond the end of a buffer is read before the next buffer is asked for.
-
-    Args:
-        max_items: Items in a buffer; fewer if they have `BUFFER_CHARACTERS` characters together.
-    """
-    buffer: list[Item] = []
-    characters = 0
-    for item in items:
-        buffer.append(item)
-        characters += count_characters(item)
-        if len(buffer) == max_items or characters >= BUFFER_CHARACTERS:
-            yield buffer
-            buffer, characters = [], 0
-    if buffer:
-        yield buffer

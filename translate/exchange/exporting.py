@@ -7,8 +7,10 @@ from typing import Literal, get_args
 from translate.atomic import atomic_folder
 from translate.config.load import read_resolved_config
 from translate.data.augmentation import read_held_out
-from translate.decoding.engines.ctranslate2 import ConvertedModel, CTranslate2Translator, load_engine, open_converted
+from translate.decoding import Translator
+from translate.decoding.engines.ctranslate2 import CTranslate2Engine
 from translate.decoding.engines.ctranslate2_conversion import write_ctranslate2
+from translate.decoding.loading import load_translator
 from translate.errors import InputError
 from translate.evaluation.evaluate import evaluate as evaluate_pairs
 from translate.exchange.card import CardScores, write_card
@@ -90,12 +92,19 @@ def evaluate_export(run_path: Path, folder: Path, *, checkpoint: Checkpoint) -> 
     if config.data.validation is None:
         raise InputError(f"--evaluate: {run_path} has no data.validation in its config; leave --evaluate out")
     pairs = read_held_out(config.data.validation, key="data.validation")
-    ours = load_engine(
+    ours = load_translator(
         run_path, checkpoint=checkpoint, options={"engine": "ctranslate2"}, token_scores=False
     ).translator
-    converted = open_converted(folder, ours.config, compute_type="default")  # as the file has it
-    model = ConvertedModel(run_path, checkpoint, is_required=True, translator=converted)
-    theirs = CTranslate2Translator(ours, model, token_scores=False)
+    assert isinstance(ours.engine, CTranslate2Engine)
+    engine = CTranslate2Engine(
+        ours.engine.own,
+        ours.tokenizers,
+        folder,
+        ours.config,
+        has_token_scores=False,
+        compute_type="default",  # as the file has it
+    )
+    theirs = Translator(engine, ours.tokenizers, ours.config)
     search = f"beam {ours.config.beam_size}"
     scores = []
     for name, translator in (("the run", ours), ("this export", theirs)):

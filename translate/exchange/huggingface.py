@@ -20,7 +20,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
-from translate.decoding.loading import only_ours
+from translate.decoding.engines.ctranslate2 import missing_settings
 from translate.errors import RunError, import_extra
 from translate.model import Transformer
 from translate.model.layers import DecoderLayer, EncoderLayer
@@ -184,7 +184,7 @@ def generation_settings(config: DecodingConfig) -> dict[str, Any]:
 
     `generate` divides the log-probability by length^length_penalty, as our kind `average` does.
     """
-    lost = only_ours(config)
+    lost = missing_settings(config)
     if config.length_penalty_kind == "gnmt" and config.length_penalty and config.beam_size > 1:
         lost.insert(0, "decoding.length_penalty_kind = 'gnmt' (length^length_penalty is the nearest)")
     if lost:

@@ -8,12 +8,10 @@ from typing import Any
 
 import torch
 
-from translate.data.batching import EncodedPair
 from translate.decoding import Translation, Translator
-from translate.decoding.engines.ctranslate2 import CTranslate2Translator, load_engine
-from translate.decoding.loading import LoadedTranslator
+from translate.decoding.alignment import AlignmentLink
+from translate.decoding.loading import LoadedTranslator, load_translator
 from translate.decoding.output.formats import CorpusScore, describe_scores
-from translate.decoding.output.words import AlignmentLink, align_words
 from translate.documents.alignment import word_weights
 from translate.errors import InputError
 from translate.runs.directory import Checkpoint
@@ -48,9 +46,8 @@ class ServedModel:
         translator = loaded.translator
         is_cpu = translator.model.device.type == "cpu"
         num_workers = (translator.config.workers or torch.get_num_threads()) if is_cpu else 1
-        is_converted = isinstance(translator, CTranslate2Translator) and translator.convert()
+        self.engine = translator.engine.prepare(translator.config)
         self.translator = translator.with_options(workers=1) if is_cpu else translator  # the queue has the threads
-        self.engine = "ctranslate2" if is_converted else "translate"
         self.queue = BatchQueue(max_characters=limits.waiting_characters, num_workers=num_workers, on_batch=on_batch)
         self._translator_for = functools.lru_cache(maxsize=64)(self._build_translator)
         self._lacks = functools.lru_cache(maxsize=10_000)(translator.tokenizers.source.lacks)
@@ -176,30 +173,15 @@ class ServedModel:
     def _finish(
         self, translator: Translator, translations: list[Translation], *, align: bool
     ) -> list[TranslationAnswer]:
-        links = _align_tokens(translator, translations) if align else [None] * len(translations)
+        links: list[list[AlignmentLink] | None] = [None] * len(translations)
+        if align:
+            links = [attention.links for _, attention in translator.attend(translations, unit="subwords")]
         return [
             TranslationAnswer.of(
                 translation, unknown="".join(filter(self._lacks, dict.fromkeys(translation.source))), links=each
             )
             for translation, each in zip(translations, links, strict=True)
         ]
-
-
-def _align_tokens(translator: Translator, translations: Sequence[Translation]) -> list[list[AlignmentLink]]:
-    """Links between the tokens of each translation, those of a text's pieces counted on."""
-    pairs = [EncodedPair(list(part.source_ids), list(part.ids)) for each in translations for part in each.parts]
-    forced = iter(translator.force(pairs))
-    found = []
-    for translation in translations:
-        links: list[AlignmentLink] = []
-        source_offset = target_offset = 0
-        for part in translation.parts:
-            aligned = align_words(next(forced).attention)
-            links += [AlignmentLink(link.source + source_offset, link.target + target_offset) for link in aligned]
-            source_offset += len(part.source_ids)
-            target_offset += len(part.ids)
-        found.append(links)
-    return found
 
 
 def load_models(
@@ -217,14 +199,14 @@ def load_models(
         on_batch: Called after each batch with the model's name and the arguments of `BatchQueue`.
 
     Raises:
-        InputError, RunError: As in `load_engine`; or a run is given twice.
+        InputError, RunError: As in `load_translator`; or a run is given twice.
     """
     names = [run.resolve().name for run in runs]
     names = [name if names.count(name) == 1 else str(run) for name, run in zip(names, runs, strict=True)]
     if len(set(names)) < len(names):
         raise InputError(f"RUN: {max(names, key=names.count)} is given twice; give it once")
     loaded = {
-        name: load_engine(run, checkpoint=checkpoint, options=options, token_scores=False)
+        name: load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
         for name, run in zip(names, runs, strict=True)
     }  # all are loaded before any has threads
     return {

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from translate.decoding import Translation
-from translate.decoding.output.words import AlignmentLink
+from translate.decoding.alignment import AlignmentLink
 from translate.documents.document import DocumentFormat
 
 MAX_BEAM = 32

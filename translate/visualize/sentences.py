@@ -85,7 +85,7 @@ def _encode(tokenizer: Tokenizer, text: str, *, what: str, translator: Translato
 
 def check_positions(ids: Sequence[int], *, what: str, translator: Translator) -> None:
     """Raise an InputError if a text, called `what`, has more tokens than the model has positions."""
-    limit = translator.position_limit
+    limit = translator.engine.position_limit
     if limit is not None and len(ids) + 1 > limit:
         raise InputError(
             f"{what} has {len(ids) + 1} tokens with its special symbol, more than the {limit} positions that the model"

@@ -12,7 +12,8 @@ from translate.cli.terminal import conversation
 from translate.cli.terminal.conversation import announce, converse, is_typed, typed_lines
 from translate.cli.terminal.process import Interrupted
 from translate.decoding import Request, Translation, Translator
-from translate.decoding.loading import load_translator
+from translate.decoding.engines.own import OwnEngine
+from translate.decoding.loading import load_own_translator
 
 Translate = Callable[..., Result]
 SOURCES = ["Hund und Haus", "Haus", "Hund"]
@@ -20,7 +21,7 @@ SOURCES = ["Hund und Haus", "Haus", "Hund"]
 
 @pytest.fixture(scope="module")
 def translator(learnt: Path) -> Translator:
-    return load_translator(learnt).translator
+    return load_own_translator(learnt).translator
 
 
 def requests(*sources: str) -> Iterator[Request]:
@@ -131,14 +132,14 @@ def test_an_interrupt_or_a_wrong_line_ends_that_line_alone(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     strict = translator.with_options(long="error", max_source_tokens=3)
-    search = Translator._search
+    search = OwnEngine.search
 
-    def interrupted(self: Translator, inputs: list[object], *others: object) -> object:
+    def interrupted(self: OwnEngine, inputs: list[object], *others: object) -> object:
         if getattr(inputs[0], "source", "") == "Haus":
             raise KeyboardInterrupt
         return search(self, inputs, *others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Translator, "_search", interrupted)
+    monkeypatch.setattr(OwnEngine, "search", interrupted)
     found = list(converse(strict, requests("Haus", "Hund " * 30, "Hund"), output_format="text"))
     out, err = capsys.readouterr()
     assert [each.source for each in found] == ["Hund"]
@@ -150,6 +151,6 @@ def test_a_signal_ends_the_conversation(translator: Translator, monkeypatch: pyt
     def interrupted(*arguments: object) -> None:
         raise Interrupted(signal.SIGTERM)
 
-    monkeypatch.setattr(Translator, "_search", interrupted)
+    monkeypatch.setattr(OwnEngine, "search", interrupted)
     with pytest.raises(Interrupted):
         next(converse(translator, requests("Hund"), output_format="text"))

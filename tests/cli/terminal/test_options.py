@@ -126,8 +126,8 @@ def test_every_option_comes_through(
         seen.append(options)
         raise InputError("seen")
 
-    monkeypatch.setattr("translate.decoding.engines.ctranslate2.load_engine", load)
     monkeypatch.setattr("translate.decoding.loading.load_translator", load)
+    monkeypatch.setattr("translate.decoding.loading.load_own_translator", load)
     files = {"score": [corpus / "train.de", corpus / "train.en"]}.get(command, [])
     assert GIVEN.keys() == DECODING_OPTIONS.keys()
     for settings in (GIVEN, {}):

@@ -11,7 +11,6 @@ from translate.config.decoding import DecodingConfig
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.output.formats import (
     CorpusScore,
-    align_translations,
     describe,
     describe_scores,
     moses_n_best,
@@ -86,7 +85,7 @@ def test_a_record_by_hand(toy: Toy, translator: Translator) -> None:
 def test_alignments_of_a_toy_that_translates_word_by_word(toy: Toy, translator: Translator) -> None:
     """Every target word has a link to a word that is there; an empty translation has none."""
     lines = [*toy.sources[:5], "", " "]
-    aligned = list(align_translations(translator, translator.translate_stream(lines)))
+    aligned = list(translator.align(translator.translate_stream(lines)))
     assert [each.source for each in aligned] == lines
     assert [each.alignment == "" for each in aligned] == [False] * 5 + [True] * 2
     for each in aligned[:5]:
@@ -104,7 +103,7 @@ def test_alignments_read_no_further_ahead_than_the_search(toy: Toy, translator: 
             num_read += 1
             yield line
 
-    stream = align_translations(translator, translator.translate_stream(lines()))
+    stream = translator.align(translator.translate_stream(lines()))
     next(stream)
     assert num_read == 3  # look_ahead_lines
 

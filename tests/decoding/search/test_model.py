@@ -11,6 +11,7 @@ from torch import Tensor
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.decoding import Translator
+from translate.decoding.engines.own import OwnEngine
 from translate.decoding.search.loop import NextTokenModel
 from translate.decoding.search.model import CachedDecoder
 from translate.model import Transformer
@@ -77,7 +78,7 @@ def other(toy: Toy) -> Transformer:
 
 def translator(toy: Toy, *ensemble: Transformer, **settings: object) -> Translator:
     config = DecodingConfig.model_validate({"device": "cpu", **settings})
-    return Translator(toy.model, toy.tokenizers, config, ensemble=ensemble)
+    return Translator(OwnEngine(toy.model, toy.tokenizers.target, ensemble=ensemble), toy.tokenizers, config)
 
 
 # Whole searches

@@ -3,16 +3,15 @@
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Literal
 
-from translate.data.batching import EncodedPair
-from translate.data.tokenizer import EOS_ID, Tokenizers
-from translate.decoding.output.words import AlignmentLink, align_words, format_pharaoh, group_words, word_confidences
+from translate.data.tokenizer import EOS_ID
+from translate.decoding.buffers import read_buffers
+from translate.decoding.output.words import word_confidences
 from translate.decoding.request import OnFinished, Translation, ignore_progress
-from translate.decoding.score import ForcedDecoding
-from translate.decoding.translator import Translator, read_buffers
+from translate.decoding.translator import Translator
 
 OutputFormat = Literal["text", "jsonl"]
 
@@ -33,7 +32,7 @@ def format_translations(
         first_number: The number of the first translation in the whole input, from 0.
     """
     if output_format == "jsonl" or write_alignment is not None:
-        translations = align_translations(translator, translations)
+        translations = translator.align(translations)
     for number, translation in enumerate(translations, start=first_number):
         if write_alignment is not None:
             write_alignment(translation.alignment or "")
@@ -52,7 +51,7 @@ def moses_n_best(translation: Translation, *, number: int) -> Iterator[str]:
 
 
 def describe(translation: Translation, translator: Translator, *, number: int) -> dict[str, Any]:
-    """The JSON record of a translation that `align_translations` gave.
+    """The JSON record of a translation with its alignment.
 
     Returns:
         JSON types: `line` from 1, `source`, `source_tokens`, `translation`, `tokens` (those that were scored, with the
@@ -87,38 +86,6 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
         "pieces": [{"source": piece.source} | summary(piece) for piece in translation.pieces],
         "n_best": [summary(other) for other in translation.alternatives],
     }
-
-
-def align_translations(translator: Translator, translations: Iterable[Translation]) -> Iterator[Translation]:
-    """Yield the translations with word alignments from the cross-attention of forced decoding.
-
-    Reads no further ahead than the translator does.
-    """
-    for buffer in read_buffers(translations, max_items=translator.config.look_ahead_lines):
-        parts = [part for translation in buffer for part in translation.parts]
-        forced = iter(translator.force([EncodedPair(list(part.source_ids), list(part.ids)) for part in parts]))
-        for translation in buffer:
-            yield translation._replace(alignment=_align(translator.tokenizers, translation.parts, forced))
-
-
-def _align(tokenizers: Tokenizers, parts: Sequence[Translation], forced: Iterator[ForcedDecoding]) -> str:
-    """The alignment of a line. Its words are counted on from part to part; `forced` begins with those parts."""
-    links: list[AlignmentLink] = []
-    source_offset = target_offset = 0
-    is_inside_word = False
-    for part in parts:
-        attention = next(forced).attention
-        source_words = [word.positions for word in group_words(tokenizers.source.pieces(part.source_ids))]
-        target_words = [word.positions for word in group_words(tokenizers.target.pieces(part.ids))]
-        if is_inside_word and source_words and not part.source[:1].isspace():
-            source_offset -= 1  # the part before ends within this part's first word
-        if source_words and target_words:
-            found = align_words(attention, source_words=source_words, target_words=target_words)
-            links += [AlignmentLink(source + source_offset, target + target_offset) for source, target in found]
-        source_offset += len(source_words)
-        target_offset += len(target_words)
-        is_inside_word = bool(source_words) and not part.source[-1:].isspace()
-    return format_pharaoh(links)
 
 
 @dataclasses.dataclass

@@ -24,12 +24,8 @@ def build_search_settings(
     forbidden: Sequence[Sequence[int]],
     words: WordTables,
     device: torch.device,
-    is_reranked: bool = False,
 ) -> SearchSettings:
     """The settings of a search through all `inputs`, for translations without any of the `forbidden` phrases.
-
-    Args:
-        is_reranked: The whole beam is wanted, to be ranked by something else.
 
     Raises:
         InputError: Settings or constraints that exclude each other.
@@ -55,7 +51,7 @@ def build_search_settings(
     num_samples = config.n_best if config.mbr == "none" else config.mbr_candidates
     beam_size = num_samples if is_sampled else config.beam_size
     # Of an n-best list the search keeps all, because several may spell one text.
-    keeps_all = is_sampled or is_reranked or config.mbr != "none" or config.n_best > 1
+    keeps_all = is_sampled or config.mbr != "none" or config.n_best > 1
     num_best = beam_size if keeps_all else 1
     return SearchSettings(
         beam_size=beam_size,

@@ -1,12 +1,11 @@
 """Every shape of model has its exact counterpart in CTranslate2: log-probabilities within 1e-4 nats of ours."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from harness import Toy, random_model, toy_tokenizers, write_run
 from pretend_device import PretendDevice
 
 from translate.config.schema import Config
@@ -20,14 +19,20 @@ from translate.runs.verify import verify_run
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
-Toy = Any  # conftest.py's: test modules cannot import each other
-SaveRun = Callable[..., None]
-Build = Callable[..., tuple[Transformer, Tokenizers]]
+
+def build(*, vocabulary: str = "joint", noise: float = 0.3, **shape: object) -> tuple[Transformer, Tokenizers]:
+    """An untrained model with two encoder and three decoder layers, and its tokenizers."""
+    tokenizers = toy_tokenizers()
+    if vocabulary == "separate":  # of different sizes
+        small = [toy_tokenizers(vocabulary="separate", vocab_size=size, byte_fallback=False) for size in (23, 27)]
+        tokenizers = small[0]._replace(target=small[1].target)
+    sizes = {"d_model": 20, "num_heads": 2, "d_ff": 28, "num_encoder_layers": 2, "num_decoder_layers": 3}
+    return random_model(tokenizers, noise=noise, **sizes | shape).eval(), tokenizers
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
-def test_norm_and_positions(build: Build, tmp_path: Path, norm: str, positions: str) -> None:
+def test_norm_and_positions(tmp_path: Path, norm: str, positions: str) -> None:
     model, tokenizers = build(norm=norm, positions=positions, max_positions=79)
     write_ctranslate2(model, tokenizers, tmp_path)  # checks what it wrote
 
@@ -49,11 +54,11 @@ def test_norm_and_positions(build: Build, tmp_path: Path, norm: str, positions: 
     ],
     ids=str,
 )
-def test_other_options(build: Build, tmp_path: Path, shape: dict[str, object]) -> None:
+def test_other_options(tmp_path: Path, shape: dict[str, object]) -> None:
     write_ctranslate2(*build(**shape), tmp_path)
 
 
-def test_scores_of_given_sentences(build: Build, tmp_path: Path) -> None:
+def test_scores_of_given_sentences(tmp_path: Path) -> None:
     """Not by our own check: one sentence at a time, the logits of the full forward pass."""
     model, tokenizers = build(norm="pre", positions="rotary", activation="swiglu")
     write_ctranslate2(model, tokenizers, tmp_path)
@@ -75,7 +80,7 @@ def test_scores_of_given_sentences(build: Build, tmp_path: Path) -> None:
         "decoder.layers.0.feed_forward_add_and_norm.norm.bias",
     ],
 )
-def test_a_changed_weight_fails_the_check(build: Build, tmp_path: Path, name: str) -> None:
+def test_a_changed_weight_fails_the_check(tmp_path: Path, name: str) -> None:
     model, tokenizers = build()
     write_ctranslate2(model, tokenizers, tmp_path)
     with torch.no_grad():
@@ -84,7 +89,7 @@ def test_a_changed_weight_fails_the_check(build: Build, tmp_path: Path, name: st
         check_ctranslate2(tmp_path, model, tokenizers)
 
 
-def test_weights_that_are_not_finite_fail_the_check(build: Build, tmp_path: Path) -> None:
+def test_weights_that_are_not_finite_fail_the_check(tmp_path: Path) -> None:
     model, tokenizers = build()
     with torch.no_grad():
         model.output.weight[7, 3] = torch.nan
@@ -95,9 +100,9 @@ def test_weights_that_are_not_finite_fail_the_check(build: Build, tmp_path: Path
 # --- conversions that are kept in the run
 
 
-def test_a_model_is_converted_once(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+def test_a_model_is_converted_once(toy: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    save_run(run, toy.config, toy.tokenizers, toy.model)
+    write_run(run, toy.config, toy.tokenizers, toy.model)
     first = convert_run(run, checkpoint="best")
     assert first.parent == run / "export" and first.name.startswith("ctranslate2-best-")
     written = (first / "model.bin").stat().st_mtime_ns
@@ -111,16 +116,14 @@ def test_a_model_is_converted_once(toy: Toy, tmp_path: Path, save_run: SaveRun) 
     assert {folder.name for folder in (run / "export").iterdir()} == {first.name, second.name}
 
 
-def test_a_run_of_another_device_is_exported_on_the_cpu(
-    build: Build, toy: Toy, tmp_path: Path, save_run: SaveRun, pretend: PretendDevice
-) -> None:
+def test_a_run_of_another_device_is_exported_on_the_cpu(toy: Toy, tmp_path: Path, pretend: PretendDevice) -> None:
     """The same bytes, with the device and on a machine that has none, where CTranslate2 loads them."""
     model, tokenizers = build(positions="rotary")
     config = toy.config.model_copy(update={"model": model.config})
     there = {"training": {"device": "pretend"}, "decoding": {"device": "pretend"}}
     elsewhere = Config.model_validate(config.model_dump(mode="json") | there)
-    save_run(tmp_path / "here", config, tokenizers, model)
-    save_run(tmp_path / "there", elsewhere, tokenizers, model.to(pretend.device))
+    write_run(tmp_path / "here", config, tokenizers, model)
+    write_run(tmp_path / "there", elsewhere, tokenizers, model.to(pretend.device))
     written = []
     for run in ("here", "there"):
         with pretend.counting() as crossings:
@@ -137,12 +140,10 @@ def test_a_run_without_the_checkpoint(toy: Toy) -> None:
 
 @pytest.mark.parametrize("checksums", [None, "", f"{'0' * 64}  model.bin\n", "keep"])
 @pytest.mark.parametrize("name", ["model.bin", "config.json"])
-def test_a_damaged_conversion_is_made_again(
-    toy: Toy, tmp_path: Path, save_run: SaveRun, checksums: str | None, name: str
-) -> None:
+def test_a_damaged_conversion_is_made_again(toy: Toy, tmp_path: Path, checksums: str | None, name: str) -> None:
     """CTranslate2 would read damaged files."""
     run = tmp_path / "run"
-    save_run(run, toy.config, toy.tokenizers, toy.model)
+    write_run(run, toy.config, toy.tokenizers, toy.model)
     folder = convert_run(run, checkpoint="best")
     contents = {path.name: path.read_bytes() for path in folder.iterdir()}
     (folder / name).write_bytes(contents[name][:-1] + b"x")
@@ -155,9 +156,9 @@ def test_a_damaged_conversion_is_made_again(
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == contents
 
 
-def test_a_conversion_that_lies_elsewhere_is_refused(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
+def test_a_conversion_that_lies_elsewhere_is_refused(toy: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    save_run(run, toy.config, toy.tokenizers, toy.model)
+    write_run(run, toy.config, toy.tokenizers, toy.model)
     folder = convert_run(run, checkpoint="best")
     os.rename(folder, tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
@@ -169,7 +170,7 @@ def test_a_conversion_that_lies_elsewhere_is_refused(toy: Toy, tmp_path: Path, s
     ("quantization", "bytes_of_a_weight"), [("int8", 1), ("int8_bfloat16", 1), ("int16", 2), ("float16", 2)]
 )
 def test_quantised_weights_take_less_room_and_score_alike(
-    build: Build, tmp_path: Path, quantization: str, bytes_of_a_weight: int
+    tmp_path: Path, quantization: str, bytes_of_a_weight: int
 ) -> None:
     model, tokenizers = build(norm="pre", positions="rotary", noise=0.02)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

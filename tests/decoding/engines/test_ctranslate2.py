@@ -1,0 +1,142 @@
+"""What only CTranslate2 does: precisions, scores that are left out, what it leaves to our own search, its errors."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import Toy, write_run
+
+from translate.config.decoding import DecodingConfig
+from translate.decoding import Request, Translator
+from translate.decoding.engines import ctranslate2 as engine
+from translate.decoding.engines.ctranslate2_conversion import convert_run
+from translate.decoding.engines.own import OwnEngine
+from translate.decoding.request import SearchInput
+from translate.errors import InputError, RunError
+from translate.fingerprint import fingerprint
+from translate.runs.checksums import read_checksums, write_checksums
+from translate.runs.loading import build_model
+
+MakeTranslator = Callable[..., Translator]
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[SearchInput]:
+    """The inputs that our own search gets."""
+    seen: list[SearchInput] = []
+    real = OwnEngine.search
+
+    def search(self: OwnEngine, inputs: list[SearchInput], *others: Any) -> None:
+        seen.extend(inputs)
+        real(self, inputs, *others)
+
+    monkeypatch.setattr(OwnEngine, "search", search)
+    return seen
+
+
+@pytest.fixture
+def begun(toy: Toy) -> list[Request]:
+    """Lines with beginnings of the right translation, and of another sentence's."""
+    halves = [" ".join(words[: (len(words) + 1) // 2]) for words in map(str.split, toy.references)]
+    prefixes = zip(toy.sources * 2, [*halves, *halves[7:], *halves[:7]], strict=True)
+    return [Request(source, prefix=prefix) for source, prefix in prefixes]
+
+
+def test_what_the_exported_table_is_too_short_for_is_ours(
+    toy: Toy,
+    converted: MakeTranslator,
+    own: MakeTranslator,
+    searched: list[SearchInput],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A source with more positions, or one whose translation may have more."""
+    monkeypatch.setattr(engine, "max_positions", lambda config: 41)
+    lines = ["Hund", "Hund " * 21, "", "Hund " * 12, "Haus"]  # 2 tokens each
+    texts = [each.text for each in converted(beam_size=1).translate(lines)]
+    assert [each.source for each in searched] == ["Hund " * 21, "Hund " * 12]
+    assert texts == [each.text for each in own(beam_size=1).translate(lines)]
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_lines_with_a_prefix_are_searched_by_ctranslate2(
+    converted: MakeTranslator, begun: list[Request], searched: list[SearchInput], beam_size: int
+) -> None:
+    """All of them in greedy search; with a beam, not those that may end there."""
+    assert len(converted(beam_size=beam_size).translate(begun)) == len(begun)
+    assert len(searched) < 2 * len(begun) / 3 and bool(searched) == (beam_size > 1)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_length_factor": 0.4, "max_length_constant": 3}])
+def test_greedy_search_without_scores_is_the_same(
+    toy: Toy, converted: MakeTranslator, own: MakeTranslator, begun: list[Request], options: dict[str, Any]
+) -> None:
+    """Our own search is not needed for what has reached its own maximum: it is cut there."""
+    lines = ["", *toy.sources, *begun]
+    ours = own(beam_size=1, **options).translate(lines)
+    theirs = converted(beam_size=1, token_scores=False, **options).translate(lines)
+    assert [(each.ids, each.text, each.truncated) for each in theirs] == [
+        (each.ids, each.text, each.truncated) for each in ours
+    ]
+    assert any(each.truncated for each in theirs) == bool(options)
+    assert not any(each.token_log_probs for each in theirs) and math.isnan(theirs[1].score)
+
+
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
+def test_precisions(toy: Toy, converted: MakeTranslator, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """int8 computes; a precision that this machine does not have is refused by name."""
+    if precision == "int8":
+        translations = converted(precision=precision).translate(toy.sources)
+        right = sum(each.text == wanted for each, wanted in zip(translations, toy.references, strict=True))
+        assert right > len(toy.references) / 4
+        return
+    real = ctranslate2.Translator
+
+    def without_bfloat16(*arguments: Any, **options: Any) -> Any:
+        if options["compute_type"] == "bfloat16":
+            raise ValueError("Requested bfloat16 compute type, but the target device does not support it.")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(ctranslate2, "Translator", without_bfloat16)
+    with pytest.raises(InputError, match="^device = cpu and precision = bf16: .* Requested bfloat16 compute type"):
+        converted(precision=precision)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("min_length_constant", 3), ("mbr", "chrf"), ("repetition_penalty", 1.5)],
+)
+def test_settings_that_only_our_search_has_are_named(key: str, value: object) -> None:
+    assert engine.missing_settings(DecodingConfig(beam_size=3, length_penalty=0.2)) == []
+    config = DecodingConfig.model_validate({key: value, "coverage_penalty": 0.2})
+    assert sorted(engine.missing_settings(config)) == sorted(
+        [f"decoding.{key} = {value!r}", "decoding.coverage_penalty = 0.2"]
+    )
+
+
+def test_phrases_are_refused(converted: MakeTranslator) -> None:
+    with pytest.raises(InputError, match="engine ctranslate2 has no phrases or terminology; use the engine auto"):
+        converted().translate([Request("Hund", required=("dog",))])
+
+
+def test_weights_that_are_not_finite(toy: Toy, converted: MakeTranslator, tmp_path: Path) -> None:
+    model = build_model(toy.config, toy.tokenizers)
+    model.output.weight.data[5] = float("nan")
+    write_run(tmp_path / "run", toy.config, toy.tokenizers, model)
+    with pytest.raises(RunError, match="differ by up to nan"):
+        converted(tmp_path / "run")
+    assert list((tmp_path / "run" / "export").iterdir()) == []
+
+
+def test_a_failing_search_names_the_conversion(toy: Toy, converted: MakeTranslator, tmp_path: Path) -> None:
+    """One that was edited, with its checksum."""
+    write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
+    folder = convert_run(tmp_path / "run", checkpoint="best")
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"add_source_bos": false', '"add_source_bos": -1'))
+    write_checksums(folder, {**read_checksums(folder), config.name: fingerprint(config)})
+    with pytest.raises(RunError, match=f"^CTranslate2 cannot translate: .*{folder}"):
+        converted(tmp_path / "run").translate(toy.sources[:1])

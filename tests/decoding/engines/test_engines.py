@@ -1,0 +1,230 @@
+"""Both engines against one table: each gives what a search of one line at a time gives, and names what it lacks."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from harness import Toy, random_model, tiny_config, write_run
+
+from translate.data.batching import EncodedPair
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from translate.decoding import Request, Translation, Translator
+from translate.decoding.engines.ctranslate2 import missing_settings
+from translate.decoding.loading import load_translator
+from translate.errors import InputError
+
+MakeTranslator = Callable[..., Translator]
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+SHORT = {"max_length_factor": 0.4, "max_length_constant": 3}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {"beam_size": 1},
+    "beam": {"beam_size": 5},
+    "beam, no length penalty": {"beam_size": 2, "length_penalty": 0.0},
+    "beam, large length penalty": {"beam_size": 5, "length_penalty": 1.3},
+    "n-best": {"beam_size": 4, "n_best": 3},
+    # Many translations end with their prefix, and in the last step more of them end than CTranslate2 can give.
+    "n-best, mean": {"beam_size": 5, "n_best": 5, "length_penalty_kind": "average", "length_penalty": 1.0},
+    # Some prefixes are longer than their translations may be.
+    "greedy, cut": {"beam_size": 1, **SHORT},
+    "n-best, cut": {"beam_size": 4, "n_best": 4, **SHORT},
+    "pieces": {"beam_size": 2, "max_source_tokens": 7},
+    "cut sources": {"beam_size": 2, "max_source_tokens": 7, "long": "truncate"},
+    # Only our own search has these.
+    "groups": {"beam_size": 4, "diversity_groups": 2, "n_best": 2},
+    "coverage": {"beam_size": 3, "coverage_penalty": 0.2},
+    "minimum length": {"beam_size": 2, "min_length_factor": 0.5, "min_length_constant": 1},
+    "no repetition": {"beam_size": 2, "no_repeat_ngram": 2, "repetition_penalty": 1.2},
+    "sample": {"search": "sample", "n_best": 2, "temperature": 1.3, "seed": 7},
+    "minimum Bayes risk": {"beam_size": 4, "mbr": "chrf"},
+}
+
+
+@pytest.fixture(params=["translate", "ctranslate2"])
+def make(request: pytest.FixtureRequest, toy: Toy) -> MakeTranslator:
+    """Makes a translator of the toy run, or of another, with one of the engines."""
+    if request.param == "ctranslate2":
+        pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+
+    def make(path: Path = toy.path, **settings: Any) -> Translator:
+        options = {"engine": request.param, "device": "cpu", "workers": 2, "precision": "fp32", **settings}
+        return load_translator(path, options=options).translator
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def lines(toy: Toy) -> list[str | Request]:
+    """Sentences, lines without words, and lines that begin with a right or a wrong prefix, or with all of it."""
+    begun: list[str | Request] = []
+    for number, (source, reference) in enumerate(zip(toy.sources, toy.references, strict=True)):
+        words, others = reference.split(), toy.references[number - 1].split()
+        begun.append(Request(source, prefix=" ".join(words[: number % (len(words) + 1)])))
+        begun.append(Request(source, prefix=" ".join(others[: number % 4])))
+    return ["", *toy.sources[:9], "   ", *begun[:20], *toy.sources[9:13], "日本"]
+
+
+def assert_same(translations: Sequence[Translation], expected: Sequence[Translation]) -> None:
+    """Everything alike: texts and conditions exactly, the model's numbers but for rounding."""
+
+    def without_numbers(each: Translation) -> Translation:
+        return each._replace(log_prob=0.0, score=0.0, token_log_probs=(), alternatives=(), pieces=())
+
+    assert list(map(without_numbers, translations)) == list(map(without_numbers, expected))
+    for one, other in zip(translations, expected, strict=True):
+        assert (one.log_prob, one.score) == pytest.approx((other.log_prob, other.score), abs=1e-3)
+        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
+        assert_same(one.alternatives, other.alternatives)
+        assert_same(one.pieces, other.pieces)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_translation_depends_on_nothing_but_its_line(
+    make: MakeTranslator, own: MakeTranslator, lines: list[str | Request], name: str
+) -> None:
+    """With other lines in the batch, in buffers of another size, in several workers; and with either engine."""
+    settings = SEARCHES[name]
+    alone = own(**settings)
+    translator = make()
+    if translator.config.engine == "ctranslate2" and (missing := missing_settings(alone.config)):
+        with pytest.raises(InputError, match=missing[0]):
+            make(**settings)
+        with pytest.raises(InputError, match=missing[0]):
+            translator.translate(lines, **settings)
+        return
+    expected = alone.translate(lines)
+    assert any(each.truncated for each in expected) == ("max_length_factor" in settings)
+    small = 37 * settings.get("beam_size", 2)
+    assert_same(translator.translate(lines, look_ahead_lines=11, batch_tokens=small, **settings), expected)
+    assert_same(translator.translate(lines, **settings), expected)
+
+
+def test_the_toy_language_is_learnt(toy: Toy, make: MakeTranslator) -> None:
+    """Otherwise the comparisons would compare noise."""
+    translations = make().translate(toy.sources)
+    right = sum(each.text == reference for each, reference in zip(translations, toy.references, strict=True))
+    assert right > len(toy.sources) / 4
+    assert len({len(each.ids) for each in translations}) >= 5
+
+
+def test_beam_1_is_greedy(toy: Toy, make: MakeTranslator) -> None:
+    """By an independent loop over whole forward passes."""
+    for translation in make(beam_size=1).translate(toy.sources[:12]):
+        assert not translation.truncated
+        source_ids = torch.tensor([[*toy.tokenizers.source.encode(translation.source), EOS_ID]])
+        ids, log_prob = [BOS_ID], 0.0
+        for _ in range(len(translation.ids) + 1):
+            with torch.no_grad():
+                log_probs = toy.model(source_ids, torch.tensor([ids]))[0, -1].log_softmax(dim=0)
+            log_probs[[PAD_ID, BOS_ID]] = -torch.inf
+            ids.append(int(log_probs.argmax()))
+            log_prob += float(log_probs[ids[-1]])
+        assert ids[1:] == [*translation.ids, EOS_ID]
+        assert translation.log_prob == pytest.approx(log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_a_translations_score_is_its_forced_score(toy: Toy, make: MakeTranslator, beam_size: int) -> None:
+    """Of every entry of an n-best list; the first is the best alone, and all are distinct and sorted."""
+    given = make(beam_size=beam_size, n_best=beam_size, length_penalty=0.9)
+    lists = [(first, *first.alternatives) for first in given.translate(toy.sources[:23])]
+    sizes = [len(entries) for entries in lists]
+    assert max(sizes) == beam_size and sizes.count(beam_size) > 20  # of two with the same text, one is left
+    best = given.translate(toy.sources[:23], n_best=1)
+    assert_same([entries[0]._replace(alternatives=()) for entries in lists], best)
+    for entries in lists:
+        assert [each.score for each in entries] == sorted((each.score for each in entries), reverse=True)
+        assert len({each.text for each in entries}) == len(entries)
+        assert all(each.text == toy.tokenizers.target.decode(each.ids) for each in entries)
+    translations = [each for entries in lists for each in entries]
+    scores = given.score([each.source for each in translations], [each.ids for each in translations])
+    for translation, score in zip(translations, scores, strict=True):
+        assert translation.log_prob == pytest.approx(score.log_prob, abs=1e-4)
+        assert translation.score == pytest.approx(score.score, abs=1e-4)
+        assert translation.token_log_probs == pytest.approx(score.token_log_probs, abs=1e-4)
+        assert len(score.token_log_probs) == len(translation.ids) + 1
+        assert translation.score == pytest.approx(translation.log_prob / ((6 + len(translation.ids)) / 6) ** 0.9)
+
+
+def test_given_translations_are_scored_by_our_own_model(make: MakeTranslator, own: MakeTranslator) -> None:
+    assert make().score(["Hund"], [[5]]) == own().score(["Hund"], [[5]])
+    pairs = [EncodedPair([5, 6], [7])]
+    assert torch.equal(make().force(pairs)[0].attention, own().force(pairs)[0].attention)
+
+
+def test_reads_no_further_ahead_than_asked(toy: Toy, make: MakeTranslator) -> None:
+    taken = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal taken
+        for line in toy.sources[:10]:
+            taken += 1
+            yield line
+
+    stream = make(beam_size=1, look_ahead_lines=3).translate_stream(lines())
+    assert taken == 0
+    for number, _ in enumerate(stream):
+        assert taken <= number + 3
+    assert taken == 10
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_progress_counts_each_line_once(toy: Toy, make: MakeTranslator, workers: int) -> None:
+    """Also a line that is searched twice or translated in pieces; before the first translation is yielded."""
+    lines = [*toy.sources[:19], "", "Hund " * 20]
+    options = {"max_source_tokens": 15, "max_length_factor": 0.7, "max_length_constant": 1}
+    told: list[int] = []
+    stream = make(workers=workers, **options).translate_stream(lines, on_finished=told.append)
+    found = [next(stream)]
+    assert told == [1] * 21, "the lines with words, and then the one without"
+    found += stream
+    assert any(each.truncated for each in found) and found[-1].pieces and sum(told) == 21
+
+
+def test_each_translation_is_told_as_soon_as_it_is_found(toy: Toy, make: MakeTranslator) -> None:
+    """Also lines without words, and a line in pieces; the numbers go on from line 3."""
+    lines = [toy.sources[0], "", " ".join(toy.sources[:6]), toy.sources[1]]
+    told: dict[int, Translation] = {}
+    stream = make(max_source_tokens=9).translate_stream(lines, first_number=3, on_translated=told.__setitem__)
+    found = list(stream)
+    assert sorted(told) == [3, 4, 5, 6] and found[2].pieces
+    assert [told[number] for number in range(3, 7)] == found
+
+
+@pytest.mark.parametrize("fond_of", [PAD_ID, BOS_ID])
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_symbols_that_are_never_generated(
+    toy: Toy, make: MakeTranslator, tmp_path: Path, beam_size: int, fond_of: int
+) -> None:
+    """Of a model that prefers padding or the start symbol to all else."""
+    model = random_model(toy.tokenizers, output_bias=True).eval()
+    with torch.no_grad():
+        model.output.bias[fond_of] = 99.0
+    config = tiny_config(model=model.config.model_dump())
+    write_run(tmp_path / "run", config, toy.tokenizers, model)
+    translator = make(tmp_path / "run", beam_size=beam_size)
+    found = translator.translate(toy.sources[:5])
+    assert not any({PAD_ID, BOS_ID, EOS_ID} & set(each.ids) for each in found)
+    assert_same(found, Translator(model, toy.tokenizers, translator.config).translate(toy.sources[:5]))
+
+
+@pytest.mark.parametrize(("long", "flag"), [("truncate", "source_truncated"), ("split", "split"), ("error", None)])
+def test_sources_fit_into_learned_positions(
+    toy: Toy, make: MakeTranslator, tmp_path: Path, long: str, flag: str | None
+) -> None:
+    shape = {"positions": "learned", "max_positions": 13}
+    model = random_model(toy.tokenizers, **shape).eval()
+    config = tiny_config(model=model.config.model_dump(), data={"max_source_tokens": 12, "max_target_tokens": 12})
+    write_run(tmp_path / "run", config, toy.tokenizers, model)
+    translator = make(tmp_path / "run", beam_size=1, long=long)
+    lines = ["Hund " * 30, "Haus"]
+    if flag is None:
+        with pytest.raises(InputError, match=r"^line 1: .* 12 .*decoding.max_source_tokens"):
+            translator.translate(lines)
+        return
+    found = translator.translate(lines)
+    assert [each.flags & {"source_truncated", "split"} for each in found] == [{flag}, set()]
+    assert_same(found, Translator(model, toy.tokenizers, translator.config).translate(lines))

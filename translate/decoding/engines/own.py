@@ -1,0 +1,162 @@
+"""Our own search: sentences are shared among the CPU's workers, or are all searched together on another device.
+
+`BeamSearch` in `search/loop.py` searches one share; its `step` is one step of beam search.
+"""
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+import torch
+
+from translate.config.decoding import DecodingConfig
+from translate.data.batching import EncodedPair
+from translate.data.tokenizer import Tokenizer
+from translate.decoding.constraints.phrases import build_word_tables, encode_phrase
+from translate.decoding.engines.engine import OnFound, has_words
+from translate.decoding.request import OnFinished, SearchInput, ignore_progress
+from translate.decoding.score import ForcedDecoding, force_decode
+from translate.decoding.search.loop import BeamSearch, OnStep
+from translate.decoding.search.model import CachedDecoder
+from translate.decoding.search.scoring import maximum_lengths
+from translate.decoding.search.settings import build_search_settings
+from translate.errors import RunError
+from translate.model import Transformer
+from translate.model.device import explain_out_of_memory
+
+LINES_PER_WORKER = 4  # a worker searches at least this many lines together
+
+
+class OwnEngine:
+    """Searches with our own model, with every setting and constraint that there is.
+
+    Args:
+        model: The model in evaluation mode; in training mode its dropout would stay on.
+        target: The tokenizer of translations.
+        ensemble: Other models with the same tokenizers, whose probabilities are averaged with this model's.
+        forbidden: Words and phrases that no translation contains.
+    """
+
+    has_token_scores = True
+
+    def __init__(
+        self,
+        model: Transformer,
+        target: Tokenizer,
+        *,
+        ensemble: Sequence[Transformer] = (),
+        forbidden: Sequence[str] = (),
+    ) -> None:
+        self.model, self.models = model, [model, *ensemble]
+        self.forbidden = [encode_phrase(target, phrase) for phrase in forbidden]
+        self.words = build_word_tables(target)
+        learned = [each.config.max_positions for each in self.models if each.config.positions == "learned"]
+        self.position_limit = min(learned, default=None)
+
+    def check(self, config: DecodingConfig) -> None:
+        """See `Engine.check`: it can search with all settings."""
+
+    def prepare(self, config: DecodingConfig) -> Literal["translate"]:
+        """See `Engine.prepare`."""
+        return "translate"
+
+    def force(
+        self, pairs: Sequence[EncodedPair], config: DecodingConfig, *, on_finished: OnFinished = ignore_progress
+    ) -> list[ForcedDecoding]:
+        """See `Engine.force`; only the first model is used."""
+        longest = max((max(len(pair.source), len(pair.target)) + 1 for pair in pairs), default=0)
+        with explain_out_of_memory(
+            f"the forced decoding of {len(pairs)} pairs of up to {longest} tokens",
+            hint=f"Lower decoding.batch_tokens (now {config.batch_tokens}), decoding.max_source_tokens"
+            " (--max-source-tokens) or decoding.max_target_tokens.",
+        ):
+            return force_decode(
+                self.model,
+                pairs,
+                max_tokens=config.batch_tokens,
+                attention_layer=config.alignment_layer,
+                on_finished=on_finished,
+            )
+
+    def search(
+        self,
+        inputs: Sequence[SearchInput],
+        config: DecodingConfig,
+        on_found: OnFound,
+        on_step: OnStep | None = None,
+    ) -> None:
+        """See `Engine.search`.
+
+        On a CPU, `decoding.workers` threads or fewer search. Each runs torch with one thread: torch's own threads would
+        wait for each other after every product, which takes ten times as long as the product on a busy machine.
+        """
+        order = [index for index, each in enumerate(inputs) if has_words(each)]
+        # Neighbours of similar length need little padding, and the batch that needs the most memory comes first.
+        order.sort(key=lambda index: -len(inputs[index].source_ids))
+        longest = max((len(each.source_ids) + 1 for each in inputs), default=0)
+        stop = threading.Event()  # set when a worker has failed, or the search is interrupted
+        with explain_out_of_memory(
+            f"the search for the translations of {len(inputs)} texts of up to {longest} tokens",
+            hint=f"Lower decoding.batch_tokens (now {config.batch_tokens}), decoding.beam_size (now"
+            f" {config.beam_size}) or decoding.max_source_tokens (--max-source-tokens).",
+        ):
+            if self.model.device.type != "cpu":
+                self._search_share(inputs, order, config, stop, on_found, on_step)
+                return
+            wanted = config.workers or torch.get_num_threads()
+            num_workers = max(1, min(wanted, len(order) // LINES_PER_WORKER))
+
+            def work(worker: int) -> None:
+                torch.set_num_threads(1)
+                # Every n-th sentence: all workers have equal work, and always the same sentences.
+                self._search_share(inputs, order[worker::num_workers], config, stop, on_found, on_step)
+
+            num_threads = torch.get_num_threads()
+            try:
+                with ThreadPoolExecutor(num_workers) as executor:
+                    try:
+                        for _ in executor.map(work, range(num_workers)):
+                            pass
+                    finally:
+                        stop.set()  # before the executor waits for the other workers
+            finally:
+                torch.set_num_threads(num_threads)
+
+    def _search_share(
+        self,
+        inputs: Sequence[SearchInput],
+        order: Sequence[int],
+        config: DecodingConfig,
+        stop: threading.Event,
+        on_found: OnFound,
+        on_step: OnStep | None,
+    ) -> None:
+        """Search the sentences of one worker, until all are done or another worker fails."""
+        device = self.model.device
+        source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
+        max_lengths = maximum_lengths(source_lengths, config, position_limit=self.position_limit).tolist()
+        settings = build_search_settings(config, inputs, forbidden=self.forbidden, words=self.words, device=device)
+        with torch.inference_mode():
+            model = CachedDecoder(
+                self.models,
+                [each.source_ids for each in inputs],
+                config,
+                beam_size=settings.beam_size,
+                max_length=max(max_lengths),
+            )
+            search = BeamSearch(
+                model,
+                settings,
+                source_lengths=source_lengths.tolist(),
+                max_lengths=max_lengths,
+                max_tokens=config.batch_tokens,
+                device=device,
+            )
+            for sentence, hypotheses in search.run(order, stop=stop, on_step=on_step):
+                if not hypotheses:
+                    raise RunError(
+                        f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"
+                        " are not finite, or the constraints forbid every word"
+                    )
+                on_found(sentence, hypotheses)
