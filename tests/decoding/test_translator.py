@@ -6,7 +6,6 @@ Expected values come from the full forward pass (`model(source, target)`), which
 import copy
 import itertools
 import math
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.batching import EncodedPair
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers, train_tokenizer
+from translate.data.tokenizer import EOS_ID, PAD_ID, Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator, buffers
 from translate.decoding.buffers import read_buffers
 from translate.decoding.engines import own
@@ -66,63 +65,10 @@ def assert_same(translations: Sequence[Translation], expected: Sequence[Translat
         assert_same(one.alternatives, other.alternatives)
 
 
-def test_the_model_has_learnt_something(toy: Toy, translator: MakeTranslator) -> None:
-    """Else the tests below would compare nothing with nothing."""
-    translations = translator().translate(toy.sources)
-    right = sum(each.text == reference for each, reference in zip(translations, toy.references, strict=True))
-    assert right > len(toy.sources) / 4
-    assert not any(each.truncated for each in translations)
-    assert len({len(each.ids) for each in translations}) >= 5
-
-
 # Batch invariance
 
 
-KINDS_OF_SEARCH: dict[str, dict[str, Any]] = {
-    "greedy": {"beam_size": 1},
-    "beam": {"beam_size": 5},
-    "n_best": {"beam_size": 4, "n_best": 3},
-    "groups": {"beam_size": 4, "diversity_groups": 2, "n_best": 2},
-    "coverage": {"beam_size": 3, "coverage_penalty": 0.2},
-    "rules": {"beam_size": 2, "no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_length_factor": 0.5},
-}
-
-
-@pytest.mark.usefixtures("no_shape_checks")
-@pytest.mark.parametrize("kind", KINDS_OF_SEARCH)
-def test_translations_depend_on_nothing_but_the_line(toy: Toy, translator: MakeTranslator, kind: str) -> None:
-    lines = toy.sources[:8]
-    options = KINDS_OF_SEARCH[kind]
-    alone = translator(**options, batch_tokens=1).translate(lines)
-    assert_same(translator(**options, batch_tokens=37 * options["beam_size"]).translate(lines), alone)
-    order = list(range(len(lines)))
-    random.Random(4).shuffle(order)
-    shuffled = translator(**options, look_ahead_lines=5).translate([lines[index] for index in order])
-    assert_same(shuffled, [alone[index] for index in order])
-
-
-@pytest.mark.usefixtures("no_shape_checks")
-@pytest.mark.parametrize("kind", ["beam", "coverage"])
-def test_two_workers_give_what_one_gives(toy: Toy, translator: MakeTranslator, kind: str) -> None:
-    """Of the default number of tokens at once; coverage watches a module that both workers use."""
-    num_threads = torch.get_num_threads()
-    one, two = (translator(**KINDS_OF_SEARCH[kind], workers=workers).translate(toy.sources[:23]) for workers in (1, 2))
-    assert_same(two, one)
-    assert torch.get_num_threads() == num_threads
-
-
 # Results as they come
-
-
-@pytest.mark.usefixtures("no_shape_checks")
-def test_each_translation_is_told_as_soon_as_it_is_found(toy: Toy, translator: MakeTranslator) -> None:
-    """Those of lines without words, and of a line in pieces, too; the numbers go on from line 3."""
-    lines = [toy.sources[0], "", " ".join(toy.sources[:6]), toy.sources[1]]
-    told: dict[int, Translation] = {}
-    given = translator(max_source_tokens=9, workers=2)
-    found = list(given.translate_stream(lines, first_number=3, on_translated=told.__setitem__))
-    assert sorted(told) == [3, 4, 5, 6] and found[2].pieces
-    assert [told[number] for number in range(3, 7)] == found
 
 
 @pytest.mark.usefixtures("no_shape_checks")
@@ -145,48 +91,6 @@ def test_the_text_so_far_is_told_after_each_step(toy: Toy, translator: MakeTrans
 
 
 # Search and forced decoding
-
-
-def test_beam_1_is_greedy(toy: Toy, translator: MakeTranslator) -> None:
-    translations = translator(beam_size=1).translate(toy.sources)
-    for translation in translations[:12]:
-        assert not translation.truncated
-        source_ids = torch.tensor([[*toy.tokenizers.source.encode(translation.source), EOS_ID]])
-        ids, log_prob = [BOS_ID], 0.0
-        for _ in range(len(translation.ids) + 1):  # an independent loop over whole forward passes
-            with torch.no_grad():
-                log_probs = toy.model(source_ids, torch.tensor([ids]))[0, -1].log_softmax(dim=0)
-            log_probs[[PAD_ID, BOS_ID]] = -torch.inf
-            ids.append(int(log_probs.argmax()))
-            log_prob += float(log_probs[ids[-1]])
-        assert ids[1:] == [*translation.ids, EOS_ID]
-        assert translation.log_prob == pytest.approx(log_prob, abs=1e-4)
-
-
-@pytest.mark.parametrize("beam_size", [1, 5])
-def test_a_translations_score_is_its_forced_score(toy: Toy, translator: MakeTranslator, beam_size: int) -> None:
-    """Of every entry of an n-best list; the first is the best alone, and all are distinct and sorted."""
-    given = translator(beam_size=beam_size, n_best=beam_size, length_penalty=0.9)
-    lists = [(first, *first.alternatives) for first in given.translate(toy.sources[:23])]
-    sizes = [len(entries) for entries in lists]
-    assert max(sizes) == beam_size and sizes.count(beam_size) > 20  # of two with the same text, one is left
-    assert_same(
-        [entries[0]._replace(alternatives=()) for entries in lists], given.translate(toy.sources[:23], n_best=1)
-    )
-    for entries in lists:
-        assert [each.score for each in entries] == sorted((each.score for each in entries), reverse=True)
-        assert len({tuple(each.ids) for each in entries}) == len(entries)
-        assert all(each.text == toy.tokenizers.target.decode(each.ids) for each in entries)
-    translations = [each for entries in lists for each in entries]
-    assert not any(each.truncated or each.alternatives for entries in lists for each in entries[1:])
-    scores = given.score([each.source for each in translations], [each.ids for each in translations])
-    for translation, score in zip(translations, scores, strict=True):
-        assert translation.log_prob == pytest.approx(score.log_prob, abs=1e-4)
-        assert translation.score == pytest.approx(score.score, abs=1e-4)
-        assert translation.token_log_probs == pytest.approx(score.token_log_probs, abs=1e-4)
-        assert len(score.token_log_probs) == len(translation.ids) + 1
-        assert sum(score.token_log_probs) == pytest.approx(score.log_prob)
-        assert translation.score == pytest.approx(translation.log_prob / ((6 + len(translation.ids)) / 6) ** 0.9)
 
 
 def test_a_coverage_penalty_is_that_of_the_attention(toy: Toy, translator: MakeTranslator) -> None:
@@ -311,54 +215,6 @@ def test_one_line_out_for_each_line_in(toy: Toy, translator: MakeTranslator) -> 
 
 
 @pytest.mark.usefixtures("no_shape_checks")
-@pytest.mark.parametrize("look_ahead_lines", [1, 4])
-def test_reads_no_further_ahead_than_asked(toy: Toy, translator: MakeTranslator, look_ahead_lines: int) -> None:
-    num_read = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal num_read
-        for line in toy.sources[:10]:
-            num_read += 1
-            yield line
-
-    stream = translator(beam_size=1, look_ahead_lines=look_ahead_lines).translate_stream(lines())
-    assert num_read == 0
-    num_translated = 0
-    for _ in stream:
-        num_translated += 1
-        assert num_read <= num_translated - 1 + look_ahead_lines
-    assert num_translated == num_read == 10
-
-
-@pytest.mark.usefixtures("no_shape_checks")
-@pytest.mark.parametrize("workers", [1, 3])
-def test_progress_counts_lines_as_the_search_finds_them(toy: Toy, translator: MakeTranslator, workers: int) -> None:
-    """Long before the first translation is yielded; each line once, in whichever thread and however many pieces."""
-    lines = [*toy.sources[:19], "", " ".join(["Hund"] * 20)]
-    given = translator(workers=workers, max_source_tokens=15, look_ahead_lines=len(lines) - 1)
-    told, inside = list[int](), 0
-
-    def count(num_lines: int) -> None:
-        nonlocal inside
-        inside += 1
-        time.sleep(0.001)  # another thread would come in here
-        assert inside == 1
-        told.append(num_lines)
-        inside -= 1
-
-    stream = given.translate_stream(lines, on_finished=count)
-    assert next(stream).text and told == [1] * 20, "the lines with words, and then the one without"
-    assert len(list(stream)[-1].pieces) > 1 and sum(told) == 21
-
-    told.clear()
-    given.score(toy.sources[:5], [toy.tokenizers.target.encode("dog")] * 5, on_finished=told.append)
-    assert sum(told) == 5
-    told.clear()
-    translator(batch_tokens=1).score(toy.sources[:5], [[7]] * 5, on_finished=told.append)
-    assert told == [1] * 5, "forced decoding counts batch by batch"
-
-
-@pytest.mark.usefixtures("no_shape_checks")
 def test_progress_of_a_search_whose_lines_end_at_different_steps(toy: Toy, translator: MakeTranslator) -> None:
     """A line is counted as soon as it is found, while others are still searched: the model has worked in between."""
     steps, seen = 0, list[int]()
@@ -445,18 +301,6 @@ def limited(toy: Toy) -> Translator:
     return Translator(model, toy.tokenizers, DecodingConfig(beam_size=2, long="truncate"))
 
 
-def test_a_source_beyond_learned_positions_is_cut_and_flagged(toy: Toy, limited: Translator) -> None:
-    lines = ["x" * number for number in range(1, 20)]  # a letter outside the vocabulary is spelt in bytes
-    lengths = [len(toy.tokenizers.source.encode(line)) for line in lines]
-    assert 10 in lengths and 11 in lengths  # just fits with its end symbol; one too many
-    translations = limited.translate([*lines, "der Hund"])
-    assert [each.source_truncated for each in translations] == [length > 10 for length in lengths] + [False]
-    assert all(each.text is not None and len(each.ids) <= 11 for each in translations)
-    # What is beyond the limit has no part in the translation.
-    beyond = [each for each in translations if each.source_truncated]
-    assert {tuple(each.ids) for each in beyond} == {tuple(beyond[0].ids)}
-
-
 def test_a_source_beyond_learned_positions_can_be_scored(toy: Toy, limited: Translator) -> None:
     """As a validation with such a source is, during training; and as it is translated: cut."""
     long, cut = limited.score([" ".join(["Hund"] * 40), " ".join(["Hund"] * 10)], [[7, 8, 9], [7, 8, 9]])
@@ -474,16 +318,6 @@ def test_other_positions_have_no_limit(toy: Toy, positions: str) -> None:
     config = DecodingConfig(beam_size=1, max_length_factor=0.0, max_length_constant=3)
     (translation,) = Translator(model, toy.tokenizers, config).translate([" ".join(["Hund"] * 400)])
     assert not translation.source_truncated and len(translation.ids) > 0
-
-
-def test_padding_and_the_start_symbol_are_never_generated(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = untrained(toy.tokenizers)
-    layer = model.output
-    fond = _Stub(layer, lambda hidden: layer(hidden).index_fill(2, torch.tensor([PAD_ID, BOS_ID]), 1e4))
-    monkeypatch.setattr(model, "output", fond)
-    config = DecodingConfig(beam_size=3, min_length_constant=2)
-    for translation in Translator(model, toy.tokenizers, config).translate(toy.sources[:5]):
-        assert len(translation.ids) >= 2 and not {PAD_ID, BOS_ID, EOS_ID} & set(translation.ids)
 
 
 def test_a_minimum_length_is_kept(toy: Toy, translator: MakeTranslator) -> None:
@@ -885,7 +719,7 @@ def test_a_search_without_memory(toy: Toy, monkeypatch: pytest.MonkeyPatch, work
 def test_a_scoring_without_memory(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = toy.tokenizers.target.encode("dog")
     ours = Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu", batch_tokens=99))
-    monkeypatch.setattr(own, "force_decode", refuse)
+    monkeypatch.setattr(score, "collate", refuse)
     with pytest.raises(
         RunError,
         match=rf"^out of memory on the forced decoding of 1 pairs of up to {len(ids * 3) + 1} tokens{TOLD}Lower"

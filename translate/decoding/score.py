@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from translate.data.batching import EncodedPair, batch_by_tokens, collate
 from translate.decoding.request import OnFinished, ignore_progress
 from translate.model import Transformer, log_probabilities
+from translate.model.device import explain_out_of_memory
 from translate.model.layers import DecoderLayer
 
 _POSITIONS = 512  # positions whose logits are in memory at once
@@ -58,22 +59,30 @@ def force_decode(
         pairs: Token ids without special symbols.
         max_tokens: The most tokens in a batch on each side, padding included.
         attention_layer: The index of the decoder layer whose attention is recorded; negative ones count from the end.
+
+    Raises:
+        OutOfMemory: The device does not have enough memory.
     """
     lengths = [max(len(pair.source), len(pair.target)) + 1 for pair in pairs]
     order = sorted(range(len(pairs)), key=lambda index: -lengths[index])
     forced: dict[int, ForcedDecoding] = {}
-    for indices in batch_by_tokens(lengths, order=order, max_tokens=max_tokens):
-        batch = collate([pairs[index] for index in indices], indices).to(model.device)
-        with torch.inference_mode(), record_attention(model, layer=attention_layer) as recorded:
-            hidden = model.decoder(batch.target_input_ids, model.encoder(batch.source_ids))
-            log_probs, ranks = _rate_tokens(batch.target_output_ids, model=model, hidden=hidden)
-        attention = recorded[0].float().mean(dim=1).cpu()
-        for row, index in enumerate(indices):
-            rows, columns = len(pairs[index].target) + 1, len(pairs[index].source) + 1
-            forced[index] = ForcedDecoding(
-                log_probs[row, :rows].tolist(), ranks[row, :rows].tolist(), attention[row, :rows, :columns]
-            )
-        on_finished(len(indices))
+    with explain_out_of_memory(
+        f"the forced decoding of {len(pairs)} pairs of up to {max(lengths, default=0)} tokens",
+        hint=f"Lower decoding.batch_tokens (now {max_tokens}), decoding.max_source_tokens (--max-source-tokens) or"
+        " decoding.max_target_tokens.",
+    ):
+        for indices in batch_by_tokens(lengths, order=order, max_tokens=max_tokens):
+            batch = collate([pairs[index] for index in indices], indices).to(model.device)
+            with torch.inference_mode(), record_attention(model, layer=attention_layer) as recorded:
+                hidden = model.decoder(batch.target_input_ids, model.encoder(batch.source_ids))
+                log_probs, ranks = _rate_tokens(batch.target_output_ids, model=model, hidden=hidden)
+            attention = recorded[0].float().mean(dim=1).cpu()
+            for row, index in enumerate(indices):
+                rows, columns = len(pairs[index].target) + 1, len(pairs[index].source) + 1
+                forced[index] = ForcedDecoding(
+                    log_probs[row, :rows].tolist(), ranks[row, :rows].tolist(), attention[row, :rows, :columns]
+                )
+            on_finished(len(indices))
     return [forced[index] for index in range(len(pairs))]
 
 

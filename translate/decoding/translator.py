@@ -16,11 +16,11 @@ from translate.data.tokenizer import Tokenizers
 from translate.decoding.alignment import LineAttention, Unit, attend, format_pharaoh
 from translate.decoding.buffers import read_buffers
 from translate.decoding.constraints.phrases import encode_phrase
-from translate.decoding.engines.engine import Engine
+from translate.decoding.engines.engine import Engine, SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.ranking import Ranking
 from translate.decoding.request import OnFinished, Request, Score, SearchInput, Translation, ignore_progress
-from translate.decoding.score import ForcedDecoding
+from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.scoring import build_scoring
 from translate.decoding.splitting import fit_sources, join_translations, truncate_ids
@@ -183,8 +183,18 @@ class Translator:
         return attend(translations, self.force, self.tokenizers, max_items=max_items, unit=unit)
 
     def force(self, pairs: Sequence[EncodedPair], *, on_finished: OnFinished = ignore_progress) -> list[ForcedDecoding]:
-        """Forced decoding; see `Engine.force`."""
-        return self.engine.force(pairs, self.config, on_finished=on_finished)
+        """Forced decoding: token log-probabilities, and the attention that alignments are made from.
+
+        Raises:
+            OutOfMemory: The device does not have enough memory.
+        """
+        return force_decode(
+            self.model,
+            pairs,
+            max_tokens=self.config.batch_tokens,
+            attention_layer=self.config.alignment_layer,
+            on_finished=on_finished,
+        )
 
     def score(
         self,
@@ -267,7 +277,7 @@ class Translator:
         # A reverse model ranks the whole beam.
         wanted = {} if self.reverse is None else {"n_best": self.config.beam_size}
         config = self.config.model_copy(update=wanted)
-        self.engine.search(inputs, config, on_found, None if on_partial is None else on_step)
+        self.engine.search(SearchJob(inputs, config, on_found, None if on_partial is None else on_step))
         on_finished(sum(left > 0 for left in pieces_left.values()))  # lines without words are not searched
         made |= {index: self._translation(each, []) for index, each in enumerate(inputs) if index not in made}
         for line in range(len(requests)):

@@ -46,7 +46,7 @@ class ServedModel:
         translator = loaded.translator
         is_cpu = translator.model.device.type == "cpu"
         num_workers = (translator.config.workers or torch.get_num_threads()) if is_cpu else 1
-        self.engine = translator.engine.prepare(translator.config)
+        self.engine = translator.engine.prepare()
         self.translator = translator.with_options(workers=1) if is_cpu else translator  # the queue has the threads
         self.queue = BatchQueue(max_characters=limits.waiting_characters, num_workers=num_workers, on_batch=on_batch)
         self._translator_for = functools.lru_cache(maxsize=64)(self._build_translator)

@@ -12,6 +12,7 @@ from translate.cli.terminal import conversation
 from translate.cli.terminal.conversation import announce, converse, is_typed, typed_lines
 from translate.cli.terminal.process import Interrupted
 from translate.decoding import Request, Translation, Translator
+from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.loading import load_own_translator
 
@@ -134,10 +135,10 @@ def test_an_interrupt_or_a_wrong_line_ends_that_line_alone(
     strict = translator.with_options(long="error", max_source_tokens=3)
     search = OwnEngine.search
 
-    def interrupted(self: OwnEngine, inputs: list[object], *others: object) -> object:
-        if getattr(inputs[0], "source", "") == "Haus":
+    def interrupted(self: OwnEngine, job: SearchJob) -> None:
+        if job.inputs[0].source == "Haus":
             raise KeyboardInterrupt
-        return search(self, inputs, *others)  # type: ignore[arg-type]
+        search(self, job)
 
     monkeypatch.setattr(OwnEngine, "search", interrupted)
     found = list(converse(strict, requests("Haus", "Hund " * 30, "Hund"), output_format="text"))

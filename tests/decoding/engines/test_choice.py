@@ -89,7 +89,7 @@ def test_why_our_own_search_takes_many_lines_is_said_once(
     monkeypatch.setattr(choice, "MANY_LINES", 20)
     given = {"device": "cpu", "beam_size": 1} | options.get("options", {})
     translator = load_translator(toy.path, **options | {"options": given}).translator
-    assert translator.engine.prepare(translator.config) == "translate"
+    assert translator.engine.prepare() == "translate"
     translator.translate(toy.sources[:19])
     assert caplog.messages == []
     for _ in range(2):
@@ -167,7 +167,7 @@ def test_what_is_watched_is_searched_by_our_own_model(toy: Toy, run: Path) -> No
     told: list[str] = []
     for name, is_told in (("auto", True), ("ctranslate2", False)):
         translator = automatic(run, engine=name)
-        assert translator.engine.prepare(translator.config) == "ctranslate2"
+        assert translator.engine.prepare() == "ctranslate2"
         (found,) = translator.translate_stream(
             toy.sources[:1], on_partial=lambda *given, told=told: told.append(given[2])
         )

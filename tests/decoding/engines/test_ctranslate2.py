@@ -12,6 +12,7 @@ from translate.config.decoding import DecodingConfig
 from translate.decoding import Request, Translator
 from translate.decoding.engines import ctranslate2 as engine
 from translate.decoding.engines.ctranslate2_conversion import convert_run
+from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.request import SearchInput
 from translate.errors import InputError, RunError
@@ -30,9 +31,9 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[SearchInput]:
     seen: list[SearchInput] = []
     real = OwnEngine.search
 
-    def search(self: OwnEngine, inputs: list[SearchInput], *others: Any) -> None:
-        seen.extend(inputs)
-        real(self, inputs, *others)
+    def search(self: OwnEngine, job: SearchJob) -> None:
+        seen.extend(job.inputs)
+        real(self, job)
 
     monkeypatch.setattr(OwnEngine, "search", search)
     return seen

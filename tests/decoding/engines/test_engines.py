@@ -1,5 +1,7 @@
 """Both engines against one table: each gives what a search of one line at a time gives, and names what it lacks."""
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -176,8 +178,15 @@ def test_progress_counts_each_line_once(toy: Toy, make: MakeTranslator, workers:
     """Also a line that is searched twice or translated in pieces; before the first translation is yielded."""
     lines = [*toy.sources[:19], "", "Hund " * 20]
     options = {"max_source_tokens": 15, "max_length_factor": 0.7, "max_length_constant": 1}
-    told: list[int] = []
-    stream = make(workers=workers, **options).translate_stream(lines, on_finished=told.append)
+    told, lock = list[int](), threading.Lock()
+
+    def count(num_lines: int) -> None:
+        assert lock.acquire(blocking=False), "two threads at once"
+        time.sleep(0.001)  # another thread would come in here
+        told.append(num_lines)
+        lock.release()
+
+    stream = make(workers=workers, **options).translate_stream(lines, on_finished=count)
     found = [next(stream)]
     assert told == [1] * 21, "the lines with words, and then the one without"
     found += stream

@@ -1,21 +1,18 @@
 """Which engine searches: what `auto` means when a run is loaded, and from how many lines on CTranslate2 pays."""
 
+import functools
 import importlib.util
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from translate.config.decoding import DecodingConfig
-from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine, check_ctranslate2, missing_settings
 from translate.decoding.engines.ctranslate2_conversion import convert_run, find_conversion
-from translate.decoding.engines.engine import Engine, OnFound, has_words, search_some
+from translate.decoding.engines.engine import Engine, SearchJob, has_words
 from translate.decoding.engines.own import OwnEngine
-from translate.decoding.request import OnFinished, SearchInput, ignore_progress
-from translate.decoding.score import ForcedDecoding
-from translate.decoding.search.loop import OnStep
 from translate.errors import InputError, RunError, install_hint
 from translate.model.device import choose_device, choose_precision
 from translate.runs.directory import Checkpoint
@@ -78,106 +75,87 @@ def choose_engine(
     Raises:
         InputError, RunError: CTranslate2 is required, and the run cannot be converted.
     """
+
+    def convert() -> CTranslate2Engine:
+        folder = convert_run(run, checkpoint=checkpoint)
+        engine = CTranslate2Engine(own, tokenizers, folder, resolved, has_token_scores=has_token_scores)
+        logger.info(f"Searching with CTranslate2 in {resolved.precision}")
+        return engine
+
+    def is_converted() -> bool:
+        return find_conversion(run, checkpoint=checkpoint).is_dir()
+
     if resolved.engine == "ctranslate2":
         if given.engine == "ctranslate2" or given.precision == "int8":
-            folder = convert_run(run, checkpoint=checkpoint)
-            return _open(own, tokenizers, folder, resolved, has_token_scores)
-        return AutomaticEngine(own, tokenizers, run, resolved, checkpoint=checkpoint, has_token_scores=has_token_scores)
+            return convert()
+        return AutomaticEngine(own, is_converted, convert, has_token_scores=has_token_scores)
     reasons = [*missing_settings(given), *others]
     reasons += ["decoding.precision = 'bf16'"] if given.precision == "bf16" else []
     is_expected = given.engine == "auto" and own.model.device.type == "cpu"
     if reasons and is_expected and importlib.util.find_spec("ctranslate2"):
-        return AutomaticEngine(own, tokenizers, run, resolved, checkpoint=checkpoint, reasons=reasons)
+        return AutomaticEngine(own, is_converted, convert, reasons=reasons)
     return own
 
 
-def _open(
-    own: OwnEngine, tokenizers: Tokenizers, folder: Path, config: DecodingConfig, has_token_scores: bool
-) -> CTranslate2Engine:
-    engine = CTranslate2Engine(own, tokenizers, folder, config, has_token_scores=has_token_scores)
-    logger.info(f"Searching with CTranslate2 in {config.precision}")
-    return engine
-
-
 class AutomaticEngine:
-    """Searches with CTranslate2 as soon as the conversion of the run pays, and else, or without it, with our own model.
+    """Searches with CTranslate2 as soon as converting the run pays, and with our own model otherwise.
 
     Args:
+        is_converted: Whether the run has been converted before.
+        convert: Converts the run and loads the result.
         reasons: Why CTranslate2 cannot search; they are logged once, when it would have been faster.
     """
 
     def __init__(
         self,
         own: OwnEngine,
-        tokenizers: Tokenizers,
-        run: Path,
-        config: DecodingConfig,
+        is_converted: Callable[[], bool],
+        convert: Callable[[], CTranslate2Engine],
         *,
-        checkpoint: Checkpoint,
         has_token_scores: bool = True,
         reasons: Sequence[str] = (),
     ) -> None:
         self.own, self.model, self.position_limit = own, own.model, own.position_limit
-        self.tokenizers, self.run, self.config, self.checkpoint = tokenizers, run, config, checkpoint
-        self.has_token_scores = has_token_scores
-        self.reasons = reasons
-        self._folder: Path | None = None
+        self.has_token_scores, self.reasons = has_token_scores, reasons
+        self._is_converted, self._convert = functools.cache(is_converted), convert
         self._engine: CTranslate2Engine | None = None
-        self._is_settled = False  # CTranslate2 has been loaded, or given up
-        self._is_explained = False
+        self._is_settled = False  # CTranslate2 has been loaded or given up, or it was said that it cannot search
 
     def check(self, config: DecodingConfig) -> None:
-        """See `Engine.check`."""
-        self.own.check(config)
+        """See `Engine.check`: our own model can search with all settings."""
 
-    def prepare(self, config: DecodingConfig) -> Literal["translate", "ctranslate2"]:
+    def prepare(self) -> Literal["translate", "ctranslate2"]:
         """See `Engine.prepare`."""
-        return "translate" if self.reasons or self._load(num_lines=MANY_LINES) is None else "ctranslate2"
+        return "translate" if self.reasons or self._faster(MANY_LINES) is None else "ctranslate2"
 
-    def force(
-        self, pairs: Sequence[EncodedPair], config: DecodingConfig, *, on_finished: OnFinished = ignore_progress
-    ) -> list[ForcedDecoding]:
-        """See `Engine.force`."""
-        return self.own.force(pairs, config, on_finished=on_finished)
-
-    def search(
-        self,
-        inputs: Sequence[SearchInput],
-        config: DecodingConfig,
-        on_found: OnFound,
-        on_step: OnStep | None = None,
-    ) -> None:
-        """See `Engine.search`. Only our own search shows hypotheses as they grow, and knows phrases."""
-        is_plain = [not each.phrase_ids for each in inputs]
-        num_lines = sum(plain and has_words(each) for plain, each in zip(is_plain, inputs, strict=True))
-        if self.reasons:
-            self._explain(num_lines)
+    def search(self, job: SearchJob) -> None:
+        """See `Engine.search`. Phrases, and showing hypotheses as they grow, are left to our own model."""
+        phrased = [index for index, each in enumerate(job.inputs) if each.phrase_ids]
+        others = [index for index, each in enumerate(job.inputs) if not each.phrase_ids]
+        num_lines = sum(has_words(job.inputs[index]) for index in others)
         engine = None
-        if num_lines and on_step is None and not self.reasons and not missing_settings(config):
-            engine = self._load(num_lines=num_lines)
+        if num_lines and job.on_step is None and not missing_settings(job.config):
+            engine = self._faster(num_lines)
         if engine is None:
-            self.own.search(inputs, config, on_found, on_step)
+            self.own.search(job)
             return
-        for chosen, wants_plain in ((self.own, False), (engine, True)):
-            indices = [index for index, plain in enumerate(is_plain) if plain == wants_plain]
-            search_some(chosen, inputs, indices, config, on_found)
+        if phrased:
+            self.own.search(job.part(phrased))
+        engine.search(job.part(others))
 
-    def _load(self, *, num_lines: int) -> CTranslate2Engine | None:
+    def _faster(self, num_lines: int) -> CTranslate2Engine | None:
         """CTranslate2, once so many lines pay for its conversion; None: our own model is to search."""
         if self._is_settled:
             return self._engine
         try:
-            self._folder = self._folder or find_conversion(self.run, checkpoint=self.checkpoint)
-            if num_lines >= MANY_LINES or self._folder.is_dir():
+            if self.reasons:
+                self._is_settled = num_lines >= MANY_LINES
+                if self._is_settled:
+                    logger.info(f"Searching with translate: CTranslate2 cannot search with {', '.join(self.reasons)}")
+            elif num_lines >= MANY_LINES or self._is_converted():
+                self._engine = self._convert()
                 self._is_settled = True
-                folder = convert_run(self.run, checkpoint=self.checkpoint)
-                self._engine = _open(self.own, self.tokenizers, folder, self.config, self.has_token_scores)
         except (InputError, RunError) as error:
             self._is_settled = True
             logger.warning(f"Searching without CTranslate2: {error}")
         return self._engine
-
-    def _explain(self, num_lines: int) -> None:
-        if num_lines >= MANY_LINES and not self._is_explained:
-            logger.info(f"Searching with translate: CTranslate2 cannot search with {', '.join(self.reasons)}")
-            self._is_explained = True

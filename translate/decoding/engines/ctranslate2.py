@@ -18,12 +18,11 @@ from translate.config.decoding import DecodingConfig
 from translate.data.batching import EncodedPair, batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
 from translate.decoding.engines.ctranslate2_conversion import max_positions
-from translate.decoding.engines.engine import OnFound, has_words, search_some
+from translate.decoding.engines.engine import SearchJob, has_words
 from translate.decoding.engines.own import OwnEngine
-from translate.decoding.request import OnFinished, SearchInput, ignore_progress
-from translate.decoding.score import ForcedDecoding
+from translate.decoding.request import SearchInput
+from translate.decoding.score import force_decode
 from translate.decoding.search.beam import PATIENCE, Hypothesis
-from translate.decoding.search.loop import OnStep
 from translate.decoding.search.scoring import build_scoring, maximum_lengths
 from translate.errors import InputError, RunError, import_extra
 
@@ -107,23 +106,11 @@ class CTranslate2Engine:
         """See `Engine.check`."""
         check_ctranslate2(config)
 
-    def prepare(self, config: DecodingConfig) -> Literal["ctranslate2"]:
+    def prepare(self) -> Literal["ctranslate2"]:
         """See `Engine.prepare`."""
         return "ctranslate2"
 
-    def force(
-        self, pairs: Sequence[EncodedPair], config: DecodingConfig, *, on_finished: OnFinished = ignore_progress
-    ) -> list[ForcedDecoding]:
-        """See `Engine.force`; our own model computes it, because CTranslate2 does not give the attention."""
-        return self.own.force(pairs, config, on_finished=on_finished)
-
-    def search(
-        self,
-        inputs: Sequence[SearchInput],
-        config: DecodingConfig,
-        on_found: OnFound,
-        on_step: OnStep | None = None,
-    ) -> None:
+    def search(self, job: SearchJob) -> None:
         """See `Engine.search`. CTranslate2 does not show hypotheses as they grow.
 
         Our own search translates what has too many tokens for the converted model, and what CTranslate2 has searched
@@ -133,6 +120,7 @@ class CTranslate2Engine:
         Raises:
             InputError: An input has phrases.
         """
+        inputs, config = job.inputs, job.config
         if any(each.phrase_ids for each in inputs):
             raise InputError("the engine ctranslate2 has no phrases or terminology; use the engine auto")
         lengths = [len(each.source_ids) + 1 for each in inputs]
@@ -145,7 +133,8 @@ class CTranslate2Engine:
         ]
         prefix_log_probs = self._score_prefixes(inputs, fitting, config)
         ours = [index for index, each in enumerate(inputs) if has_words(each) and index not in prefix_log_probs]
-        search_some(self.own, inputs, ours, config, on_found)
+        if ours:
+            self.own.search(job.part(ours))
         penalties = build_scoring(config).penalty(torch.arange(max(limits, default=0) + 2)).tolist()
         ours = []
         batches = self._batches(inputs, list(prefix_log_probs), lengths, config)
@@ -167,8 +156,9 @@ class CTranslate2Engine:
             if self.has_token_scores and found:
                 self._score_tokens(inputs, found, config)
             for index, ranked in found.items():
-                on_found(index, ranked)
-        search_some(self.own, inputs, ours, config, on_found)
+                job.on_found(index, ranked)
+        if ours:
+            self.own.search(job.part(ours))
 
     def _score_prefixes(
         self, inputs: Sequence[SearchInput], indices: Sequence[int], config: DecodingConfig
@@ -181,7 +171,8 @@ class CTranslate2Engine:
         log_probs = dict.fromkeys(indices, 0.0)
         begun = [index for index in indices if inputs[index].prefix_ids] if self._has_scores(config) else []
         pairs = [EncodedPair(inputs[index].source_ids, list(inputs[index].prefix_ids)) for index in begun]
-        for index, forced in zip(begun, self.force(pairs, config) if pairs else [], strict=True):
+        found = force_decode(self.model, pairs, max_tokens=config.batch_tokens)
+        for index, forced in zip(begun, found, strict=True):
             log_probs[index] = math.fsum(forced.token_log_probs[:-1])
             if 0 < forced.token_ranks[-1] < config.beam_size + len(self._never) and config.beam_size > 1:
                 del log_probs[index]

@@ -1,12 +1,10 @@
-"""What an engine is: it searches for translations as token ids, and forces given ones."""
+"""What an engine is: it searches for translations as token ids. Given translations are forced by our own model."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from translate.config.decoding import DecodingConfig
-from translate.data.batching import EncodedPair
-from translate.decoding.request import OnFinished, SearchInput, ignore_progress
-from translate.decoding.score import ForcedDecoding
+from translate.decoding.request import SearchInput
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import OnStep
 from translate.model import Transformer
@@ -15,11 +13,25 @@ OnFound = Callable[[int, list[Hypothesis]], object]
 """Is given the index of an input and its hypotheses, the best score first, in the thread that has found them."""
 
 
+class SearchJob(NamedTuple):
+    """Inputs to search together."""
+
+    inputs: Sequence[SearchInput]
+    config: DecodingConfig
+    on_found: OnFound
+    on_step: OnStep | None = None  # is given the hypotheses as they grow, if the engine can show them
+
+    def part(self, indices: Sequence[int]) -> "SearchJob":
+        """The job with some of the inputs; `on_found` is still given the indices of the whole job."""
+        inputs = [self.inputs[index] for index in indices]
+        return SearchJob(inputs, self.config, lambda number, hypotheses: self.on_found(indices[number], hypotheses))
+
+
 @runtime_checkable  # so that the test run can check that an engine is one
 class Engine(Protocol):
-    """Finds the hypotheses of inputs. The settings come with each call, so translators with other settings share it."""
+    """Finds the hypotheses of inputs. Settings come with each job, so that translators can share an engine."""
 
-    model: Transformer  # the weights that are searched with
+    model: Transformer  # our own model, which given translations are forced with
     position_limit: int | None  # most tokens on either side, with the special symbol; None: no limit
     has_token_scores: bool  # whether hypotheses have the log-probability of each token
 
@@ -31,21 +43,12 @@ class Engine(Protocol):
         """
         ...
 
-    def prepare(self, config: DecodingConfig) -> Literal["translate", "ctranslate2"]:
+    def prepare(self) -> Literal["translate", "ctranslate2"]:
         """Load now what would be loaded before many lines; return the name of the engine that will search."""
         ...
 
-    def search(
-        self,
-        inputs: Sequence[SearchInput],
-        config: DecodingConfig,
-        on_found: OnFound,
-        on_step: OnStep | None = None,
-    ) -> None:
-        """Find the hypotheses of each input that has a word, and pass them on as soon as they are certain.
-
-        Args:
-            on_step: Is given the hypotheses as they grow, if the engine can show them.
+    def search(self, job: SearchJob) -> None:
+        """Find the hypotheses of each input that has words, and pass them on as soon as they are certain.
 
         Raises:
             InputError: The constraints on the inputs contradict each other or the settings.
@@ -54,30 +57,7 @@ class Engine(Protocol):
         """
         ...
 
-    def force(
-        self, pairs: Sequence[EncodedPair], config: DecodingConfig, *, on_finished: OnFinished = ignore_progress
-    ) -> list[ForcedDecoding]:
-        """Token log-probabilities of given translations, and the attention that alignments are made from.
-
-        Raises:
-            OutOfMemory: The device does not have enough memory.
-        """
-        ...
-
 
 def has_words(given: SearchInput) -> bool:
     """Whether there is something to translate; other inputs have no hypotheses."""
     return bool(given.source_ids) and not given.source.isspace()
-
-
-def search_some(
-    engine: Engine,
-    inputs: Sequence[SearchInput],
-    indices: Sequence[int],
-    config: DecodingConfig,
-    on_found: OnFound,
-) -> None:
-    """Search some of the inputs; the indices that `on_found` is given are still those of all inputs."""
-    if indices:
-        chosen = [inputs[index] for index in indices]
-        engine.search(chosen, config, lambda number, hypotheses: on_found(indices[number], hypotheses))

@@ -11,13 +11,10 @@ from typing import Literal
 import torch
 
 from translate.config.decoding import DecodingConfig
-from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizer
 from translate.decoding.constraints.phrases import build_word_tables, encode_phrase
-from translate.decoding.engines.engine import OnFound, has_words
-from translate.decoding.request import OnFinished, SearchInput, ignore_progress
-from translate.decoding.score import ForcedDecoding, force_decode
-from translate.decoding.search.loop import BeamSearch, OnStep
+from translate.decoding.engines.engine import SearchJob, has_words
+from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.scoring import maximum_lengths
 from translate.decoding.search.settings import build_search_settings
@@ -57,40 +54,17 @@ class OwnEngine:
     def check(self, config: DecodingConfig) -> None:
         """See `Engine.check`: it can search with all settings."""
 
-    def prepare(self, config: DecodingConfig) -> Literal["translate"]:
+    def prepare(self) -> Literal["translate"]:
         """See `Engine.prepare`."""
         return "translate"
 
-    def force(
-        self, pairs: Sequence[EncodedPair], config: DecodingConfig, *, on_finished: OnFinished = ignore_progress
-    ) -> list[ForcedDecoding]:
-        """See `Engine.force`; only the first model is used."""
-        longest = max((max(len(pair.source), len(pair.target)) + 1 for pair in pairs), default=0)
-        with explain_out_of_memory(
-            f"the forced decoding of {len(pairs)} pairs of up to {longest} tokens",
-            hint=f"Lower decoding.batch_tokens (now {config.batch_tokens}), decoding.max_source_tokens"
-            " (--max-source-tokens) or decoding.max_target_tokens.",
-        ):
-            return force_decode(
-                self.model,
-                pairs,
-                max_tokens=config.batch_tokens,
-                attention_layer=config.alignment_layer,
-                on_finished=on_finished,
-            )
-
-    def search(
-        self,
-        inputs: Sequence[SearchInput],
-        config: DecodingConfig,
-        on_found: OnFound,
-        on_step: OnStep | None = None,
-    ) -> None:
+    def search(self, job: SearchJob) -> None:
         """See `Engine.search`.
 
         On a CPU, `decoding.workers` threads or fewer search. Each runs torch with one thread: torch's own threads would
         wait for each other after every product, which takes ten times as long as the product on a busy machine.
         """
+        inputs, config = job.inputs, job.config
         order = [index for index, each in enumerate(inputs) if has_words(each)]
         # Neighbours of similar length need little padding, and the batch that needs the most memory comes first.
         order.sort(key=lambda index: -len(inputs[index].source_ids))
@@ -102,7 +76,7 @@ class OwnEngine:
             f" {config.beam_size}) or decoding.max_source_tokens (--max-source-tokens).",
         ):
             if self.model.device.type != "cpu":
-                self._search_share(inputs, order, config, stop, on_found, on_step)
+                self._search_share(job, order, stop)
                 return
             wanted = config.workers or torch.get_num_threads()
             num_workers = max(1, min(wanted, len(order) // LINES_PER_WORKER))
@@ -110,7 +84,7 @@ class OwnEngine:
             def work(worker: int) -> None:
                 torch.set_num_threads(1)
                 # Every n-th sentence: all workers have equal work, and always the same sentences.
-                self._search_share(inputs, order[worker::num_workers], config, stop, on_found, on_step)
+                self._search_share(job, order[worker::num_workers], stop)
 
             num_threads = torch.get_num_threads()
             try:
@@ -123,17 +97,9 @@ class OwnEngine:
             finally:
                 torch.set_num_threads(num_threads)
 
-    def _search_share(
-        self,
-        inputs: Sequence[SearchInput],
-        order: Sequence[int],
-        config: DecodingConfig,
-        stop: threading.Event,
-        on_found: OnFound,
-        on_step: OnStep | None,
-    ) -> None:
+    def _search_share(self, job: SearchJob, order: Sequence[int], stop: threading.Event) -> None:
         """Search the sentences of one worker, until all are done or another worker fails."""
-        device = self.model.device
+        inputs, config, device = job.inputs, job.config, self.model.device
         source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
         max_lengths = maximum_lengths(source_lengths, config, position_limit=self.position_limit).tolist()
         settings = build_search_settings(config, inputs, forbidden=self.forbidden, words=self.words, device=device)
@@ -153,10 +119,10 @@ class OwnEngine:
                 max_tokens=config.batch_tokens,
                 device=device,
             )
-            for sentence, hypotheses in search.run(order, stop=stop, on_step=on_step):
+            for sentence, hypotheses in search.run(order, stop=stop, on_step=job.on_step):
                 if not hypotheses:
                     raise RunError(
                         f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"
                         " are not finite, or the constraints forbid every word"
                     )
-                on_found(sentence, hypotheses)
+                job.on_found(sentence, hypotheses)
