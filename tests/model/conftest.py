@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
+from harness import random_model
 
-from translate.config.schema import ModelConfig
 from translate.model import Transformer
 
 PAD = 3
@@ -15,8 +14,8 @@ VOCAB = 23
 
 @pytest.fixture
 def build() -> Callable[..., Transformer]:
-    """A function that builds it: 23 tokens, of which 3 is padding; in fp64, in training mode; without dropout, but for
-    the options given; all its weights random, norms and biases too.
+    """A function that builds it: 23 tokens, of which 3 is padding; in fp64, in training mode; without dropout, unless
+    the options have some.
     """
 
     def build(**options: Any) -> Transformer:
@@ -24,11 +23,6 @@ def build() -> Callable[..., Transformer]:
             "d_model": 30, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 2, "num_decoder_layers": 3, "dropout": 0.0,
             "max_positions": 29, "relative_buckets": 7, "relative_max_distance": 11,
         }  # fmt: skip
-        config = ModelConfig(**small | options)
-        model = Transformer(config, source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.2 * torch.randn_like(parameter))
-        return model.double()
+        return random_model(VOCAB, pad_id=PAD, **small | options).double()
 
     return build

@@ -4,10 +4,11 @@ Expected values come from `model.decoder(history, memory)` of each hypothesis's 
 encoded by itself: no cell, no ancestry and no neighbour has a part in it.
 """
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
+from harness import random_model
 from torch import Tensor
 
 from translate.config.schema import ModelConfig
@@ -16,7 +17,7 @@ from translate.model.kv_cache import DecoderCache
 
 PAD, VOCAB = 3, 23
 SOURCE_LENGTHS = [5, 2, 7]
-KINDS = ["sinusoidal", "learned", "rotary", "relative"]
+KINDS = get_args(ModelConfig.model_fields["positions"].annotation)
 
 
 def build(**options: Any) -> Transformer:
@@ -24,11 +25,7 @@ def build(**options: Any) -> Transformer:
         "d_model": 30, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 1, "num_decoder_layers": 2,
         "max_positions": 43, "relative_buckets": 7, "relative_max_distance": 11,
     }  # fmt: skip
-    model = Transformer(ModelConfig(**small | options), source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return model.double().eval()
+    return random_model(VOCAB, pad_id=PAD, **small | options).double().eval()
 
 
 def sentence(length: int) -> Tensor:

@@ -1,6 +1,8 @@
 """Feed-forward and add-and-norm, computed by hand."""
 
 import math
+from collections.abc import Callable
+from typing import get_args
 
 import pytest
 import torch
@@ -9,67 +11,47 @@ from torch import Tensor, nn
 from translate.config.schema import ModelConfig
 from translate.model.layers import AddAndNorm, FeedForward
 
+ACTIVATIONS = get_args(ModelConfig.model_fields["activation"].annotation)
 
-def set_linear(linear: nn.Linear, weight: list[list[float]], bias: list[float]) -> None:
+
+def silu(x: float) -> float:
+    return x / (1.0 + math.exp(-x))
+
+
+FORMULAS: dict[str, Callable[[float], float]] = {
+    "relu": lambda x: max(x, 0.0),
+    "gelu": lambda x: x * 0.5 * (1.0 + math.erf(x / math.sqrt(2.0))),  # x times the normal probability of less than x
+    "swish": silu,
+    "swiglu": silu,  # of the gate
+}
+
+
+def feed_forward(activation: str, **options: float) -> FeedForward:
+    settings = {"d_model": 2, "d_ff": 3, "activation": activation, "num_heads": 1, "positions": "relative"}
+    return FeedForward(ModelConfig.model_validate(settings | options))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_feed_forward_by_hand(activation: str) -> None:
+    layer = feed_forward(activation)
+    gate, inner = [[1.0, 0], [0, -1], [2, 1]], [[0.0, 2], [3, 0], [1, -1]]
+    rows, biases = (gate + inner, [0.5, 0, -7, 1, 0, 0]) if layer.is_gated else (gate, [0.5, 0, -7])
     with torch.no_grad():
-        linear.weight.copy_(torch.tensor(weight))
-        linear.bias.copy_(torch.tensor(bias))
+        layer.inner.weight.copy_(torch.tensor(rows))
+        layer.inner.bias.copy_(torch.tensor(biases))
+        layer.outer.weight.copy_(torch.tensor([[1.0, 10, 100], [3, 5, 7]]))
+        layer.outer.bias.copy_(torch.tensor([1000.0, -2]))
+    # (2, -3): first rows 2.5, 3, -6; of a gated layer the others are -5, 6, 5. (4, 1): 4.5, -1, 2 and 3, 12, 3.
+    expected = []
+    for first, factors in (((2.5, 3.0, -6.0), (-5.0, 6.0, 5.0)), ((4.5, -1.0, 2.0), (3.0, 12.0, 3.0))):
+        a, b, c = (FORMULAS[activation](x) * (y if layer.is_gated else 1) for x, y in zip(first, factors, strict=True))
+        expected.append([a + 10 * b + 100 * c + 1000, 3 * a + 5 * b + 7 * c - 2])
+    torch.testing.assert_close(layer(torch.tensor([[[2.0, -3], [4, 1]]])), torch.tensor([expected]))
 
 
-def feed_forward(activation: str, *, d_model: int, d_ff: int, dropout: float = 0.0) -> FeedForward:
-    settings = {"d_model": d_model, "d_ff": d_ff, "activation": activation, "activation_dropout": dropout}
-    return FeedForward(ModelConfig.model_validate(settings | {"num_heads": 1, "positions": "relative"}))
-
-
-def test_relu_by_hand() -> None:
-    layer = feed_forward("relu", d_model=2, d_ff=3)
-    set_linear(layer.inner, [[1.0, 0], [0, -1], [2, 1]], [0.5, 0, -7])
-    set_linear(layer.outer, [[1.0, 10, 100], [3, 5, 7]], [1000.0, -2])
-    # (2, -3): inner (2.5, 3, -6) -> (2.5, 3, 0); outer 2.5 + 30 + 1000, 7.5 + 15 - 2.
-    # (4, 1): inner (4.5, -1, 2) -> (4.5, 0, 2); outer 4.5 + 200 + 1000, 13.5 + 14 - 2.
-    output = layer(torch.tensor([[[2.0, -3], [4, 1]]]))
-    torch.testing.assert_close(output, torch.tensor([[[1032.5, 20.5], [1204.5, 25.5]]]))
-
-
-def test_gelu_by_hand() -> None:
-    layer = feed_forward("gelu", d_model=2, d_ff=3)
-    set_linear(layer.inner, [[1.0, 0], [0, 1], [1, 1]], [0.0, 0, 0])
-    set_linear(layer.outer, [[1.0, 0, 0], [0, 1, 10]], [0.0, 0])
-
-    def gelu(x: float) -> float:  # x times the normal distribution's probability of less than x
-        return x * 0.5 * (1.0 + math.erf(x / math.sqrt(2.0)))
-
-    output = layer(torch.tensor([[[2.0, -0.5]]]))
-    torch.testing.assert_close(output, torch.tensor([[[gelu(2.0), gelu(-0.5) + 10 * gelu(1.5)]]]))
-
-
-def test_swiglu_by_hand() -> None:
-    layer = feed_forward("swiglu", d_model=2, d_ff=3)
-    gate, inner = [[1.0, 0], [0, 1], [1, 1]], [[0.0, 2], [3, 0], [1, -1]]
-    set_linear(layer.inner, gate + inner, [0.0, 0, 0.5, 1, 0, 0])
-    set_linear(layer.outer, [[1.0, 10, 100], [0, 0, 1]], [0.25, -1])
-
-    def silu(x: float) -> float:
-        return x / (1.0 + math.exp(-x))
-
-    # (2, -1): gate (2, -1, 1.5), inner (-1, 6, 3).
-    active = [silu(2.0) * -1, silu(-1.0) * 6, silu(1.5) * 3]
-    expected = [active[0] + 10 * active[1] + 100 * active[2] + 0.25, active[2] - 1]
-    torch.testing.assert_close(layer(torch.tensor([[[2.0, -1]]])), torch.tensor([[expected]]))
-
-
-def test_swish_by_hand() -> None:
-    layer = feed_forward("swish", d_model=2, d_ff=3)
-    set_linear(layer.inner, [[1.0, 0], [0, 1], [1, 1]], [0.0, 0, 0])
-    set_linear(layer.outer, [[1.0, 0, 0], [0, 1, 10]], [0.0, 0])
-    swish = [x / (1.0 + math.exp(-x)) for x in (2.0, -0.5, 1.5)]
-    output = layer(torch.tensor([[[2.0, -0.5]]]))
-    torch.testing.assert_close(output, torch.tensor([[[swish[0], swish[1] + 10 * swish[2]]]]))
-
-
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
-def test_activation_dropout_stands_between_activation_and_outer(activation: str) -> None:
-    layer = feed_forward(activation, d_model=5, d_ff=7, dropout=0.5)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activation_dropout_is_between_activation_and_outer(activation: str) -> None:
+    layer = feed_forward(activation, d_model=5, d_ff=7, activation_dropout=0.5)
     layer.dropout.register_forward_hook(lambda module, args, output: torch.zeros_like(output))
     torch.testing.assert_close(layer(torch.randn(2, 3, 5)), layer.outer.bias.expand(2, 3, 5))
     assert layer.outer.bias.abs().min() > 0

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -18,8 +18,10 @@ from translate.training.loss import label_smoothed_loss
 PAD = 3
 VOCAB = 23
 Build = Callable[..., Transformer]
-KINDS = ["sinusoidal", "learned", "rotary", "relative"]
-NORMS = ["pre", "post"]
+KINDS, NORMS, ACTIVATIONS, TYINGS, INITIALIZATIONS = (
+    get_args(ModelConfig.model_fields[key].annotation)
+    for key in ("positions", "norm", "activation", "tie_embeddings", "initialization")
+)
 
 
 def some_ids(length: int) -> list[int]:
@@ -66,7 +68,7 @@ def check_padding_changes_nothing(model: Transformer) -> None:
 
 
 CONFIGS = [(positions, norm, "relu") for positions in KINDS for norm in NORMS]
-CONFIGS += [("rotary", "pre", "swiglu"), ("relative", "post", "swiglu"), ("sinusoidal", "post", "gelu")]
+CONFIGS += [("rotary", "pre", activation) for activation in ACTIVATIONS] + [("relative", "post", "swiglu")]
 
 
 @pytest.mark.parametrize(("positions", "norm", "activation"), CONFIGS)
@@ -122,26 +124,23 @@ def test_no_peeking(build: Build, positions: str, norm: str) -> None:
     check_no_peeking(build(positions=positions, norm=norm))
 
 
-@pytest.mark.parametrize("diagonal", [1, 6])
-def test_a_model_that_peeks_fails_the_check(build: Build, monkeypatch: pytest.MonkeyPatch, diagonal: int) -> None:
-    """One position too many, or all of the future."""
+@pytest.mark.parametrize(
+    ("seen", "message"),
+    [
+        (lambda ones: ones.tril(1), "position 0 sees the future"),  # one position too many
+        (lambda ones: ones, "position 0 sees the future"),
+        (lambda ones: ones.diag().diag(), "position 1 is blind to its past"),
+    ],
+)
+def test_a_wrong_mask_fails_the_check(
+    build: Build, monkeypatch: pytest.MonkeyPatch, seen: Callable[[Tensor], Tensor], message: str
+) -> None:
+    def wrong(ids: Tensor, *, pad_id: int) -> Tensor:
+        ones = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool)
+        return padding_visible(ids, pad_id=pad_id) & seen(ones)
 
-    def leaky(ids: Tensor, *, pad_id: int) -> Tensor:
-        length = ids.shape[1]
-        no_peek = torch.ones(length, length, dtype=torch.bool).tril(diagonal)
-        return padding_visible(ids, pad_id=pad_id) & no_peek
-
-    monkeypatch.setattr("translate.model.transformer.target_visible", leaky)
-    with pytest.raises(AssertionError, match="position 0 sees the future"):
-        check_no_peeking(build())
-
-
-def test_a_model_blind_to_its_past_fails_the_check(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    def blind(ids: Tensor, *, pad_id: int) -> Tensor:
-        return torch.eye(ids.shape[1], dtype=torch.bool).expand(len(ids), 1, -1, -1)
-
-    monkeypatch.setattr("translate.model.transformer.target_visible", blind)
-    with pytest.raises(AssertionError, match="position 1 is blind to its past"):
+    monkeypatch.setattr("translate.model.transformer.target_visible", wrong)
+    with pytest.raises(AssertionError, match=message):
         check_no_peeking(build())
 
 
@@ -351,51 +350,36 @@ def attentions(model: nn.Module) -> list[MultiHeadAttention]:
     return found
 
 
-def test_paper_draws_query_key_and_value_each_by_itself() -> None:
-    for attention in attentions(initialized("paper")):
-        for rows in range(3):
-            weight = attention.input_projection.weight[rows * D_MODEL : (rows + 1) * D_MODEL]
-            assert_uniform(weight, math.sqrt(6 / (D_MODEL + D_MODEL)))
+@pytest.mark.parametrize(("method", "parts"), [("paper", 3), ("xavier", 1)])
+def test_projections_are_xavier(method: str, parts: int) -> None:
+    """The paper's way draws query, key and value each by itself; xavier the fused matrix as a whole."""
+    model = initialized(method)
+    for attention in attentions(model):
+        for rows in attention.input_projection.weight.chunk(parts):
+            assert_uniform(rows, math.sqrt(6 / (D_MODEL + 3 // parts * D_MODEL)))
         assert_uniform(attention.output_projection.weight, math.sqrt(6 / (D_MODEL + D_MODEL)))
+    feed_forward = model.encoder.layers[0].feed_forward
+    assert_uniform(feed_forward.inner.weight, math.sqrt(6 / (D_MODEL + D_FF)))
+    assert_uniform(feed_forward.outer.weight, math.sqrt(6 / (D_MODEL + D_FF)))
 
 
-def test_xavier_draws_the_fused_matrix_whole() -> None:
-    for attention in attentions(initialized("xavier")):
-        assert_uniform(attention.input_projection.weight, math.sqrt(6 / (D_MODEL + 3 * D_MODEL)))
-        assert_uniform(attention.output_projection.weight, math.sqrt(6 / (D_MODEL + D_MODEL)))
-
-
-@pytest.mark.parametrize("method", ["paper", "xavier"])
-def test_feed_forward_is_xavier_either_way(method: str) -> None:
-    layer = initialized(method).encoder.layers[0].feed_forward
-    assert_uniform(layer.inner.weight, math.sqrt(6 / (D_MODEL + D_FF)))
-    assert_uniform(layer.outer.weight, math.sqrt(6 / (D_MODEL + D_FF)))
-
-
-@pytest.mark.parametrize("tie_embeddings", ["none", "decoder", "all"])
-def test_paper_embeddings_are_normal_with_variance_one_over_the_width(tie_embeddings: str) -> None:
+@pytest.mark.parametrize("tie_embeddings", TYINGS)
+def test_embeddings_and_output(tie_embeddings: str) -> None:
+    """The paper's embeddings are normal, with variance 1 / d_model before scaling; an output of its own is Xavier's."""
     model = initialized("paper", tie_embeddings=tie_embeddings)
     for embedder in (model.encoder.embedder, model.decoder.embedder):
         weight = embedder.tokens.weight
         assert weight.std().item() == pytest.approx(D_MODEL**-0.5, rel=0.02)
         assert weight.mean().item() == pytest.approx(0.0, abs=0.003)
         assert weight.abs().max() > 3.5 * D_MODEL**-0.5  # a tail: not uniform
-        scaled = embedder.tokens(torch.arange(NUM_TOKENS)) * embedder.scale
-        assert scaled.var().item() == pytest.approx(1.0, rel=0.04)
-
-
-@pytest.mark.parametrize("tie_embeddings", ["none", "decoder", "all"])
-def test_xavier_embeddings_and_output(tie_embeddings: str) -> None:
-    model = initialized("xavier", tie_embeddings=tie_embeddings)
-    for matrix in (model.encoder.embedder.tokens, model.decoder.embedder.tokens, model.output):
+        assert (weight * embedder.scale).var().item() == pytest.approx(1.0, rel=0.04)
+    xavier = initialized("xavier", tie_embeddings=tie_embeddings)
+    uniform = [xavier.encoder.embedder.tokens, xavier.decoder.embedder.tokens, xavier.output]
+    for matrix in uniform + [model.output] * (tie_embeddings == "none"):
         assert_uniform(matrix.weight, math.sqrt(6 / (NUM_TOKENS + D_MODEL)))
 
 
-def test_an_output_layer_of_its_own_is_xavier() -> None:
-    assert_uniform(initialized("paper", tie_embeddings="none").output.weight, math.sqrt(6 / (NUM_TOKENS + D_MODEL)))
-
-
-@pytest.mark.parametrize("method", ["paper", "xavier"])
+@pytest.mark.parametrize("method", INITIALIZATIONS)
 def test_biases_are_zero_and_norms_are_one(method: str) -> None:
     biases = 0
     for module in initialized(method).modules():
@@ -407,7 +391,7 @@ def test_biases_are_zero_and_norms_are_one(method: str) -> None:
     assert biases == 3 * 2 + 2 * 2  # three attentions and two feed-forward layers, two matrices each
 
 
-@pytest.mark.parametrize("method", ["paper", "xavier"])
+@pytest.mark.parametrize("method", INITIALIZATIONS)
 def test_the_same_seed_gives_the_same_weights(method: str) -> None:
     drawn = []
     for seed in (1, 1, 2):
