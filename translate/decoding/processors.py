@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from translate.decoding.constraints.phrases import WordTables
 from translate.decoding.search.beam import BeamState, NextTokenScores
 
-_NONE = -1  # stands where there is no token
+_NONE = -1  # where there is no token
 
 
 class ForcedPrefix:
@@ -42,7 +42,7 @@ class ForcedPrefix:
 
 @dataclasses.dataclass(frozen=True)
 class MinimumLength:
-    """Allows no end symbol before a sentence has a minimum number of tokens."""
+    """Forbids the end symbol until a translation has its minimum number of tokens."""
 
     min_lengths: Int[Tensor, " num_sentences"]  # the fewest tokens before the end symbol
     end_id: int
@@ -89,7 +89,7 @@ class ForbiddenPhrases:
 
 @dataclasses.dataclass(frozen=True)
 class NoRepeatedNgrams:
-    """Lets no n tokens in a row occur twice in a hypothesis.
+    """Forbids a sequence of n tokens to occur twice in a hypothesis.
 
     Source: Paulus et al. 2017, https://arxiv.org/abs/1705.04304, section 2.5, for trigrams.
     """
@@ -109,7 +109,7 @@ class NoRepeatedNgrams:
 
 @dataclasses.dataclass(frozen=True)
 class RepetitionPenalty:
-    """Makes a token that the hypothesis already has cost `theta` times as much, which is at least 1.
+    """Multiplies the cost of a token that the hypothesis already has by `theta`, which is at least 1.
 
     Source: Keskar et al. 2019, https://arxiv.org/abs/1909.05858, section 4.1. They divide the logits by theta, which
     favours a token with a negative one; a log-probability is never positive, so its multiple is always a penalty.

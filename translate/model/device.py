@@ -1,6 +1,6 @@
 """Where to compute and in which precision, what a device can do, and a clear error when memory runs out.
 
-Nothing else in the package asks for a kind of GPU by its name: what CUDA does, any device with PyTorch's streams does.
+No other module asks for a kind of GPU by name: code for CUDA serves any device with PyTorch's streams.
 """
 
 import contextlib
@@ -58,16 +58,16 @@ def choose_precision(name: Literal["auto"] | Precision, device: torch.device) ->
 
 
 def has_streams(device: torch.device) -> bool:
-    """Whether the host gives work to the device and need not wait for it, as on CUDA.
+    """Whether work is queued on the device and the host need not wait for it, as on CUDA.
 
     Such a device has events, copies from pinned memory, fused optimizers, and fused attention with gradients. The CPU
-    and, in PyTorch, Apple's GPU have not all of them.
+    and, in PyTorch, Apple's GPU do not have all of these.
     """
     return device.type not in {"cpu", *_LIKE_APPLES}
 
 
 def widest_float(device: torch.device) -> torch.dtype:
-    """The most precise type of the device: fp64, but fp32 on Apple's GPU, which lacks fp64."""
+    """The most precise type of the device: fp64, but fp32 on Apple's GPU, which has no fp64."""
     return torch.float32 if device.type in _LIKE_APPLES else torch.float64
 
 
@@ -104,7 +104,7 @@ def start_copy_to_host(tensor: Tensor) -> Callable[[], Tensor]:
 
 
 def record_event(device: torch.device) -> Any | None:
-    """An event that happens when the device has done the work given so far; None: it has done it."""
+    """An event that marks the end of the work queued so far; None: the device works synchronously."""
     return torch.get_device_module(device).current_stream(device).record_event() if has_streams(device) else None
 
 
@@ -119,17 +119,17 @@ def threads_per_process(num_processes: int) -> int:
 
 
 class OutOfMemory(RunError):
-    """The memory of a device is not enough for what was computed."""
+    """The device does not have enough memory for the computation."""
 
 
 @contextlib.contextmanager
 def explain_out_of_memory(doing: str, *, hint: str) -> Iterator[None]:
-    """Turn a refused allocation into an error that says what was computed and which settings need less memory.
+    """Turn a failed allocation into an error that says what was being computed and which settings need less memory.
 
     Where these contexts are nested, the outermost one writes the message: it knows best what its user can change.
 
     Raises:
-        OutOfMemory: The memory of the device is not enough.
+        OutOfMemory: The device does not have enough memory.
     """
     try:
         yield

@@ -53,8 +53,8 @@ class Dropout(nn.Module):
 def dropout_seeded(*seed: int, device: torch.device) -> Iterator[None]:
     """Within the context, the dropout masks of this thread depend only on the seed, numbers of at least 0.
 
-    Torch's own generators, from which GPUs and compiled layers draw, are seeded too; that of the CPU only by the main
-    thread, because all threads share it.
+    Torch's own generators, from which GPUs and compiled layers draw, are seeded too; the CPU's only by the main thread,
+    because all threads share it.
     """
     sequence = np.random.SeedSequence(seed)
     if device.type != "cpu" or threading.current_thread() is threading.main_thread():

@@ -1,7 +1,7 @@
 """The key-value cache of step-by-step decoding: written in place, and never reordered.
 
 A sentence's hypotheses share one row of cache slots. Each step writes one slot for each hypothesis, and a mask says
-which slots a hypothesis sees: those of its ancestors. When the search reorders or drops hypotheses, only the mask is
+which slots a hypothesis sees: its ancestors'. When the search reorders or drops hypotheses, only the mask is
 reordered. When all slots are full, those that some hypothesis still sees move to the front; the others are forgotten.
 
 Since tensors are written in place, an old cache must not be used again once a step, `reorder` or `insert` has returned
@@ -104,7 +104,7 @@ class DecoderCache(NamedTuple):
             written.copy_(written.gather(2, beam_indices[:, None, :, None].expand_as(written)))
         if not self.is_full:
             return self
-        # The next step packs: a GPU that is asked now has answered by then, and nobody waits.
+        # The next step packs: a GPU that is asked now has answered by then, so the host does not wait.
         return self._replace(num_seen=start_copy_to_host(self._is_seen().sum(dim=1).max()))
 
     def insert(self, rows: Sequence[int], new: "DecoderCache") -> "DecoderCache":

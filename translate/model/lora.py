@@ -1,6 +1,6 @@
 """LoRA: instead of a trained matrix W, a frozen W and a trained update of low rank, W + (alpha / rank) · B · A.
 
-Decoding, exports and pictures know nothing of it: `merge_lora` gives the weights of a plain model.
+Decoding, exports and pictures need no support for it: `merge_lora` gives the weights of a plain model.
 
 Source: Hu et al. 2021, https://arxiv.org/abs/2106.09685, section 4.1; initialised and scaled as the library PEFT does.
 """
@@ -71,7 +71,7 @@ class LoraProjection(Projection):
         return self.rows(hidden, slice(None))
 
     def rows(self, hidden: Float[Tensor, "*batch features"], rows: slice) -> Float[Tensor, "*batch outputs"]:
-        """Some of the outputs of `forward`: those of one or more whole matrices."""
+        """Some of the outputs of `forward`: of one or more whole matrices."""
         output = super().rows(hidden, rows)
         if not self.is_merged:
             size = self.out_features // len(self.matrices)

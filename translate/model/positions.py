@@ -15,7 +15,7 @@ from translate.config.schema import ModelConfig
 
 
 class RotaryAngles(NamedTuple):
-    """Angles by which pairs of dimensions are turned; the axis 1 stands for the heads."""
+    """Angles by which pairs of dimensions are turned; the axis of size 1 broadcasts over the heads."""
 
     cosine: Float[Tensor, "*batch 1 position half"]
     sine: Float[Tensor, "*batch 1 position half"]

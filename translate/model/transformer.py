@@ -113,8 +113,8 @@ class Decoder(nn.Module):
         """A cache with the memory's keys and values and no target positions yet, with room for `max_length` of them.
 
         Args:
-            source_lengths: Positions of each sentence that are no padding; None: as the memory's mask says, for which
-                the host waits for the device.
+            source_lengths: Number of positions of each sentence without padding; None: taken from the memory's mask,
+                for which the host waits for the device.
 
         Raises:
             ValueError: The model has fewer positions.
@@ -145,7 +145,7 @@ class Decoder(nn.Module):
     ) -> tuple[Float[Tensor, "batch beam d_model"], DecoderCache]:
         """One more position of each hypothesis, as `forward` computes it; the returned cache replaces the given one."""
         cache = cache.with_new_slots()
-        # The row of a finished sentence goes on until another takes it; its position only has to stay in the table.
+        # The row of a finished sentence is stepped until it is reused; its position only has to stay in the table.
         positions = cache.lengths.clamp(max=cache.max_length - 1)
         key_positions = cache.slot_positions[:, : cache.num_slots]
         hidden, rotary, bias = self.embedder.step(target_ids, query=positions[:, None], key=key_positions)

@@ -17,7 +17,7 @@ class PackedSequences(NamedTuple):
 
     ids: Int[Tensor, "1 token"]
     cu_seqlens: Int[Tensor, " sequences_and_end"]  # int32; where each sequence starts, then the number of all tokens
-    slots: Int[Tensor, " token"]  # where each token stands in the padded (sequence, max_seqlen), flattened
+    slots: Int[Tensor, " token"]  # place of each token in the padded (sequence, max_seqlen), flattened
     max_seqlen: int
     is_flash: bool  # attention runs flash kernels; otherwise it pads for itself
 

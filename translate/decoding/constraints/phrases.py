@@ -1,9 +1,9 @@
 """Phrases that a translation must contain: their spelling, how far a translation has got, and a search for them.
 
-A translation is read from left to right. Where a phrase stands that is still missing, the longest such phrase is
-taken, and reading goes on behind it: of "the" and "the dog", "the dog" satisfies the second alone. A phrase stands only
-where a word ends behind it: the next token begins a word, or there is none yet. So a phrase that ends with the newest
-token is missing again if the token after it continues its last word.
+A translation is read from left to right. Where missing phrases occur, the longest of them is taken, and reading
+continues after it: of "the" and "the dog", "the dog" satisfies only the second. A phrase occurs only where a word ends
+after it: the next token begins a word, or there is none yet. So a phrase that ends with the newest token is missing
+again if the next token continues its last word.
 """
 
 import math
@@ -21,8 +21,8 @@ from translate.decoding.output.words import SPACE
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores, largest, select_best
 from translate.errors import InputError
 
-_NO_TOKEN = -1  # stands behind the end of a hypothesis
-_WORD_END, _ANYTHING = -2, -3  # stand behind a phrase: its last word ends there, and anything may follow
+_NO_TOKEN = -1  # after the end of a hypothesis
+_WORD_END, _ANYTHING = -2, -3  # after a phrase: its last word ends there, and anything may follow
 
 
 class WordTables(NamedTuple):
@@ -35,10 +35,10 @@ class WordTables(NamedTuple):
 def build_word_tables(tokenizer: Tokenizer) -> WordTables:
     """The tables of a target vocabulary.
 
-    A piece begins a word if its first character is no letter, mark or digit: `▁` for a space, or punctuation, as the
+    A piece begins a word if its first character is not a letter, mark or digit: `▁` for a space, or punctuation, as the
     `'s` in "dog's". A piece leaves a word open if its last character is one: `▁dog`, but not `.`. The special symbols
     begin a word and leave none open. A piece of byte fallback counts as its character if that is ASCII, and otherwise
-    as a letter; behind it a word is always open.
+    as a letter; after it a word is always open.
     """
     begins_word, leaves_word_open = [], []
     for token, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
@@ -74,9 +74,9 @@ def encode_phrase(tokenizer: Tokenizer, text: str) -> list[int]:
 def unsatisfied_phrases(
     ids: Sequence[int], phrases: Sequence[Sequence[int]], *, begins_word: Bool[Tensor, " vocab"]
 ) -> list[int]:
-    """Which of the required phrases a translation lacks, by their places in `phrases`.
+    """Which of the required phrases are missing in a translation, by their places in `phrases`.
 
-    Of a phrase that is required several times, the last ones are lacking.
+    Of a phrase that is required several times, the last ones are reported.
 
     Args:
         ids: The translation, without the end symbol; its end is the end of a word.
@@ -101,7 +101,7 @@ def build_table(phrases: Sequence[Sequence[Sequence[int]]]) -> Int[Tensor, "batc
 class PhraseProgress(NamedTuple):
     """What a hypothesis has of its sentence's phrases."""
 
-    num_satisfied: Int[Tensor, "batch beam"]  # required tokens; those of a phrase that is begun and word ends count
+    num_satisfied: Int[Tensor, "batch beam"]  # required tokens, including begun phrases and word ends
     is_missing: Bool[Tensor, "batch beam phrases"]
     num_begun: Int[Tensor, "batch beam phrases"]  # tokens of a missing phrase that the hypothesis ends with
 
@@ -121,7 +121,7 @@ def find_progress(
     it counts nothing.
 
     Args:
-        ids: The start symbol, then what was generated; anything behind it.
+        ids: The start symbol, then the generated tokens, then anything.
         lengths: Generated tokens.
     """
     position = torch.arange(max(1, int(lengths.max())), device=ids.device)
@@ -141,7 +141,7 @@ def find_progress(
     is_missing = (sizes > 0)[:, None].repeat(1, beam, 1)
     reached = torch.zeros(batch, beam, dtype=torch.long, device=ids.device)  # the end of the last phrase
     complete = torch.zeros_like(reached)  # tokens and word ends of the phrases so far
-    num_before = reached[:, :, None].repeat(1, 1, width)  # those of the phrases before each position
+    num_before = reached[:, :, None].repeat(1, 1, width)  # the same for the phrases before each position
     is_inside = torch.zeros_like(num_before, dtype=torch.bool)  # in a phrase, and not its first token
     for _ in range(num_phrases):  # each round takes the next phrase in all hypotheses
         is_next = stands & is_missing[:, :, :, None] & (position >= reached[:, :, None])[:, :, None]
@@ -211,7 +211,7 @@ class RequiredPhrases:
         if not len(rows):
             return candidates
         constrained = self._select(state.select_rows(rows), scores.index_select(0, rows))
-        # There are no others in reserve: a slot whose hypothesis ends stays empty.
+        # There are no candidates in reserve: a slot whose hypothesis ends stays empty.
         missing = 0, candidates.tokens.shape[1] - constrained.tokens.shape[1]
         padded = [F.pad(part, missing, value=value) for part, value in zip(constrained, (-math.inf, 0, 0), strict=True)]
         return Candidates(*(old.index_copy(0, rows, new) for old, new in zip(candidates, padded, strict=True)))
@@ -252,7 +252,7 @@ class RequiredPhrases:
         cumulative = scores.flatten(1).gather(1, flat) + state.cumulative_scores.gather(1, flat // vocab)
         cumulative = cumulative.masked_fill(is_again, -math.inf)
         cumulative, order = cumulative.sort(dim=1, descending=True, stable=True)
-        width = max(beam, int((cumulative > -math.inf).sum(dim=1).max()))  # what lies behind is no candidate anywhere
+        width = max(beam, int((cumulative > -math.inf).sum(dim=1).max()))  # the others are candidates of no sentence
         cumulative, flat = cumulative[:, :width], flat.gather(1, order[:, :width])
         candidates = Candidates(cumulative, flat // vocab, flat % vocab)
 

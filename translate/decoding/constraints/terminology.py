@@ -3,7 +3,7 @@
 A term is found as whole words, exactly as the file writes it. Its first letter may differ in case where a sentence
 begins, which is at the first word of the line and at the first word after one of . ! ? : …; there "der Hund" is also
 found as "Der Hund". Inflected forms are other terms: the file has a line for each. The line is read from left to right;
-of several terms at the same place the longest is taken, and reading goes on behind it.
+of several terms at the same place the longest is taken, and reading continues after it.
 """
 
 import unicodedata
@@ -67,10 +67,10 @@ class Terminology:
 
 
 def read_terminology(path: Path) -> Terminology:
-    """Read a UTF-8 file with one term a line: source, tab, target. Empty lines and lines with `#` in front are skipped.
+    """Read a UTF-8 file with one term per line: source, tab, target. Empty lines and lines of comments (`#`) are skipped.
 
     Raises:
-        InputError: The file cannot be read, a line is no such pair, or a term has two translations.
+        InputError: The file cannot be read, a line is not such a pair, or a term has two translations.
     """
     targets: dict[str, str] = {}
     numbers: dict[str, int] = {}
@@ -99,5 +99,5 @@ def _uncapitalize(text: str) -> str:
 
 
 def _is_boundary(line: str, position: int) -> bool:
-    """Whether no word goes on across a position."""
+    """Whether no word continues across a position."""
     return position in (0, len(line)) or not all(map(is_word_character, line[position - 1 : position + 1]))

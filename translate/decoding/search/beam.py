@@ -89,7 +89,7 @@ class BeamState(NamedTuple):
         return BeamState(*(part[rows] for part in self))
 
     def insert(self, rows: Sequence[int], new: "BeamState") -> "BeamState":
-        """Put new sentences into these rows, in place; rows behind the last one are added."""
+        """Put new sentences into these rows, in place; rows after the last one are added."""
         num_added = max(0, max(rows) + 1 - len(self.lengths))
         places = copy_to_device(torch.tensor(rows), self.lengths.device)
         state = self
@@ -152,7 +152,7 @@ def start_beam(
 def select_best(state: BeamState, scores: NextTokenScores) -> Candidates:
     """The continuations with the greatest cumulative scores, the best first.
 
-    They are twice as many as slots: each hypothesis has one continuation that ends, so enough of the others go on.
+    There are twice as many as slots: each hypothesis has one continuation that ends, so enough others remain.
     """
     beam, vocab = scores.shape[1:]
     best, flat = largest(scores, 1 if beam == 1 else 2 * beam, offsets=state.cumulative_scores)
@@ -174,7 +174,7 @@ def largest(
         totals = (values + offsets[:, :, None]).flatten(1)
         found = totals.topk(min(count, totals.shape[1]), dim=1)
         return found.values, found.indices
-    # What is left behind the last whole chunk makes one more, which overlaps its neighbour unless it is empty.
+    # What is left after the last whole chunk makes one more, which overlaps its neighbour unless it is empty.
     starts = torch.arange(0, vocab, CHUNK, device=values.device).clamp(max=vocab - CHUNK)
     maxima = values[:, :, : num_chunks * CHUNK].unflatten(2, (num_chunks, CHUNK)).amax(dim=3)
     if vocab % CHUNK:
@@ -198,7 +198,7 @@ def largest(
 class DiverseGroups:
     """Diverse beam search: the best continuations of each group, which pays for what earlier groups have just selected.
 
-    The state has a row for each group, as if groups were sentences; those of one sentence are neighbours. The penalty
+    The state has a row for each group, as if groups were sentences; a sentence's groups are neighbours. The penalty
     steers the selection alone: the scores that are kept are free of it, so hypotheses are ranked by the model's
     probabilities, and the first group is an ordinary beam search.
 
@@ -250,7 +250,7 @@ def update_state(
     """
     (batch, beam), capacity = state.parents.shape, state.slot_ids.shape[2]
     scores, parents, tokens = candidates
-    # A row that its sentence has left goes on until another takes it: it must only stay within the capacity.
+    # A row that its sentence has left is stepped until it is reused: it must only stay within the capacity.
     lengths = (state.lengths + 1).clamp(max=capacity - 1)
     new_log_probs = log_probs.flatten(1).gather(1, parents * log_probs.shape[2] + tokens)
     coverage = state.coverage
@@ -276,9 +276,9 @@ def update_state(
     if scores.shape[1] > beam:
         slots = finishes.byte().argsort(dim=1, stable=True)[:, :beam]
 
-    # Every slot gets its history, which for finished hypotheses of before is their own, and a token that goes on from
-    # it; behind the length of a hypothesis anything may stand.
-    chosen = torch.cat((slots + beam, kept), dim=1)  # of finished hypotheses of before and of candidates, in this order
+    # Every slot gets the history of the hypothesis that it continues and the next token; earlier finished ones keep
+    # their own. The contents after a hypothesis's length are arbitrary.
+    chosen = torch.cat((slots + beam, kept), dim=1)  # among earlier finished hypotheses and candidates, in this order
     own_slots = torch.arange(beam, 2 * beam, device=scores.device).expand(batch, -1)
     sources = torch.cat((own_slots, parents), dim=1).gather(1, chosen)
     rows = torch.arange(0, 2 * beam * batch, 2 * beam, device=scores.device)[:, None]

@@ -44,13 +44,13 @@ class NextTokens(NamedTuple):
 
 @runtime_checkable  # so that the test run can check that a model is one
 class NextTokenModel(Protocol[Cache]):
-    """What the search asks of a model. Every call uses up the cache that it is given and returns the next one."""
+    """What the search asks of a model. Every call consumes its cache and returns the next one."""
 
     def start(self, sentences: Sequence[int], rows: Sequence[int], cache: Cache | None) -> Cache:
         """Encodes sentences and puts them, with no token yet, into rows of the cache, or of a new one if it is None.
 
         Args:
-            rows: Free rows of the cache, or rows behind its last one, by which it grows.
+            rows: Free rows of the cache, or rows after its last one, by which it grows.
         """
         ...
 
@@ -71,9 +71,9 @@ LogitsProcessor = Callable[[NextTokenScores, BeamState], NextTokenScores]
 """Lowers the scores of some next tokens, down to -inf for a forbidden one, and returns the processed scores.
 
 It never raises a score, since `Scoring.upper_bound` relies on that. Tokens may be forbidden in place; any other change
-is made in a copy, because the search also reports the model's own log-probabilities. What lies in `state.ids` behind a
-hypothesis's length is left over from earlier steps and must not be read; a slot without a hypothesis may get any
-scores. A hypothesis whose tokens are all forbidden cannot go on.
+is made in a copy, because the search also reports the model's own log-probabilities. The contents of `state.ids` after
+a hypothesis's length are left over from earlier steps and must not be read; a slot without a hypothesis may get any
+scores. A hypothesis whose tokens are all forbidden ends there.
 """
 
 
@@ -146,7 +146,7 @@ class BeamSearch(Generic[Cache]):
                 self._show_hypotheses(on_step)
 
     def _show_hypotheses(self, on_step: OnStep) -> None:
-        """Tell of the best open hypothesis of each sentence; of several groups, that of the first."""
+        """Report the best open hypothesis of each sentence, with several groups the first group's."""
         state, groups = self.state, self.settings.num_groups
         best, lengths, ids = copy_to_host(state.cumulative_scores.argmax(dim=1), state.lengths, state.ids)
         for row, sentence in self.sentences.items():
@@ -208,7 +208,7 @@ class BeamSearch(Generic[Cache]):
             attention=attention,
         )
 
-        # Cache: each hypothesis goes on with the keys and values of the one that it continues.
+        # Cache: each hypothesis gets the keys and values of the one that it continues.
         self.cache = self.model.reorder(self.cache, self._slots(self.state.parents))
 
         # Finished hypotheses: sentences whose best ones are certain leave the batch. Here alone the host has to wait
@@ -268,7 +268,7 @@ class BeamSearch(Generic[Cache]):
         return copy_to_device(torch.tensor(numbers, dtype=torch.long), self.device)
 
     def _slots(self, beam_indices: Int[Tensor, "state_rows width"]) -> Int[Tensor, "batch beam"]:
-        """Slots of a sentence's whole beam, given those of its groups."""
+        """Slots within a sentence's whole beam, given slots within its groups."""
         if self.settings.num_groups == 1:
             return beam_indices
         first_slots = torch.arange(self.settings.num_groups, device=self.device)[:, None] * beam_indices.shape[1]

@@ -1,8 +1,8 @@
 """Sampling as a selection of candidates: each slot samples its own next token, independently of the other slots.
 
 A token is a pure function of the probabilities, the seed, the line's number, the sample's number and the position.
-There is no generator whose state others would share. Neighbours in the batch matter only by rounding: in another shape,
-probabilities differ in their last digits, which tips a draw that falls on the border of two tokens.
+No generator's state is shared. Neighbours in the batch matter only through rounding: in another shape, probabilities
+differ in their last digits, which tips a draw that falls on the border of two tokens.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ class TokenSampler:
         return Candidates(state.cumulative_scores + scores.gather(2, tokens[:, :, None])[:, :, 0], slots, tokens)
 
     def probabilities(self, scores: NextTokenScores) -> Float[Tensor, "batch beam vocab"]:
-        """The distribution to sample from; it is all zeros for a hypothesis that may not go on."""
+        """The distribution to sample from; all zeros for a hypothesis that cannot be continued."""
         # The most probable token gets 0, the others less; a row of -inf alone stays so.
         highest = scores.amax(dim=2, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
         logits = (scores - highest).div_(max(self.temperature, _MIN_TEMPERATURE))
@@ -129,7 +129,7 @@ def uniform_numbers(
 def splitmix64(seeds: int | Int[Tensor, "#*shape"], numbers: Int[Tensor, "#*shape"]) -> Int[Tensor, "*shape"]:
     """The outputs at these numbers, counted from 0, of the SplitMix64 generators with these seeds.
 
-    All are unsigned, but stand in 64 bits with a sign, which add and multiply alike.
+    All are unsigned, but stored in signed 64-bit integers, which add and multiply alike.
 
     Source: Steele et al. 2014, https://doi.org/10.1145/2660193.2660195.
     """
