@@ -67,7 +67,7 @@ class Terminology:
 
 
 def read_terminology(path: Path) -> Terminology:
-    """Read a UTF-8 file with one term per line: source, tab, target. Empty lines and lines of comments (`#`) are skipped.
+    """Read a UTF-8 file with one term per line: source, tab, target. Empty lines and comments (`#`) are skipped.
 
     Raises:
         InputError: The file cannot be read, a line is not such a pair, or a term has two translations.
