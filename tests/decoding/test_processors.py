@@ -116,60 +116,58 @@ def test_a_processor_sees_neither_neighbours_nor_rubbish(name: str) -> None:
         assert torch.equal(apply(processor, scores, state)[1:], together[1:])
 
 
-def test_minimum_length() -> None:
-    # By hand: sentence 0 needs 3 tokens, sentence 1 none; the positions are swapped.
-    processor = MinimumLength(torch.tensor([3, 0]), end_id=END)
-    for length, expected in [(0, {END}), (2, {END}), (3, set()), (4, set())]:
-        state = state_of([[[4] * length], [[4] * length]], sentences=[1, 0])
-        assert forbidden(processor, state) == [[set()], [expected]]
-
-
-def test_forced_prefix() -> None:
-    # By hand: sentences 0 and 2 are inside their prefixes, 1 has none, 3 is at its end.
-    processor = ForcedPrefix([[4, 5, 6], [], [6], [5, 6]])
-    state = state_of([[[4, 5]], [[]], [[]], [[5, 6]]])
-    everything = set(range(VOCAB))
-    assert forbidden(processor, state) == [[everything - {6}], [set()], [everything - {6}], [set()]]
-
-
-def test_nothing_is_forced_without_prefixes() -> None:
-    processor = ForcedPrefix([[], []])
-    assert forbidden(processor, state_of([[[]], [[4]]])) == [[set()], [set()]]
-
-
 # Tokens 0, 1 and 6 go on with a word; 4 and 5 begin one, as END does; 5 is punctuation.
 
 BEGINS_WORD = torch.tensor([False, False, True, True, True, True, False])
 LEAVES_OPEN = torch.tensor([True, True, False, False, True, False, True])
-BEGINNERS = {2, 3, 4, 5}
+BEGINNERS, NONE = {2, 3, 4, 5}, set[int]()
 
 
 def phrases(*each: list[int]) -> ForbiddenPhrases:
     return ForbiddenPhrases(list(each), WordTables(BEGINS_WORD, LEAVES_OPEN))
 
 
-def test_a_word_is_forbidden_and_a_longer_one_is_not() -> None:
-    # By hand: ▁dog is 4. After it only what goes on with the word, such as ma, is allowed: no space, no end.
-    state = state_of([[[4], [0]]])
-    assert forbidden(phrases([4]), state) == [[BEGINNERS, set()]]
-    # ▁dog ma is another word, after which anything may come; forbidden itself, it is stopped at its own end.
-    state = state_of([[[4, 0], [4, 1]]])
-    assert forbidden(phrases([4]), state) == [[set(), set()]]
-    assert forbidden(phrases([4], [4, 0]), state) == [[BEGINNERS, set()]]
+PREFIXES = ForcedPrefix([[4, 5, 6], [], [6], [5, 6]])
 
 
-def test_a_phrase_is_forbidden_as_a_whole() -> None:
-    # By hand: ▁the ▁dog, and neither of its words by itself; nor anything that the start symbol would complete.
-    processor = phrases([4, 0, 4], [START, 4])
-    assert forbidden(processor, state_of([[[4, 0, 4], [1, 0, 4]]])) == [[BEGINNERS, set()]]
-    assert forbidden(processor, state_of([[[4, 0], [0, 4]]])) == [[set(), set()]]
-    assert forbidden(processor, state_of([[[4], [0]]])) == [[set(), set()]]
+@pytest.mark.parametrize(
+    ("processor", "histories", "expected"),
+    [
+        # Sentences 0 and 2 are inside their prefixes, 1 has none, 3 is at its end.
+        (PREFIXES, [[[4, 5]], [[]], [[]], [[5, 6]]], [[{*range(VOCAB)} - {6}], [NONE]] * 2),
+        (ForcedPrefix([[], []]), [[[]], [[4]]], [[NONE], [NONE]]),
+        # ▁dog is 4. After it only what continues the word, such as ma, is allowed: no space, no end.
+        (phrases([4]), [[[4], [0]]], [[BEGINNERS, NONE]]),
+        # ▁dog ma is another word, after which anything may come; forbidden itself, it is stopped at its own end.
+        (phrases([4]), [[[4, 0], [4, 1]]], [[NONE, NONE]]),
+        (phrases([4], [4, 0]), [[[4, 0], [4, 1]]], [[BEGINNERS, NONE]]),
+        # ▁the ▁dog, and neither of its words by itself; nor anything that the start symbol would complete.
+        (phrases([4, 0, 4], [START, 4]), [[[4, 0, 4], [1, 0, 4]]], [[BEGINNERS, NONE]]),
+        (phrases([4, 0, 4], [START, 4]), [[[4, 0], [0, 4]]], [[NONE, NONE]]),
+        (phrases([4, 0, 4], [START, 4]), [[[4], [0]]], [[NONE, NONE]]),
+        # Punctuation completes a phrase at once: 5 is forbidden by itself, or only after 4.
+        (phrases([5]), [[[4], [0]]], [[{5}, {5}]]),
+        (phrases([4, 5]), [[[4], [0]]], [[{5}, NONE]]),
+        # 4 5 6 4 5: a third 6 would repeat the trigram 4 5 6, and the bigram 5 6; END is always allowed.
+        (NoRepeatedNgrams(3), [[[4, 5, 6, 4, 5]]], [[{6}]]),
+        (NoRepeatedNgrams(2), [[[4, 5, 6, 4, 5]]], [[{6}]]),
+        (NoRepeatedNgrams(1), [[[4, 5, 6, 4, 5]]], [[{4, 5, 6}]]),
+        (NoRepeatedNgrams(4), [[[4, 5, 6, 4, 5]]], [[NONE]]),
+        (NoRepeatedNgrams(2), [[[4, 4]]], [[{4}]]),  # overlapping n-grams count: 4 4 is in 4 4 once already
+    ],
+)
+def test_forbidden_tokens_by_hand(
+    processor: LogitsProcessor, histories: list[list[list[int]]], expected: list[list[set[int]]]
+) -> None:
+    assert forbidden(processor, state_of(histories)) == expected
 
 
-def test_punctuation_completes_a_phrase_at_once() -> None:
-    # By hand: 5 is forbidden by itself, or only after 4.
-    assert forbidden(phrases([5]), state_of([[[4], [0]]])) == [[{5}, {5}]]
-    assert forbidden(phrases([4, 5]), state_of([[[4], [0]]])) == [[{5}, set()]]
+def test_minimum_length() -> None:
+    # By hand: sentence 0 needs 3 tokens, sentence 1 none; the positions are swapped.
+    processor = MinimumLength(torch.tensor([3, 0]), end_id=END)
+    for length, expected in [(0, {END}), (2, {END}), (3, set()), (4, set())]:
+        state = state_of([[[4] * length], [[4] * length]], sentences=[1, 0])
+        assert forbidden(processor, state) == [[set()], [expected]]
 
 
 def test_a_phrase_cannot_end_a_translation_that_is_cut() -> None:
@@ -200,17 +198,6 @@ def test_forbidden_phrases_against_a_loop(seed: int) -> None:
 
 
 # Repetition
-
-
-def test_no_repeated_ngrams_by_hand() -> None:
-    # 4 5 6 4 5: a third 6 would repeat the trigram 4 5 6, and the bigram 5 6; END is always allowed.
-    state = state_of([[[4, 5, 6, 4, 5]]])
-    assert forbidden(NoRepeatedNgrams(3), state) == [[{6}]]
-    assert forbidden(NoRepeatedNgrams(2), state) == [[{6}]]
-    assert forbidden(NoRepeatedNgrams(1), state) == [[{4, 5, 6}]]
-    assert forbidden(NoRepeatedNgrams(4), state) == [[set()]]
-    # Overlapping n-grams count: 4 4 is in 4 4 once already.
-    assert forbidden(NoRepeatedNgrams(2), state_of([[[4, 4]]])) == [[{4}]]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 14])

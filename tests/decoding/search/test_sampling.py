@@ -23,58 +23,44 @@ def sampler(*, num_lines: int = 23, **settings: Any) -> TokenSampler:
     return TokenSampler(**{"seed": 11, "lines": torch.arange(num_lines), **settings})
 
 
-def probabilities(given: list[float], **settings: Any) -> list[float]:
-    """What is drawn from, where the model has these probabilities."""
-    log_probs = torch.tensor(given).log().view(1, 1, -1)
-    return [round(value, 5) for value in sampler(**settings).probabilities(log_probs)[0, 0].tolist()]
-
-
 # The distribution, by hand
 
 
-def test_without_settings_it_is_the_model() -> None:
-    assert probabilities([0.5, 0.0, 0.2, 0.3]) == [0.5, 0.0, 0.2, 0.3]
+FOUR = [0.125, 0.5, 0.125, 0.25]
 
 
-def test_temperature() -> None:
-    # Squares 0.25, 0.04, 0.09 of 0.38; square roots at temperature 2; towards 0 the most probable alone.
-    assert probabilities([0.5, 0.2, 0.3], temperature=0.5) == [0.65789, 0.10526, 0.23684]
-    roots = [math.sqrt(value) for value in (0.5, 0.2, 0.3)]
-    expected = [root / sum(roots) for root in roots]
-    assert probabilities([0.5, 0.2, 0.3], temperature=2.0) == pytest.approx(expected, abs=1e-5)
-    for temperature in (1e-2, 1e-6, 1e-300):
-        assert probabilities([0.5, 0.2, 0.3], temperature=temperature) == [1.0, 0.0, 0.0]
-
-
-def test_top_k() -> None:
-    assert probabilities([0.1, 0.5, 0.15, 0.25], top_k=2) == [0.0, 0.66667, 0.0, 0.33333]
-    assert probabilities([0.2, 0.4, 0.2, 0.2], top_k=2) == [0.2, 0.4, 0.2, 0.2]  # all as probable as the second
-    assert probabilities([0.5, 0.2, 0.3], top_k=1) == [1.0, 0.0, 0.0]
-    assert probabilities([0.5, 0.2, 0.3], top_k=5) == [0.5, 0.2, 0.3]
-
-
-def test_top_p() -> None:
-    assert probabilities([0.125, 0.5, 0.125, 0.25], top_p=0.5) == [0.0, 1.0, 0.0, 0.0]
-    assert probabilities([0.125, 0.5, 0.125, 0.25], top_p=0.51) == [0.0, 0.66667, 0.0, 0.33333]
-    assert probabilities([0.125, 0.5, 0.125, 0.25], top_p=0.76) == [0.125, 0.5, 0.125, 0.25]  # both of the last two
-    assert probabilities([0.125, 0.5, 0.125, 0.25], top_p=1e-9) == [0.0, 1.0, 0.0, 0.0]
-
-
-def test_epsilon() -> None:
-    assert probabilities([0.1, 0.5, 0.15, 0.25], epsilon=0.2) == [0.0, 0.66667, 0.0, 0.33333]
-    assert probabilities([0.1, 0.5, 0.15, 0.25], epsilon=0.9) == [0.0, 1.0, 0.0, 0.0]  # never the most probable
-
-
-def test_each_setting_sees_what_the_last_one_left() -> None:
-    # top-k 3 of 0.4 0.3 0.2 0.1 leaves 4/9 3/9 2/9; top-p 0.75 of those 4/7 3/7 (of the model: all three); epsilon 0.43
-    # is more than 3/7 = 0.42857 and leaves 1 (before top-p it would have left 4/9 as well, and nothing else).
-    model = [0.4, 0.3, 0.2, 0.1]
-    assert probabilities(model, top_k=3, top_p=0.75) == [0.57143, 0.42857, 0.0, 0.0]
-    assert probabilities(model, top_p=0.75) == [0.44444, 0.33333, 0.22222, 0.0]
-    assert probabilities(model, top_k=3, top_p=0.75, epsilon=0.42) == [0.57143, 0.42857, 0.0, 0.0]
-    assert probabilities(model, top_k=3, top_p=0.75, epsilon=0.43) == [1.0, 0.0, 0.0, 0.0]
-    # Squares of the first two are 16 and 9 of 25 + 4 + 1: temperature comes before top-p.
-    assert probabilities(model, temperature=0.5, top_p=0.8) == [0.64, 0.36, 0.0, 0.0]
+@pytest.mark.parametrize(
+    ("given", "settings", "expected"),
+    [
+        ([0.5, 0.0, 0.2, 0.3], {}, [0.5, 0.0, 0.2, 0.3]),
+        # Squares 0.25, 0.04, 0.09 of 0.38; towards 0 only the most probable is left.
+        ([0.5, 0.2, 0.3], {"temperature": 0.5}, [0.65789, 0.10526, 0.23684]),
+        ([0.04, 0.16, 0.36], {"temperature": 2.0}, [0.16667, 0.33333, 0.5]),  # square roots 0.2, 0.4, 0.6 of 1.2
+        *(([0.5, 0.2, 0.3], {"temperature": value}, [1.0, 0.0, 0.0]) for value in (1e-2, 1e-6, 1e-300)),
+        ([0.1, 0.5, 0.15, 0.25], {"top_k": 2}, [0.0, 0.66667, 0.0, 0.33333]),
+        ([0.2, 0.4, 0.2, 0.2], {"top_k": 2}, [0.2, 0.4, 0.2, 0.2]),  # all as probable as the second
+        ([0.5, 0.2, 0.3], {"top_k": 1}, [1.0, 0.0, 0.0]),
+        ([0.5, 0.2, 0.3], {"top_k": 5}, [0.5, 0.2, 0.3]),
+        (FOUR, {"top_p": 0.5}, [0.0, 1.0, 0.0, 0.0]),
+        (FOUR, {"top_p": 0.51}, [0.0, 0.66667, 0.0, 0.33333]),
+        (FOUR, {"top_p": 0.76}, FOUR),  # both of the last two
+        (FOUR, {"top_p": 1e-9}, [0.0, 1.0, 0.0, 0.0]),
+        ([0.1, 0.5, 0.15, 0.25], {"epsilon": 0.2}, [0.0, 0.66667, 0.0, 0.33333]),
+        ([0.1, 0.5, 0.15, 0.25], {"epsilon": 0.9}, [0.0, 1.0, 0.0, 0.0]),  # never the most probable
+        # Each setting sees what the last one left: top-k 3 of 0.4 0.3 0.2 0.1 leaves 4/9 3/9 2/9; top-p 0.75 of those
+        # 4/7 3/7 (of the model: all three); epsilon 0.43 is more than 3/7 = 0.42857 and leaves 1.
+        ([0.4, 0.3, 0.2, 0.1], {"top_k": 3, "top_p": 0.75}, [0.57143, 0.42857, 0.0, 0.0]),
+        ([0.4, 0.3, 0.2, 0.1], {"top_p": 0.75}, [0.44444, 0.33333, 0.22222, 0.0]),
+        ([0.4, 0.3, 0.2, 0.1], {"top_k": 3, "top_p": 0.75, "epsilon": 0.42}, [0.57143, 0.42857, 0.0, 0.0]),
+        ([0.4, 0.3, 0.2, 0.1], {"top_k": 3, "top_p": 0.75, "epsilon": 0.43}, [1.0, 0.0, 0.0, 0.0]),
+        # Squares of the first two are 16 and 9 of 25 + 4 + 1: temperature comes before top-p.
+        ([0.4, 0.3, 0.2, 0.1], {"temperature": 0.5, "top_p": 0.8}, [0.64, 0.36, 0.0, 0.0]),
+    ],
+)
+def test_the_distribution_by_hand(given: list[float], settings: dict[str, float], expected: list[float]) -> None:
+    """What is drawn from, where the model has the given probabilities."""
+    log_probs = torch.tensor(given).log().view(1, 1, -1)
+    assert sampler(**settings).probabilities(log_probs)[0, 0].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_wide_nucleus_against_a_sort() -> None:
