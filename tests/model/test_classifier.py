@@ -27,15 +27,16 @@ class FixedEncoder(Encoder):
 IDS = torch.tensor([[5, 7, 9, 1], [4, 8, PAD, PAD], [6, PAD, PAD, PAD]])
 
 
-def test_the_mean_leaves_padding_out() -> None:
-    # By hand: (5 + 7 + 9 + 1) / 4, (4 + 8) / 2, 6.
-    pooled = SequenceClassifier(FixedEncoder(), num_labels=3, pooling="mean").pool(IDS)
-    torch.testing.assert_close(pooled, torch.tensor([[5.5, 55], [6, 60], [6, 60]]))
-
-
-def test_the_first_tokens_vector() -> None:
-    pooled = SequenceClassifier(FixedEncoder(), num_labels=3, pooling="first").pool(IDS)
-    torch.testing.assert_close(pooled, torch.tensor([[5.0, 50], [4, 40], [6, 60]]))
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        ("mean", [[5.5, 55], [6, 60], [6, 60]]),  # (5 + 7 + 9 + 1) / 4, (4 + 8) / 2, 6
+        ("first", [[5.0, 50], [4, 40], [6, 60]]),
+    ],
+)
+def test_pooling_by_hand(pooling: str, expected: list[list[float]]) -> None:
+    pooled = SequenceClassifier(FixedEncoder(), num_labels=3, pooling=pooling).pool(IDS)
+    torch.testing.assert_close(pooled, torch.tensor(expected))
 
 
 def test_the_head_by_hand() -> None:

@@ -65,11 +65,11 @@ def test_outputs_and_gradients_are_those_of_peft(build: Build, targets: tuple[st
     for module in theirs.modules():
         if isinstance(module, MultiHeadAttention):
             module.input_projection = SplitProjection(module.input_projection, ("query", "key", "value"))
-        elif activation == "swiglu" and isinstance(module, FeedForward):
+        elif isinstance(module, FeedForward) and module.is_gated:
             module.inner = SplitProjection(module.inner, ("gate", "inner"))
     modules = {
         "output": ["output_projection"],
-        "feed_forward": ["outer", *(["inner.gate", "inner.inner"] if activation == "swiglu" else ["inner"])],
+        "feed_forward": ["outer", *(["inner.gate", "inner.inner"] if model.config.is_gated else ["inner"])],
     }
     names = [name for target in targets for name in modules.get(target, [target])]
     settings = peft.LoraConfig(r=5, lora_alpha=7, lora_dropout=0.0, target_modules=names)

@@ -2,6 +2,7 @@
 
 import cmath
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -82,14 +83,6 @@ def test_learned_positions_are_added() -> None:
     positions.embed(embedded, at(8, 3)).sum().backward()
     assert positions.table.grad is not None
     assert positions.table.grad.sum(dim=1).tolist() == [0.0] * 8 + [10.0] * 3
-
-
-def test_learned_positions_name_their_limit() -> None:
-    positions = LearnedPositions(d_model=5, max_positions=11)
-    positions.reserve(11)
-    message = r"^a sequence of 12 tokens exceeds the learned positions: model.max_positions = 11$"
-    with pytest.raises(ValueError, match=message):
-        positions.reserve(12)
 
 
 # --- rotary
@@ -258,12 +251,13 @@ def kind_of_positions(kind: str) -> Positions:
         d_model=12, num_heads=3, positions=kind, max_positions=601, relative_buckets=8, relative_max_distance=20
     )
     positions = build_positions(config, directions="past")
+    assert type(positions).__name__.lower() == f"{kind}positions"
     for parameter in positions.parameters():
         torch.nn.init.normal_(parameter)
     return positions
 
 
-KINDS = ["sinusoidal", "learned", "rotary", "relative"]
+KINDS = get_args(ModelConfig.model_fields["positions"].annotation)
 AT = torch.tensor([[0], [3], [599], [3], [257]])  # the position of each sentence
 
 
@@ -317,15 +311,3 @@ def test_a_position_beyond_what_was_reserved_is_an_error(kind: str) -> None:
     with pytest.raises(IndexError):
         positions.embed(torch.zeros(1, 1, 12), torch.tensor([300]))
         positions.rotary(torch.tensor([300]))
-
-
-def test_the_config_chooses_the_kind() -> None:
-    expected = {
-        "sinusoidal": SinusoidalPositions,
-        "learned": LearnedPositions,
-        "rotary": RotaryPositions,
-        "relative": RelativePositions,
-    }
-    for kind, positions in expected.items():
-        config = ModelConfig(d_model=12, num_heads=3, positions=kind, max_positions=7)
-        assert type(build_positions(config, directions="both")) is positions

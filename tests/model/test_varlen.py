@@ -103,12 +103,6 @@ def test_packed_sequences_may_be_longer_than_any_before(build: Build, positions:
     torch.testing.assert_close(packed, reference, rtol=0, atol=1e-10)
 
 
-def test_learned_positions_keep_their_limit(build: Build) -> None:
-    source = pack(padded((14,), width=14), pad_id=PAD)
-    with pytest.raises(ValueError, match="a sequence of 14 tokens exceeds the learned positions"):
-        decode(build(positions="learned", max_positions=13), source, source)
-
-
 def test_attention_weights_are_dropped_in_packed_rows_too(build: Build) -> None:
     model = build(attention_dropout=0.5)
     source = pack(padded(SOURCE_LENGTHS, width=11), pad_id=PAD)
@@ -167,20 +161,12 @@ def test_torch_takes_the_arguments_and_gives_the_shape() -> None:
     assert output.shape == (1, 2, 8, 16)
 
 
-def reason() -> str | None:
-    return why_no_flash_attention(torch.device("cpu"), dtype=torch.float32, num_heads=3, head_dim=8)
-
-
-def test_a_kernel_that_runs_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_flash_attention_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device without the kernel, here the CPU, and in a torch without it; a kernel that runs is not refused."""
+    options = {"dtype": torch.float32, "num_heads": 3, "head_dim": 8}
+    reason = why_no_flash_attention(torch.device("cpu"), **options)
+    assert reason is not None and reason.startswith("it fails: ")
     monkeypatch.setattr(varlen, "varlen_attn", each_by_itself)
-    assert reason() is None
-
-
-def test_a_device_without_the_kernel_is_refused() -> None:
-    message = reason()
-    assert message is not None and message.startswith("it fails: ")
-
-
-def test_a_torch_without_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert why_no_flash_attention(torch.device("cpu"), **options) is None
     monkeypatch.delattr(varlen, "varlen_attn")
-    assert reason() == f"torch {torch.__version__} has none"
+    assert why_no_flash_attention(torch.device("cpu"), **options) == f"torch {torch.__version__} has none"

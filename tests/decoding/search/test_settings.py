@@ -55,21 +55,18 @@ def test_each_option_has_its_processor(options: dict[str, Any], kind: type) -> N
     assert [type(processor) for processor in build(**options).processors] == [kind]
 
 
+def test_a_prefix_of_any_sentence_has_a_processor_and_the_penalty_comes_last() -> None:
+    """The penalty copies the scores, in which the others have forbidden tokens in place."""
+    assert [type(each) for each in build(PLAIN, PLAIN._replace(prefix_ids=[5])).processors] == [ForcedPrefix]
+    processors = build(repetition_penalty=1.1, no_repeat_ngram=2, min_length_constant=1, forbidden=([5],)).processors
+    assert isinstance(processors[-1], RepetitionPenalty) and len(processors) == 4
+
+
 def test_minimum_lengths_by_hand() -> None:
     """The source's end symbol counts."""
     inputs = [PLAIN._replace(source_ids=[5] * number) for number in (0, 1, 6)]
     (processor,) = build(*inputs, min_length_factor=0.5, min_length_constant=2).processors
     assert isinstance(processor, MinimumLength) and processor.min_lengths.tolist() == [2, 3, 5]
-
-
-def test_a_prefix_of_any_sentence_has_a_processor() -> None:
-    assert [type(each) for each in build(PLAIN, PLAIN._replace(prefix_ids=[5])).processors] == [ForcedPrefix]
-
-
-def test_the_penalty_comes_last() -> None:
-    """It copies the scores, in which the others have forbidden tokens in place."""
-    processors = build(repetition_penalty=1.1, no_repeat_ngram=2, min_length_constant=1, forbidden=([5],)).processors
-    assert isinstance(processors[-1], RepetitionPenalty) and len(processors) == 4
 
 
 def test_samples_are_slots_of_their_own() -> None:
