@@ -1,12 +1,13 @@
-"""A vocabulary that grows for other text: entries behind those that it has, which all stay as they are.
+"""Vocabularies that grow for other text: new entries come after the old ones, which all keep their ids.
 
-Text without a new entry is segmented as before, because a new entry can only match what it spells.
+Text without a new entry is segmented as before, because a new entry only matches what it spells.
 """
 
 import logging
-import struct
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
 from translate.config.data import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, Tokenizers
@@ -14,8 +15,6 @@ from translate.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-_PIECE, _TEXT, _SCORE, _TYPE = 1 << 3 | 2, 1 << 3 | 2, 2 << 3 | 5, 3 << 3  # tags of fields in sentencepiece_model.proto
-_NORMAL, _USER_DEFINED = 1, 4  # types of pieces
 _SPACE = "▁"
 _LINES_AT_ONCE = 10_000
 _NUM_SHOWN = 20
@@ -24,36 +23,41 @@ _NUM_SHOWN = 20
 def extend_tokenizers(
     tokenizers: Tokenizers, config: TokenizerConfig, sources: Sequence[str], targets: Sequence[str]
 ) -> Tokenizers:
-    """Add `tokenizer.add_pieces`, and with `tokenizer.add_characters` the characters of the text that are missing.
+    """Add `tokenizer.add_pieces`, and with `tokenizer.add_characters` the characters that the text needs.
 
     Args:
-        sources: The training text, whose characters are counted; a joint vocabulary gets those of both sides.
+        sources: The training text, whose characters are counted; a joint vocabulary gets the characters of both sides.
     """
     source, target, vocabulary = tokenizers
-    tags = dict.fromkeys(config.add_pieces)
+
+    def missing(tokenizer: Tokenizer, *texts: Sequence[str]) -> list[str]:
+        if not config.add_characters:
+            return []
+        return missing_characters(tokenizer, texts, coverage=config.character_coverage, pieces=config.add_pieces)
+
     if source is target:
-        missing = _missing(source, config, sources, targets)
-        joint = add_pieces(source, tags, missing)
+        joint = add_pieces(source, config.add_pieces, missing(source, sources, targets))
         return Tokenizers(joint, joint, vocabulary)
-    of_source, of_target = _missing(source, config, sources), _missing(target, config, targets)
-    if vocabulary == "joint":  # of an imported model, which segments both sides in its own way, with the same ids
+    of_source, of_target = missing(source, sources), missing(target, targets)
+    if vocabulary == "joint":  # an imported model segments the two sides differently, but with the same ids
         of_source = of_target = list(dict.fromkeys(of_source + of_target))
-    return Tokenizers(add_pieces(source, tags, of_source), add_pieces(target, tags, of_target), vocabulary)
+    new_source = add_pieces(source, config.add_pieces, of_source)
+    return Tokenizers(new_source, add_pieces(target, config.add_pieces, of_target), vocabulary)
 
 
 def add_source_tags(tokenizers: Tokenizers, tags: Sequence[str]) -> Tokenizers:
     """Add an entry for each tag that corpora put before their sources; all other text is segmented as before.
 
     Raises:
-        InputError: The tokenizer makes something else of a tag than one subword.
+        InputError: The tokenizer does not read a tag as one subword.
     """
     source, target, vocabulary = tokenizers
-    pieces = [f"{_SPACE}{tag}" for tag in tags]  # the space before the tag is its own, as that of any first word
+    pieces = [f"{_SPACE}{tag}" for tag in tags]  # with the space that SentencePiece puts before a first word
     tagged = add_pieces(source, pieces, ())
     for tag, piece in zip(tags, pieces, strict=True):
         if tagged.pieces(found := tagged.encode(f"{tag} a")) != [piece, *source.pieces(source.encode("a"))]:
             raise InputError(
-                f"data.train: source_tag = {tag} is to be one subword, but {source.name} reads {tag} a as"
+                f"data.train: source_tag = {tag} should be one subword, but {source.name} reads {tag} a as"
                 f" {' '.join(tagged.pieces(found))}; choose another tag, or train a tokenizer here"
             )
     if source is target or vocabulary == "joint":
@@ -61,20 +65,14 @@ def add_source_tags(tokenizers: Tokenizers, tags: Sequence[str]) -> Tokenizers:
     return Tokenizers(tagged, target, vocabulary)
 
 
-def _missing(tokenizer: Tokenizer, config: TokenizerConfig, *texts: Sequence[str]) -> list[str]:
-    if not config.add_characters:
-        return []
-    return missing_characters(tokenizer, texts, coverage=config.character_coverage, pieces=config.add_pieces)
-
-
 def missing_characters(
     tokenizer: Tokenizer, texts: Sequence[Sequence[str]], *, coverage: float, pieces: Sequence[str] = ()
 ) -> list[str]:
-    """The characters of normalised texts that a vocabulary has no entry for, the most frequent first.
+    """The characters of normalised texts that have no entry in a vocabulary, the most frequent first.
 
     Args:
         coverage: The share of all characters that need entries; the rarest beyond it get none.
-        pieces: Entries that are added anyway, so that their characters need not be there for them.
+        pieces: Entries that are added anyway, so characters that occur only in them need none of their own.
     """
     counts: Counter[str] = Counter()
     for lines in texts:
@@ -92,70 +90,39 @@ def missing_characters(
 
 
 def add_pieces(tokenizer: Tokenizer, tags: Collection[str], characters: Collection[str]) -> Tokenizer:
-    """A tokenizer with more entries behind those that it has; what it has already is not added.
+    """Append entries to a vocabulary, unless it has them already.
 
-    A character has the lowest score that there is, so that unigram prefers every old entry, and finds other unknown
-    characters as likely as before. A piece that an imported model segments text into, but has no id for, gets one, and
-    a piece that it never segments text into is used from now on.
+    A character gets the lowest score of all entries, so that unigram prefers every old entry and finds other unknown
+    characters as likely as before. If an imported model segments text into a piece that has no id, the piece gets one;
+    if it never segments text into an entry, it does so from now on.
 
     Args:
-        tags: Are matched before the text is segmented.
+        tags: Pieces that are matched before the text is segmented.
     """
     known, size = set(tokenizer.pieces(range(tokenizer.vocab_size))), tokenizer.vocab_size
-    characters = dict.fromkeys(characters)
-    new = [piece for piece in (*tags, *characters) if piece not in known]
+    new = [piece for piece in dict.fromkeys((*tags, *characters)) if piece not in known]
     if not new and not characters:
         return tokenizer
-    fields = list(_fields(tokenizer.model_bytes))
-    pieces = [content for tag, content in fields if tag == _PIECE]
-    # The last value of a field counts.
-    used = bytes([_TYPE, _NORMAL])
-    head = [piece + used if _text(piece) in characters else piece for piece in pieces[:size]]
-    tail = {_text(piece): piece for piece in pieces[size:]}
-    lowest = bytes([_SCORE]) + struct.pack("<f", min(tokenizer.scores()))
-    for text in new:
-        made = _field(_TEXT, text.encode()) + lowest + used
-        if text in tags:
-            made += bytes([_TYPE, _USER_DEFINED])
-        head.append(tail.pop(text, made))
-    content = b"".join(_field(_PIECE, piece) for piece in (*head, *tail.values()))
+    model = ModelProto.FromString(tokenizer.model_bytes)
+    entries, without_id = model.pieces[:size], {entry.piece: entry for entry in model.pieces[size:]}
+    for entry in entries:
+        if entry.piece in characters:
+            entry.type = ModelProto.SentencePiece.NORMAL
+    lowest = min(tokenizer.scores())
+    for piece in new:
+        kind = ModelProto.SentencePiece.USER_DEFINED if piece in tags else ModelProto.SentencePiece.NORMAL
+        made = ModelProto.SentencePiece(piece=piece, score=lowest, type=kind)
+        entries.append(without_id.pop(piece, made))
+    del model.pieces[:]
+    model.pieces.extend([*entries, *without_id.values()])
     if new:
         more = f" and {len(new) - _NUM_SHOWN:,} more" if len(new) > _NUM_SHOWN else ""
         shown = " ".join(new[:_NUM_SHOWN])
         logger.info(f"Vocabulary extended by {len(new):,} to {size + len(new):,} subwords: {shown}{more}")
-    return Tokenizer(content + b"".join(_field(*each) for each in fields if each[0] != _PIECE), name=tokenizer.name)
+    return Tokenizer(model.SerializeToString(), name=tokenizer.name)
 
 
 def user_defined_pieces(model_bytes: bytes) -> list[str]:
     """The pieces of a serialised model that are matched before the text is segmented."""
-    pieces = (content for tag, content in _fields(model_bytes) if tag == _PIECE)
-    return [_text(piece) for piece in pieces if piece.endswith(bytes([_TYPE, _USER_DEFINED]))]
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The tag and the content of each field of a protocol buffer's message whose fields all have a length.
-
-    Source: https://protobuf.dev/programming-guides/encoding.
-    """
-    at = 0
-    while at < len(message):
-        tag, size, shift, at = message[at], 0, 0, at + 1
-        while message[at] & 128:
-            size, shift, at = size | (message[at] & 127) << shift, shift + 7, at + 1
-        size, at = size | message[at] << shift, at + 1
-        yield tag, message[at : at + size]
-        at += size
-
-
-def _field(tag: int, content: bytes) -> bytes:
-    size, groups = len(content), bytearray([tag])
-    while size > 127:
-        groups.append(size & 127 | 128)
-        size >>= 7
-    return bytes(groups) + bytes([size]) + content
-
-
-def _text(piece: bytes) -> str:
-    """The text of a piece, which is its first field."""
-    assert piece[0] == _TEXT
-    return next(_fields(piece))[1].decode()
+    pieces = ModelProto.FromString(model_bytes).pieces
+    return [entry.piece for entry in pieces if entry.type == ModelProto.SentencePiece.USER_DEFINED]
