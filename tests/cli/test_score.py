@@ -108,7 +108,7 @@ def test_wrong_input(translate: Translate, learnt: Path, tmp_path: Path) -> None
     assert (result.exit_code, result.stdout) == (2, "") and not (tmp_path / "out").exists()
     assert result.stderr == (
         f"translate: {source} has 3 lines and {target} has 2; line N of one must translate line N of the other. Judging"
-        " by the lengths of the lines, they part near line 2\n"
+        " by the lengths of the lines, they diverge near line 2\n"
     )
     result = translate("score", learnt, source, tmp_path / "none")
     assert (result.exit_code, result.stderr) == (2, f"translate: {tmp_path / 'none'}: no such file\n")

@@ -46,7 +46,7 @@ def test_a_lost_line_is_located(tmp_path: Path) -> None:
         read_corpus(TextCorpus(source=source, target=target), key="data.train.0")
     assert str(caught.value) == (
         f"data.train.0: {source} has 12 lines and {target} has 11; line N of one must translate line N of the other."
-        " Judging by the lengths of the lines, they part near line 7"
+        " Judging by the lengths of the lines, they diverge near line 7"
     )
 
 

@@ -193,7 +193,7 @@ def test_a_broken_pool_is_done_without(
     pool = SamplingPool(num_processes=2)
     for _ in range(2):
         assert sampled(pool, tasks) == expected(tasks)
-    assert caplog.text.count("Subword sampling goes on without worker processes") == 1
+    assert caplog.text.count("Subword sampling continues without worker processes") == 1
 
 
 def test_what_check_raises_ends_the_sampling(letters: Tokenizer) -> None:

@@ -93,7 +93,7 @@ def twice() -> bytes:
         (
             "csv",
             b"de,en\na,b\na, b, c\n",
-            ", line 3: has 3 cells, and the header has 2; a cell with commas must stand in double quotes",
+            ", line 3: has 3 cells, and the header has 2; put a cell with commas in double quotes",
         ),
         ("csv", b"de,en,de\na,b,c\n", ": source_column = 'de' is the name of several columns; rename them"),
         ("csv", b"en,de,en\na,b,c\n", ": target_column = 'en' is the name of several columns; rename them"),
@@ -101,7 +101,7 @@ def twice() -> bytes:
         (
             "json",
             b'[{"de": "a", "de": "c", "en": "b"}]',
-            ": begins as a JSON array, and cannot be read as one (an object",
+            ": begins like a JSON array, but cannot be read as one (an object",
         ),
         ("json", b'[null, {"de": "a", "en": "b"}]', ", row 1: is JSON but not an object: null"),
         (
@@ -130,7 +130,7 @@ def twice() -> bytes:
         ("json", b'{"de": "\\ud800", "en": "b"}\n', ", line 1: column 'de' has half a surrogate pair"),
         ("json", b'{"de": "\xff", "en": "b"}\n', ", line 1: byte 9 of the line (0xff) is not UTF-8"),
         ("json", b'[{"de": "a", "en": "b"}, {"de": "a"}]', ", row 2: has no 'en', which column"),
-        ("json", b'[{"de": "a"', ": begins as a JSON array, and cannot be read as one ("),
+        ("json", b'[{"de": "a"', ": begins like a JSON array, but cannot be read as one ("),
         ("parquet", b"nope", ": cannot be read as parquet (ArrowInvalid: "),
         (
             "parquet",
@@ -236,6 +236,6 @@ def test_hub_failure_says_what_was_tried_and_the_mend(monkeypatch: pytest.Monkey
         read_corpus(hub, key="data.train.1")
     assert str(caught.value) == (
         "data.train.1: a/b (split train) could not be loaded from the Hugging Face Hub (ConnectionError: no route to"
-        " host); check the network and the names, or download the data and give them as kind text, tsv, json, csv or"
+        " host); check the network and the names, or download the data and use kind text, tsv, json, csv or"
         " parquet"
     )

@@ -93,10 +93,10 @@ class TsvCorpus(WeightedCorpus):
 
 
 class TableCorpus(NamedColumns):
-    """A local JSON-lines, CSV or Parquet file, read by `datasets`; it may be gzipped where `datasets` allows it."""
+    """A local JSON-lines, CSV or Parquet file; JSON and CSV may be gzipped (`.gz`)."""
 
     kind: Literal["json", "csv", "parquet"]
-    """The file's format; json has one object a line."""
+    """The file's format; json has one object per line, or one array of objects."""
     path: InputPath
     """The file."""
 

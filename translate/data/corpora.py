@@ -1,7 +1,7 @@
-"""Parallel corpora: sentences and their translations out of files, tables and data sets of the Hugging Face Hub.
+"""Parallel corpora: sentences and their translations, read from files, tables and data sets of the Hugging Face Hub.
 
-Nothing is silently changed or dropped here: whatever cannot be used is an error that names its place. A sentence out of
-a table may contain a newline; it is kept, and SentencePiece's normalisation turns it into a space.
+Nothing is silently changed or dropped here: whatever cannot be used is an error that names its place. A sentence in a
+table may contain a newline; it is kept, and SentencePiece's normalisation turns it into a space.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import NamedTuple, assert_never, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,8 @@ from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 
 MAX_BYTES_IN_MEMORY = 64 * 2**20
-"""The memory that Python may take for one corpus, some 200,000 pairs; the text of larger ones lies in a file."""
-_STRING_BYTES = 64  # of a Python string, besides its characters
+"""Memory for the text of one corpus, some 200,000 pairs; the text of a larger one is in a file."""
+_STRING_BYTES = 64  # of a Python string, in addition to its characters
 _CHUNK_LINES = 1000
 _DIGEST_LINES = 10_000  # changing this number changes the checksum of the training data
 
@@ -39,15 +39,15 @@ class ParallelCorpus(NamedTuple):
     sources: Sequence[str]
     targets: Sequence[str]
     weight: float  # how often each pair is seen in one epoch
-    source_tag: str | None = None  # stands before each source when it is trained on, and not in `sources`
-    augment: Augmentation | None = None  # how pairs are still to be changed
+    source_tag: str | None = None  # put before each source in training; `sources` are without it
+    augment: Augmentation | None = None  # changes that are still to be made
 
 
 def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
     """Read one corpus of any kind.
 
     Args:
-        key: Where the corpus stands in the config, such as `data.train.0`; errors begin with it.
+        key: The key of the corpus in the config, such as `data.train.0`; errors begin with it.
 
     Raises:
         InputError: The corpus is missing, damaged, misaligned, or has no pair.
@@ -62,6 +62,8 @@ def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
             name, chunks = table_name(corpus), read_table(corpus)
         case HubCorpus():
             name, chunks = f"{corpus.dataset}[{corpus.split}]", read_table(corpus)
+        case _:
+            assert_never(corpus)
     try:
         sources, targets = store_pairs(chunks, name=name)
     except InputError as error:
@@ -100,33 +102,31 @@ def unequal_message(source: Path, target: Path) -> str:
         " line N of one must translate line N of the other"
     )
     if len(sources) and len(targets):
-        message += f". Judging by the lengths of the lines, they part near line {_slip_line(sources, targets)}"
+        message += f". Judging by the lengths of the lines, they diverge near line {_slip_line(sources, targets)}"
     return message
 
 
 def _slip_line(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> int:
-    """The likeliest line (from 1) at which the longer file has its surplus lines.
+    """The line (from 1) at which the longer file most likely has its surplus lines.
 
-    Until there line i should pair with line i, and from there with line i + surplus; the place is chosen where the
-    lengths of the paired lines agree best, with the difference of their logarithms as the cost.
+    Before it line i pairs with line i, and from there on with line i + surplus. It is the place where the lengths of
+    paired lines agree best, with the difference of their logarithms as the cost.
     """
-    shorter, longer = sorted(
-        (np.log1p(lengths) for lengths in (source_lengths, target_lengths)), key=lambda lengths: int(lengths.size)
-    )
-    surplus = longer.size - shorter.size
+    shorter, longer = sorted((np.log1p(lengths) for lengths in (source_lengths, target_lengths)), key=len)
+    surplus = len(longer) - len(shorter)
     offset = longer.mean() - shorter.mean()  # one language may use more letters throughout
-    before = np.abs(longer[: shorter.size] - shorter - offset)
+    before = np.abs(longer[: len(shorter)] - shorter - offset)
     after = np.abs(longer[surplus:] - shorter - offset)
     cost = np.concatenate([[0.0], np.cumsum(before)]) + np.concatenate([np.cumsum(after[::-1])[::-1], [0.0]])
     return int(cost.argmin()) + 1
 
 
 def data_fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers, *, streams: str | None = None) -> str:
-    """A checksum of all that is trained on, in order, by which a run knows its data again when it is continued.
+    """Checksum of everything that is trained on, in order, which `--resume` compares.
 
     Args:
-        corpora: The training corpora; of streamed ones the first segment.
-        streams: What else tells the streamed corpora apart; None: no corpus is streamed.
+        corpora: The training corpora; for streamed ones their first segment.
+        streams: The identity of the streamed corpora; None: no corpus is streamed.
     """
     digest = hashlib.sha256(tokenizers.source.model_bytes + tokenizers.target.model_bytes)
     if streams is not None:
@@ -144,11 +144,11 @@ def data_fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers, 
     return digest.hexdigest()
 
 
-# Where the text lies
+# Where the text is held
 
 
 class _Lines(Sequence[str]):
-    """A sequence of lines that are read in runs."""
+    """A sequence of lines, read in runs."""
 
     @overload
     def __getitem__(self, place: int) -> str: ...
@@ -168,11 +168,11 @@ class _Lines(Sequence[str]):
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> list[str]:
-        """The lines from one number to before another."""
+        """The lines from `start` up to, not including, `stop`."""
 
 
 class MappedText(_Lines):
-    """Lines in a memory-mapped file of UTF-8; `borders` says where each line begins, and where the last one ends."""
+    """Lines in a memory-mapped UTF-8 file; `borders` has the start of each line, and the end of the last one."""
 
     def __init__(self, text: TemporaryFile, borders: TemporaryFile) -> None:
         self._text = MappedArray(text, dtype=np.dtype(np.uint8))
@@ -189,49 +189,38 @@ class MappedText(_Lines):
 
 
 class JoinedText(_Lines):
-    """Several texts, one after the other."""
+    """Several texts, one after the other.
 
-    def __init__(self, texts: Iterable[Sequence[str]]) -> None:
-        self._texts = list(texts)
-        self._starts = [0, *accumulate(map(len, self._texts))]
+    Args:
+        tags: Put before each line of the text at the same index, with a space; a line of white space gets none.
+    """
+
+    def __init__(self, texts: Sequence[Sequence[str]], tags: Sequence[str | None]) -> None:
+        self._texts, self._tags = texts, tags
+        self._starts = [0, *accumulate(map(len, texts))]
 
     def __len__(self) -> int:
         return self._starts[-1]
 
     def _read(self, start: int, stop: int) -> list[str]:
         lines: list[str] = []
-        for first, text in zip(self._starts, self._texts, strict=False):
-            if start < first + len(text) and first < stop:
-                lines += text[max(start - first, 0) : stop - first]
+        for text, tag, first, end in zip(self._texts, self._tags, self._starts, self._starts[1:], strict=False):
+            if start < end and first < stop:
+                part = text[max(start - first, 0) : stop - first]
+                lines += [f"{tag} {line}" if line.strip() else line for line in part] if tag else part
         return lines
 
 
-class TaggedText(_Lines):
-    """Another text with a tag and a space before each line; a line of white space stays, as there is nothing to tag."""
-
-    def __init__(self, text: Sequence[str], tag: str) -> None:
-        self._text = text
-        self._tag = tag
-
-    def __len__(self) -> int:
-        return len(self._text)
-
-    def _read(self, start: int, stop: int) -> list[str]:
-        return [f"{self._tag} {line}" if line.strip() else line for line in self._text[start:stop]]
-
-
 def join_texts(corpora: Iterable[ParallelCorpus], *, with_tags: bool = False) -> tuple[JoinedText, JoinedText]:
-    """All sources, if wanted with the tags of their corpora, and all targets of some corpora."""
-    sides = list(corpora)
-    sources = (
-        TaggedText(corpus.sources, corpus.source_tag) if with_tags and corpus.source_tag else corpus.sources
-        for corpus in sides
-    )
-    return JoinedText(sources), JoinedText(corpus.targets for corpus in sides)
+    """All sources, optionally with the tags of their corpora, and all targets of some corpora."""
+    corpora = list(corpora)
+    tags = [corpus.source_tag if with_tags else None for corpus in corpora]
+    sources = JoinedText([corpus.sources for corpus in corpora], tags)
+    return sources, JoinedText([corpus.targets for corpus in corpora], [None] * len(corpora))
 
 
 def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str], Sequence[str]]:
-    """All sources and all targets, in memory while they are few, else in temporary files.
+    """Store all sources and all targets, in memory if there are few, else in temporary files.
 
     Raises:
         RunError: A file cannot be written.

@@ -120,9 +120,3 @@ def add_pieces(tokenizer: Tokenizer, tags: Collection[str], characters: Collecti
         shown = " ".join(new[:_NUM_SHOWN])
         logger.info(f"Vocabulary extended by {len(new):,} to {size + len(new):,} subwords: {shown}{more}")
     return Tokenizer(model.SerializeToString(), name=tokenizer.name)
-
-
-def user_defined_pieces(model_bytes: bytes) -> list[str]:
-    """The pieces of a serialised model that are matched before the text is segmented."""
-    pieces = ModelProto.FromString(model_bytes).pieces
-    return [entry.piece for entry in pieces if entry.type == ModelProto.SentencePiece.USER_DEFINED]

@@ -1,8 +1,8 @@
 """Subword sampling: another segmentation of the same text in each epoch, as a pure function of the seed.
 
-SentencePiece can sample too, but it salts its generator anew in every process (seen with 0.2.3, whatever is passed to
-`set_random_generator_seed`), so that a resumed run would not see what the straight run saw. The vocabulary and its
-scores are the model's; only the sampling is ours. No piece crosses a space, so each word is sampled by itself.
+SentencePiece can sample too, but it seeds its generator differently in every process (seen with 0.2.3, whatever is
+passed to `set_random_generator_seed`), so a resumed run would not see what an uninterrupted run sees. The vocabulary
+and its scores are the model's; only the sampling is ours. No piece crosses a space, so each word is sampled by itself.
 """
 
 import functools
@@ -22,23 +22,22 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-import sentencepiece
 from numpy.typing import NDArray
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
-from translate.data.extension import user_defined_pieces
 from translate.data.token_store import Check, TokenChunk, flatten
-from translate.data.tokenizer import Tokenizer
+from translate.data.tokenizer import UNK_ID, Tokenizer
 
 logger = logging.getLogger(__name__)
 
 _SPACE = "▁"
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character costs this much more than the least likely piece
 _NUMBERS_AT_ONCE = 8192
-# A remembered word takes some 300 bytes (BPE), and a character of one 450 (unigram): at most 150 and 180 MB.
+# A remembered word takes some 300 bytes (BPE), and a character of a word 450 (unigram): at most 150 and 180 MB.
 _MAX_REMEMBERED_WORDS = 500_000
 _MAX_REMEMBERED_CHARACTERS = 400_000
 _NEVER = 2**62  # merges to wait for the next that is dropped
-_MIN_LINES_OF_POOL = 20_000  # for fewer lines, starting processes takes as long as sampling
+_MIN_LINES_OF_POOL = 20_000  # for fewer lines, starting processes takes longer than sampling
 _MAX_PROCESSES = 8  # each remembers up to 180 MB of words
 _NICENESS = 5  # of the worker processes, so that the training goes first
 
@@ -52,26 +51,24 @@ class SubwordSampler:
 
     def __init__(self, model_bytes: bytes) -> None:
         self.tokenizer = tokenizer = Tokenizer(model_bytes)
-        self._split_tag = tokenizer.split_tag
-        self._processor = processor = sentencepiece.SentencePieceProcessor()
-        processor.LoadFromSerializedProto(model_bytes)
         self.vocab_size = tokenizer.vocab_size
-        self._unk_id = int(processor.unk_id())
         self._ids: dict[str, int] = {}
         self._unused_ids: dict[str, int] = {}  # of imported models
         self._scores: dict[str, float] = {}
         self._byte_ids: dict[int, int] = {}
-        for token in range(processor.get_piece_size()):
-            piece = processor.id_to_piece(token)
-            if processor.is_byte(token):
-                self._byte_ids[int(piece[1:-1], 16)] = token
-            elif not (processor.is_control(token) or processor.is_unknown(token) or processor.is_unused(token)):
-                self._ids[piece] = token if token < self.vocab_size else self._unk_id
-                self._scores[piece] = processor.get_score(token)
-            elif processor.is_unused(token):
-                self._unused_ids[piece] = token
-        symbols = sorted(user_defined_pieces(model_bytes), key=len, reverse=True)
-        self._symbols = frozenset(symbols)  # are never split: tags, and what tokenizer.add_pieces has added
+        self._symbols: set[str] = set()  # are never split: tags, and what tokenizer.add_pieces has added
+        types = ModelProto.SentencePiece
+        for token, entry in enumerate(ModelProto.FromString(model_bytes).pieces):
+            if entry.type == types.BYTE:
+                self._byte_ids[int(entry.piece[1:-1], 16)] = token
+            elif entry.type == types.UNUSED:
+                self._unused_ids[entry.piece] = token
+            elif entry.type in (types.NORMAL, types.USER_DEFINED):
+                self._ids[entry.piece] = token if token < self.vocab_size else UNK_ID
+                self._scores[entry.piece] = entry.score
+                if entry.type == types.USER_DEFINED:
+                    self._symbols.add(entry.piece)
+        symbols = sorted(self._symbols, key=len, reverse=True)
         self._symbol_pattern = re.compile(f"({'|'.join(map(re.escape, symbols))})") if symbols else None
         self._max_length = max(map(len, self._ids), default=1)
         # BPE's scores are the ranks of the merges, unigram's are logarithms of probabilities.
@@ -96,8 +93,8 @@ class SubwordSampler:
             https://arxiv.org/abs/1804.10959, section 3.2 (forward filtering and backward sampling).
         """
         generator = np.random.Generator(np.random.PCG64(seed))
-        split = [self._split_tag(line) for line in lines]
-        texts: list[str] = self._processor.normalize([text for _, text in split])
+        split = [self.tokenizer.split_tag(line) for line in lines]
+        texts = self.tokenizer.normalize([text for _, text in split])
         if self._is_bpe:
             sampled = self._sample_merges(texts, dropout=amount, generator=generator)
         else:
@@ -115,17 +112,17 @@ class SubwordSampler:
         return [word for word in words if word]
 
     def _spelt(self, characters: str) -> list[int]:
-        """The ids of characters that the vocabulary does not have: their bytes, or one UNK for all."""
+        """The ids of characters that are not in the vocabulary: their bytes, or one UNK for all."""
         if self._byte_ids:
             return [self._byte_ids[byte] for byte in characters.encode()]
-        return [self._unused_ids.get(characters, self._unk_id)]
+        return [self._unused_ids.get(characters, UNK_ID)]
 
     def _ids_of(self, pieces: list[str]) -> list[int]:
         ids: list[int] = []
         for piece in pieces:
             found = self._ids.get(piece)
             new = [found] if found is not None else self._spelt(piece)
-            if new == [self._unk_id] and ids[-1:] == new:
+            if new == [UNK_ID] and ids[-1:] == new:
                 continue  # as SentencePiece does: neighbouring unknown characters are one UNK
             ids += new
         return ids
@@ -223,7 +220,7 @@ class SubwordSampler:
                         end, piece_ids, _ = next((edge for edge in edges if uniform < edge[2]), edges[-1])
                     backwards.append(piece_ids)
                 for piece_ids in reversed(backwards):
-                    if piece_ids != [self._unk_id] or ids[-1:] != piece_ids:
+                    if piece_ids != [UNK_ID] or ids[-1:] != piece_ids:
                         ids += piece_ids
             sampled.append(ids)
         return sampled
@@ -258,7 +255,7 @@ def _endless(numbers: Callable[[], NDArray[Any]]) -> Iterator[Any]:
 
 
 class SamplingTask(NamedTuple):
-    """Lines whose segmentations come from one generator, or without `amount` are the usual ones."""
+    """Lines that one generator segments; without `amount`, they get their usual segmentations."""
 
     model_bytes: bytes  # of the tokenizer
     lines: list[str]
@@ -267,11 +264,11 @@ class SamplingTask(NamedTuple):
 
 
 class SamplingPool:
-    """Worker processes that sample the segmentations of an epoch beside the training, which reuses them.
+    """Worker processes that sample the segmentations of an epoch while the training runs; all epochs share them.
 
-    Sampling is Python's own work: in a thread it would hold Python's lock, for which each operation of a training step
-    would wait. Which process samples changes nothing, because each task has its own seed. The processes are spawned,
-    so that a script that trains needs the usual `if __name__ == "__main__":`.
+    Sampling is pure Python: in a thread it would hold the interpreter lock, for which every operation of a training
+    step would wait. It does not matter which process samples, because each task has its own seed. The processes are
+    spawned, so a script that trains needs the usual `if __name__ == "__main__":`.
 
     Args:
         num_processes: At most this many workers are started, and none if it is 1.
@@ -304,7 +301,7 @@ class SamplingPool:
                     yield results.popleft().result()
                     waiting.popleft()
         except (OSError, BrokenExecutor) as error:  # a process cannot be started, or one has ended
-            logger.warning(f"Subword sampling goes on without worker processes, which makes it slower: {error}")
+            logger.warning(f"Subword sampling continues without worker processes, which is slower: {error}")
             self._num_processes = 1
         finally:
             for result in results:
@@ -329,7 +326,7 @@ def _sample(task: SamplingTask) -> TokenChunk:
     return flatten(sampler.sample(task.lines, amount=task.amount, seed=task.seed), vocab_size=sampler.vocab_size)
 
 
-_sampler = functools.lru_cache(maxsize=2)(SubwordSampler)  # that of each side, with all that it remembers of words
+_sampler = functools.lru_cache(maxsize=2)(SubwordSampler)  # one for each side, with the words that it remembers
 
 
 def _start_worker() -> None:

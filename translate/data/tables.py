@@ -1,9 +1,9 @@
 """Tables with named columns become pairs: JSON, CSV and Parquet files, and data sets of the Hugging Face Hub.
 
 JSON and CSV are read here rather than by `datasets`, so that an error can name the line. `datasets` (seen with 5.2)
-counts rows from wherever its chunk began, fills up missing cells, guesses types, and dies with the whole process of a
-file that begins with `null`. It reads the Hub and Parquet that is streamed, and is imported only for what is streamed
-or from the Hub, because the import takes most of a second.
+counts rows from wherever its chunk began, fills in missing cells, guesses types, and crashes the process on a file that
+begins with `null`. It reads the Hub and streamed Parquet, and is imported only for what is streamed or on the Hub,
+because the import takes most of a second.
 """
 
 import csv
@@ -13,7 +13,7 @@ import logging
 import sys
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -36,21 +36,18 @@ class PairChunk(NamedTuple):
 def read_table(corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
     """The pairs of a local file, or of a data set of the Hub, which is downloaded once into the user's cache.
 
-    Every cell of a CSV file is text as it stands: `null`, `NA` and `007` are neither missing nor numbers.
+    Every cell of a CSV file is text as it is written: `null`, `NA` and `007` are neither missing nor numbers.
 
     Raises:
         InputError: The table cannot be read, has no such column, or has a cell that is not text.
     """
     if isinstance(corpus, TableCorpus):
         _check_has_content(corpus.path)
-        if corpus.kind != "parquet":
-            pairs = _json_pairs(corpus) if corpus.kind == "json" else _csv_pairs(corpus)
-            yield from chunk_pairs(pairs)
-            return
-    num_rows = 0
-    for table in _arrow_tables(corpus):
-        yield pairs_of(table, corpus, num_before=num_rows)
-        num_rows += len(table)
+        yield from FILE_FORMATS[corpus.kind](corpus)
+        return
+    with quiet_datasets() as datasets, reading(corpus):
+        rows = datasets.load_dataset(corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision)
+        yield from _pairs_of_tables(rows.with_format("arrow").iter(batch_size=_CHUNK_ROWS), corpus)
 
 
 def chunk_pairs(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
@@ -69,13 +66,13 @@ def _check_has_content(path: Path) -> None:
 
 
 def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
-    """The pairs of a file with one JSON object a line, or with one array of objects."""
+    """The pairs of a file with one JSON object per line, or with one array of objects."""
     path = corpus.path
     if _is_json_array(path):
         try:
             rows = json.loads("\n".join(stream_lines(path)), object_pairs_hook=_unique_keys)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: begins as a JSON array, and cannot be read as one ({error})") from error
+            raise InputError(f"{path}: begins like a JSON array, but cannot be read as one ({error})") from error
         for number, row in enumerate(rows, start=1):
             yield _json_pair(row, corpus, place=f"{path}, row {number}")
         return
@@ -96,7 +93,7 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
 
 
 def _json_tables(corpus: TableCorpus) -> Iterator[tuple[int, Any]]:
-    """The pairs as Arrow tables for a stream; of itself, `datasets` would guess types, such as dates."""
+    """The pairs as Arrow tables for a stream; `datasets` on its own would guess types, such as dates."""
     import pyarrow as pa  # type: ignore[import-untyped]
 
     for number, chunk in enumerate(chunk_pairs(_json_pairs(corpus))):
@@ -104,7 +101,7 @@ def _json_tables(corpus: TableCorpus) -> Iterator[tuple[int, Any]]:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, unless it gives a key twice, of which Python would take the last."""
+    """A JSON object, unless it gives a key twice; Python would take the last value."""
     if len(row := dict(pairs)) < len(pairs):
         raise ValueError("an object gives a key twice")
     return row
@@ -156,7 +153,7 @@ def _csv_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
             if row and len(row) != len(header):
                 raise InputError(
                     f"{path}, line {rows.line_num}: has {len(row)} cell{'s' * (len(row) > 1)}, and the header has"
-                    f" {len(header)}; a cell with commas must stand in double quotes"
+                    f" {len(header)}; put a cell with commas in double quotes"
                 )
             if row:
                 yield row[source], row[target]
@@ -187,19 +184,28 @@ def _shortened(text: str) -> str:
 # Arrow tables: Parquet and the Hub
 
 
-def _arrow_tables(corpus: TableCorpus | HubCorpus) -> Iterator[Any]:
-    """The rows of a Parquet file or of a data set of the Hub."""
+def _parquet_pairs(corpus: TableCorpus) -> Iterator[PairChunk]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    if isinstance(corpus, TableCorpus):
-        with reading(corpus), require_unchanged(corpus.path), parquet.ParquetFile(corpus.path) as file:
-            for batch in file.iter_batches(batch_size=_CHUNK_ROWS):
-                yield pa.Table.from_batches([batch])
-        return
-    with quiet_datasets() as datasets, reading(corpus):
-        rows = datasets.load_dataset(corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision)
-        yield from rows.with_format("arrow").iter(batch_size=_CHUNK_ROWS)
+    with reading(corpus), require_unchanged(corpus.path), parquet.ParquetFile(corpus.path) as file:
+        batches = file.iter_batches(batch_size=_CHUNK_ROWS)
+        yield from _pairs_of_tables((pa.Table.from_batches([batch]) for batch in batches), corpus)
+
+
+def _pairs_of_tables(tables: Iterable[Any], corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
+    num_rows = 0
+    for table in tables:
+        yield pairs_of(table, corpus, num_before=num_rows)
+        num_rows += len(table)
+
+
+FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
+    "json": lambda corpus: chunk_pairs(_json_pairs(corpus)),
+    "csv": lambda corpus: chunk_pairs(_csv_pairs(corpus)),
+    "parquet": _parquet_pairs,
+}
+"""How each `kind` of `TableCorpus` is read."""
 
 
 def pairs_of(table: Any, corpus: TableCorpus | HubCorpus, *, num_before: int) -> PairChunk:
@@ -231,17 +237,17 @@ def pairs_of(table: Any, corpus: TableCorpus | HubCorpus, *, num_before: int) ->
 
 
 def open_stream(corpus: TableCorpus | HubCorpus) -> Any:
-    """The rows of a table as they come; nothing is stored.
+    """The rows of a table one after the other; nothing is stored.
 
     Returns:
-        A `datasets.IterableDataset` of Arrow tables, which can tell its position and be put back there.
+        A `datasets.IterableDataset` of Arrow tables, which can give its position and return to it.
 
     Raises:
         InputError: The table cannot be opened.
     """
     if isinstance(corpus, TableCorpus):
         _check_beginning(corpus)
-    # What readers log about a broken file is in the error; that a download is tried again is worth reading.
+    # The error says what readers log about a broken file; that a download is retried is worth reading.
     logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL + 1)
     with quiet_datasets() as datasets, reading(corpus):
         if isinstance(corpus, HubCorpus):
@@ -264,7 +270,7 @@ def _check_beginning(corpus: TableCorpus) -> None:
     if corpus.kind == "json":
         if _is_json_array(corpus.path):
             raise InputError(
-                f"{corpus.path}: is one JSON array, which cannot be streamed; write one object a line instead"
+                f"{corpus.path}: is one JSON array, which cannot be streamed; write one object per line instead"
             )
         deque(islice(_json_pairs(corpus), _CHUNK_ROWS), maxlen=0)
     elif corpus.kind == "parquet":
@@ -298,13 +304,13 @@ def reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
             raise InputError(f"{name}: cannot be read as {corpus.kind} ({reason})") from error
         raise InputError(
             f"{name} could not be loaded from the Hugging Face Hub ({reason}); check the network and the names,"
-            " or download the data and give them as kind text, tsv, json, csv or parquet"
+            " or download the data and use kind text, tsv, json, csv or parquet"
         ) from error
 
 
 @contextmanager
 def quiet_datasets() -> Iterator[Any]:
-    """`datasets` without its progress bars and log lines; what matters in them is in the error that it raises."""
+    """`datasets` without progress bars and log lines; the error that it raises has what matters in them."""
     import datasets
 
     bars_were_on = datasets.is_progress_bar_enabled()
