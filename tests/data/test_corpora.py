@@ -7,18 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from translate.config.data import TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
+from translate.config.data import Corpus, TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
 from translate.data import corpora
-from translate.data.corpora import (
-    JoinedText,
-    MappedText,
-    ParallelCorpus,
-    data_fingerprint,
-    join_texts,
-    read_corpus,
-    store_pairs,
-)
-from translate.data.tables import PairChunk
+from translate.data.corpora import MappedText, ParallelCorpus, data_fingerprint, join_texts, read_corpus, store_pairs
+from translate.data.tables import FILE_FORMATS, PairChunk
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.errors import InputError
 
@@ -42,54 +34,40 @@ def test_a_lost_line_is_located(tmp_path: Path) -> None:
     source = write(tmp_path / "a.de", b"".join(b"x" * length + b"\n" for length in lengths))
     del lengths[6]  # line 7
     target = write(tmp_path / "a.en", b"".join(b"y" * length + b"\n" for length in lengths))
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(
+        InputError, match=rf"^data\.train\.0: {source} has 12 lines and {target} has 11; .* near line 7$"
+    ):
         read_corpus(TextCorpus(source=source, target=target), key="data.train.0")
-    assert str(caught.value) == (
-        f"data.train.0: {source} has 12 lines and {target} has 11; line N of one must translate line N of the other."
-        " Judging by the lengths of the lines, they diverge near line 7"
-    )
 
 
-def test_one_pair_is_a_corpus(tmp_path: Path) -> None:
-    one = write(tmp_path / "one", b"one")
-    assert read_corpus(TextCorpus(source=one, target=one), key="k")[1:3] == (["one"], ["one"])
-
-
-@pytest.mark.parametrize("surplus", [1, 999, 1000, 1001, 2500])
-def test_both_numbers_of_lines_are_said_wherever_the_shorter_file_ends(tmp_path: Path, surplus: int) -> None:
-    source, target = write(tmp_path / "a.de", b"x\n" * 3000), write(tmp_path / "a.en", b"y\n" * (3000 + surplus))
-    with pytest.raises(InputError, match=f"has 3000 lines and .* has {3000 + surplus}; line N of one"):
+@pytest.mark.parametrize(("shorter", "surplus"), [(0, 1), *((3000, surplus) for surplus in (1, 999, 1000, 1001, 2500))])
+def test_both_numbers_of_lines_are_said_wherever_the_shorter_file_ends(
+    tmp_path: Path, shorter: int, surplus: int
+) -> None:
+    source, target = write(tmp_path / "a.de", b"x\n" * shorter), write(tmp_path / "a.en", b"y\n" * (shorter + surplus))
+    with pytest.raises(InputError, match=f"has {shorter} lines and .* has {shorter + surplus};"):
         read_corpus(TextCorpus(source=source, target=target), key="k")
 
 
-@pytest.mark.parametrize("kind", ["text", "tsv", "json", "csv", "parquet"])
-def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
+def corpus_of_kind(kind: str, path: Path) -> Corpus:
+    if kind == "text":
+        return TextCorpus(source=path, target=path)
+    if kind == "tsv":
+        return TsvCorpus(path=path)
+    return TableCorpus(kind=kind, path=path, source_column="a", target_column="b")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["text", "tsv", *FILE_FORMATS])
+def test_paths_that_are_not_files_are_refused(tmp_path: Path, kind: str) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    cases = [
-        (tmp_path, "is a folder, and a file is needed"),
-        (pipe, "is a pipe, which can be read only once, and a file is needed; write it to a file first"),
-        (Path("/dev/zero"), "is a device or socket, and a file is needed"),
-        (tmp_path / "gone", "no such file"),
-    ]
-    for path, message in cases:
-        if kind == "text":
-            corpus = TextCorpus(source=path, target=path)
-        elif kind == "tsv":
-            corpus = TsvCorpus(path=path)
-        else:
-            corpus = TableCorpus(kind=kind, path=path, source_column="a", target_column="b")  # type: ignore[arg-type]
-        with pytest.raises(InputError) as caught:
-            read_corpus(corpus, key="data.validation")
-        assert str(caught.value) == f"data.validation: {path}: {message}"
-
-
-def test_an_empty_corpus_is_an_error(tmp_path: Path) -> None:
+    rows = [(tmp_path, "folder"), (pipe, "pipe"), (Path("/dev/zero"), "device"), (tmp_path / "gone", "no such file")]
+    for path, message in rows:
+        with pytest.raises(InputError, match=f"^data.validation: {path}: .*{message}"):
+            read_corpus(corpus_of_kind(kind, path), key="data.validation")
     empty = write(tmp_path / "empty", b"")
-    with pytest.raises(InputError, match="^data.validation: .*empty has no sentence pair$"):
-        read_corpus(TextCorpus(source=empty, target=empty), key="data.validation")
-    with pytest.raises(InputError, match="has 0 lines and .* has 1; line N of one must translate line N of the other$"):
-        read_corpus(TextCorpus(source=empty, target=write(tmp_path / "one", b"one\n")), key="data.validation")
+    with pytest.raises(InputError, match="^data.validation: .*empty"):
+        read_corpus(corpus_of_kind(kind, empty), key="data.validation")
 
 
 # Tab-separated
@@ -103,12 +81,10 @@ def test_tsv_has_columns_and_no_quoting(tmp_path: Path) -> None:
 
 def test_tsv_with_too_few_columns_names_the_line(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", b"a\tb\n" * 1600 + b"no tab here\n")
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(
+        InputError, match=f"^data.test.news: {path}, line 1601: 1 .*source_column = 0.*target_column = 1"
+    ):
         read_corpus(TsvCorpus(path=path), key="data.test.news")
-    assert str(caught.value) == (
-        f"data.test.news: {path}, line 1601: 1 tab-separated column, but source_column = 0 and target_column = 1,"
-        " counted from 0, need 2"
-    )
 
 
 # Large corpora
@@ -155,10 +131,9 @@ def test_text_in_a_file_is_the_text(folder: Path, size: int) -> None:
     assert isinstance(sources, MappedText) and isinstance(targets, MappedText)
     assert is_the_sequence(sources, LINES)
     assert is_the_sequence(targets, [f"t {line}" for line in LINES])
-    assert is_the_sequence(JoinedText([[], sources, [], ["a", "b"], targets[:9]]), [
-        *LINES, "a", "b", *[f"t {line}" for line in LINES[:9]]
-    ])  # fmt: skip
-    assert list(JoinedText([])) == [] and JoinedText([[]])[:3] == []
+    parts = [ParallelCorpus("a", part, part, 1.0) for part in ([], sources, [], ["a", "b"], targets[:9])]
+    assert is_the_sequence(join_texts(parts)[0], [*LINES, "a", "b", *[f"t {line}" for line in LINES[:9]]])
+    assert list(join_texts([])[0]) == [] and join_texts(parts[:1])[0][:3] == []
     empty, _ = store_pairs([PairChunk([""], ["x"])], name="news")
     assert list(empty) == [""]
 
@@ -195,19 +170,18 @@ def test_the_fingerprint_is_that_of_the_text_in_order() -> None:
     tokenizer = train_tokenizer(["a b c"] * 3, TokenizerConfig(vocab_size=11, byte_fallback=False))
     both = Tokenizers(tokenizer, tokenizer, "joint")
 
-    def fingerprint(
-        sources: list[str], targets: list[str], weight: float = 1.0, streams: str | None = None, tag: str | None = None
-    ) -> str:
+    def fingerprint(*pair: str, weight: float = 1.0, tag: str | None = None, streams: str | None = None) -> str:
+        sources, targets = (list(side) for side in pair)
         return data_fingerprint([ParallelCorpus("any", sources, targets, weight, tag)], both, streams=streams)
 
     fingerprints = [
-        fingerprint(["a", "b"], ["c", "d"]),
-        fingerprint(["b", "a"], ["c", "d"]),
-        fingerprint(["a", "b"], ["c", "e"]),
-        fingerprint(["a", "b"], ["c", "d"], weight=2.0),
-        fingerprint(["a", "b"], ["c", "d"], streams="x"),
-        fingerprint(["a", "b"], ["c", "d"], tag="<bt>"),
-        fingerprint(["a", "b"], ["c", "d"], tag="<ft>"),
+        fingerprint("ab", "cd"),
+        fingerprint("ba", "cd"),
+        fingerprint("ab", "ce"),
+        fingerprint("ab", "cd", weight=2.0),
+        fingerprint("ab", "cd", streams="x"),
+        fingerprint("ab", "cd", tag="<bt>"),
+        fingerprint("ab", "cd", tag="<ft>"),
     ]
     assert len(set(fingerprints)) == len(fingerprints)
     # What 0.3.0 has written into checkpoints, by hand.

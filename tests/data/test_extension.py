@@ -98,7 +98,7 @@ def test_a_tokenizer_that_would_split_a_tag_is_refused() -> None:
     prefixless = sentencepiece_model_pb2.ModelProto.FromString(make("bpe", byte_fallback=True).source.model_bytes)
     prefixless.normalizer_spec.add_dummy_prefix = False
     tokenizer = Tokenizer(prefixless.SerializeToString(), name="given.model")
-    with pytest.raises(InputError, match="source_tag = <bt> is to be one subword, but given.model reads <bt> a as <"):
+    with pytest.raises(InputError, match="source_tag = <bt> .*given.model reads <bt> a as <"):
         add_source_tags(Tokenizers(tokenizer, tokenizer, "joint"), ["<bt>"])
 
 

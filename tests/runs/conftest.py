@@ -1,8 +1,10 @@
-"""A tiny run with every file that a run can have but those of other packages."""
+"""A tiny run with every file that a run can have, except those of other packages."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import harness
 import pytest
 import torch
 
@@ -17,31 +19,12 @@ from translate.runs.progress import Progress
 LINES = ["Ein Hund läuft.", "Zwei Hunde schlafen im Gras.", "Die Straße ist grün."]
 COMMAND = ["translate", "train", "größe.yaml"]
 
-TinyConfig = Callable[..., Config]
 Save = Callable[..., None]
-
-
-def make_config(**model: object) -> Config:
-    sizes = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    return Config.model_validate(
-        {
-            "name": "tiny",
-            "tokenizer": {"vocab_size": 290},
-            "model": {**sizes, **model},
-            "decoding": {"beam_size": 2, "max_length_factor": 0.0, "max_length_constant": 4, "device": "cpu"},
-        }
-    )
-
-
-@pytest.fixture(scope="session")
-def tiny_config() -> TinyConfig:
-    """A small config, with some of its model changed."""
-    return make_config
 
 
 @pytest.fixture(scope="session")
 def config() -> Config:
-    return make_config()
+    return harness.tiny_config(tokenizer={"vocab_size": 290})
 
 
 @pytest.fixture(scope="session")
@@ -50,57 +33,64 @@ def lines() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def command() -> list[str]:
-    return COMMAND
-
-
-@pytest.fixture(scope="session")
 def tokenizers(config: Config) -> Tokenizers:
     return prepare_tokenizers(config.tokenizer, LINES, LINES)
 
 
+def write_weights(
+    run: RunDirectory,
+    model: Transformer,
+    which: Checkpoint,
+    step: int,
+    *,
+    prefix: str = WEIGHTS_PREFIX,
+    **progress: object,
+) -> None:
+    weights = get_parameters(model)
+    tensors, metadata = add_prefix(weights, prefix), {"step": str(step)}
+    if which == "last":
+        for entry in ("exp_avg", "exp_avg_sq"):
+            tensors |= {f"optimizer.{name}/{entry}": torch.zeros_like(weight) for name, weight in weights.items()}
+        tensors |= {f"optimizer.{name}/step": torch.tensor(float(step)) for name in weights}
+        metadata["progress"] = Progress("data", step=step, **progress).to_json()  # type: ignore[arg-type]
+    write_checkpoint(run, which, tensors, metadata)
+
+
 @pytest.fixture(scope="session")
 def save() -> Save:
-    """Writes a model's weights as a checkpoint; with what a resumed training needs, as far as `verify` looks."""
+    """Writes a model's weights as a checkpoint; `last` with what a resumed training needs, as far as `verify` looks."""
+    return write_weights
 
-    def save(
-        run: RunDirectory,
-        model: Transformer,
-        which: Checkpoint,
-        step: int,
-        *,
-        prefix: str = WEIGHTS_PREFIX,
-        **progress: object,
-    ) -> None:
-        weights = get_parameters(model)
-        tensors, metadata = add_prefix(weights, prefix), {"step": str(step)}
-        if which == "last":
-            for entry in ("exp_avg", "exp_avg_sq"):
-                tensors |= {f"optimizer.{name}/{entry}": torch.zeros_like(weight) for name, weight in weights.items()}
-            tensors |= {f"optimizer.{name}/step": torch.tensor(float(step)) for name in weights}
-            metadata["progress"] = Progress("data", step=step, **progress).to_json()  # type: ignore[arg-type]
-        write_checkpoint(run, which, tensors, metadata)
 
-    return save
+@pytest.fixture(scope="session")
+def written(
+    tmp_path_factory: pytest.TempPathFactory, config: Config, tokenizers: Tokenizers
+) -> tuple[Path, Path, Transformer]:
+    """A run with a best checkpoint of step 7; the same with all files of a resumed training; and their model."""
+    folder = tmp_path_factory.mktemp("runs")
+    run = create_run(folder / "tiny", config=config, tokenizers=tokenizers, command=COMMAND)
+    model = build_model(config, tokenizers).eval()
+    write_weights(run, model, "best", 7)
+    whole = RunDirectory(Path(shutil.copytree(run.path, folder / "whole")))
+    write_weights(whole, model, "last", 7)
+    write_weights(whole, model, "last", 9)
+    whole.metrics.write_text('{"kind": "train", "step": 5}\n{"kind": "train", "step": 9}\n')
+    return run.path, whole.path, model
 
 
 @pytest.fixture
-def model(config: Config, tokenizers: Tokenizers) -> Transformer:
-    return build_model(config, tokenizers).eval()
+def model(written: tuple[Path, Path, Transformer]) -> Transformer:
+    """The model of both runs; no test changes it."""
+    return written[2]
 
 
 @pytest.fixture
-def run(tmp_path: Path, config: Config, tokenizers: Tokenizers, model: Transformer, save: Save) -> RunDirectory:
+def run(tmp_path: Path, written: tuple[Path, Path, Transformer]) -> RunDirectory:
     """With a best checkpoint of step 7."""
-    run = create_run(tmp_path / "runs" / "tiny", config=config, tokenizers=tokenizers, command=COMMAND)
-    save(run, model, "best", 7)
-    return run
+    return RunDirectory(Path(shutil.copytree(written[0], tmp_path / "runs" / "tiny")))
 
 
 @pytest.fixture
-def whole_run(run: RunDirectory, model: Transformer, save: Save) -> RunDirectory:
+def whole_run(tmp_path: Path, written: tuple[Path, Path, Transformer]) -> RunDirectory:
     """With the checkpoints of a training that was resumed, and metrics too."""
-    save(run, model, "last", 7)
-    save(run, model, "last", 9)
-    run.metrics.write_text('{"kind": "train", "step": 5}\n{"kind": "train", "step": 9}\n')
-    return run
+    return RunDirectory(Path(shutil.copytree(written[1], tmp_path / "runs" / "tiny")))

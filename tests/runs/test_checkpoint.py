@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import os
-import re
 import resource
 import shutil
 import subprocess
@@ -20,15 +19,7 @@ from safetensors.torch import load_file, save_file
 from translate import atomic
 from translate.errors import RunError
 from translate.runs import checkpoint as checkpoint_module
-from translate.runs.checkpoint import (
-    add_prefix,
-    read_newest_intact,
-    read_progress,
-    read_tensors,
-    with_prefix,
-    write_checkpoint,
-    write_tensors,
-)
+from translate.runs.checkpoint import read_newest_intact, read_tensors, write_checkpoint, write_tensors
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
 
@@ -85,7 +76,7 @@ def test_tensors_under_each_others_names_are_seen(tmp_path: Path) -> None:
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()
     save_file({"a": tensors["b"], "b": tensors["a"]}, path, metadata)
-    with pytest.raises(RunError, match="damaged: its checksum should be "):
+    with pytest.raises(RunError, match="damaged: its checksum"):
         read_tensors(path)
     save_file(tensors, path, metadata)
     assert read_tensors(path).metadata == {"step": "1"}
@@ -108,17 +99,20 @@ def test_whoever_may_read_the_config_may_read_the_weights(run: RunDirectory) -> 
     assert run.checkpoint("best").stat().st_mode == run.config.stat().st_mode == run.description.stat().st_mode
 
 
-def test_what_is_no_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "metadata",
+    [{"format": "pt"}, *({"translate": text} for text in ("{", "[]", "{}", '{"sha256": "", "step": 7}'))],
+)
+def test_what_is_not_a_checkpoint(tmp_path: Path, metadata: dict[str, str]) -> None:
     path = tmp_path / "best.safetensors"
-    with pytest.raises(RunError, match="damaged: it cannot be read: No such file"):
+    with pytest.raises(RunError, match="damaged: .*No such file"):
         read_tensors(path)
     torch.save({"a": torch.zeros(1)}, path)  # a pickle is not loaded
-    with pytest.raises(RunError, match="damaged: it cannot be read: "):
+    with pytest.raises(RunError, match="damaged"):
         read_tensors(path)
-    for metadata in ({"format": "pt"}, {"translate": "{"}, {"translate": "[]"}, {"translate": "{}"}):
-        save_file({"a": torch.zeros(1)}, path, metadata)
-        with pytest.raises(RunError, match="damaged: its metadata cannot be read"):
-            read_tensors(path)
+    save_file({"a": torch.zeros(1)}, path, metadata)
+    with pytest.raises(RunError, match="damaged: its metadata"):
+        read_tensors(path)
 
 
 @contextlib.contextmanager
@@ -136,18 +130,9 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "last.safetensors"
     write_tensors(path, {"a": torch.arange(3)}, {"step": "1"})
     before = path.read_bytes()
-    with full_disk(), pytest.raises(RunError) as caught:
+    with full_disk(), pytest.raises(RunError, match=rf"^{path}: .*File too large.*earlier checkpoints are intact"):
         write_tensors(path, {"a": torch.zeros(5000)}, {"step": "2"})
-    assert str(caught.value) == (
-        f"{path}: cannot be written: File too large; free some space on that disk; earlier checkpoints are intact"
-    )
     assert path.read_bytes() == before and names(tmp_path) == {"last.safetensors"}
-
-
-def test_prefixes() -> None:
-    tensors = {"a": torch.zeros(1), "model.a": torch.ones(1)}
-    assert with_prefix(add_prefix(tensors, "model."), "model.") == tensors
-    assert list(with_prefix(tensors, "model.")) == ["a"]
 
 
 def test_a_reader_beside_a_training_never_meets_a_torn_file(tmp_path: Path) -> None:
@@ -180,9 +165,10 @@ def checkpoints(tmp_path: Path) -> RunDirectory:
     return run
 
 
-def write(run: RunDirectory, step: int) -> None:
-    metadata = {"step": str(step), "progress": Progress("data", step=step).to_json()}
-    write_checkpoint(run, "last", {"a": torch.full((50,), float(step))}, metadata)
+def write(run: RunDirectory, *steps: int) -> None:
+    for step in steps:
+        metadata = {"step": str(step), "progress": Progress("data", step=step).to_json()}
+        write_checkpoint(run, "last", {"a": torch.full((50,), float(step))}, metadata)
 
 
 def damage(path: Path) -> None:
@@ -204,101 +190,60 @@ def newest(run: RunDirectory) -> tuple[Path, str, list[str]]:
 def test_the_one_before_is_kept(checkpoints: RunDirectory) -> None:
     run = checkpoints
     assert read_newest_intact(run) is None
-    write(run, 1)
-    assert steps(run) == {"last": "1"}
-    write(run, 2)
-    assert steps(run) == {"last": "2", "previous": "1"}
-    write(run, 3)
+    for step, expected in (
+        (1, {"last": "1"}),
+        (2, {"last": "2", "previous": "1"}),
+        (3, {"last": "3", "previous": "2"}),
+    ):
+        write(run, step)
+        assert steps(run) == expected
+    write(run, 3)  # a validation that was stopped is saved with the same step when it is made up for
     assert steps(run) == {"last": "3", "previous": "2"}
     write_checkpoint(run, "best", {}, {"step": "2"})
     write_checkpoint(run, "best", {}, {"step": "3"})
     assert steps(run) == {"best": "3", "last": "3", "previous": "2"}
     assert newest(run) == (run.checkpoint("last"), "3", [])
+    run.checkpoint("last").unlink()
+    assert newest(run) == (run.previous, "2", [])
 
 
-def test_a_state_that_is_saved_again_keeps_the_older_one(checkpoints: RunDirectory) -> None:
-    """A validation that was stopped is saved with the same step when it has been made up for."""
-    for step in (1, 2, 2):
-        write(checkpoints, step)
-    assert steps(checkpoints) == {"last": "2", "previous": "1"}
-
-
-def test_a_damaged_one_is_skipped_and_named(checkpoints: RunDirectory) -> None:
-    run = checkpoints
-    write(run, 1)
-    write(run, 2)
-    damage(run.checkpoint("last"))
-    path, step, (sentence,) = newest(run)
-    assert (path, step) == (run.previous, "1")
-    assert re.fullmatch(
-        rf"{run.checkpoint('last')}: damaged: its checksum should be \w{{12}}…, but is \w{{12}}…", sentence
-    )
-
-
-def test_a_damaged_one_never_takes_the_place_of_an_intact_one(checkpoints: RunDirectory) -> None:
+def test_a_damaged_one_is_named_and_never_takes_the_place_of_an_intact_one(checkpoints: RunDirectory) -> None:
     """A continued run makes the intact one the last one, which stays if the next save is killed."""
     run = checkpoints
-    write(run, 1)
-    write(run, 2)
+    write(run, 1, 2)
     damage(run.checkpoint("last"))
-    assert newest(run)[1] == "1"
+    path, step, (fact,) = newest(run)
+    assert (path, step) == (run.previous, "1") and fact.startswith(f"{run.checkpoint('last')}: damaged: ")
     assert steps(run) == {"last": "1", "previous": "1"}
     write(run, 3)
     assert steps(run) == {"last": "3", "previous": "1"}
-
-
-@pytest.mark.parametrize("metadata", [{}, {"step": "one"}, {"step": "٧"}, {"step": "-1"}, {"step": "9" * 5000}])
-def test_one_without_a_step_is_skipped(checkpoints: RunDirectory, metadata: dict[str, str]) -> None:
-    run = checkpoints
-    write(run, 1)
-    write(run, 2)
-    write_tensors(run.checkpoint("last"), {}, metadata)
-    path, _, damaged = newest(run)
-    assert path == run.previous
-    assert damaged == [f"{run.checkpoint('last')}: does not name its step; it is no checkpoint of this toolkit"]
-
-
-def test_metadata_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    save_file({}, tmp_path / "a", {"translate": '{"sha256": "", "step": 7}'})
-    with pytest.raises(RunError, match="its metadata cannot be read: 'step' is no text"):
-        read_tensors(tmp_path / "a")
-
-
-def test_one_with_mistyped_progress_is_skipped(checkpoints: RunDirectory) -> None:
-    write(checkpoints, 1)
-    write(checkpoints, 2)
-    progress = Progress("data", step=2).to_json().replace('"best_step": null', '"best_step": "two"')
-    write_tensors(checkpoints.checkpoint("last"), {}, {"step": "2", "progress": progress})
-    path, _, (sentence,) = newest(checkpoints)
-    assert path == checkpoints.previous and "its progress is missing or unreadable: best_step = 'two': " in sentence
-
-
-def test_progress_of_another_step(checkpoints: RunDirectory) -> None:
-    metadata = {"step": "3", "progress": Progress("data", step=2).to_json()}
-    with pytest.raises(RunError, match=r"^a: .* unreadable: step = 2, but the checkpoint is of step 3$"):
-        read_progress(Path("a"), metadata)
-
-
-def test_only_the_previous_one_is_left(checkpoints: RunDirectory) -> None:
-    write(checkpoints, 1)
-    write(checkpoints, 2)
-    checkpoints.checkpoint("last").unlink()
-    assert newest(checkpoints) == (checkpoints.previous, "1", [])
-
-
-def test_all_are_damaged(checkpoints: RunDirectory) -> None:
-    run = checkpoints
-    write(run, 1)
-    write(run, 2)
     damage(run.checkpoint("last"))
     run.previous.write_bytes(b"")
     with pytest.raises(RunError) as caught:
         read_newest_intact(run)
-    message = str(caught.value)
-    assert message.startswith(
-        f"{run.path} has no intact checkpoint to continue from: {run.checkpoint('last')}: damaged"
-    )
-    assert f"; {run.previous}: damaged: it cannot be read: " in message
+    assert all(f"{path}: damaged: " in str(caught.value) for path in (run.checkpoint("last"), run.previous))
+
+
+MISTYPED = Progress("data", step=2).to_json().replace('"best_step": null', '"best_step": "two"')
+
+
+@pytest.mark.parametrize(
+    ("metadata", "fact"),
+    [
+        *(({"step": step}, "its step") for step in ("", "one", "٧", "-1", "9" * 5000)),
+        ({}, "its step"),
+        ({"step": "2", "progress": MISTYPED}, "best_step = 'two'"),
+        ({"step": "3", "progress": Progress("data", step=2).to_json()}, "step = 2, but the checkpoint is of step 3"),
+    ],
+)
+def test_one_that_cannot_be_resumed_from_is_skipped(
+    checkpoints: RunDirectory, metadata: dict[str, str], fact: str
+) -> None:
+    write(checkpoints, 1, 2)
+    write_tensors(checkpoints.checkpoint("last"), {}, metadata)
+    path, _, (damaged,) = newest(checkpoints)
+    assert path == checkpoints.previous
+    assert damaged.startswith(f"{checkpoints.checkpoint('last')}: ") and fact in damaged
 
 
 def refuse_links(source: Path, target: Path) -> NoReturn:
@@ -318,8 +263,7 @@ def test_at_every_moment_there_is_an_intact_one(
     if not can_link:
         monkeypatch.setattr(checkpoint_module.os, "link", refuse_links)
     originals = {"link": os.link, "replace": os.replace}
-    write(run, 1)
-    write(run, 2)
+    write(run, 1, 2)
     for step in itertools.count(3):
         calls = 0
 
@@ -379,7 +323,7 @@ def test_a_small_disk_keeps_both_checkpoints(tmp_path: Path) -> None:
         run.checkpoints.mkdir()
         for step in (1, 2):  # 8 KiB each
             write_checkpoint(run, "last", {"a": torch.full((2000,), float(step))}, {"step": str(step)})
-        with pytest.raises(RunError, match=r"last.safetensors: cannot be written: No space left on device; free some"):
+        with pytest.raises(RunError, match="last.safetensors: .*No space left on device"):
             write_checkpoint(run, "last", {"a": torch.zeros(20_000)}, {"step": "3"})
         assert steps(run) == {"last": "2", "previous": "1"}
         write_checkpoint(run, "last", {"a": torch.zeros(2000)}, {"step": "3"})  # and there is room for what fits
@@ -389,10 +333,9 @@ def test_a_read_only_disk(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", num_kib=64) as disk:
         run = RunDirectory(disk)
         run.checkpoints.mkdir()
-        write(run, 1)
-        write(run, 2)
+        write(run, 1, 2)
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        with pytest.raises(RunError, match=r"cannot be written: Read-only file system; make that directory writable"):
+        with pytest.raises(RunError, match="Read-only file system"):
             write(run, 3)
         assert newest(run)[1] == "2"
         assert names(run.checkpoints) == {"last.safetensors", "previous.safetensors"}

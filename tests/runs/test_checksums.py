@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,26 +32,23 @@ def test_sha256sum_reads_it(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage, message",
+    ("name", "content", "message"),
     [
-        (lambda folder: (folder / "model.bin").write_bytes(b"Weights"), "/model.bin: damaged: its checksum should be "),
-        (lambda folder: (folder / "model.bin").unlink(), "/model.bin: damaged: it cannot be read: No such file"),
-        (
-            lambda folder: (folder / CHECKSUMS).unlink(),
-            "/SHA256SUMS: damaged: it is missing or empty; remove the folder ",
-        ),
-        (lambda folder: (folder / CHECKSUMS).write_text(""), "/SHA256SUMS: damaged: it is missing or empty; "),
-        (
-            lambda folder: (folder / "new").write_text(""),
-            "/SHA256SUMS: damaged: it has no checksum of 'new'; remove the ",
-        ),
-        (lambda folder: (folder / CHECKSUMS).write_text("{}"), "/SHA256SUMS: damaged: it has lines that are no "),
-        (lambda folder: (folder / CHECKSUMS).write_bytes(b"\xff"), "/SHA256SUMS: damaged: "),
-        (lambda folder: (folder / CHECKSUMS).write_text(f"{'0' * 64}  ../x\n"), "/../x: is a link out of "),
+        ("model.bin", b"Weights", "/model.bin: damaged: its checksum"),
+        ("model.bin", None, "/model.bin: damaged: .*No such file"),
+        (CHECKSUMS, None, "/SHA256SUMS: damaged: .*missing or empty"),
+        (CHECKSUMS, b"", "/SHA256SUMS: damaged: .*missing or empty"),
+        (CHECKSUMS, b"{}", "/SHA256SUMS: damaged: "),
+        (CHECKSUMS, b"\xff", "/SHA256SUMS: damaged: "),
+        (CHECKSUMS, b"0" * 64 + b"  ../x\n", "/../x: is a link out of "),
+        ("new", b"", "/SHA256SUMS: damaged: .*'new'.*remove the folder"),
     ],
 )
-def test_a_folder_that_is_not_as_it_was(folder: Path, damage: Callable[[Path], object], message: str) -> None:
-    damage(folder)
+def test_a_folder_that_is_not_as_it_was(folder: Path, name: str, content: bytes | None, message: str) -> None:
+    if content is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(content)
     with pytest.raises(RunError, match=rf"^{folder}.*{message}"):
         check_folder(folder)
 
@@ -71,10 +67,9 @@ def test_every_flipped_bit_of_the_checksums_is_seen(folder: Path) -> None:
             check_folder(folder)
 
 
-def test_a_file_without_a_checksum(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("text")
-    assert check_file(tmp_path / "file", None) is False
-    (tmp_path / "file").write_text("")
+@pytest.mark.parametrize("content", ["text", ""])
+def test_a_file_without_a_checksum(tmp_path: Path, content: str) -> None:
+    (tmp_path / "file").write_text(content)
     assert check_file(tmp_path / "file", None) is False
 
 
@@ -82,7 +77,7 @@ def test_a_link_out_of_a_folder(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "model.bin").write_bytes(b"weights")
     (folder / "model.bin").unlink()
     (folder / "model.bin").symlink_to(tmp_path / "model.bin")
-    with pytest.raises(RunError, match=rf"^{folder}/model.bin: is a link out of {folder}, to {tmp_path}/model.bin; "):
+    with pytest.raises(RunError, match=rf"^{folder}/model.bin: is a link out of {folder}, to {tmp_path}/model.bin"):
         check_folder(folder)
     check_inside(folder / "missing", folder)
     (tmp_path / "link").symlink_to(folder)
