@@ -13,12 +13,26 @@ from uuid import UUID
 import pytest
 
 from translate import atomic
-from translate.atomic import atomic_folder, atomic_write, is_temporary, open_output, text_bytes, write_text
+from translate.atomic import (
+    atomic_folder,
+    atomic_write,
+    is_temporary,
+    open_output,
+    temporary_beside,
+    text_bytes,
+    write_text,
+)
 from translate.errors import RunError
 
 
 def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
+
+
+def temporary_name(process: int, unique: str) -> str:
+    """The name of a temporary file of this machine, from one that is in use."""
+    with temporary_beside(Path("x")) as temporary:
+        return re.sub(r"-[0-9]+-[0-9a-f]{32}", f"-{process}-{unique}", temporary.name)
 
 
 def test_an_error_in_the_block_leaves_the_old_file(tmp_path: Path) -> None:
@@ -39,32 +53,34 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))  # a real failure of `write`, for root too
     try:
-        with pytest.raises(RunError, match=rf"^{path}: cannot be written: File too large; free some space"):
+        with pytest.raises(RunError, match=f"^{path}: .*File too large"):
             write_text(path, "new\n" * 5000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_text() == "old\n" and names(tmp_path) == {"report.json"}
 
 
-@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
-def test_a_directory_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        (errno.ENOSPC, "free some space"),
+        (errno.EROFS, "writable"),
+        (errno.EACCES, "writable"),
+        (errno.ENOENT, "the directory does not exist"),
+        (errno.ENOTDIR, "the directory does not exist"),
+    ],
+)
+def test_the_error_names_the_file_the_cause_and_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str
+) -> None:
     """The refusal is simulated, because root is refused nothing."""
 
     def refuse(path: Path, *rest: object) -> NoReturn:
         raise OSError(number, os.strerror(number), str(path))
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(RunError, match=f"cannot be written: {os.strerror(number)}; make that directory writable"):
+    with pytest.raises(RunError, match=f"^{tmp_path}/file: cannot be written: {os.strerror(number)}; .*{hint}"):
         write_text(tmp_path / "file", "text")
-
-
-def test_a_directory_that_is_gone(tmp_path: Path) -> None:
-    path = tmp_path / "gone" / "file"
-    with pytest.raises(RunError, match=rf"^{path}: cannot be written: No such file.*; its directory is gone"):
-        write_text(path, "text")
-    (tmp_path / "gone").write_text("a file where the directory was")
-    with pytest.raises(RunError, match=rf"^{path}: cannot be written: Not a directory; its directory is gone"):
-        write_text(path, "text")
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's /proc")
@@ -88,17 +104,17 @@ def test_bytes_then_name_then_folder_are_on_the_disk(tmp_path: Path, monkeypatch
     write_text(tmp_path / "a", "text")
     temporary = calls[0][1]
     assert calls == [("fsync", temporary), ("rename", f"{temporary} a"), ("fsync", tmp_path.name)]
-    assert re.fullmatch(rf"\.translate-{atomic._MACHINE}-{os.getpid()}-[0-9a-f]{{32}}\.tmp", temporary)
+    assert temporary_name(os.getpid(), "0" * 32) == re.sub("[0-9a-f]{32}", "0" * 32, temporary)
 
 
 def test_the_next_writer_removes_what_a_killed_process_left(tmp_path: Path) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    mine, zeros = f".translate-{atomic._MACHINE}", "0" * 32
-    (tmp_path / f"{mine}-{ended.pid}-{zeros}.tmp").write_text("half a file")
-    (tmp_path / f"{mine}-{os.getpid()}-{zeros}.tmp").write_text("of a process that had this one's number")
-    others = {f"{mine}-{os.getppid()}-{zeros}.tmp", f".translate-01234567-{ended.pid}-{zeros}.tmp"}  # perhaps alive
-    others |= {f"run.json.{ended.pid}.tmp", "run.json.part", f"{mine}-{ended.pid}-copy.tmp", "tmp"}  # of a user
+    zeros = "0" * 32
+    (tmp_path / temporary_name(ended.pid, zeros)).write_text("half a file")
+    (tmp_path / temporary_name(os.getpid(), zeros)).write_text("of a process that had this one's number")
+    others = {temporary_name(os.getppid(), zeros), f".translate-01234567-{ended.pid}-{zeros}.tmp"}  # perhaps alive
+    others |= {f"run.json.{ended.pid}.tmp", "run.json.part", temporary_name(ended.pid, "copy"), "tmp"}  # of a user
     for name in others:
         (tmp_path / name).write_text("")
     write_text(tmp_path / "run.json", "new")
@@ -113,9 +129,9 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, monkeypatch: pytest.M
     assert victim.read_text() == "precious" and path.read_text() == "text" and not path.is_symlink()
     # Also if the temporary name is taken at the last moment.
     monkeypatch.setattr(atomic.uuid, "uuid4", lambda: UUID(int=0))
-    (tmp_path / f".translate-{atomic._MACHINE}-{os.getpid()}-{'0' * 32}.tmp").symlink_to(victim)
+    (tmp_path / temporary_name(os.getpid(), "0" * 32)).symlink_to(victim)
     monkeypatch.setattr(atomic, "remove_leftovers", lambda folder: None)
-    with pytest.raises(RunError, match=rf"^{path}: cannot be written: File exists"):
+    with pytest.raises(RunError, match=f"^{path}: .*File exists"):
         write_text(path, "new")
     assert victim.read_text() == "precious" and path.read_text() == "text"
 
@@ -177,7 +193,7 @@ def test_an_output_by_a_descriptor_is_appended_to_and_not_replaced(tmp_path: Pat
 
 def test_a_full_device_is_an_error(tmp_path: Path) -> None:
     with (
-        pytest.raises(RunError, match="^/dev/full: cannot be written: No space left on device; free some space"),
+        pytest.raises(RunError, match="^/dev/full: .*No space left on device"),
         open_output(Path("/dev/full")) as file,
     ):
         file.write(b"text")
@@ -212,10 +228,7 @@ def test_the_second_of_two_writers_leaves_the_first_ones_folder(tmp_path: Path) 
 
 
 def test_a_folder_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
-    with (
-        pytest.raises(RunError, match="out: cannot be written: No space left on device"),
-        atomic_folder(tmp_path / "out") as temporary,
-    ):
+    with pytest.raises(RunError, match="out: .*No space left"), atomic_folder(tmp_path / "out") as temporary:
         write_one(temporary)
         raise OSError(28, "No space left on device")
     assert list(tmp_path.iterdir()) == []

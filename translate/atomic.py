@@ -1,6 +1,6 @@
 """Files that appear whole or not at all: written under a temporary name, flushed to the disk, then renamed.
 
-A process that is killed while it writes leaves its temporary file behind; the next writer in that folder removes it.
+A process that is killed while writing leaves its temporary file; the next writer in that folder removes it.
 """
 
 import contextlib
@@ -20,19 +20,19 @@ from translate.errors import RunError
 _HINTS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space on that disk"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make that directory writable, or work on a copy of it"),
-    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "its directory is gone"),
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "the directory does not exist"),
 }
 _MACHINE = uuid.uuid5(uuid.NAMESPACE_DNS, platform.node()).hex[:8]  # other machines may write to the same folder
-_TEMPORARY = re.compile(rf"\.translate-{_MACHINE}-(\d+)-[0-9a-f]{{32}}\.tmp")  # a temporary file, with its process
-TEMPORARY_NAMES: set[str] = set()  # of this process, which may have the number of one that has ended
+_TEMPORARY = re.compile(rf"\.translate-{_MACHINE}-(\d+)-[0-9a-f]{{32}}\.tmp")  # of a file, with its process
+TEMPORARY_NAMES: set[str] = set()  # of this process, whose number an earlier process may have had
 
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that replaces `path` when the block ends without an error; otherwise the old file stays.
 
-    The new file has the mode of the old one, and its owner where that is permitted. A link is replaced, and what it
-    leads to stays as it is. The open file's `name` is its temporary path, for libraries that write to a path by name.
+    The new file has the mode of the old one, and its owner where that is permitted. A link is replaced, and its target
+    stays as it is. The open file's `name` is its temporary path, for libraries that write to a path by name.
 
     Args:
         path: The file to write. Its directory must exist.
@@ -58,8 +58,8 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 def open_output(path: Path) -> Iterator[BinaryIO]:
     """Open a file that a user has named. It appears, or replaces an older file, when the block ends without an error.
 
-    A link stays, and the file that it leads to is replaced. A device, a pipe, or an open file such as /dev/stdout is
-    written to as it is.
+    A link stays, and its target is replaced. A device, a pipe, or an open file such as /dev/stdout is written to
+    directly.
 
     Raises:
         RunError: The file cannot be written.
@@ -79,7 +79,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Give the block a temporary folder, which becomes `folder` when the block ends without an error.
 
-    Of several processes that write the same folder, the first one's stays.
+    If several processes write the same folder, the first one wins.
 
     Args:
         folder: A folder that does not exist, or an empty one.
@@ -92,7 +92,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         try:
             temporary.mkdir(parents=True)
             yield temporary
-            mode = temporary.stat().st_mode & 0o666  # as that of any new file; some libraries make theirs private
+            mode = temporary.stat().st_mode & 0o666  # the usual mode of a new file; some libraries make theirs private
             for file in temporary.iterdir():
                 file.chmod(mode)
                 sync(file)
@@ -107,7 +107,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file as UTF-8, atomically; bytes of a path that are not UTF-8 become escapes, which JSON knows.
+    """Write a text file atomically; see `text_bytes`.
 
     Raises:
         RunError: The file cannot be written.
@@ -117,7 +117,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def text_bytes(text: str) -> bytes:
-    """What `write_text` writes: UTF-8, and what was not UTF-8 in the name of a file as an escape that JSON has too."""
+    """The bytes that `write_text` writes: UTF-8, with JSON escapes for bytes of file names that are not UTF-8."""
     return text.encode(errors="backslashreplace")
 
 
@@ -128,13 +128,13 @@ def write_error(path: Path, error: OSError) -> RunError:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a name is that of a temporary file, in use or left behind; `.tmp…` are those of safetensors."""
+    """Whether a file is temporary, in use or left over; safetensors names its own `.tmp…`."""
     return path.suffix == ".tmp" or path.name.startswith(".tmp")
 
 
 @contextlib.contextmanager
 def temporary_beside(path: Path) -> Iterator[Path]:
-    """Give the block a name in the same folder that no other file has; what has it in the end is removed."""
+    """Give the block an unused name in the same folder; a file or folder that has it in the end is removed."""
     temporary = path.with_name(f".translate-{_MACHINE}-{os.getpid()}-{uuid.uuid4().hex}.tmp")
     TEMPORARY_NAMES.add(temporary.name)
     try:
@@ -178,7 +178,7 @@ def _is_written_in_place(path: Path) -> bool:
 
 
 def _copy_owner_and_mode(old: Path, new: Path) -> None:
-    """Give a file the owner and mode of the regular file whose place it takes, if there is one."""
+    """Give a file the owner and mode of the regular file that it replaces, if there is one."""
     if old.is_symlink() or not old.is_file():
         return
     state = old.stat()
@@ -189,7 +189,7 @@ def _copy_owner_and_mode(old: Path, new: Path) -> None:
 
 
 def _is_other_process(process: int) -> bool:
-    """Whether another process has this number; on Windows, where asking would disturb it, yes."""
+    """Whether another process has this number; always True on Windows, where asking would disturb it."""
     if os.name != "posix":
         return True
     try:

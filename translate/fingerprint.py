@@ -11,8 +11,8 @@ def fingerprint(*parts: object) -> str:
     The fingerprint of a single file is therefore the one that `sha256sum` prints.
 
     Args:
-        parts: A `Path` stands for the file's content, `bytes` for themselves, a `str` for the file that `write_text`
-            makes of it; anything else is written as JSON with sorted keys.
+        parts: For a `Path` the content of the file is read, and a `str` is encoded as `write_text` does; anything but
+            `bytes` is written as JSON with sorted keys.
 
     Raises:
         OSError: A file cannot be read.

@@ -1,4 +1,4 @@
-"""The memory that a process holds: how the C library keeps what is freed, and how many kernels PyTorch caches."""
+"""The memory that a process holds: how the C library keeps freed memory, and how many kernels PyTorch caches."""
 
 import contextlib
 import ctypes
@@ -16,7 +16,7 @@ _KERNEL_CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 64, "LRU_CACHE_CAPACIT
 def configure_memory() -> None:
     """Prepare for training: cache few compiled kernels, and keep freed memory in one arena for all threads.
 
-    Linux hands out memory page by page and clears each page. When every step asks anew, that takes as long as a
+    Linux hands out memory page by page and clears each page. If every step asks for it again, that takes as long as a
     twentieth of the matrix products, and as a fifth on a virtual machine. Only glibc can be told to keep it.
     """
     limit_kernel_caches()
@@ -28,7 +28,7 @@ def configure_memory() -> None:
 
 
 def release_free_memory() -> None:
-    """Return freed memory to the operating system; with another C library than glibc nothing happens."""
+    """Return freed memory to the operating system; does nothing unless the C library is glibc."""
     with contextlib.suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -37,15 +37,15 @@ def limit_kernel_caches() -> None:
     """Cache few of the kernels that oneDNN compiles; to be called before the first bf16 product on a CPU.
 
     oneDNN compiles half a megabyte for each shape of a product and caches 1024 of them, twice. With batches of many
-    shapes that is half of a training's memory, and hardly faster. Sizes that the user's environment sets are kept.
+    shapes that takes half of a training's memory and saves little time. Sizes set in the environment are kept.
 
     Raises:
-        InputError: The environment sets a size of ideep that is not a positive number, of which PyTorch would crash.
+        InputError: The environment sets a size of ideep that is not a positive number, which would crash PyTorch.
     """
     for name, size in _KERNEL_CACHE_SIZES.items():
         os.environ.setdefault(name, str(size))
     capacity = os.environ["LRU_CACHE_CAPACITY"]
     if not re.fullmatch("0*[1-9][0-9]{0,8}", capacity):
         raise InputError(
-            f"PyTorch crashes with LRU_CACHE_CAPACITY={capacity!r} of the environment: unset it, or set it to 16"
+            f"LRU_CACHE_CAPACITY={capacity!r} in the environment would crash PyTorch: unset it, or set it to 16"
         )

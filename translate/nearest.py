@@ -1,4 +1,4 @@
-"""What was probably meant by an unknown key, option, preset, file or choice: the end of each such message."""
+"""Suggestions for an unknown key, option, preset, file or choice: "did you mean …?"."""
 
 import contextlib
 import difflib
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-_OTHER_NAMES = {  # what fairseq, Marian, JoeyNMT, OpenNMT and papers call a setting, where it shares no word with ours
+_OTHER_NAMES = {  # names in fairseq, Marian, JoeyNMT, OpenNMT and papers that share no word with ours
     "accumulate_batches": "update_freq optimizer_delay batch_multiplier accum_count gradient_accumulation_steps",
     "add_characters": "extend extend_vocabulary resize_embeddings",
     "batch_tokens": "batch_size max_tokens mini_batch mini_batch_words",
@@ -32,11 +32,11 @@ _OTHER_NAMES = {  # what fairseq, Marian, JoeyNMT, OpenNMT and papers call a set
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str]:
-    """The known names that a wrong one probably means: by another toolkit's word, by a part of the name, or by a slip.
+    """The known names that a wrong one probably means: a name in another toolkit, a part of a name, or a misspelling.
 
     Args:
-        name: Such as `lr`, `--beam` or `cosin`; a dash is an underscore, and capitals are small.
-        cutoff: Least similarity of a slip, in 0 to 1.
+        name: Such as `lr`, `--beam` or `cosin`; dashes count as underscores, and case does not count.
+        cutoff: Least similarity of a misspelling, 0 to 1.
     """
     plain = {each: _plain(each) for each in known}
     word = _plain(name)
@@ -51,7 +51,7 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str
 
 
 def nearest_paths(path: Path, *folders: Path) -> list[str]:
-    """The paths beside a missing one, or in other folders, whose names are like its own."""
+    """Paths with names like that of a missing one, in its folder or in other folders."""
     found = []
     for folder in dict.fromkeys([path.parent, *folders]):
         with contextlib.suppress(OSError, ValueError):

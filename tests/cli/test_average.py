@@ -88,7 +88,7 @@ def test_given_checkpoints(translate: Translate, keeping: Path, tmp_path: Path) 
         (["RUN", "step-1", "step-7"], "has no checkpoint step-7.safetensors; kept are step-1, step-2, step-3"),
         (
             ["RUN", "step-1", "middle"],
-            "'middle' is no checkpoint: should be best, last, or a kept one such as step-4000",
+            "'middle' is not a checkpoint: choose best, last, or a kept one such as step-4000",
         ),
         (["nowhere"], "nowhere: no such run directory"),
     ],

@@ -87,7 +87,8 @@ def test_missing_things(translate: Translate, run: Path, tmp_path: Path) -> None
         ([missing], f"{missing}: no such run directory"),
         (
             [tmp_path],
-            f"{tmp_path} is no run directory: it has no run.json; if it is half a copy, copy the run again, whole",
+            f"{tmp_path} is not a run directory: it has no run.json; "
+            "if the copy is incomplete, copy the whole run again",
         ),
     ]:
         result = translate("decode", *arguments, stdin=TEXT)

@@ -45,7 +45,7 @@ def test_what_is_rounded_is_said(translate: Translate, run: Path, tmp_path: Path
 def test_what_cannot_be_exported(translate: Translate, run: Path, corpus: Path, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
     for arguments, message in [
-        ([corpus, tmp_path / "x", "--to", "ctranslate2"], f"{re.escape(str(corpus))} is no run directory"),
+        ([corpus, tmp_path / "x", "--to", "ctranslate2"], f"{re.escape(str(corpus))} is not a run directory"),
         ([run, corpus / "one.de", "--to", "ctranslate2"], "one.de is a file, not a folder to export to"),
         ([run, tmp_path / "x", "--to", "marian"], "'marian' is not one of 'ctranslate2', 'huggingface', 'onnx'"),
         ([run, tmp_path / "x"], "missing option '--to'"),

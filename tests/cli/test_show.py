@@ -150,7 +150,7 @@ def test_wrong_input_is_a_paragraph(translate: Translate, learnt: Path, tmp_path
     (tmp_path / "short.en").write_text("one\n")
     for arguments, code, message in [
         (["attention", nowhere, "Hund"], 2, "nowhere: no such run directory"),
-        (["attention", empty, "Hund"], 2, "empty is no run directory"),
+        (["attention", empty, "Hund"], 2, "empty is not a run directory"),
         (["attention", learnt, ""], 2, "the sentence is empty: '' has no words to look at"),
         (["attention", learnt, "Hund", "--target", " "], 2, "the target is empty"),
         (["attention", learnt, "Hund", "--layer", "1"], 2, "--layer 1: the decoder has the layers 0 to 0"),
@@ -170,8 +170,8 @@ def test_wrong_input_is_a_paragraph(translate: Translate, learnt: Path, tmp_path
         (["masks", learnt, "Hund", "--target", "dog", "--target", "dog"], 2, "sentences: 1, --target: 2;"),
         (["positions", nowhere], 2, "no config"),
         (["positions", "demmo"], 2, "no config 'demmo'"),
-        (["positions", empty], 2, "empty is no run directory"),
-        (["positions", "demo", "--checkpoint", "last"], 2, "--checkpoint last: demo is no run directory"),
+        (["positions", empty], 2, "empty is not a run directory"),
+        (["positions", "demo", "--checkpoint", "last"], 2, "--checkpoint last: demo is not a run directory"),
         (["masks", learnt, "Hund", "--dpi", "90"], 2, "--dpi 90 is for PNGs, and masks.html is html"),
         (["curves", learnt, nowhere], 2, "nowhere: no such run directory"),
         (["embeddings", learnt, " "], 2, "a word to look at is empty"),

@@ -68,14 +68,16 @@ def test_json(translate, copy: Path) -> None:
 def test_no_run_is_code_2(translate, tmp_path: Path, copy: Path) -> None:
     for path, message in [
         (tmp_path / "nowhere", "no such run directory"),
-        (copy / "config.yaml", "is a file, no run directory"),
+        (copy / "config.yaml", "is a file, not a run directory"),
     ]:
         result = translate("verify", path)
         assert (result.exit_code, result.stderr) == (2, f"translate: {path}: {message}\n")
     (copy / "run.json").unlink()
     result = translate("verify", copy)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"translate: {copy} is no run directory: it has no run.json; if it is half a copy")
+    assert result.stderr.startswith(
+        f"translate: {copy} is not a run directory: it has no run.json; if the copy is incomplete"
+    )
 
 
 def test_an_evaluation_verifies(translate, copy: Path) -> None:

@@ -101,7 +101,7 @@ def test_options_that_cannot_be(run: Path, options: dict[str, Any], message: str
 def test_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such run directory"):
         translate.load(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="is no run directory"):
+    with pytest.raises(InputError, match="is not a run directory"):
         translate.load(tmp_path)
 
 

@@ -746,11 +746,11 @@ def test_a_model_too_large_to_build(toy: Toy, monkeypatch: pytest.MonkeyPatch) -
         build_model(Config(model=sizes), toy.tokenizers)
     message = str(caught.value)
     assert message.startswith(
-        "out of memory on the building of a model with model.d_model = 65536, model.d_ff = 1000000, 6 encoder and 6"
+        "out of memory on building a model with model.d_model = 65536, model.d_ff = 1000000, 6 encoder and 6"
         " decoder layers, and 310 subwords (tokenizer.vocab_size) ("
     )
     assert f"{2**50} bytes" in message
-    assert message.endswith("). Lower them, or take a machine with more memory.")
+    assert message.endswith("). Lower them, or use a machine with more memory.")
 
 
 def test_the_outermost_tells() -> None:

@@ -298,7 +298,9 @@ def test_the_next_save_removes_what_a_killed_process_left(checkpoints: RunDirect
     write(run, 1)
     ended = subprocess.Popen(["true"])
     ended.wait()
-    for name in (f".translate-{atomic._MACHINE}-{ended.pid}-{'0' * 32}.tmp", ".tmpAb12Cd"):
+    with atomic.temporary_beside(run.checkpoint("last")) as temporary:
+        left = temporary.name.replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    for name in (left, ".tmpAb12Cd"):
         (run.checkpoints / name).write_text("half a file")
     write(run, 3)
     assert steps(run) == {"last": "3", "previous": "1"}

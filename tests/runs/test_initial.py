@@ -113,7 +113,7 @@ def test_what_cannot_be_begun_from(config: Config, run: RunDirectory, tmp_path: 
 
 
 def test_weights_of_another_model_do_not_fit(config: Config, run: RunDirectory, tokenizers: Tokenizers) -> None:
-    larger = override_config(config, {"model.d_ff": 16})
+    larger = override_config(config, {"model.d_ff": 24})
     with pytest.raises(RunError, match=r"does not fit the model of its config: .*feed_forward"):
         read(tuning(config, run)).give_to(build_model(larger, tokenizers), seed=1)
 

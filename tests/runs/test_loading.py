@@ -34,7 +34,8 @@ def test_round_trip(
     tmp_path: Path, lines: list[str], save: Save, tying: str, vocabulary: str, num_embeddings: int
 ) -> None:
     config = tiny_config(model={"tie_embeddings": tying}, tokenizer={"vocab_size": 290, "vocabulary": vocabulary})
-    tokenizers = prepare_tokenizers(config.tokenizer, lines, [line.upper() for line in lines])
+    targets = lines if vocabulary == "joint" else [line.upper() for line in lines]
+    tokenizers = prepare_tokenizers(config.tokenizer, lines, targets)
     run = create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
     model = build_model(config, tokenizers)
     save(run, model, "best", 13)

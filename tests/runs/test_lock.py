@@ -50,12 +50,9 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -
     run.mkdir()
     with other_process(run) as process:
         for _ in range(2):  # who is refused does not wipe out who holds it
-            with pytest.raises(InputError) as caught, lock_run(run):
+            holder = f"process {process.pid} on {platform.node()}"
+            with pytest.raises(InputError, match=f"^{run}: {holder} .*--run"), lock_run(run):
                 pass
-            assert str(caught.value) == (
-                f"{run}: process {process.pid} on {platform.node()} is training in this run directory: wait for it,"
-                " stop it, or choose another directory with --run"
-            )
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -9
     assert_free(run)
@@ -78,10 +75,7 @@ def test_a_directory_made_for_the_lock_alone_goes_with_it(tmp_path: Path) -> Non
 
 def test_a_place_where_there_can_be_no_lock(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(RunError, match=rf"^{tmp_path}/file/lock: cannot be written: File exists$"),
-        lock_run(tmp_path / "file"),
-    ):
+    with pytest.raises(RunError, match=f"^{tmp_path}/file/lock: .*File exists"), lock_run(tmp_path / "file"):
         pass
 
 
@@ -95,7 +89,6 @@ def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path, target: str
     for text in (None, "precious"):
         if text is not None:
             victim.write_text(text)
-        with pytest.raises(RunError) as caught, lock_run(run):
+        with pytest.raises(RunError, match=f"^{run}/lock: is a link"), lock_run(run):
             pass
-        assert str(caught.value).startswith(f"{run}/lock: is a link")
         assert (victim.read_text() if victim.exists() else None) == text

@@ -219,7 +219,7 @@ def test_checkpoints_without_a_run_are_not_overwritten(
     (finished / "run.json").unlink()
     with pytest.raises(InputError) as caught:
         run_training(stateful(), finished, resume=True)
-    assert str(caught.value).startswith(f"{finished} is no run directory: it has no run.json; if ")
+    assert str(caught.value).startswith(f"{finished} is not a run directory: it has no run.json; if ")
 
 
 def test_a_moved_run_goes_on(
@@ -276,5 +276,5 @@ def test_a_run_directory_that_vanishes(
     with happening(in_step=2, what=lambda: shutil.rmtree(run)), pytest.raises(RunError) as caught:
         run_training(digits(), run)
     message = str(caught.value)
-    assert str(RunDirectory(run).checkpoint("last")) in message and "its directory is gone" in message
+    assert str(RunDirectory(run).checkpoint("last")) in message and "the directory does not exist" in message
     assert not run.exists()

@@ -132,7 +132,7 @@ def show_positions(
         run = load_run(Path(config_or_run), checkpoint=checkpoint or "best")
         config, model, name = run.config, run.model, escaped(run.directory.resolve().name)
     elif checkpoint:
-        raise InputError(f"--checkpoint {checkpoint}: {config_or_run} is no run directory, and only a run has weights")
+        raise InputError(f"--checkpoint {checkpoint}: {config_or_run} is not a run directory, so it has no weights")
     else:
         config, model = load_config(config_or_run).config, None
         name = config.name

@@ -8,10 +8,10 @@
     checkpoints/last.safetensors       weights, optimizer and everything else that `--resume` needs
     checkpoints/previous.safetensors   the last checkpoint but one, for when the last is damaged
     metrics.jsonl                      one line for each log entry and validation
-    log.txt                            all that the training has said, with the time
+    log.txt                            all messages of the training, with the time
     evaluation/NAME/                   hypotheses and scores of a test set
-    export/                            the model in the formats of other engines, if one of them was asked for
+    export/                            the model in the formats of other engines that were used
     lock                               held by the process that trains
 
-A file is on the disk before it gets its name, and reading one runs no code: tensors are safetensors, the rest is text.
+A file is on the disk before it gets its name. Reading one runs no code: tensors are safetensors, the rest is text.
 """

@@ -1,10 +1,10 @@
 """Checkpoints: safetensors files that carry a digest of everything in them, written so that one is always intact.
 
-The digest covers the tensors' names, types, shapes and bytes and the other metadata, and lies in the file's own
-metadata, so file and digest cannot part. All metadata is one JSON text: safetensors writes several entries in random
+The digest covers the tensors' names, types, shapes and bytes and the other metadata. It is part of the file's metadata,
+so file and digest cannot be separated. All metadata is one JSON text: safetensors writes several entries in random
 order, and two runs of one training could then not be compared by their files.
 
-The last checkpoint stays as the previous one until the next is on the disk. Whoever writes checkpoints holds the
+The last checkpoint stays as the previous one until the next is on the disk. A process that writes checkpoints holds the
 run's lock.
 """
 
@@ -65,7 +65,7 @@ def write_tensors(
     try:
         with atomic_write(path) as file:
             save_file(tensors, file.name, {_METADATA_KEY: text})
-            # safetensors has put a file of its own in the place of the open one, which only its owner may read.
+            # safetensors has replaced the open file by one of its own, which only its owner may read.
             os.chmod(file.name, os.fstat(file.fileno()).st_mode)
             if keep_old_as is not None:
                 _link(path, keep_old_as)
@@ -76,13 +76,13 @@ def write_tensors(
 
 
 def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
-    """Read a safetensors file whose content is what was written.
+    """Read a safetensors file and check its digest.
 
     The file is opened once and read through that handle, so a training may replace it meanwhile.
 
     Args:
-        prefixes: Only the tensors whose names begin with one of these are kept, without it: of several that then have
-            one name, that of the first prefix. The others are just compared with the digest.
+        prefixes: Only tensors whose names begin with one of these are kept, without it; if two then have the same name,
+            the earlier prefix wins. The others only count towards the digest.
 
     Raises:
         RunError: The file is damaged or cannot be read.
@@ -116,16 +116,16 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
 def write_checkpoint(
     run: RunDirectory, which: Checkpoint, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
 ) -> None:
-    """Write a checkpoint. The last checkpoint before it stays as the previous one, if it is of another step.
+    """Write a checkpoint. The last checkpoint before it becomes the previous one, if it is of another step.
 
     Args:
         metadata: Includes the step.
 
     Raises:
-        RunError: The checkpoint cannot be written; those that were there are intact.
+        RunError: The checkpoint cannot be written; earlier ones are intact.
     """
     path = run.checkpoint(which)
-    for leftover in run.checkpoints.glob(".tmp??????"):  # safetensors' names for files that are not whole
+    for leftover in run.checkpoints.glob(".tmp??????"):  # unfinished files of safetensors
         with contextlib.suppress(OSError):
             leftover.unlink()
     is_newer = False
@@ -141,14 +141,14 @@ class Resumable(NamedTuple):
     path: Path
     tensors: dict[str, Tensor]
     progress: Progress
-    damaged: list[str]  # a sentence for each newer checkpoint, which is damaged
+    damaged: list[str]  # for each newer checkpoint, why it cannot be used
 
 
 def read_newest_intact(run: RunDirectory) -> Resumable | None:
-    """The newest checkpoint that is not damaged, to continue from; None: there is no checkpoint yet.
+    """The newest intact checkpoint, to continue from; None: there is no checkpoint yet.
 
-    If the last checkpoint is damaged, the previous one takes its place, so that the next save cannot put the damaged
-    one in the place of the intact one.
+    If the last checkpoint is damaged, the previous one takes its place; otherwise the next save would replace the
+    intact one by the damaged one.
 
     Raises:
         RunError: All are damaged; the message gives the reason for each.
@@ -169,7 +169,7 @@ def read_newest_intact(run: RunDirectory) -> Resumable | None:
                 _link(path, last)
         return Resumable(path, file.tensors, progress, damaged)
     if damaged:
-        hint = "Copy the run again from where it came, or train it again"
+        hint = "Copy the run again from its source, or train it again"
         raise RunError(f"{run.path} has no intact checkpoint to continue from: {'; '.join(damaged)}. {hint}")
     return None
 
@@ -178,24 +178,24 @@ def read_step(path: Path, metadata: Mapping[str, str]) -> int:
     """The step at which a checkpoint was saved.
 
     Raises:
-        RunError: The metadata lack it.
+        RunError: It is not in the metadata.
     """
     step = metadata.get("step", "")
     if not re.fullmatch("[0-9]{1,16}", step):
-        raise RunError(f"{path}: does not name its step; it is no checkpoint of this toolkit")
+        raise RunError(f"{path}: does not name its step, so it is not a checkpoint of this toolkit")
     return int(step)
 
 
 def read_moment(path: Path, metadata: Mapping[str, str]) -> tuple[int, tuple[int, ...]]:
-    """The step of a checkpoint, and the steps of those whose average it is; none: it is no average. See `read_step`."""
+    """The step of a checkpoint, and for an average of checkpoints the steps of all of them; see `read_step`."""
     return read_step(path, metadata), tuple(map(int, re.findall("[0-9]{1,16}", metadata.get(AVERAGED_KEY, ""))))
 
 
 def read_progress(path: Path, metadata: Mapping[str, str]) -> Progress:
-    """Where the training stood when a checkpoint was saved.
+    """The progress of the training when a checkpoint was saved.
 
     Raises:
-        RunError: The metadata lack it or the step, or have values of other types.
+        RunError: It or the step is missing from the metadata, or has values of other types.
     """
     step = read_step(path, metadata)
     try:
@@ -229,14 +229,14 @@ def _split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str],
     try:
         metadata = json.loads(stored[_METADATA_KEY])
         if wrong := [key for key, text in metadata.items() if not isinstance(text, str)]:
-            raise TypeError(f"{ascii(wrong[0])} is no text")
+            raise TypeError(f"{ascii(wrong[0])} is not text")
         return metadata, metadata.pop("sha256")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamageError(path, f"its metadata cannot be read: {error}") from error
 
 
 def _link(source: Path, target: Path) -> None:
-    """Give a file a second name, in place of the file that has that name."""
+    """Give a file a second name, which another file may have had."""
     with temporary_beside(target) as temporary:
         try:
             os.link(source, temporary)

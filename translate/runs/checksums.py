@@ -1,7 +1,7 @@
 """Checksums of a folder's files in its `SHA256SUMS`, which `sha256sum --check SHA256SUMS` reads too.
 
-Checkpoints are not listed, because each carries a digest of its own content. Until format 2, text files of a run had
-their checksum inside as well: `"sha256": "<64 digits>"`, of the file with zeros in place of the digits.
+Checkpoints are not listed, because each carries a digest of its own content. Until format 2, text files of a run also
+had their checksum inside: `"sha256": "<64 digits>"`, computed with zeros in place of the digits.
 """
 
 import hashlib
@@ -17,17 +17,17 @@ from translate.fingerprint import fingerprint
 CHECKSUMS = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\0]+)")
 _EMBEDDED = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
+_AGAIN = "copy it again from its source"
 _HINTS = {
-    "best.safetensors": "copy it again from where it came, or use --checkpoint last",
-    "last.safetensors": "copy it again from where it came, use --checkpoint best, or continue with --resume, which goes"
-    " on from the checkpoint before it",
-    "previous.safetensors": "remove it, unless the last checkpoint is damaged too: nothing else needs it",
-    "step.safetensors": "copy it again from where it came, or remove it: averages are then made of the others",
+    "best.safetensors": f"{_AGAIN}, or use --checkpoint last",
+    "last.safetensors": f"{_AGAIN}, use --checkpoint best, or continue with --resume from the checkpoint before it",
+    "previous.safetensors": "remove it; it is needed only if the last checkpoint is damaged too",
+    "step.safetensors": f"{_AGAIN}, or remove it: averages are then made of the others",
     "hypotheses.txt": "make it again with translate eval",
     "report.json": "make it again with translate eval",
-    "config.yaml": f"copy it again from where it came; if you edited it, remove its line from {CHECKSUMS}, or its first"
-    " line if that has a checksum",
-    "run.json": f"copy it again from where it came; if you edited it, remove its line from {CHECKSUMS}",
+    "config.yaml": f"{_AGAIN}; if you edited it, remove its line from {CHECKSUMS}, or its first line if that has a"
+    " checksum",
+    "run.json": f"{_AGAIN}; if you edited it, remove its line from {CHECKSUMS}",
 }
 
 
@@ -36,7 +36,7 @@ class DamageError(RunError):
 
     def __init__(self, path: Path, reason: str) -> None:
         self.fact = f"{path}: damaged: {reason}"
-        hint = _HINTS.get(re.sub("^step-[0-9]+", "step", path.name), "copy it again from where it came")
+        hint = _HINTS.get(re.sub("^step-[0-9]+", "step", path.name), _AGAIN)
         super().__init__(f"{self.fact}; {hint}")
 
 
@@ -67,7 +67,7 @@ def read_checksums(folder: Path) -> dict[str, str]:
         raise DamageError(path, str(error)) from error
     matches = [_LINE.fullmatch(line) for line in lines[:-1]]
     if lines[-1] or None in matches:
-        raise DamageError(path, "it has lines that are no checksum")
+        raise DamageError(path, "it has lines that are not checksums")
     return {match[2]: match[1] for match in matches if match}
 
 
@@ -75,8 +75,7 @@ def check_file(path: Path, expected: str | None) -> bool:
     """Compare a file with its checksum.
 
     Args:
-        expected: The recorded fingerprint; None: the checksum is inside the file, as in formats 1 and 2, or there is
-            none.
+        expected: The recorded fingerprint; None: the checksum is inside the file, as in format 2, or there is none.
 
     Returns:
         Whether the file has a checksum.
@@ -99,7 +98,7 @@ def check_file(path: Path, expected: str | None) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Compare all files of a folder that can be made again with its checksums.
+    """Compare all files of a folder, which can be made again, with its checksums.
 
     Raises:
         RunError: A file is damaged, missing, without a checksum, or a link out of the folder.
@@ -112,20 +111,20 @@ def check_folder(folder: Path) -> None:
             check_inside(folder / name, folder)
             check_file(folder / name, expected)
         if surplus := {file.name for file in folder.iterdir()} - {CHECKSUMS, *checksums}:
-            raise DamageError(folder / CHECKSUMS, f"it has no checksum of {ascii(min(surplus))}")
+            raise DamageError(folder / CHECKSUMS, f"it has no checksum for {ascii(min(surplus))}")
     except DamageError as error:
-        raise RunError(f"{error.fact}; remove the folder {folder}, and it is made again") from error
+        raise RunError(f"{error.fact}; remove the folder {folder}, and it will be made again") from error
 
 
 def check_inside(path: Path, folder: Path) -> None:
-    """Check that a path is no link out of a folder.
+    """Check that a path is not a link out of a folder.
 
     Raises:
         RunError: It leads out of the folder.
     """
     real = os.path.realpath(path)
     if not Path(real).is_relative_to(os.path.realpath(folder)):
-        raise RunError(f"{path}: is a link out of {folder}, to {real}; a run must be whole in itself")
+        raise RunError(f"{path}: is a link out of {folder}, to {real}; a run must be self-contained")
 
 
 def compare(path: Path, expected: str, found: str) -> None:

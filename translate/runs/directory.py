@@ -1,4 +1,4 @@
-"""What lies in a run directory, how a new one is written, and whether one from elsewhere is whole."""
+"""The parts of a run directory, how a new one is written, and whether one from elsewhere is complete."""
 
 import datetime
 import json
@@ -19,7 +19,7 @@ from translate.nearest import did_you_mean, nearest_paths
 from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_checksums, write_checksums
 
 FORMAT = 3  # Raised when an older toolkit cannot read a newer run. 1: no checksums; 2: checksums inside the files.
-Checkpoint = str  # best, last, or step-N if the training has kept the weights of the validation at step N
+Checkpoint = str  # best, last, or step-N if the training kept the weights of the validation at step N
 
 _TOKENIZER_MODELS = ("joint.model", "source.model", "target.model")
 _MAX_NAMES = 10
@@ -49,7 +49,7 @@ class RunDirectory:
         self.lock = path / "lock"
 
     def parts(self) -> list[Path]:
-        """Every path of the run's own, whether it exists yet or not, and what lies in its folders."""
+        """Every path that a run may have, whether it exists or not, and the contents of its folders."""
         named = [path for path in vars(self).values() if path != self.path]
         return list(dict.fromkeys([*named, *(part for folder in named for part in folder.glob("*"))]))
 
@@ -60,7 +60,7 @@ class RunDirectory:
             InputError: No checkpoint has such a name.
         """
         if not re.fullmatch(f"best|last|step-{_STEP}", which):
-            raise InputError(f"{ascii(which)} is no checkpoint: should be best, last, or a kept one such as step-4000")
+            raise InputError(f"{ascii(which)} is not a checkpoint: choose best, last, or a kept one such as step-4000")
         return self.checkpoints / f"{which}.safetensors"
 
     def kept_steps(self) -> list[int]:
@@ -74,13 +74,13 @@ class RunDirectory:
 
 
 class Description(NamedTuple):
-    """What `run.json` says."""
+    """The content of `run.json`."""
 
     run_format: int
     writer: str  # version of this toolkit
     created: str  # date and time in ISO 8601, or empty
     checksums: dict[str, str]  # of the run's text files, by path in the run; empty for a run of format 1
-    imported: str = ""  # the folder or name that the model of an imported run is from
+    imported: str = ""  # source of an imported model: a folder or a name
 
 
 class NewerFormatError(InputError):
@@ -98,7 +98,7 @@ def create_run(
     """Make a run directory with everything but its checkpoints.
 
     Args:
-        provenance: What `run.json` says besides on where the run's weights come from.
+        provenance: More entries for `run.json`, about the origin of the run's weights.
 
     Raises:
         InputError: The directory holds a run already.
@@ -131,12 +131,12 @@ def create_run(
 
 
 def check_holds_no_run(path: Path) -> None:
-    """Check that a new run may be written to a path: a new folder, an empty one, or a run that was never finished.
+    """Check that a new run may be written to a path: a new folder, an empty one, or a run that was never completed.
 
-    A process that was killed while it made a run has left its lock file there, and names of a run alone.
+    A process that was killed while it made a run leaves its lock file, and only names that a run has.
 
     Raises:
-        InputError: There is a run, a file, or a folder with files of the user.
+        InputError: The path is a run, a file, or a folder with files of the user.
     """
     if RunDirectory(path).description.exists():
         raise InputError(
@@ -157,12 +157,12 @@ def check_holds_no_run(path: Path) -> None:
 
 
 def is_lock_file(file: Path) -> bool:
-    """Whether a lock may be held in a file: it is that of an earlier process, empty, or not there yet."""
+    """Whether a file can be used as a lock: an earlier process wrote it, it is empty, or it does not exist."""
     return not file.exists() or (file.is_file() and file.read_bytes()[:8] in (b"", b"process "))
 
 
 def containing_run(path: Path) -> Path | None:
-    """The run directory of which a path is a part, by its place and name; None: it belongs to no run."""
+    """The run directory that a path belongs to, by its place and name; None: it belongs to no run."""
     real = Path(os.path.realpath(path))
     for folder in real.parents:
         run = RunDirectory(folder)
@@ -172,9 +172,9 @@ def containing_run(path: Path) -> Path | None:
 
 
 def write_config(run: RunDirectory, config: Config) -> None:
-    """Write the resolved config of a run that is continued, unless it is there already.
+    """Write the resolved config of a run that is continued, unless it is unchanged.
 
-    A process that is killed meanwhile leaves a config whose checksum is unknown, never one that does not match.
+    A process that is killed meanwhile leaves a config without a checksum, never one with a wrong checksum.
 
     Raises:
         RunError: The config cannot be written, or the checksums are damaged.
@@ -188,10 +188,10 @@ def write_config(run: RunDirectory, config: Config) -> None:
 
 
 def open_run(path: Path) -> RunDirectory:
-    """A run directory that this version can read, with its own tokenizers.
+    """Open a run directory that this version can read, with its own tokenizers.
 
     Raises:
-        InputError: There is no run, or one of a newer format.
+        InputError: The path is not a run, or is a run of a newer format.
         RunError: A file is damaged, or a link that leads out of the run.
     """
     check_holds_run(path)
@@ -207,30 +207,30 @@ def check_holds_run(path: Path) -> None:
     """Check that a path is a run directory.
 
     Raises:
-        InputError: It is something else; the message says what.
+        InputError: It is something else; the message names it.
     """
     if not path.is_dir():
         runs = [each for each in nearest_paths(path, Path("runs")) if RunDirectory(Path(each)).description.is_file()]
-        problem = "is a file, no run directory" if path.exists() else "no such run directory"
+        problem = "is a file, not a run directory" if path.exists() else "no such run directory"
         raise InputError(f"{path}: {problem}{did_you_mean(runs)}")
     if not os.path.lexists(RunDirectory(path).description):
         runs = [str(description.parent) for description in sorted(path.glob("*/run.json"))]
-        hint = "if it is half a copy, copy the run again, whole"
-        raise InputError(f"{path} is no run directory: it has no run.json; {hint}{did_you_mean(runs[:3])}")
+        hint = "if the copy is incomplete, copy the whole run again"
+        raise InputError(f"{path} is not a run directory: it has no run.json; {hint}{did_you_mean(runs[:3])}")
 
 
 def check_links(run: RunDirectory) -> None:
-    """Check that no part of a run is a link that leads out of it; the directory itself may be a link.
+    """Check that no part of a run is a link out of it; the directory itself may be a link.
 
     Raises:
-        RunError: A part leads out of the run.
+        RunError: A part is a link out of the run.
     """
     for path in run.parts():
         check_inside(path, run.path)
 
 
 def read_description(run: RunDirectory) -> Description:
-    """What `run.json` says, if this version can read the run, and the recorded checksums.
+    """Read `run.json`, if this version can read the run, and the recorded checksums.
 
     Raises:
         NewerFormatError: The run is of a newer format.
@@ -258,21 +258,21 @@ def read_description(run: RunDirectory) -> Description:
 
 
 def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:
-    """Check that the tokenizers are those with which the run was made, by the run's checksums.
+    """Check by the run's checksums that the tokenizers are the ones that the run was made with.
 
     Raises:
         InputError: A file is missing.
-        RunError: A file is damaged or another model's.
+        RunError: A file is damaged, or belongs to another model.
     """
     for name, expected in checksums.items():
         path = run.path / name
         if path.parent == run.tokenizer:
             if not path.is_file():
-                raise InputError(f"{path}: is missing; copy the run again, whole")
+                raise InputError(f"{path}: is missing; copy the whole run again")
             check_file(path, expected)
 
 
 def list_names(names: Sequence[str]) -> str:
-    """The first few names, and how many there are besides."""
+    """The first few names, and how many more there are."""
     more = len(names) - _MAX_NAMES
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""The weights that a fine-tuning begins with: those of another run, with rows for what its vocabulary has besides."""
+"""Initial weights of a fine-tuning: the weights of another run, with rows for new entries of the vocabulary."""
 
 import json
 import os
@@ -31,7 +31,7 @@ class InitialWeights(NamedTuple):
     sha256: str  # of the file
     checkpoint: Checkpoint
     step: int  # at which they were saved
-    bleu: float | None  # on that run's validation corpus at that step; None: unknown
+    bleu: float | None  # at that step, on that run's validation corpus; None: unknown
 
     @property
     def run(self) -> Path:
@@ -43,15 +43,15 @@ class InitialWeights(NamedTuple):
         return f"{shown_path(self.run)} (step {self.step:,}{bleu})"
 
     def provenance(self, directory: Path) -> dict[str, Any]:
-        """What `run.json` keeps of where a run's weights began; the path is relative to that run's directory."""
+        """The entry of `run.json` about the initial weights of a run in `directory`, to which the path is relative."""
         run = Path(os.path.relpath(self.run, directory.resolve())).as_posix()
         values = {"run": run, "checkpoint": self.checkpoint, "step": self.step, "sha256": self.sha256}
         return {"initialized_from": values}
 
     def give_to(self, model: Transformer, *, seed: int) -> None:
-        """Give a model these weights. A larger vocabulary's new rows are the mean of the others, and a little noise.
+        """Give a model these weights. New rows of a larger vocabulary are the mean of the others plus a little noise.
 
-        So a new entry's logit is near the mean of all, and the others' probabilities hardly change.
+        So the logit of a new entry is near the mean of all, and the other probabilities hardly change.
 
         Source: Hewitt 2021, https://nlp.stanford.edu/~johnhew/vocab-expansion.html.
 
@@ -72,7 +72,7 @@ def read_initial_weights(config: Config) -> InitialWeights | None:
     """The weights of `training.initialize_from`; None: it names no run.
 
     Raises:
-        InputError: There is no run, it lacks the checkpoint, or the config contradicts its own.
+        InputError: There is no run or no such checkpoint, or the config contradicts the run's.
         RunError: A file is damaged.
     """
     path, checkpoint = config.training.initialize_from, config.training.initialize_checkpoint
@@ -91,14 +91,14 @@ def read_initial_weights(config: Config) -> InitialWeights | None:
 
 
 def check_unchanged(run: RunDirectory, initial: InitialWeights) -> None:
-    """Check that a run which was begun with another run's weights, but has none saved yet, can begin with these.
+    """Check that a run without a checkpoint can still begin with the weights that it was made for.
 
     Raises:
-        InputError: The other run has other weights by now.
+        InputError: The weights of the other run have changed.
     """
     begun: Mapping[str, Any] = json.loads(run.description.read_bytes()).get("initialized_from", {})
     if begun.get("sha256") != initial.sha256:
         raise InputError(
-            f"{run.path} has no checkpoint yet, and {initial.file} has changed since it was begun: remove {run.path},"
-            " and begin again"
+            f"{run.path} has no checkpoint yet, and {initial.file} has changed since it was begun: remove {run.path}"
+            " and start again"
         )

@@ -1,4 +1,4 @@
-"""From a run directory to a model that translates: whole and undamaged, or refused with a reason."""
+"""From a run directory to a model that translates: complete and intact, or refused with a reason."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,14 +19,14 @@ from translate.runs.directory import Checkpoint, RunDirectory, list_names, open_
 
 
 class LoadedRun(NamedTuple):
-    """What translating needs of a run."""
+    """The parts of a run that translating needs."""
 
     directory: Path
     config: Config
     tokenizers: Tokenizers
     model: Transformer
     step: int  # at which the weights were saved
-    averaged: tuple[int, ...] = ()  # the steps of the checkpoints whose mean they are; as a rule none
+    averaged: tuple[int, ...] = ()  # the steps of the checkpoints that were averaged; usually none
 
 
 class SavedWeights(NamedTuple):
@@ -34,11 +34,11 @@ class SavedWeights(NamedTuple):
 
     tensors: dict[str, Tensor]
     step: int  # at which they were saved; of an average the newest
-    averaged: tuple[int, ...]  # the steps of the checkpoints whose mean they are; as a rule none
+    averaged: tuple[int, ...]  # the steps of the checkpoints that were averaged; usually none
 
 
 def describe_moment(step: int, averaged: Sequence[int]) -> str:
-    """When weights were saved: their step, or the steps that they are the average of."""
+    """When weights were saved: their step, or the steps of the checkpoints that were averaged."""
     return f"the average of steps {', '.join(f'{each:,}' for each in averaged)}" if averaged else f"step {step:,}"
 
 
@@ -46,11 +46,11 @@ def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.devic
     """Load a run's config, tokenizers and model, ready to translate.
 
     Args:
-        checkpoint: best: chosen on validation; last: the newest; step-N: kept by the training. A checkpoint with a
-            moving average gives that, and one with LoRA's updates the weights with the updates added.
+        checkpoint: best: chosen on validation; last: the newest; step-N: kept by the training. If it has a moving
+            average, that is loaded; LoRA's updates are added to the weights.
 
     Raises:
-        InputError: The path is no run, or the run lacks that checkpoint.
+        InputError: The path is not a run, or the run does not have that checkpoint.
         RunError: A file is damaged or leads out of the run, or the weights do not fit the model.
     """
     run = open_run(path)
@@ -63,13 +63,13 @@ def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.devic
 
 
 def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> SavedWeights:
-    """The weights of a checkpoint, those of a moving average if it has one, and the step at which they were saved.
+    """The weights of a checkpoint, or its moving average if it has one, and the step at which they were saved.
 
     Args:
         last: How to ask for the last checkpoint, for errors.
 
     Raises:
-        InputError: The run lacks that checkpoint.
+        InputError: The run does not have that checkpoint.
         RunError: The checkpoint is damaged.
     """
     file = run.checkpoint(checkpoint)
@@ -87,17 +87,17 @@ def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device 
     """The model of a config with the vocabularies of its tokenizers, newly initialised.
 
     Args:
-        device: Where the model goes. Its weights are drawn on the CPU, so they are the same everywhere.
+        device: The model's device. Its weights are drawn on the CPU, so they are the same everywhere.
 
     Raises:
         OutOfMemory: The memory is not enough.
     """
     sizes = config.model
     with explain_out_of_memory(
-        f"the building of a model with model.d_model = {sizes.d_model}, model.d_ff = {sizes.d_ff},"
+        f"building a model with model.d_model = {sizes.d_model}, model.d_ff = {sizes.d_ff},"
         f" {sizes.num_encoder_layers} encoder and {sizes.num_decoder_layers} decoder layers, and"
         f" {tokenizers.target.vocab_size} subwords (tokenizer.vocab_size)",
-        hint="Lower them, or take a machine with more memory.",
+        hint="Lower them, or use a machine with more memory.",
     ):
         return Transformer(
             sizes,

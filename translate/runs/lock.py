@@ -15,17 +15,17 @@ from translate.runs.directory import RunDirectory, is_lock_file
 
 @contextlib.contextmanager
 def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
-    """Hold a lock file, which is created with its folder if need be; it names the process that holds it.
+    """Hold a lock file, which names this process; it and its folder are created if necessary.
 
     Args:
         busy: Completes the error "DIRECTORY: process N on MACHINE …" if another process holds the lock.
 
     Raises:
         InputError: Another process holds the lock.
-        RunError: The file cannot be created or written, is a link, or is another program's.
+        RunError: The file cannot be created or written, is a link, or belongs to another program.
     """
     if file.is_symlink() or not is_lock_file(file):
-        raise RunError(f"{file}: is a link or another program's file, and it would be overwritten; remove it")
+        raise RunError(f"{file}: is a link or another program's file, which would be overwritten; remove it")
     lock = FileLock(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_run(path: Path) -> Iterator[None]:
-    """Keep other trainings out of a run directory. A directory created for this is removed if it stays empty.
+    """Keep other trainings out of a run directory. If it was created for the lock and stays empty, it is removed.
 
     Raises:
         InputError: Another process trains there; the message names it.

@@ -16,10 +16,10 @@ _PACKAGE = logging.getLogger("translate")
 
 
 class RunLog(logging.Handler):
-    """A context that writes what the package logs, from INFO on, and the error that ends the context, if one does.
+    """A context that writes the log messages of the package, from INFO on, and the error that ends the context, if any.
 
-    The text stays in memory until `open` names the file. A file that cannot be written ends no training. The handlers
-    of the program that uses the package receive what they would receive without this one.
+    The text stays in memory until `open` names the file. If the file cannot be written, the training continues. Other
+    handlers receive the same messages as without this one.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class RunLog(logging.Handler):
         self._file: BinaryIO | None = io.BytesIO()  # None: the file cannot be written
 
     def open(self, path: Path) -> None:
-        """Append to a file what has been logged so far, and all that comes."""
+        """Append to a file what has been logged so far and everything later."""
         assert isinstance(self._file, io.BytesIO), "open is called once"
         waiting = self._file.getvalue()
         try:
@@ -38,7 +38,7 @@ class RunLog(logging.Handler):
             self._give_up(path, error)
 
     def keep(self, text: str, *, seconds: float | None = None) -> None:
-        """Write a text with the time, which is now by default, before each of its lines."""
+        """Write a text with the time before each line; by default the current time."""
         if self._file is not None:
             moment = datetime.datetime.fromtimestamp(seconds or time.time()).astimezone().isoformat(timespec="seconds")
             try:
@@ -72,8 +72,8 @@ class RunLog(logging.Handler):
             self._file.close()
 
     def _give_up(self, path: Path, error: OSError) -> None:
-        """Warn that the file cannot be written, and go on without it."""
+        """Warn that the file cannot be written, and continue without it."""
         if self._file is not None:
             self._file.close()
         self._file = None
-        logger.warning(f"{write_error(path, error)}. The training goes on without its log")
+        logger.warning(f"{write_error(path, error)}. The training continues without its log")

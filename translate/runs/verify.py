@@ -1,4 +1,4 @@
-"""Every file of a run directory against its checksum: the report of `translate verify`."""
+"""Checks every file of a run directory against its checksum, for `translate verify`."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ class FileReport(NamedTuple):
 
 
 class Verification:
-    """The state of a run, as far as its files have been checked."""
+    """The state of the files of a run that have been checked so far."""
 
     def __init__(self, run: RunDirectory) -> None:
         self.run = run
@@ -61,7 +61,8 @@ class Verification:
             return f"not sound: {list_names(self.unsound)}"
         if num_unknown := sum(file.state == "no checksum" for file in self.files):
             by = f", written by translate {self.writer}" if self.writer else ""
-            return f"sound, as far as can be said: no checksum was recorded of {num_unknown}{by}"
+            files = "file has" if num_unknown == 1 else "files have"
+            return f"sound as far as is known: {num_unknown} {files} no checksum{by}"
         return "sound: every file is as it was written"
 
     @contextlib.contextmanager
@@ -77,7 +78,7 @@ class Verification:
             self.add(path, state, text.removeprefix("damaged: "))
 
     def add_sound(self, path: Path, has_checksum: bool, detail: str = "") -> None:
-        """Report that a file is as it was written, as far as its checksum can say."""
+        """Report that a file matches its checksum, or has none."""
         self.add(path, "ok" if has_checksum else "no checksum", detail)
 
     def add(self, path: Path, state: State, detail: str) -> None:
@@ -86,16 +87,16 @@ class Verification:
         self.files.append(FileReport(self._name(path), state, detail))
 
     def _name(self, path: Path) -> str:
-        """A path within the run, as people and terminals can read it."""
+        """A path within the run, in printable characters."""
         name = path.relative_to(self.run.path).as_posix()
         return (name if name.isprintable() else ascii(name)) + "/" * path.is_dir()
 
 
 def verify_run(path: Path) -> Verification:
-    """Check every file of a run; none is changed.
+    """Check every file of a run without changing any.
 
     Raises:
-        InputError: There is no run, or one of a newer format.
+        InputError: The path is not a run, or is a run of a newer format.
     """
     check_holds_run(path)
     run = RunDirectory(path)
@@ -117,7 +118,7 @@ def verify_run(path: Path) -> Verification:
             raise RunError(f"it names files that no run has: {list_names(unknown)}")
         is_whole = any(name.startswith("tokenizer/") for name in names)  # The last lines are the tokenizers'.
         if (result.run_format or 0) > 2 and not is_whole:
-            raise RunError("the run was half copied")
+            raise RunError("the run was copied only in part")
     with result.check(run.config):
         read_resolved_config(run.config)
         result.add_sound(run.config, check_file(run.config, checksums.get(run.config.name)))
@@ -132,7 +133,7 @@ def verify_run(path: Path) -> Verification:
             content = run.metrics.read_bytes()
             num_bytes, expected = (progress.metrics_bytes, progress.metrics_sha256) if progress else (None, None)
             if expected is not None and fingerprint(content[:num_bytes]) != expected:
-                reason = f"its first {num_bytes} bytes are not those that the last checkpoint saw"
+                reason = f"its first {num_bytes} bytes have changed since the last checkpoint"
                 raise DamageError(run.metrics, reason)
             num_records = content.count(b"\n")
             result.add_sound(run.metrics, expected is not None, f"{num_records} records")
@@ -168,11 +169,11 @@ def _check_checkpoints(result: Verification) -> Progress | None:
     if os.path.lexists(best) or best_step or not resumable:
         with result.check(best):
             if not (os.path.lexists(best) or resumable):
-                raise RunError("there is no checkpoint: half copied, or stopped before the first")
+                raise RunError("there is no checkpoint: the copy is incomplete, or none was saved")
             tensors, metadata, has_digest = read_tensors(best)
             step, averaged = read_moment(best, metadata)
             if step < best_step and not averaged:
-                raise RunError(f"of step {step}, but the training has a better one of step {best_step}; copy that too")
+                raise RunError(f"is of step {step}, but there is a better one of step {best_step}; copy that too")
             moment = describe_moment(step, averaged)
             result.add_sound(best, has_digest, f"{moment}, {sum(map(torch.numel, tensors.values())):,} parameters")
     result.files[first:] = sorted(result.files[first:])
@@ -194,7 +195,7 @@ def _check_evaluation(folder: Path, result: Verification) -> None:
 
 
 def _add_unknown(result: Verification, folders: list[Path]) -> None:
-    """Report what does not belong to a run."""
+    """Report files that do not belong to a run."""
     paths = [path for folder in folders for path in sorted(folder.glob("*")) if path not in result.known]
     for path in paths[:_MAX_UNKNOWN]:
         result.add(path, "unknown", "does not belong to a run, and is not used")
