@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import sentencepiece
+from harness import values_of
 
 from translate.config.data import DataConfig, TokenizerConfig
 from translate.data import subword_sampling
@@ -180,8 +181,7 @@ def test_the_number_of_processes_changes_nothing(letters: Tokenizer, num_process
 
 def test_few_lines_start_no_process(letters: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subword_sampling, "_MIN_LINES_OF_POOL", 11)
-    tasks = tasks_of(letters)
-    assert len(tasks) < 11 and sampled(SamplingPool(num_processes=2), tasks) == expected(tasks)
+    assert sampled(SamplingPool(num_processes=2), tasks_of(letters)) == expected(tasks_of(letters))
     assert Threads.started == []
 
 
@@ -213,13 +213,10 @@ def test_what_check_raises_ends_the_sampling(letters: Tokenizer) -> None:
 
 def test_epochs_are_the_same_with_and_without_a_pool(letters: Tokenizer) -> None:
     lines = [line for line in LINES if line.strip()] * 5
+    corpora = [ParallelCorpus("letters", lines, lines[::-1], 1.5)]
 
     def epoch(num_threads: int) -> list[tuple[object, ...]]:
-        batches = TrainingBatches(
-            [ParallelCorpus("letters", lines, lines[::-1], 1.5)],
-            Tokenizers(letters, letters, "joint"),
-            BatchSettings(limits=DataConfig(), subword_sampling=0.3, batch_tokens=500, seed=1, num_threads=num_threads),
-        )
-        return [(batch.indices, *(ids.tolist() for ids in batch[:3])) for batch in batches.epoch(2)]
+        settings = BatchSettings(DataConfig(), 0.3, batch_tokens=500, seed=1, num_threads=num_threads)
+        return values_of(TrainingBatches(corpora, Tokenizers(letters, letters, "joint"), settings).epoch(2))
 
     assert epoch(1) == epoch(2)

@@ -161,10 +161,10 @@ def test_a_damaged_or_forbidden_cache_changes_nothing(
     (path,) = folder.iterdir()
     path.write_bytes(path.read_bytes()[:-50])
     assert listed(encode_texts(LINES, tokenizer, num_threads=2, cache=cache)) == expected
-    assert caplog.messages == [f"{path} is damaged; it is computed again"]
+    assert len(caplog.messages) == 1 and f"{path} is damaged" in caplog.text
     inside_a_file = DataCache(folder=path / "folder")
     assert listed(encode_texts(LINES, tokenizer, num_threads=2, cache=inside_a_file)) == expected
-    assert len(caplog.messages) == 2 and "Nothing can be kept for the next start" in caplog.messages[1]
+    assert len(caplog.messages) == 2 and str(inside_a_file.folder) in caplog.messages[1]
 
 
 # Several processes

@@ -107,17 +107,10 @@ def test_the_vocabulary_sizes_named_in_errors_are_exact(type_: str, byte_fallbac
 
 def test_errors_of_training_name_the_side(german: list[str], english: list[str]) -> None:
     config = settings(vocabulary="separate", vocab_size=5000)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=r"vocab_size = 5000 .* the source side .*: \d+ .* type bpe$"):
         prepare_tokenizers(config, german, english)
-    assert re.fullmatch(
-        r"tokenizer\.vocab_size = 5000 is too large for the source side of the training text:"
-        r" \d+ is the largest that works with type bpe",
-        str(caught.value),
-    )
     for nothing in ([], ["", "  "]):
-        with pytest.raises(
-            InputError, match="^tokenizer: the training text is empty, and a tokenizer cannot be trained"
-        ):
+        with pytest.raises(InputError, match="^tokenizer: the training text is empty"):
             train_tokenizer(nothing, settings())
 
 
@@ -175,9 +168,9 @@ def test_joint_and_separate_are_saved_and_loaded(tmp_path: Path, german: list[st
     with pytest.raises(InputError, match=r"target\.model: no such file$"):
         load_tokenizers(tmp_path / "separate")
     (tmp_path / "joint" / "source.model").touch()
-    with pytest.raises(InputError, match=r"joint: has joint\.model beside source\.model or target\.model"):
+    with pytest.raises(InputError, match=r"joint: .*joint\.model .*source\.model"):
         load_tokenizers(tmp_path / "joint")
-    with pytest.raises(InputError, match=r": has no tokenizer: neither joint\.model nor source\.model and target"):
+    with pytest.raises(InputError, match=rf"^{tmp_path}: .*joint\.model"):
         load_tokenizers(tmp_path)
 
 
@@ -197,15 +190,10 @@ def test_models_that_do_not_serve(tmp_path: Path, german: list[str]) -> None:
     text = tmp_path / "text"
     text.write_text("\n".join(german), encoding="utf-8")
     sentencepiece.SentencePieceTrainer.train(input=str(text), model_prefix=str(foreign), vocab_size=60, minloglevel=2)
-    with pytest.raises(InputError) as caught:
+    message = f"^{foreign}.model: .*pad -1, unk 0, bos 1, eos 2 .*--pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
+    with pytest.raises(InputError, match=message):
         read_tokenizer(tmp_path / "foreign.model")
-    assert str(caught.value) == (
-        f"{foreign}.model: has the special ids pad -1, unk 0, bos 1, eos 2 (-1: none), but pad 0, unk 1, bos 2, eos 3"
-        " are needed: train it with spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
-    )
     whole = (tmp_path / "foreign.model").read_bytes()
-    for damaged in (b"garbage", whole[: len(whole) // 2]):
-        with pytest.raises(InputError, match=rf"^x\.model: is not a SentencePiece model \({len(damaged)} bytes\)$"):
+    for damaged in (b"garbage", whole[: len(whole) // 2], b""):
+        with pytest.raises(InputError, match=rf"^x\.model: .*\({len(damaged)} bytes\)$"):
             Tokenizer(damaged, name="x.model")
-    with pytest.raises(InputError, match=r"^x\.model: is not a SentencePiece model \(0 bytes\)$"):
-        Tokenizer(b"", name="x.model")

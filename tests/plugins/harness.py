@@ -8,7 +8,7 @@ import functools
 import hashlib
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from translate.cli import app
 from translate.config.data import TokenizerConfig
 from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig
-from translate.data.batching import EncodedPair, collate
+from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.model import Transformer
 from translate.runs.checkpoint import add_prefix, read_tensors, write_tensors
@@ -96,6 +96,11 @@ def stream_digits(folder: Path, *, segment_pairs: int) -> None:
     assert listed in text
     text = text.replace(listed, stream).replace("data:", f"data:\n  stream_segment_pairs: {segment_pairs}", 1)
     (folder / "digits.yaml").write_text(text)
+
+
+def values_of(batches: Iterable[Batch]) -> list[tuple[object, ...]]:
+    """Everything in some batches, to be compared."""
+    return [(batch.indices, *(ids.tolist() for ids in batch[:3])) for batch in batches]
 
 
 def tiny_config(**sections: dict[str, Any]) -> Config:

@@ -131,7 +131,7 @@ def test_a_cut_tokenizer_is_trained_again(digits: Digits, tmp_path: Path, caplog
     path.write_bytes(path.read_bytes()[:-100])
     again = Prepared(digits(), folder)
     assert again.is_like(first) and again.num_made == 1
-    assert caplog.messages == [f"{path} is damaged; it is computed again"]
+    assert caplog.messages == [f"{path} is damaged; it will be computed again"]
     assert Prepared(digits(), folder).num_made == 0
 
 

@@ -1,6 +1,6 @@
-"""Pairs as people type them: in capitals, without the full stop, with typos. Chance decides which.
+"""Pairs as people type them, at random: in capitals, without the full stop, with typos.
 
-A model that has seen only clean text breaks on the rest; one that sees a little of it in each epoch does not.
+A model that has seen only clean text fails on such text; one that sees a little of it in each epoch does not.
 
 Source: Belinkov and Bisk 2018, https://arxiv.org/abs/1711.02173 (what typos do to translation); Karpukhin et al. 2019,
 https://arxiv.org/abs/1902.01509 (these four typos, on the source alone, help with real ones); Bogoychev et al. 2023,
@@ -17,7 +17,7 @@ from translate.config.data import Augmentation, Corpus
 from translate.data.corpora import ParallelCorpus, read_corpus, store_pairs
 from translate.data.tables import PairChunk
 
-# The changes of a pair are the bits of a number, of which the lowest two say the case.
+# The changes of a pair are the bits of a number; the lowest two are the case.
 _UPPER_CASE, _TITLE_CASE, _LOWER_CASE = 1, 2, 3
 _NO_PUNCTUATION, _ASCII_UMLAUTS, _TYPOS = 4, 8, 16
 
@@ -31,12 +31,12 @@ _WORDS_PER_TYPO = 10
 
 
 def draw_changes(augment: Augmentation | None, size: int, generator: np.random.Generator) -> NDArray[np.uint8]:
-    """Draw what is changed in each of `size` pairs, as `change_pairs` takes it; 0: nothing."""
+    """Draw the changes of `size` pairs, for `change_pairs`; 0: none."""
     if augment is None:
         return np.zeros(size, dtype=np.uint8)
     draws = generator.random((4, size))
     borders = np.cumsum([augment.upper_case, augment.title_case, augment.lower_case])
-    changes = (np.searchsorted(borders, draws[0], side="right") + 1) % 4  # behind the last border: 0, case unchanged
+    changes = (np.searchsorted(borders, draws[0], side="right") + 1) % 4  # past the last border: 0, case unchanged
     changes += _NO_PUNCTUATION * (draws[1] < augment.drop_final_punctuation)
     changes += _ASCII_UMLAUTS * (draws[2] < augment.ascii_umlauts)
     changes += _TYPOS * (draws[3] < augment.typos)
@@ -46,7 +46,7 @@ def draw_changes(augment: Augmentation | None, size: int, generator: np.random.G
 def change_pairs(
     sources: Sequence[str], targets: Sequence[str], changes: NDArray[np.uint8], generator: np.random.Generator
 ) -> PairChunk:
-    """Change each pair as its number of `draw_changes` says; the generator draws the typos."""
+    """Make the changes that `draw_changes` has drawn; the generator draws the typos."""
     pairs = [
         _change(source, target, change, generator) if change else (source, target)
         for source, target, change in zip(sources, targets, changes.tolist(), strict=True)
@@ -55,7 +55,7 @@ def change_pairs(
 
 
 def augment_corpus(corpus: ParallelCorpus, *, with_typos: bool = True) -> ParallelCorpus:
-    """Change the pairs of a corpus once and for all, each line in the same way in every run.
+    """Change the pairs of a corpus once, each line in the same way in every run.
 
     Raises:
         RunError: The corpus is large, and its text cannot be written to a temporary file.
@@ -109,7 +109,7 @@ def title_case(text: str) -> str:
 def add_typos(text: str, generator: np.random.Generator) -> str:
     """Swap, delete, insert or replace a letter in one of ten words and at least one, but never a word's first letter.
 
-    Letters that are added are drawn from the text itself, so that they are of its script.
+    New letters are drawn from the text itself, so that they are of its script.
     """
     words = list(_WORD.finditer(text))
     if not words:

@@ -1,4 +1,4 @@
-"""Pairs of token ids become padded batches of at most so many tokens, with as little padding as their order allows."""
+"""Pairs of token ids become padded batches with a limit on tokens, with as little padding as their order allows."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -61,12 +61,12 @@ def collate_sources(sources: Sequence[Sequence[int]]) -> Int[Tensor, "batch sour
 def batch_by_tokens(*lengths: Sequence[int], order: Sequence[int], max_tokens: int) -> list[list[int]]:
     """Cut an order into batches of at most `max_tokens` tokens on each side, padding counted.
 
-    An item joins the batch before it unless that breaks the limit, so items of similar lengths should stand together.
+    An item joins the batch before it unless that breaks the limit, so items of similar lengths should be neighbours.
 
     Args:
         lengths: For each side (source; or source and target) the length of each item with its special symbol.
         order: The items, as positions in `lengths`, in the order in which they fill batches.
-        max_tokens: An item that is longer than this gets a batch of its own.
+        max_tokens: A longer item gets a batch of its own.
 
     Returns:
         The batches as lists of items, which together are `order`.
@@ -105,7 +105,7 @@ def order_by_length(
 
     The pairs are sorted by the longer side, which fills the batch, and within one length by the difference of the
     sides, upwards and downwards in turn, so that shapes are similar where one length ends and the next begins. Pairs of
-    equal shape stand in random order. Half of the orders, at random, are reversed, so that batches are cut elsewhere.
+    equal shape are in random order. Half of the orders are reversed at random, so that batches are cut elsewhere.
 
     Returns:
         A permutation of the positions.

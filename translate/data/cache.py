@@ -1,7 +1,7 @@
-"""Files in the user's cache folder: token ids and tokenizers kept for the next training, and temporary files.
+"""Files in the user's cache folder: token ids and tokenizers for the next training, and temporary files.
 
-They lie where `datasets` keeps its own files (`HF_DATASETS_CACHE`) and not in `/tmp`, which is memory on many machines.
-Nothing that is kept is deleted by itself. The user may delete it at any time: whatever is missing is computed again.
+The folder is where `datasets` keeps its own files (`HF_DATASETS_CACHE`), not `/tmp`, which is in memory on many
+machines. Nothing is deleted automatically. The user may delete it at any time: missing entries are computed again.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from translate.fingerprint import fingerprint
 logger = logging.getLogger(__name__)
 
 _FORMAT = "2"  # to be raised when the layout of any entry changes
-_SIZE_BYTES = 8  # of the number behind the content, which says how long that is
+_SIZE_BYTES = 8  # of the number after the content, which is the length of the content
 _CHUNK_LINES = 10_000
 _OTHER_FOLDER = "set the environment variable HF_DATASETS_CACHE to a folder on a disk with room"
 
@@ -41,13 +41,13 @@ def cache_folder() -> Path:
 
 
 class TemporaryFile:
-    """A growing file for this process alone. It is gone when the process ends, however it ends.
+    """A growing file for this process alone, which disappears when the process ends for any reason.
 
-    The file has no name on Linux and macOS, and on Windows the system deletes it when it is closed. It is mapped by its
-    open handle, never by a path.
+    The file has no name on Linux and macOS, and Windows deletes it when it is closed. It is mapped by its open handle,
+    never by a path.
 
     Args:
-        content: What the file holds, for error messages.
+        content: A description of the content for error messages.
 
     Raises:
         RunError: The file cannot be created.
@@ -95,7 +95,7 @@ def text_digest(lines: Sequence[str]) -> bytes:
 
 
 def entry_name(kind: str, *parts: str | bytes) -> str:
-    """The name of an entry of a kind, such as `ids`: a checksum of all that decides its content, versions included."""
+    """The name of an entry of a kind, such as `ids`: a checksum of everything that its content depends on."""
     return f"{fingerprint(kind, _FORMAT, __version__, sentencepiece.__version__, *parts)[:40]}.{kind}"
 
 
@@ -125,7 +125,7 @@ class DataCache:
         """Entries that were missing and had to be computed, whether they could be kept or not."""
 
     def find(self, name: str) -> CachedFile | None:
-        """An entry that exists and has its whole length; one that does not is made again."""
+        """An entry that exists and is complete."""
         path = self.folder / name
         try:
             num_bytes = max(0, path.stat().st_size - _SIZE_BYTES)
@@ -136,7 +136,7 @@ class DataCache:
                 return entry
         except OSError:  # it does not exist, or belongs to another user
             return None
-        logger.warning(f"{path} is damaged; it is computed again")
+        logger.warning(f"{path} is damaged; it will be computed again")
         return None
 
     def make(self, name: str, write: Callable[[BinaryIO], object]) -> CachedFile | None:
@@ -150,7 +150,7 @@ class DataCache:
                 file.write(file.tell().to_bytes(_SIZE_BYTES))
         except (OSError, RunError) as error:
             logger.warning(
-                f"Nothing can be kept for the next start, which will take as long as this one: {error}."
-                f" To keep token ids, {_OTHER_FOLDER}"
+                f"The cache cannot be written, so the next start will take as long as this one: {error}."
+                f" To cache token ids, {_OTHER_FOLDER}"
             )
         return self.find(name)

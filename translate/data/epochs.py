@@ -1,6 +1,6 @@
 """The batches of each epoch: a pure function of the data, the seed and the epoch's number.
 
-So a run that was stopped is continued from (epoch, batch) alone, and skips what it has seen without making a tensor.
+So a stopped run is continued from (epoch, batch) alone, and skips what it has seen without making a tensor.
 """
 
 import copy
@@ -23,10 +23,10 @@ from translate.data.token_store import Check, TokenStore, TokenWriter, encode_te
 from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizers
 from translate.errors import InputError
 
-# What a generator is for. Together with the seed and the epoch it gives the generator's seed, so that no random choice
-# depends on another.
+# Purposes of generators. The seed, the epoch and the purpose seed a generator, so that no random choice depends on
+# another.
 _CHOICE, _ORDER, *_SAMPLING, _CHANGES, _TYPOS = range(6)  # one kind of sampling for each side
-# Lines that one generator samples: with another number, a run would see other segmentations.
+# Lines that one generator samples. Changing this number changes the segmentations of a run.
 _SAMPLED_LINES = 50_000
 
 
@@ -77,7 +77,7 @@ class Epoch:
     @property
     def shapes(self) -> NDArray[np.int64]:
         """For each batch: its pairs, and the tokens of its longest source and target, special symbols counted."""
-        order = np.argsort(self.starts)  # `reduceat` needs the batches as they lie in `_positions`
+        order = np.argsort(self.starts)  # `reduceat` needs the batches in the order of `positions`
         shapes = np.empty((len(self), 3), dtype=np.int64)
         shapes[:, 0] = self.ends - self.starts
         for column, side in ((1, self.sources), (2, self.targets)):
@@ -122,10 +122,10 @@ class TrainingBatches:
     ) -> None:
         """
         Args:
-            cache: Where the token ids are read, or kept for the next time; None: they are not.
-            sampling_pool: The processes that sample segmentations; None: the corpora get their own.
+            cache: Keeps the token ids for the next training; None: they are not kept.
+            sampling_pool: Processes that sample segmentations; None: a pool of its own.
             encoded: The ids of all sources and of all targets, if they are known; None: the corpora are encoded here.
-            may_be_empty: If no pair passes the filter, the epochs have no batch, instead of an error.
+            may_be_empty: If no pair passes the filter, epochs have no batches, and there is no error.
 
         Raises:
             InputError: No pair passes the filter, or a pair is longer than `batch_tokens`.
@@ -160,7 +160,7 @@ class TrainingBatches:
 
     @property
     def longest(self) -> int:
-        """The tokens that the longest side of a pair has with its special symbol, or may have if it changes."""
+        """Length of the longest side with its special symbol; if pairs change in each epoch, its limit."""
         if self._settings.subword_sampling is not None or any(self._augment):
             return max(self._settings.limits.max_source_tokens, self._settings.limits.max_target_tokens) + 1
         kept = np.concatenate(self._kept)
@@ -181,10 +181,10 @@ class TrainingBatches:
         chosen, changes = self._choose_pairs(number)
         generator = self._generator(number, _ORDER)
         is_sampled = self._settings.subword_sampling is not None
-        anew = np.arange(len(chosen)) if is_sampled else np.flatnonzero(changes)
-        if not len(anew):
+        new = np.arange(len(chosen)) if is_sampled else np.flatnonzero(changes)
+        if not len(new):
             return self._plan(self._sources, self._targets, chosen, generator)
-        sources, targets, positions, pair_numbers = self._segment_anew(chosen, changes, anew, epoch=number, check=check)
+        sources, targets, positions, pair_numbers = self._resegment(chosen, changes, new, epoch=number, check=check)
         epoch = self._plan(sources, targets, positions, generator)
         epoch.pair_numbers, epoch.num_resegmented = pair_numbers, len(pair_numbers) - len(chosen)
         epoch.num_changed = int(np.count_nonzero(changes))
@@ -193,7 +193,7 @@ class TrainingBatches:
     def _plan(
         self, sources: TokenStore, targets: TokenStore, positions: NDArray[np.int64], generator: np.random.Generator
     ) -> Epoch:
-        # Specials counted: the source ends in EOS, the target has BOS before or EOS behind.
+        # With special symbols: the source ends in EOS, the target has BOS before it or EOS after it.
         source_lengths, target_lengths = sources.lengths[positions] + 1, targets.lengths[positions] + 1
         order = order_by_length(source_lengths, target_lengths, generator=generator)
         borders = cut_batches(np.maximum(source_lengths, target_lengths)[order], max_tokens=self._settings.batch_tokens)
@@ -218,34 +218,34 @@ class TrainingBatches:
             changes.append(draw_changes(augment, len(chosen[-1]), self._generator(epoch, _CHANGES, corpus)))
         return np.concatenate(chosen), np.concatenate(changes)
 
-    def _segment_anew(
+    def _resegment(
         self,
         chosen: NDArray[np.int64],
         changes: NDArray[np.uint8],
-        anew: NDArray[np.int64],
+        new: NDArray[np.int64],
         *,
         epoch: int,
         check: Check,
     ) -> tuple[TokenStore, TokenStore, NDArray[np.int64], NDArray[np.int64]]:
-        """Change and segment chosen pairs anew, so that a pair seen twice is seen in two ways.
+        """Change chosen pairs and segment them again, so that a pair seen twice is seen in two ways.
 
         The result may be longer than the limits allow. Leaving the pair out would favour short sentences, so it keeps
         its usual text and segmentation, on both sides.
 
         Args:
-            anew: Positions in `chosen` of the pairs that are segmented anew; the others are only copied.
+            new: Positions in `chosen` of the pairs that get a new segmentation; the others are only copied.
 
         Returns:
             Sources and targets; the position of each chosen pair in them; and the number of the pair at each position.
-            The usual segmentations stand after the new ones.
+            The usual segmentations come after the new ones.
         """
         writers = [TokenWriter(f"the segmentations of epoch {epoch + 1}") for _ in ("sources", "targets")]
-        tasks = self._sampling_tasks(chosen[anew], changes[anew], epoch=epoch)
-        for number, chunk in enumerate(self._sampling_pool.sample(tasks, num_lines=2 * len(anew), check=check)):
+        tasks = self._sampling_tasks(chosen[new], changes[new], epoch=epoch)
+        for number, chunk in enumerate(self._sampling_pool.sample(tasks, num_lines=2 * len(new), check=check)):
             writers[number % 2].add(chunk)
         limits, longest = self._settings.limits, self._settings.batch_tokens - 1
         is_new = np.zeros(len(chosen), dtype=np.bool_)
-        is_new[anew] = (writers[0].lengths <= min(limits.max_source_tokens, longest)) & (
+        is_new[new] = (writers[0].lengths <= min(limits.max_source_tokens, longest)) & (
             writers[1].lengths <= min(limits.max_target_tokens, longest)
         )
         usual = np.flatnonzero(~is_new)
@@ -255,9 +255,9 @@ class TrainingBatches:
             writers[0].add(self._sources.chunk(pairs))
             writers[1].add(self._targets.chunk(pairs))
         positions = np.empty(len(chosen), dtype=np.int64)
-        positions[anew] = np.arange(len(anew))
-        positions[usual] = len(anew) + np.arange(len(usual))
-        return writers[0].finish(), writers[1].finish(), positions, chosen[np.concatenate([anew, usual])]
+        positions[new] = np.arange(len(new))
+        positions[usual] = len(new) + np.arange(len(usual))
+        return writers[0].finish(), writers[1].finish(), positions, chosen[np.concatenate([new, usual])]
 
     def _sampling_tasks(
         self, pairs: NDArray[np.int64], changes: NDArray[np.uint8], *, epoch: int

@@ -1,4 +1,4 @@
-"""Which training pairs are left out, and how many for which reason; each reason has a line in the log."""
+"""Training pairs that are left out, and why; the log has one line for each reason."""
 
 import hashlib
 import logging
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class FilterReport(NamedTuple):
-    """The counts of one corpus. A pair that is left out counts under the first rule that it breaks."""
+    """The counts of one corpus. A pair that is left out is counted under the first rule that it breaks."""
 
     name: str
     limits: DataConfig
@@ -34,7 +34,7 @@ class FilterReport(NamedTuple):
         return self.num_pairs - sum(self[3:])
 
     def lines(self) -> list[str]:
-        """A summary for the log, and a line for each rule that left pairs out, with its limit."""
+        """A summary for the log, and one line with the limit for each rule that left pairs out."""
         limits = self.limits
         reasons = (
             (self.num_empty_source, "empty source"),
@@ -57,7 +57,7 @@ def log_reports(reports: Iterable[FilterReport]) -> None:
 
 
 def find_copies(sources: Iterable[str], targets: Iterable[str]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Find the pairs whose sides are equal, and those that occurred before, by checksums of 8 bytes a pair."""
+    """Find the pairs whose sides are equal, and those that occurred before, by 8-byte checksums."""
     equal, checksums = [], bytearray()
     for pair in zip(sources, targets, strict=True):
         source, target = (" ".join(side.casefold().split()) for side in pair)
@@ -81,9 +81,9 @@ def filter_pairs(
     """Apply the limits of the config to one corpus.
 
     Args:
-        source_lengths: The subwords of each source, without special symbols; `target_lengths` those of each target.
-        batch_tokens: The most tokens that a side of a pair may have with its special symbol.
-        copies: What `find_copies` found; None: it was not looked for.
+        source_lengths: Number of subwords of each source, without special symbols; `target_lengths` likewise.
+        batch_tokens: Most tokens on a side of a pair, with its special symbol.
+        copies: The result of `find_copies`; None: copies are kept.
 
     Returns:
         The positions of the pairs to keep, ascending, and the counts of the others.

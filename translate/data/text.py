@@ -1,4 +1,4 @@
-"""Lines of text out of files and pipes, split where `wc -l` splits; whatever is not UTF-8 is an error with its place.
+"""Lines of text from files and pipes, split where `wc -l` splits; anything but UTF-8 is an error with its place.
 
 Nothing is silently changed or dropped here.
 """
@@ -30,10 +30,10 @@ def iterate_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
 
     Args:
         stream: A file opened in binary mode, or `sys.stdin.buffer`: iterating over it splits it on `\n` alone.
-        name: What errors call the stream: a path, or `standard input`.
+        name: The name of the stream in errors: a path, or `standard input`.
 
     Returns:
-        An iterator that reads only what is asked for, so that a pipe can be translated while it is written.
+        An iterator that reads no further than necessary, so that a pipe can be translated while it is written.
 
     Raises:
         InputError: A line is not UTF-8 or has a NUL, or the stream begins like compressed data, UTF-16 or UTF-32.
@@ -78,11 +78,11 @@ def read_lines(path: Path) -> list[str]:
 
 
 def stream_lines(path: Path, *, may_be_pipe: bool = False) -> Iterator[str]:
-    """The lines of a UTF-8 file, gunzipped if its name ends in `.gz` and read as they are needed; see `iterate_lines`.
+    """The lines of a UTF-8 file, read as they are needed, and unzipped if its name ends in `.gz`; see `iterate_lines`.
 
     Raises:
-        InputError: The file is missing, a folder or device, unreadable, not gzip although named so, cut short, or not
-            UTF-8; or it was changed while it was read.
+        InputError: The file is missing, a folder or device, unreadable, named `.gz` but not gzip, truncated, or not
+            UTF-8; or it changed while it was read.
     """
     try:
         require_file(path, may_be_pipe=may_be_pipe)
@@ -93,7 +93,7 @@ def stream_lines(path: Path, *, may_be_pipe: bool = False) -> Iterator[str]:
 
 
 def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
-    """Raise an InputError that says what a path is, if it is not a file."""
+    """Raise an InputError if a path is not a file; the message says what it is."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -124,14 +124,14 @@ def _gunzip_lines(stream: IO[bytes], path: Path) -> Iterator[str]:
 
 @contextmanager
 def require_unchanged(path: Path) -> Iterator[None]:
-    """Raise an InputError if somebody has written to a file, or replaced it, within the context."""
+    """Raise an InputError if a file is written to or replaced within the context."""
     before = _state(path)
     yield
     if _state(path) != before:
-        raise InputError(f"{path}: was changed while it was read; start again when nobody writes to it any more")
+        raise InputError(f"{path}: changed while it was read; start again when no program writes to it")
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """What changes when somebody writes to a file or replaces it; None for a pipe, which has no such state."""
+    """Values that change when a file is written to or replaced; None for a pipe, which has none."""
     state = path.stat()
     return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) if stat.S_ISREG(state.st_mode) else None

@@ -1,7 +1,7 @@
-"""Text to token ids and back: SentencePiece models with one fixed set of special ids, trained or given ready.
+"""Text to token ids and back: SentencePiece models with fixed special ids, trained here or given as files.
 
-The model file says what a token is; which ids are special is the same in the whole project, and is defined here.
-Training is deterministic: the same text and config give the same bytes.
+The model file defines the tokens; the special ids are the same in the whole project and are defined here. Training is
+deterministic: the same text and config give the same bytes.
 """
 
 import functools
@@ -30,7 +30,7 @@ _MAX_LINE_BYTES = 2**30
 _PART_CHARACTERS = 4000
 
 PAD_ID = 0
-"""Fills up the shorter sequences of a batch; never a token of a sentence."""
+"""Pads the shorter sequences of a batch; never a token of a sentence."""
 UNK_ID = 1
 """A character that the vocabulary cannot spell; not produced where byte_fallback is on."""
 BOS_ID = 2
@@ -38,8 +38,8 @@ BOS_ID = 2
 EOS_ID = 3
 """Ends every source and every target."""
 END_OF_VOCABULARY = "<end of vocabulary>"
-"""A control symbol of imported models. They segment as SentencePiece does, and then look up each piece by its text: the
-pieces behind this symbol are UNK, and characters that SentencePiece does not know may yet be in the vocabulary."""
+"""A control symbol of imported models. They segment with SentencePiece, and then look up each piece by its text: pieces
+after this symbol are UNK, and characters that SentencePiece does not know may still be in the vocabulary."""
 
 
 class Tokenizer:
@@ -49,7 +49,7 @@ class Tokenizer:
         """
         Args:
             model_bytes: The serialised model, the content of a `.model` file.
-            name: What errors call the model: its path, or the key that names it.
+            name: The model's name in errors: its path, or the key that names it.
 
         Raises:
             InputError: The bytes are not a SentencePiece model, or are one with other special ids.
@@ -94,7 +94,7 @@ class Tokenizer:
         return normalized
 
     def scores(self) -> list[float]:
-        """The score of each entry, by which the segmentation is chosen: more is better."""
+        """The score of each entry, which decides the segmentation: more is better."""
         return [float(self._processor.get_score(token)) for token in range(self.vocab_size)]
 
     def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
@@ -105,9 +105,9 @@ class Tokenizer:
         return [tag + self._look_up(pieces) for (tag, _), pieces in zip(split, encoded, strict=True)]
 
     def split_tag(self, text: str) -> tuple[list[int], str]:
-        """The id of the language token that a text begins with, such as `>>deu<<`, and the rest of the text.
+        """The id of the language token at the beginning of a text, such as `>>deu<<`, and the rest of the text.
 
-        Only vocabularies of imported models have such tokens; a token that such a vocabulary lacks is UNK.
+        Only vocabularies of imported models have such tokens; one that is missing there is UNK.
         """
         match = re.match(">>.*?<<", text) if self._has_tags else None
         if match is None:
@@ -148,13 +148,13 @@ class Tokenizer:
         return [str(self._processor.id_to_piece(token)) for token in range(self.vocab_size)]
 
     def parse(self, tokens: Sequence[str]) -> list[int]:
-        """The ids of subwords as `pieces` writes them, or of ids written as numbers.
+        """The ids of subwords, written as `pieces` writes them or as numbers.
 
         Raises:
             InputError: A subword or number is not in this vocabulary.
         """
         if all(token.isdecimal() for token in tokens):
-            # Python refuses to read a number of thousands of digits.
+            # Python refuses to read numbers with thousands of digits.
             ids = [int(token) if len(token) < 20 else self.vocab_size for token in tokens]
         else:
             ids = [int(self._processor.piece_to_id(token)) for token in tokens]
@@ -166,9 +166,9 @@ class Tokenizer:
 
 
 class Tokenizers(NamedTuple):
-    """The tokenizers of both sides; with a joint vocabulary of this toolkit's own they are the same object.
+    """The tokenizers of both sides; for a joint vocabulary that was made here they are the same object.
 
-    Imported models may have a joint vocabulary whose two sides are segmented by different models.
+    Imported models may have a joint vocabulary with a different segmentation model for each side.
     """
 
     source: Tokenizer
@@ -185,11 +185,11 @@ class Tokenizers(NamedTuple):
         Raises:
             OSError: The folder cannot be written to.
         """
-        if self.source is self.target:
-            (directory / "joint.model").write_bytes(self.source.model_bytes)
-        else:
-            (directory / "source.model").write_bytes(self.source.model_bytes)
-            (directory / "target.model").write_bytes(self.target.model_bytes)
+        names = {"joint": self.source}
+        if self.source is not self.target:
+            names = {"source": self.source, "target": self.target}
+        for name, tokenizer in names.items():
+            (directory / f"{name}.model").write_bytes(tokenizer.model_bytes)
 
 
 def load_tokenizers(directory: Path) -> Tokenizers:
@@ -227,13 +227,13 @@ def read_tokenizer(path: Path) -> Tokenizer:
 def prepare_tokenizers(
     config: TokenizerConfig, source_lines: Sequence[str], target_lines: Sequence[str], *, cache: DataCache | None = None
 ) -> Tokenizers:
-    """The tokenizers that a config asks for: the ready models that it names, or models trained on these lines.
+    """The tokenizers that a config asks for: the models that it names, or models trained on these lines.
 
     Args:
-        cache: Where trained models are read, or kept for the next time; None: they are not.
+        cache: Keeps trained models for the next training; None: they are not kept.
 
     Raises:
-        InputError: A ready model cannot be used, or the text does not allow `tokenizer.vocab_size`.
+        InputError: A given model cannot be used, or the text does not allow `tokenizer.vocab_size`.
     """
     if config.source_model is not None:
         source = read_tokenizer(config.source_model)
@@ -264,11 +264,11 @@ def train_tokenizer(
     """Train a SentencePiece model on all of `lines`, deterministically and without output.
 
     Args:
-        text_name: What errors call the lines.
+        text_name: The name of the text in errors.
 
     Raises:
-        InputError: There is no text, or `tokenizer.vocab_size` is too small or too large for it; the message names the
-            smallest or the largest size that works.
+        InputError: There is no text, or `tokenizer.vocab_size` is too small or too large for it; the message gives the
+            smallest or largest size that works.
     """
     model = io.BytesIO()
     try:
@@ -295,7 +295,7 @@ def train_tokenizer(
 
 
 def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> str:
-    """SentencePiece's error in our words; the limits that it states are exact, as a test shows."""
+    """SentencePiece's error in our words; its limits are exact, as a test shows."""
     if too_large := re.search(r"Vocabulary size too high \(\d+\)\. Please set it to a value <= (\d+)", message):
         return (
             f"tokenizer.vocab_size = {config.vocab_size} is too large for {text_name}:"
@@ -324,7 +324,7 @@ def _parts(line: str) -> Iterator[str]:
 
 
 def _evenly_spaced(lines: Sequence[str], max_lines: int) -> Iterator[str]:
-    """At most so many lines, one at a time, because the trainer keeps its own copy."""
+    """At most `max_lines` lines, one at a time, because the trainer keeps its own copy."""
     if len(lines) <= max_lines:
         return iter(lines)
     return (lines[number * len(lines) // max_lines] for number in range(max_lines))
