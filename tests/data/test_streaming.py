@@ -19,9 +19,8 @@ from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.extension import add_source_tags
 from translate.data.streaming import CorpusStream, StreamedBatches, StreamPosition, TrainingStreams
-from translate.data.token_store import Cancelled
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
-from translate.distributed.process_group import SINGLE_PROCESS
+from translate.distributed.process_group import SINGLE_PROCESS, Cancelled
 from translate.errors import InputError, RunError
 
 SEED, BATCH_TOKENS = 3, 61
@@ -154,7 +153,7 @@ def batches_of(
         BatchSettings(
             limits=data, subword_sampling=sampling, batch_tokens=BATCH_TOKENS, seed=SEED, num_threads=num_threads
         ),
-        processes=SINGLE_PROCESS,
+        world=SINGLE_PROCESS,
     )
 
 

@@ -15,7 +15,6 @@ from translate.data import token_store
 from translate.data.batching import EncodedPair, collate
 from translate.data.cache import DataCache
 from translate.data.token_store import (
-    Cancelled,
     TokenStore,
     TokenWriter,
     encode_texts,
@@ -23,10 +22,10 @@ from translate.data.token_store import (
     flatten,
     id_type,
     read_tokens,
-    run_together,
     write_tokens,
 )
 from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
+from translate.distributed.process_group import Cancelled, DistributedEnvironment, World
 from translate.errors import InputError
 
 LINES = [" ".join("abc"[(number * place) % 3] for place in range(number % 11)) for number in range(97)]
@@ -170,11 +169,11 @@ def test_a_damaged_or_forbidden_cache_changes_nothing(
 # Several processes
 
 
-class Rank:
+class Rank(World):
     """One of several processes, which are threads here."""
 
     def __init__(self, rank: int, meeting: threading.Barrier, table: list[Any]) -> None:
-        self.rank, self.size = rank, meeting.parties
+        super().__init__(DistributedEnvironment(rank, meeting.parties), None)
         self._meeting, self._table = meeting, table
 
     def all_gather(self, value: Any) -> list[Any]:
@@ -212,7 +211,7 @@ def test_processes_share_the_work_and_get_all_ids(
 
     def work(rank: Rank) -> list[list[int]]:
         counting = Counting(tokenizer.model_bytes)
-        return listed(encode_together(LINES[:num_lines], counting, processes=rank, num_threads=2))
+        return listed(encode_together(LINES[:num_lines], counting, world=rank, num_threads=2))
 
     for ids in on_all_ranks(size, work):
         assert ids == [tokenizer.encode(line) for line in LINES[:num_lines]]
@@ -227,7 +226,7 @@ def test_what_one_process_cancels_is_cancelled_in_all() -> None:
             return "done"
 
         try:
-            return run_together(rank, cancelled)
+            return rank.run_cancellable(cancelled)
         except Cancelled:
             return "cancelled"
 

@@ -14,9 +14,8 @@ from translate.data.epochs import Epoch
 from translate.errors import RunError
 from translate.lint import dry_run as module
 from translate.lint.dry_run import DryRun, dry_run, longest_batches, peak_memory
-from translate.runs.progress import StepResult
 from translate.training.preparation import Corpora, make_batches, make_tokenizers, read_corpora
-from translate.training.step import TrainStep
+from translate.training.step import StepResult, TrainStep
 
 Digits = Callable[..., Config]
 DIGITS = """

@@ -15,9 +15,8 @@ from translate.config.data import DataConfig, TableCorpus, TokenizerConfig
 from translate.data import token_store
 from translate.data.epochs import BatchSettings
 from translate.data.streaming import StreamedBatches, TrainingStreams
-from translate.data.token_store import Cancelled
 from translate.data.tokenizer import Tokenizer, Tokenizers, prepare_tokenizers
-from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
+from translate.distributed.process_group import SINGLE_PROCESS, Cancelled, DistributedEnvironment, World
 from translate.errors import InputError, RunError
 
 pytestmark = pytest.mark.system
@@ -34,7 +33,7 @@ class CountingTokenizer(Tokenizer):
         return super().encode_lines(lines, num_threads=num_threads)
 
 
-def three_epochs(folder: Path, *, processes: World, check: Any = lambda: None) -> tuple[list[Any], int]:
+def three_epochs(folder: Path, *, world: World, check: Any = lambda: None) -> tuple[list[Any], int]:
     """The content of some batches of a stream, and the lines that were encoded here for them."""
     token_store._EXCHANGED_LINES = 7
     model = prepare_tokenizers(
@@ -49,7 +48,7 @@ def three_epochs(folder: Path, *, processes: World, check: Any = lambda: None) -
         TrainingStreams(data),
         Tokenizers(tokenizer, tokenizer, "joint"),
         BatchSettings(limits=data, subword_sampling=None, batch_tokens=61, seed=3),
-        processes=processes,
+        world=world,
     )
     content = [
         [each.tolist() if isinstance(each, torch.Tensor) else list(each) for each in batch]
@@ -66,7 +65,7 @@ def join(folder: Path, rank: int) -> World:
 
 def work(folder: Path, rank: int) -> None:
     world = join(folder, rank)
-    (folder / f"result{rank}").write_text(json.dumps(three_epochs(folder, processes=world)))
+    (folder / f"result{rank}").write_text(json.dumps(three_epochs(folder, world=world)))
     dist.destroy_process_group()
 
 
@@ -83,7 +82,7 @@ def fail(folder: Path, rank: int) -> None:
             raise InputError("no such file")
 
     try:
-        three_epochs(folder, processes=world, check=check)
+        three_epochs(folder, world=world, check=check)
     except (InputError, RunError, SystemExit) as error:
         text = f"{type(error).__name__}: {error}"
         (folder / f"result{rank}").write_text(json.dumps([text, time.perf_counter() - started]))
@@ -102,7 +101,7 @@ def cancel(folder: Path, rank: int) -> None:
             raise Cancelled
 
     try:
-        three_epochs(folder, processes=world, check=check)
+        three_epochs(folder, world=world, check=check)
     except Cancelled:
         (folder / f"result{rank}").write_text(json.dumps("cancelled"))
     dist.destroy_process_group()
@@ -124,7 +123,7 @@ def run_two(work: Any, folder: Path) -> list[Any]:
 @pytest.mark.timeout(120)
 def test_two_processes_make_the_batches_of_one_and_share_the_work(tmp_path: Path) -> None:
     (first, first_lines), (second, second_lines) = run_two(work, tmp_path)
-    alone, lines = three_epochs(tmp_path, processes=SINGLE_PROCESS)
+    alone, lines = three_epochs(tmp_path, world=SINGLE_PROCESS)
     assert first == second == alone and len(alone) > 10
     assert first_lines + second_lines == lines == 2 * (40 + 40 + 20 + 40)
     assert first_lines == 2 * (21 + 21 + 13 + 21)  # of 40 lines 14, twice, and 7 of the 12 left

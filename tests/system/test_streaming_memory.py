@@ -26,7 +26,7 @@ data = DataConfig(train=(corpus,), stream_segment_pairs=5_000)
 streams = TrainingStreams(data)
 first = streams.first[0]
 tokenizers = prepare_tokenizers(TokenizerConfig(vocab_size=300), first.sources, first.targets)
-batches = StreamedBatches(streams, tokenizers, BatchSettings(data, None, 4096, seed=1), processes=SINGLE_PROCESS)
+batches = StreamedBatches(streams, tokenizers, BatchSettings(data, None, 4096, seed=1), world=SINGLE_PROCESS)
 num_pairs = 0
 for number in range(40):
     num_pairs += sum(len(batch.indices) for batch in batches.epoch(number))

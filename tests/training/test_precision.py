@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 from translate.config.schema import Config, TrainingConfig
-from translate.runs import progress
-from translate.runs.progress import LossScale
-from translate.training.precision import MixedPrecision
+from translate.training import precision
+from translate.training.precision import LossScale, MixedPrecision
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -79,7 +78,7 @@ def test_the_users_cublas_workspace_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_scale_goes_as_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_STEPS_BEFORE_GROWTH", 3)
+    monkeypatch.setattr(precision, "_STEPS_BEFORE_GROWTH", 3)
     scaler = torch.amp.GradScaler("cpu", growth_interval=3)
     parameter = nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter])
@@ -134,7 +133,7 @@ def test_a_resumed_run_goes_on_with_its_scale(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(progress, "_STEPS_BEFORE_GROWTH", 4)  # so that it grows between the two parts and within both
+    monkeypatch.setattr(precision, "_STEPS_BEFORE_GROWTH", 4)  # so that it grows between the two parts and within both
     settings = ("training.precision=fp16", "training.validate_every=6", "training.save_every=50")
     run_training(digits(*settings, "training.max_steps=10"), tmp_path / "straight")
     run_training(digits(*settings, "training.max_steps=6"), tmp_path / "resumed")
@@ -151,7 +150,7 @@ def test_the_metrics_have_the_scale_in_fp16_alone(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(progress, "_STEPS_BEFORE_GROWTH", 4)
+    monkeypatch.setattr(precision, "_STEPS_BEFORE_GROWTH", 4)
     few = ("training.max_steps=5", "training.log_every=2", "training.validate_every=99")
     scales = {}
     for name in ("fp16", "fp32"):

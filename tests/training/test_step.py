@@ -13,23 +13,20 @@ from torch import Tensor
 from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
-from translate.distributed.data_parallel import RankParallel
 from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
 from translate.distributed.state import full_tensor
 from translate.errors import RunError
 from translate.model import PackedSequences, Transformer
-from translate.runs.progress import StepResult
+from translate.training.data_parallel import MicroBatch, RankParallel, split_into_micro_batches
 from translate.training.loss import label_smoothed_loss
 from translate.training.optimizer import build_optimizer
 from translate.training.setup import build_train_step
 from translate.training.step import (
-    EMPTY,
     BatchLayout,
-    MicroBatch,
+    StepResult,
     TrainingForward,
     TrainStep,
     move_to_device,
-    split_into_micro_batches,
 )
 
 CPU = torch.device("cpu")
@@ -223,7 +220,7 @@ def check_overflow(world: World, settings: TrainingConfig) -> None:
         if dist.is_initialized():
             layers = (*model.encoder.layers, *model.decoder.layers)
             train_step.parallel = RankParallel(
-                TrainingForward(model), world, kind=settings.parallel, layers=layers, device=CPU, empty=EMPTY
+                TrainingForward(model), world, kind=settings.parallel, layers=layers, device=CPU
             )
             train_step = TrainStep(
                 model,

@@ -1,7 +1,6 @@
 """The loop of a training: when it stops, what it logs and saves, and how it fails."""
 
 import itertools
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from translate.config.schema import Config
 from translate.errors import RunError
 from translate.training import step
-from translate.training.tracking import Throughput
+from translate.training.tracking.throughput import Throughput
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
@@ -93,17 +92,6 @@ def test_an_early_stop_after_a_validation_shows_no_later_line_of_its_step(
     assert [line.split(":")[0] for line in said if line.startswith("Step ")] == ["Step 2", "Step 3", "Step 4"]
     steps = [record["step"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"]
     assert steps == [3, 4], "the record is kept"
-
-
-def test_loss_and_perplexity_of_a_line_are_without_label_smoothing(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
-) -> None:
-    said = run_training(digits("training.max_steps=5", "training.label_smoothing=0.3"), tmp_path / "run")
-    (record,) = [record for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"]
-    assert record["loss"] != pytest.approx(record["nll"], rel=1e-3)
-    assert record["perplexity"] == pytest.approx(math.exp(record["nll"]))
-    (line,) = [line for line in said if line.startswith("Step 5: loss")]
-    assert line.startswith(f"Step 5: loss {record['nll']:.3f}, ppl {record['perplexity']:.2f}, lr 5.0e-03, ")
 
 
 def test_a_notable_share_of_waiting_is_told_once(

@@ -147,7 +147,7 @@ def _length_lines(report: "Report") -> Iterator[str]:
 
 
 def _training_lines(report: "Report") -> Iterator[str]:
-    from translate.training.tracking import describe_seconds
+    from translate.training.tracking.throughput import describe_seconds
 
     for vocabulary in report.vocabularies:
         unused = f"{vocabulary.num_unused:,} of {vocabulary.num_entries:,} subwords never used"

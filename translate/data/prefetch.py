@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from translate.data.batching import Batch
 from translate.data.epochs import Epoch
-from translate.data.token_store import Cancelled
+from translate.distributed.process_group import Cancelled
 
 _STEPS_AHEAD = 4
 

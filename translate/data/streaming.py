@@ -20,8 +20,9 @@ from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.subword_sampling import SamplingPool
 from translate.data.tables import PairChunk, open_stream, pairs_of, reading, table_name
-from translate.data.token_store import Check, ProcessGroup, encode_together, run_together
+from translate.data.token_store import Check, encode_together
 from translate.data.tokenizer import Tokenizers
+from translate.distributed.process_group import World
 from translate.errors import InputError, RunError
 
 logger = logging.getLogger(__name__)
@@ -234,17 +235,17 @@ class StreamedBatches:
     is trained on.
 
     Args:
-        processes: The processes that train together, with connections that nothing else uses. All must prepare the same
+        world: The processes that train together, with connections that nothing else uses. All must prepare the same
             segments; each encodes a part.
     """
 
     def __init__(
-        self, streams: TrainingStreams, tokenizers: Tokenizers, settings: BatchSettings, *, processes: ProcessGroup
+        self, streams: TrainingStreams, tokenizers: Tokenizers, settings: BatchSettings, *, world: World
     ) -> None:
         self._streams = streams
         self._tokenizers = tokenizers
         self._settings = settings
-        self._processes = processes
+        self._world = world
         self._sampling_pool = SamplingPool(num_processes=settings.num_threads)
         self._newest: tuple[int, TrainingBatches] | None = None
         self.filter_reports: list[FilterReport] = []
@@ -293,15 +294,15 @@ class StreamedBatches:
     def _prepare(self, number: int, check: Check) -> TrainingBatches:
         read = partial(self._streams.segment, number, check=check)
         try:
-            corpora = run_together(self._processes, read if number else lambda: self._streams.first)
-            encode = partial(encode_together, processes=self._processes, num_threads=self._settings.num_threads)
+            corpora = self._world.run_cancellable(read if number else lambda: self._streams.first)
+            encode = partial(encode_together, world=self._world, num_threads=self._settings.num_threads)
             encoded = [
                 encode(texts, tokenizer, check=check)
                 for texts, tokenizer in zip(join_texts(corpora, with_tags=True), self._tokenizers[:2], strict=True)
             ]
             make_batches = partial(TrainingBatches, corpora, self._tokenizers, self._settings, encoded=encoded)
             make_batches = partial(make_batches, sampling_pool=self._sampling_pool, may_be_empty=number > 0)
-            batches = run_together(self._processes, make_batches)
+            batches = self._world.run_cancellable(make_batches)
         except InputError as error:
             if number == 0:
                 raise

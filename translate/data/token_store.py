@@ -9,15 +9,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import BinaryIO, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from translate.data.cache import CachedFile, DataCache, TemporaryFile, entry_name, text_digest
 from translate.data.tokenizer import PAD_ID, Tokenizer
-
-T = TypeVar("T")
+from translate.distributed.process_group import World
 
 MAX_BYTES_IN_MEMORY = 64 * 2**20
 # A mapped page counts as resident memory once it is read. Reading a line brings in up to 64 KiB, and mapping the file
@@ -191,43 +190,6 @@ Check = Callable[[], None]
 """Called now and then in long work; an exception that it raises, such as `Cancelled`, ends the work."""
 
 
-class Cancelled(BaseException):
-    """Raised in work that is left undone, because nobody waits for its result any more."""
-
-
-@runtime_checkable
-class ProcessGroup(Protocol):
-    """The processes that encode together: `distributed.process_group.World`, which is in a higher layer."""
-
-    rank: int
-    size: int
-
-    def run_on_all_ranks(self, work: Callable[[], T], /) -> T:
-        """The result of work that every process does for itself; if one process fails, all end."""
-
-    def all_gather(self, value: T, /) -> list[T]:
-        """The values of all processes, by rank."""
-
-
-def run_together(processes: ProcessGroup, work: Callable[[], T]) -> T:
-    """Like `run_on_all_ranks`, and if the work is cancelled in one process, it is cancelled in all.
-
-    Raises:
-        Cancelled: The work raised it in some process.
-    """
-
-    def attempt() -> list[T]:
-        try:
-            return [work()]
-        except Cancelled:
-            return []
-
-    result = processes.run_on_all_ranks(attempt)
-    if any(processes.all_gather(not result)):
-        raise Cancelled
-    return result[0]
-
-
 def encode_texts(
     texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, cache: DataCache | None
 ) -> TokenStore:
@@ -272,7 +234,7 @@ def encode_together(
     texts: Sequence[str],
     tokenizer: Tokenizer,
     *,
-    processes: ProcessGroup,
+    world: World,
     num_threads: int,
     check: Check = lambda: None,
 ) -> TokenStore:
@@ -285,10 +247,10 @@ def encode_together(
         Cancelled: `check` raised it in some process.
     """
     writer = TokenWriter("the token ids of a segment")
-    for first in range(0, len(texts), _EXCHANGED_LINES * processes.size):
-        start = first + processes.rank * _EXCHANGED_LINES
+    for first in range(0, len(texts), _EXCHANGED_LINES * world.size):
+        start = first + world.rank * _EXCHANGED_LINES
         own = encode_chunks(texts[start : start + _EXCHANGED_LINES], tokenizer, num_threads=num_threads, check=check)
-        parts = processes.all_gather(run_together(processes, partial(list[TokenChunk], own)))
+        parts = world.all_gather(world.run_cancellable(partial(list[TokenChunk], own)))
         # Storing is work of all, so that a full disk of one process ends all.
-        run_together(processes, partial(writer.add, *chain.from_iterable(parts)))
+        world.run_cancellable(partial(writer.add, *chain.from_iterable(parts)))
     return writer.finish()

@@ -34,6 +34,10 @@ _ANSWER_TIMEOUT = datetime.timedelta(seconds=1)
 _LOST = ("gloo", "nccl", "connection closed by peer", "connection reset", "broken pipe", "tcpstore", "socket")
 
 
+class Cancelled(BaseException):
+    """Raised in work that is abandoned, because its result is no longer needed."""
+
+
 class DistributedEnvironment(NamedTuple):
     """The rank of this process, among all processes and among those on its machine."""
 
@@ -133,6 +137,24 @@ class World:
         if error is None or failed[0] != self.rank:
             self.exit(codes[failed[0]])
         raise type(error)(str(error) if self.is_main_process else f"{self.environment}: {error}") from error
+
+    def run_cancellable(self, work: Callable[[], T]) -> T:
+        """Like `run_on_all_ranks`; if the work is cancelled in one process, it is cancelled in all.
+
+        Raises:
+            Cancelled: The work raised it in some process.
+        """
+
+        def attempt() -> list[T]:
+            try:
+                return [work()]
+            except Cancelled:
+                return []
+
+        result = self.run_on_all_ranks(attempt)
+        if any(self.all_gather(not result)):
+            raise Cancelled
+        return result[0]
 
     def run_on_rank_0(self, work: Callable[[], T]) -> T:
         """Like `run_on_all_ranks`, but only rank 0 works, and its result is returned on all ranks."""

@@ -13,7 +13,6 @@ from translate.config.data import TextCorpus
 from translate.config.schema import Config, EvaluationConfig
 from translate.data.augmentation import read_held_out
 from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.data.token_store import run_together
 from translate.decoding import OnFinished, Translation, Translator, count_conditions, ignore_progress
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError
@@ -74,7 +73,7 @@ def evaluate(
 
 def gather_lines(work: Callable[[], list[T]], world: World) -> list[T]:
     """Gather the results for all lines, in their order, from processes that each work on every n-th line."""
-    shares = world.all_gather(run_together(world, work))
+    shares = world.all_gather(world.run_cancellable(work))
     return [shares[line % world.size][line // world.size] for line in range(sum(map(len, shares)))]
 
 

@@ -154,7 +154,7 @@ def make_batches(
     )
     if corpora.streams is None:
         return TrainingBatches(corpora.train, tokenizers, batch_settings, cache=cache)
-    batches = StreamedBatches(corpora.streams, tokenizers, batch_settings, processes=world)
+    batches = StreamedBatches(corpora.streams, tokenizers, batch_settings, world=world)
     if not is_continued:
         batches.epoch(0)  # so that data which cannot be used is found now
     return batches

@@ -8,7 +8,6 @@ import torch
 from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.data.tokenizer import PAD_ID, Tokenizers
-from translate.distributed.data_parallel import DataParallel, RankParallel, ThreadParallel
 from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
 from translate.errors import InputError
 from translate.model import Transformer
@@ -17,9 +16,10 @@ from translate.model.lora import add_lora
 from translate.model.varlen import why_no_flash_attention
 from translate.runs.initial import InitialWeights
 from translate.runs.loading import build_model
+from translate.training.data_parallel import DataParallel, RankParallel, ThreadParallel
 from translate.training.optimizer import build_optimizer
 from translate.training.precision import MixedPrecision
-from translate.training.step import EMPTY, BatchLayout, MicroBatch, TrainingForward, TrainStep
+from translate.training.step import BatchLayout, TrainingForward, TrainStep
 
 _PARTS = {  # of `training.freeze`: the names of their parameters
     "embeddings": r"(encoder|decoder)\.embedder\.",  # a tied output layer bears this name too
@@ -82,11 +82,11 @@ def build_train_step(
     num_workers, num_threads = choose_workers(settings, device, world_size=world.size)
     threads = f"{num_threads} CPU thread{'s' * (num_threads > 1)}"
     forward, parallel = TrainingForward(model), settings.parallel
-    data_parallel: DataParallel[MicroBatch]
+    data_parallel: DataParallel
     if world.size > 1:
         where = f"{threads} in each of {world.size} processes ({parallel})"
         layers = (*model.encoder.layers, *model.decoder.layers)
-        data_parallel = RankParallel(forward, world, kind=parallel, layers=layers, device=device, empty=EMPTY)
+        data_parallel = RankParallel(forward, world, kind=parallel, layers=layers, device=device)
     else:
         where = threads if num_workers == 1 else f"{num_workers} micro-batches at once, each on {threads}"
         data_parallel = ThreadParallel(forward, num_workers=num_workers, num_threads=num_threads)
@@ -152,7 +152,7 @@ def why_no_step(
             model.to(precision.device).train()
             if is_compiled:
                 compile_layers(model)
-            forward = ThreadParallel[MicroBatch](TrainingForward(model), num_workers=1, num_threads=1)
+            forward = ThreadParallel(TrainingForward(model), num_workers=1, num_threads=1)
             optimizer = build_optimizer(model, settings)
             step = TrainStep(model, optimizer, settings, precision=precision, parallel=forward, layout=layout)
             step([_TRIAL], number=1, learning_rate=0.0)

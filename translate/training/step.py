@@ -13,31 +13,28 @@ from torch import Tensor, nn
 from torch.profiler import record_function
 
 from translate.config.schema import TrainingConfig
-from translate.data.batching import Batch, EncodedPair, collate
+from translate.data.batching import Batch
 from translate.data.tokenizer import PAD_ID
-from translate.distributed.data_parallel import DataParallel
 from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
 from translate.model import PackedSequences, Transformer, pack
 from translate.model.device import copy_to_device, explain_out_of_memory, has_streams, record_event, widest_float
 from translate.model.dropout import dropout_seeded
-from translate.runs.progress import LossScale, StepResult
+from translate.training.data_parallel import DataParallel, MicroBatch, split_into_micro_batches
 from translate.training.loss import label_smoothed_loss
-from translate.training.precision import MixedPrecision
-from translate.training.profile import FORWARD
+from translate.training.precision import LossScale, MixedPrecision
+from translate.training.tracking.profile import FORWARD
 
 BatchLayout = Literal["padded", "packed", "flash"]  # flash: packed, and flash attention needs no padding either
 
 
-class MicroBatch(NamedTuple):
-    """Some pairs of a step, which are computed at once."""
+class StepResult(NamedTuple):
+    """The loss and gradient of one step; reading a number of a GPU waits for the step."""
 
-    batch: Batch
-    seed: tuple[int, ...]  # for `dropout_seeded`
-    weight: float = 1.0  # of its loss; zero for one that only takes part in the communication of the ranks
-
-
-EMPTY = MicroBatch(collate([EncodedPair([], [])], [0]), seed=(0,), weight=0.0)
+    loss: Float[Tensor, ""]  # in nats, summed over targets; fp64, but fp32 on Apple's GPU
+    nll: Float[Tensor, ""]  # the same without label smoothing
+    tokens: int  # targets that are not padding
+    gradient_norm: Float[Tensor, ""]  # before clipping
 
 
 @dataclasses.dataclass(eq=False)
@@ -49,7 +46,7 @@ class TrainStep:
     settings: TrainingConfig
     _: dataclasses.KW_ONLY
     precision: MixedPrecision
-    parallel: DataParallel[MicroBatch]  # the model's forward pass by threads or ranks
+    parallel: DataParallel  # the model's forward pass by threads or ranks
     layout: BatchLayout  # of batches for the model
     description: str = ""  # where and how this computes, for the log
     fallbacks: Sequence[str] = ()  # settings that do not work on this device, and what is done instead
@@ -162,19 +159,6 @@ class TrainStep:
             f" training.step_tokens={step_tokens} a step still sees as many tokens. Or lower data.max_source_tokens and"
             " data.max_target_tokens, or make the model smaller.",
         )
-
-
-def split_into_micro_batches(batches: Sequence[Batch], num: int, *, seed: int, step: int) -> list[MicroBatch]:
-    """Split the batches of a step into at least `num` micro-batches, if there are so many pairs.
-
-    Each batch is split into equally many. A micro-batch has every n-th pair, so that all have about as many tokens.
-    What they are, and what dropout clears in them, depends only on their number and not on who computes them: so the
-    same training comes out, but for the order in which gradients are summed.
-    """
-    num_parts = -(-num // len(batches))
-    parts = [Batch._make(rows[first::num_parts] for rows in batch) for batch in batches for first in range(num_parts)]
-    full_parts = [part for part in parts if part.indices]
-    return [MicroBatch(part, (seed, step, number)) for number, part in enumerate(full_parts)]
 
 
 class DeviceBatch(NamedTuple):

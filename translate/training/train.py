@@ -35,7 +35,7 @@ from translate.training.state import (
     settings_of_all_processes,
 )
 from translate.training.step import TrainStep
-from translate.training.trackers import check_trackers
+from translate.training.tracking.trackers import check_trackers
 from translate.training.trainer import StoppedBySignal, Trainer
 from translate.training.validation import validation_fingerprint
 

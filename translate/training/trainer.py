@@ -18,24 +18,26 @@ from translate.data.batching import Batch
 from translate.data.corpora import ParallelCorpus
 from translate.data.prefetch import StepBatches, prefetch_steps
 from translate.data.streaming import Batches, StreamedBatches
-from translate.data.token_store import Cancelled
 from translate.data.tokenizer import Tokenizers
-from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.distributed.process_group import SINGLE_PROCESS, Cancelled, World
 from translate.errors import RunError
 from translate.evaluation.evaluate import spread_samples
 from translate.model import Transformer
 from translate.model.device import OutOfMemory
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import build_model, describe_moment
-from translate.runs.progress import LogWindow, Progress
+from translate.runs.progress import Progress
 from translate.training.averaging import ScoredAverage, choose_average, kept_windows, load_average, write_average
 from translate.training.optimizer import AveragedWeights, learning_rate
-from translate.training.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
+from translate.training.precision import LossScale
 from translate.training.state import decoding_weights, remove_superseded, save_last, save_weights
 from translate.training.step import TrainStep
-from translate.training.trackers import Trackers
-from translate.training.tracking import Recorder, Throughput, describe_seconds, describe_step, describe_validation
-from translate.training.validation import Validation, computing_with, validate, validation_search
+from translate.training.tracking.log_window import LogWindow, describe_step
+from translate.training.tracking.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
+from translate.training.tracking.recorder import Recorder
+from translate.training.tracking.throughput import Throughput, describe_seconds
+from translate.training.tracking.trackers import Trackers
+from translate.training.validation import Validation, computing_with, describe_validation, validate, validation_search
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +126,8 @@ class Trainer:
         self.settings, self.model = self.config.training, self.train_step.model
         self.throughput = Throughput(self.settings, self.progress)
         self.stop = StopRequests()
-        self.train_step.loss_scale = self.progress.loss_scale
+        self.train_step.loss_scale = LossScale(**vars(self.progress.loss_scale))
+        self.window = LogWindow(self.progress.window)
         self._has_reported_waiting = False
         self._averaged: tuple[int, ...] = ()  # the steps of the checkpoints whose average is the best checkpoint
         self._saved_step = self.progress.step  # of the checkpoint that this goes on from; step 0 needs no saving
@@ -170,7 +173,7 @@ class Trainer:
                 self._train_step(batches)
                 if progress.step % settings.log_every == 0:
                     self.recorder.record(self._log_step())
-                    progress.window = LogWindow()
+                    self.window = LogWindow()
                 # A validation, which also follows the last step, saves when it is done.
                 if progress.step % settings.save_every == 0 and not (self._owes_validation() or self._is_over()):
                     self._save()
@@ -182,7 +185,7 @@ class Trainer:
             metric = {"bleu": "BLEU", "loss": "loss"}[settings.best_metric]
             logger.info(f"Stopped early: {progress.validations_without_better} validations without a better {metric}")
         is_validated = progress.validated_step == progress.step  # then its step gets no line after the validation's
-        record = self._log_step(is_shown=not is_validated) if progress.window.steps else None
+        record = self._log_step(is_shown=not is_validated) if self.window else None
         if not is_validated:
             self._validate()
             self._stop_if_asked()
@@ -256,7 +259,7 @@ class Trainer:
         progress.target_tokens += result.tokens
         if self.average is not None:
             self.average.update(self.model, step=progress.step)
-        progress.window.add(result)
+        self.window.add(result)
         self.recorder.advance(describe, num_steps=progress.step + throughput.steps_left)
 
     @contextlib.contextmanager
@@ -285,9 +288,9 @@ class Trainer:
             "kind": "train",
             "step": progress.step,
             "epoch": progress.epoch + 1,
-            **progress.window.means(),
+            **self.window.numbers(),
             "learning_rate": learning_rate(progress.step, self.settings, d_model=self.config.model.d_model),
-            **({"loss_scale": progress.loss_scale.scale} if self.settings.precision == "fp16" else {}),
+            **({"loss_scale": self.train_step.loss_scale.scale} if self.settings.precision == "fp16" else {}),
             "target_tokens": progress.target_tokens,
             "target_tokens_per_second": round(tokens_per_second, 1),
             "waiting": round(waiting, 4),
@@ -439,6 +442,7 @@ class Trainer:
             self.train_step.check_last_step()
         if isinstance(self.batches, StreamedBatches):
             self.progress.stream = self.batches.position(self.progress.epoch)
+        self.progress.window, self.progress.loss_scale = self.window.read(), self.train_step.loss_scale
         self.progress.metrics_bytes, self.progress.metrics_sha256 = self.recorder.sync()
         save_last(self.run, self.train_step, self.average, self.progress, world=self.world)
         self._saved_step = self.progress.step

@@ -27,10 +27,13 @@ from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
 from translate.model.lora import lending
 from translate.runs.loading import build_model, set_parameters
+from translate.training.tracking.log_window import describe_perplexity
+from translate.training.tracking.throughput import describe_seconds
 
 # Settings of a search that decide the loss, and those that decide no translation; the rest decides BLEU alone.
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
 _DECIDE_NOTHING = {"n_best", "alignment_layer", "batch_tokens", "look_ahead_lines", "engine", "workers", "device"}
+_COLUMNS = 80  # of a line in the log
 _MAX_LENGTH_CONSTANT = 10  # tokens of a translation beyond those that the length of its source allows
 
 
@@ -56,6 +59,21 @@ class Validation(NamedTuple):
             "num_truncated": count_conditions(self.evaluation.translations)["truncated"],
             "seconds": round(self.seconds, 3),
         }
+
+
+def describe_validation(
+    record: Mapping[str, Any], *, is_best: bool = False, name: str | None = None
+) -> tuple[str, str]:
+    """The log line of a validation record in two parts: its scores and the rest, with the time if that still fits.
+
+    Args:
+        name: Of a corpus of `data.validation_also`; None: `data.validation`.
+    """
+    what = f"Step {record['step']:,}: validation" if name is None else f"  {name}:"
+    scores = f"{what} BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
+    loss = f", loss {record['loss']:.3f}, ppl {describe_perplexity(record['perplexity'])}{', best' if is_best else ''}"
+    seconds = f", {describe_seconds(record['seconds'])}"
+    return scores, loss + (seconds if len(scores + loss + seconds) <= _COLUMNS else "")
 
 
 def validation_search(config: Config) -> DecodingConfig:

@@ -14,10 +14,10 @@ from translate.config.schema import ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.model import Transformer
 from translate.training.setup import build_train_step
-from translate.training.step import EMPTY, TrainingForward, TrainStep
+from translate.training.step import TrainingForward, TrainStep
 from translate.distributed.process_group import DistributedEnvironment, World
 from translate.training.optimizer import build_optimizer
-from translate.distributed.data_parallel import RankParallel
+from translate.training.data_parallel import RankParallel
 from translate.distributed.state import full_state_dict
 
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
@@ -40,7 +40,7 @@ for precision in ("fp32", "bf16", "fp16") if torch.cuda.is_available() else ("fp
         if kind is not None:
             layers = (*model.encoder.layers, *model.decoder.layers)
             parallel = RankParallel(
-                TrainingForward(model), world, kind=kind, layers=layers, device=device, empty=EMPTY
+                TrainingForward(model), world, kind=kind, layers=layers, device=device
             )
             precision, layout = train_step.precision, train_step.layout
             train_step = TrainStep(

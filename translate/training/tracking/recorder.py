@@ -4,29 +4,25 @@ import contextlib
 import hashlib
 import json
 import logging
-import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from torch.profiler import record_function
 from tqdm import tqdm
 
 from translate.atomic import atomic_write, write_error
 from translate.config.schema import TrainingConfig
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
-from translate.training.profile import WAITING_FOR_DATA
-from translate.training.trackers import Trackers
+from translate.training.tracking.trackers import Trackers
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_COLUMNS = 80  # of a line in the log
 _SECONDS_BETWEEN_TEXTS = 1.0  # to read a loss, a GPU must be waited for
 _BAR = "{l_bar}{bar}| {n:,}/{total:,} [{elapsed}{postfix}]"  # the text beside it has our own time left
 
@@ -169,107 +165,3 @@ def _cut(path: Path, progress: Progress) -> None:
     if kept != content:
         with atomic_write(path) as file:
             file.write(kept)
-
-
-class Throughput:
-    """Measures how fast a training goes; the time of validations does not count.
-
-    Args:
-        progress: Where the training stands; it is read whenever a number is asked for.
-    """
-
-    def __init__(self, settings: TrainingConfig, progress: Progress) -> None:
-        self._settings, self._progress = settings, progress
-        self.steps_per_epoch: int | None = None  # of the current epoch, as soon as it is planned
-        self._left_out = 0.0  # seconds
-        self._validation_seconds = 0.0  # of the last one
-        self.begin_window()
-
-    def begin_window(self) -> None:
-        """Begin a new log window, whose speed is measured from now on."""
-        self._began, self._waited = self._now(), 0.0
-        self._first_step, self._first_token = self._progress.step, self._progress.target_tokens
-
-    def timed(self, steps: Iterator[T]) -> Iterator[T]:
-        """Yield the same steps, and measure how long each is waited for."""
-        while True:
-            asked = time.perf_counter()
-            with record_function(WAITING_FOR_DATA):
-                step = next(steps, None)
-            self._waited += time.perf_counter() - asked
-            if step is None:
-                return
-            yield step
-
-    def end_validation(self, seconds: float) -> None:
-        """Leave the time of a validation out of the speed, and expect later validations to take as long."""
-        self._left_out += seconds
-        self._validation_seconds = seconds
-
-    def speed(self) -> tuple[float, float]:
-        """Target tokens a second in this log window, and the share of its time spent waiting for batches."""
-        seconds = self._now() - self._began
-        return (self._progress.target_tokens - self._first_token) / seconds, self._waited / seconds
-
-    @property
-    def steps_left(self) -> int:
-        """Steps to `max_steps` or the end of `max_epochs`, whichever comes first, if all epochs are as long as this."""
-        settings, progress = self._settings, self._progress
-        steps = settings.max_steps - progress.step
-        if settings.max_epochs is not None and self.steps_per_epoch is not None:
-            epochs = settings.max_epochs - progress.epoch
-            steps = min(steps, epochs * self.steps_per_epoch - progress.step_in_epoch)
-        return max(0, steps)
-
-    def time_left(self) -> str:
-        """The expected time of the remaining steps and validations, as text behind a comma; empty at the end.
-
-        Steps are expected to take as long as those of this log window. A training that may stop early has ≤ before it.
-        """
-        steps, done, every = self.steps_left, self._progress.step, self._settings.validate_every
-        if steps == 0:
-            return ""
-        last = done + steps
-        validations = last // every - done // every + (last % every > 0)
-        seconds_per_step = (self._now() - self._began) / max(1, done - self._first_step)
-        seconds = steps * seconds_per_step + validations * self._validation_seconds
-        return f", {'≤ ' if self._settings.patience is not None else ''}{describe_seconds(seconds)} left"
-
-    def _now(self) -> float:
-        return time.perf_counter() - self._left_out
-
-
-def describe_seconds(seconds: float) -> str:
-    """A time in at most eight characters: 40 s, 12 min, 3.3 h, 2.2 days."""
-    units = (("s", 1, 59.5), ("min", 60, 59.5), ("h", 3600, 23.95), ("days", 86400, math.inf))
-    unit, number = next((unit, seconds / length) for unit, length, limit in units if seconds / length < limit)
-    return f"{number:.1f} {unit}" if unit in ("h", "days") and number < 9.95 else f"{number:.0f} {unit}"
-
-
-def describe_step(record: Mapping[str, Any]) -> tuple[str, str]:
-    """The log line of a train record in two parts: the loss without label smoothing, and the rate and speed."""
-    rate = f"{record['learning_rate']:.1e}" if record["learning_rate"] else "0"
-    quality = f"Step {record['step']:,}: loss {record['nll']:.3f}, ppl {_perplexity(record['perplexity'])}"
-    return quality, f", lr {rate}, {record['target_tokens_per_second']:,.0f} tok/s"
-
-
-def describe_validation(
-    record: Mapping[str, Any], *, is_best: bool = False, name: str | None = None
-) -> tuple[str, str]:
-    """The log line of a validation record in two parts: its scores and the rest, with the time if that still fits.
-
-    Args:
-        name: Of a corpus of `data.validation_also`; None: `data.validation`.
-    """
-    what = f"Step {record['step']:,}: validation" if name is None else f"  {name}:"
-    scores = f"{what} BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
-    loss = f", loss {record['loss']:.3f}, ppl {_perplexity(record['perplexity'])}{', best' if is_best else ''}"
-    seconds = f", {describe_seconds(record['seconds'])}"
-    return scores, loss + (seconds if len(scores + loss + seconds) <= _COLUMNS else "")
-
-
-def _perplexity(perplexity: float) -> str:
-    """A perplexity in at most seven characters: 3.43, 187, 22,026, 1e+06."""
-    if perplexity < 99.995:
-        return f"{perplexity:.2f}"
-    return f"{perplexity:,.0f}" if perplexity < 999_999.5 else f"{perplexity:.0e}"

@@ -17,7 +17,7 @@ from torch.profiler import record_function
 from translate.config.schema import Config
 from translate.training import profile as module
 from translate.training import train
-from translate.training.profile import FORWARD, WAITING_FOR_DATA, profile_steps
+from translate.training.tracking.profile import FORWARD, WAITING_FOR_DATA, profile_steps
 
 Digits = Callable[..., Config]
 StateOf = Callable[[Path], Any]

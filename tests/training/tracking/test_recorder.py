@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import json
-import math
 import os
 import re
 import resource
@@ -11,7 +10,7 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +20,13 @@ from translate.config.schema import Config, TrainingConfig
 from translate.errors import RunError
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
-from translate.training import StoppedBySignal, tracking
-from translate.training.tracking import Recorder, Throughput, describe_seconds, describe_step, describe_validation
+from translate.training import StoppedBySignal
+from translate.training.tracking.recorder import Recorder
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
 Happening = Callable[..., contextlib.AbstractContextManager[None]]
 StateOf = Callable[[Path], Any]
-STEP = {
-    "step": 1_000_000,
-    "nll": 1.2345,
-    "perplexity": 3.43,
-    "learning_rate": 2.5e-7,
-    "target_tokens_per_second": 123_456.7,
-}
 
 
 def test_metrics_are_cut_to_what_the_checkpoint_vouches_for(
@@ -148,149 +140,3 @@ def test_a_validation_without_a_terminal_has_no_bar(tmp_path: Path, capfd: pytes
     with recorder, recorder.validating(20) as advance:
         advance(20)
     assert capfd.readouterr() == ("", "")
-
-
-# --- speed, waiting and the time left, on a clock that the test turns
-
-
-class Clock:
-    """Shows what it is set to."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def perf_counter(self) -> float:
-        return self.seconds
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(tracking, "time", clock)
-    return clock
-
-
-def train(
-    throughput: Throughput, progress: Progress, clock: Clock, *, steps: int, computing: float, waiting: float
-) -> None:
-    """Steps of 50 target tokens."""
-
-    def coming() -> Iterator[int]:
-        for step in range(steps):
-            clock.seconds += waiting
-            yield step
-
-    for _ in throughput.timed(coming()):
-        clock.seconds += computing
-        progress.step, progress.target_tokens = progress.step + 1, progress.target_tokens + 50
-
-
-@pytest.mark.parametrize(
-    "seconds, told",
-    [
-        (0.2, "0 s"),
-        (59.4, "59 s"),
-        (59.5, "1 min"),
-        (12 * 60.0 + 20, "12 min"),
-        (59.6 * 60, "1.0 h"),
-        (3 * 3600.0 + 20 * 60, "3.3 h"),
-        (9.96 * 3600, "10 h"),
-        (23.9 * 3600, "24 h"),
-        (23.96 * 3600, "1.0 days"),
-        (52 * 3600.0, "2.2 days"),
-        (100 * 86400.0, "100 days"),
-    ],
-)
-def test_a_time_as_people_say_it(seconds: float, told: str) -> None:
-    assert describe_seconds(seconds) == told and len(told) <= 8
-
-
-@pytest.mark.parametrize(
-    "perplexity, told",
-    [
-        (1.0, "1.00"),
-        (99.994, "99.99"),
-        (99.996, "100"),
-        (22026.5, "22,026"),
-        (999_999.4, "999,999"),
-        (1_234_567.0, "1e+06"),
-        (math.exp(700), "1e+304"),
-    ],
-)
-def test_a_perplexity_has_at_most_seven_characters(perplexity: float, told: str) -> None:
-    assert describe_step({**STEP, "perplexity": perplexity})[0] == f"Step 1,000,000: loss 1.234, ppl {told}"
-    assert len(told) <= 7
-
-
-def test_the_line_of_a_step_fits_80_columns() -> None:
-    quality, speed = describe_step(STEP)
-    assert quality + speed == "Step 1,000,000: loss 1.234, ppl 3.43, lr 2.5e-07, 123,457 tok/s"
-    assert len(f"{quality}{speed}, ≤ 9.9 days left") == 80
-    assert describe_step({**STEP, "learning_rate": 0.0})[1] == ", lr 0, 123,457 tok/s"
-
-
-def test_the_line_of_a_validation_fits_80_columns() -> None:
-    record = {"step": 12_000, "BLEU": 25.314, "chrF": 50.126, "loss": 1.2345, "perplexity": 3.43, "seconds": 12.0}
-    scores, others = describe_validation(record, is_best=True)
-    assert scores + others == "Step 12,000: validation BLEU 25.31, chrF 50.13, loss 1.234, ppl 3.43, best, 12 s"
-    assert len(scores + others) == 80
-    assert describe_validation(record, is_best=False) == (scores, ", loss 1.234, ppl 3.43, 12 s")
-    # One more character, and the time has no room.
-    scores, others = describe_validation({**record, "step": 123_000}, is_best=True)
-    assert others.endswith("best") and len(scores + others) == 75
-
-
-def test_speed_and_waiting_are_of_the_steps_since_the_last_entry(clock: Clock) -> None:
-    progress = Progress("data")
-    throughput = Throughput(TrainingConfig(), progress)
-    train(throughput, progress, clock, steps=4, computing=9.0, waiting=1.0)
-    assert throughput.speed() == (200 / 40, 0.1)
-    throughput.begin_window()
-    train(throughput, progress, clock, steps=2, computing=1.0, waiting=3.0)
-    clock.seconds += 500.0
-    throughput.end_validation(500.0)
-    assert throughput.speed() == (100 / 8, 0.75)
-
-
-def test_the_time_left_counts_steps_and_validations(clock: Clock) -> None:
-    progress = Progress("data")
-    throughput = Throughput(TrainingConfig(max_steps=35, validate_every=10), progress)
-    train(throughput, progress, clock, steps=10, computing=1.9, waiting=0.1)
-    assert throughput.time_left() == ", 50 s left"  # 25 steps of 2 s; nobody knows yet how long a validation takes
-    clock.seconds += 40.0
-    throughput.end_validation(40.0)
-    # After steps 20, 30 and 35: 50 s and 3 · 40 s.
-    assert throughput.time_left() == ", 3 min left"
-    train(throughput, progress, clock, steps=25, computing=1.9, waiting=0.1)
-    assert throughput.time_left() == "", "nothing is left"
-
-
-def test_the_first_slow_steps_are_forgotten(clock: Clock) -> None:
-    progress = Progress("data")
-    throughput = Throughput(TrainingConfig(max_steps=500, validate_every=10_000), progress)
-    train(throughput, progress, clock, steps=1, computing=1000.0, waiting=0.0)
-    throughput.begin_window()
-    train(throughput, progress, clock, steps=200, computing=0.1, waiting=0.0)
-    assert throughput.time_left() == ", 30 s left"
-
-
-@pytest.mark.parametrize(
-    "max_steps, max_epochs, left",
-    [
-        (1000, None, 990),
-        (1000, 3, 26),  # 2 steps of this epoch, and two epochs of 12
-        (15, 3, 5),
-    ],
-)
-def test_steps_left_end_with_whatever_comes_first(max_steps: int, max_epochs: int | None, left: int) -> None:
-    progress = Progress("data", step=10, epoch=0, step_in_epoch=10)
-    throughput = Throughput(TrainingConfig(max_steps=max_steps, max_epochs=max_epochs), progress)
-    throughput.steps_per_epoch = 12
-    assert throughput.steps_left == left
-
-
-def test_early_stopping_makes_it_a_bound(clock: Clock) -> None:
-    progress = Progress("data")
-    throughput = Throughput(TrainingConfig(max_steps=30, patience=3), progress)
-    train(throughput, progress, clock, steps=20, computing=1.0, waiting=0.0)
-    assert throughput.time_left() == ", ≤ 10 s left"

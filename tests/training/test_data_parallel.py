@@ -9,15 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from translate.config.schema import TrainingConfig
-from translate.distributed.data_parallel import Backward, ThreadParallel, share_evenly
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.distributed.state import load_optimizer_state_dict, optimizer_state_dict
+from translate.training.data_parallel import EMPTY, Backward, MicroBatch, ThreadParallel, share_evenly
 from translate.training.optimizer import build_optimizer
 
-Threads = ThreadParallel[int]
+
+def numbered(count: int) -> list[MicroBatch]:
+    return [EMPTY._replace(seed=(number,)) for number in range(count)]
 
 
-def threads(num_workers: int, module: nn.Module | None = None) -> Threads:
+def threads(num_workers: int, module: nn.Module | None = None) -> ThreadParallel:
     return ThreadParallel(nn.Linear(3, 2) if module is None else module, num_workers=num_workers, num_threads=1)
 
 
@@ -28,7 +30,8 @@ def test_micro_batches_are_computed_at_once_and_summed_in_order() -> None:
     inputs = torch.randn(5, 7, 3)
     both_here = threading.Barrier(2, timeout=20)
 
-    def compute(number: int, backward: Backward, *, wait: bool) -> Tensor:
+    def compute(micro_batch: MicroBatch, backward: Backward, *, wait: bool) -> Tensor:
+        (number,) = micro_batch.seed
         if wait and number < 2:
             both_here.wait()  # neither goes on if they come one after the other
         loss = module(inputs[number]).square().sum()
@@ -38,7 +41,7 @@ def test_micro_batches_are_computed_at_once_and_summed_in_order() -> None:
     results = []
     for num_workers in (1, 2):
         parallel = threads(num_workers, module)
-        sums = parallel.all_reduce(parallel.run(functools.partial(compute, wait=num_workers == 2), range(5)))
+        sums = parallel.all_reduce(parallel.run(functools.partial(compute, wait=num_workers == 2), numbered(5)))
         results.append((sums, [parameter.grad for parameter in module.parameters()]))
     (alone, expected), (together, gradients) = results
     assert alone.tolist() == [pytest.approx(together[0].item(), rel=1e-6), 5 * 4] and together[1] == 5 * 1
@@ -48,19 +51,19 @@ def test_micro_batches_are_computed_at_once_and_summed_in_order() -> None:
 
 
 def test_one_worker_is_the_caller() -> None:
-    def compute(number: int, backward: Backward) -> Tensor:
+    def compute(micro_batch: MicroBatch, backward: Backward) -> Tensor:
         assert threading.current_thread() is threading.main_thread()
         return torch.zeros(2)
 
-    assert len(threads(1).run(compute, [0, 1])) == 1
+    assert len(threads(1).run(compute, numbered(2))) == 1
 
 
 def test_an_error_comes_through() -> None:
-    def compute(number: int, backward: Backward) -> Tensor:
-        return torch.tensor([1 // number])
+    def compute(micro_batch: MicroBatch, backward: Backward) -> Tensor:
+        return torch.tensor([1 // micro_batch.seed[0]])
 
     with pytest.raises(ZeroDivisionError):
-        threads(2).run(compute, [1, 0, 1])
+        threads(2).run(compute, numbered(3))
 
 
 def test_items_are_shared_out_evenly() -> None:

@@ -1,6 +1,6 @@
-"""Data parallelism: the micro-batches of a step are computed at once, by threads or by the ranks of a world.
+"""Data parallelism: a step's batches are split into micro-batches, which threads or the ranks of a world compute.
 
-Both classes offer the same: a training step calls `forward` in `run`, then `all_reduce`, then `update`.
+Both classes have the same methods: a step calls `run`, which calls `forward`; then `all_reduce`, then `update`.
 """
 
 import copy
@@ -8,38 +8,62 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from translate.data.batching import Batch, EncodedPair, collate
 from translate.distributed.process_group import STEP_TIMEOUT, World
 
 T = TypeVar("T")
 R = TypeVar("R")
-MicroBatch = TypeVar("MicroBatch")
+
+
+class MicroBatch(NamedTuple):
+    """Some of a step's pairs, which are computed together."""
+
+    batch: Batch
+    seed: tuple[int, ...]  # for `dropout_seeded`
+    weight: float = 1.0  # of its loss; zero if it only keeps this rank in step with the others
+
+
+EMPTY = MicroBatch(collate([EncodedPair([], [])], [0]), seed=(0,), weight=0.0)
 
 Backward = Callable[[Tensor], None]
-"""Computes the gradients of a loss and adds them to those of the micro-batches before."""
+"""Computes the gradients of a loss and adds them to those of earlier micro-batches."""
 ForwardBackward = Callable[[MicroBatch, Backward], Tensor]
-"""Computes a micro-batch with the given backward pass, and returns numbers to be summed over the whole step."""
+"""Computes a micro-batch with the given backward pass, and returns numbers to sum over the whole step."""
 WorkerResult = tuple[Tensor, Sequence[Tensor]]
-"""A worker's sums, and its gradients. There is one for each parameter, or none if all are in `grad` already."""
+"""A worker's sums, and one gradient per parameter; no gradients if all are in `grad` already."""
 
 
-class ThreadParallel(Generic[MicroBatch]):
-    """Micro-batches computed by threads that share one copy of the weights; one thread is the caller's own.
+def split_into_micro_batches(batches: Sequence[Batch], num: int, *, seed: int, step: int) -> list[MicroBatch]:
+    """Split the batches of a step into at least `num` micro-batches, if there are that many pairs.
 
-    On a CPU several matrix products on one core each are faster than one after the other on several cores: the cores
-    need not wait for each other after each product, and all other operations run on all cores too. PyTorch releases
-    Python's lock while it computes.
+    Every batch is split into the same number of parts. A part has every n-th pair, so all parts have about as many
+    tokens. Its pairs and its dropout masks depend only on its number, not on who computes it. So the training is the
+    same for any number of workers, except for the order in which gradients are summed.
+    """
+    num_parts = -(-num // len(batches))
+    parts = [Batch._make(rows[first::num_parts] for rows in batch) for batch in batches for first in range(num_parts)]
+    full_parts = [part for part in parts if part.indices]
+    return [MicroBatch(part, (seed, step, number)) for number, part in enumerate(full_parts)]
+
+
+class ThreadParallel:
+    """Micro-batches computed by threads that share one copy of the weights; a single thread is the caller's own.
+
+    On a CPU, several matrix products on one core each are faster than one product at a time on several cores: cores do
+    not wait for each other after each product, and all other operations run on all cores too. PyTorch releases Python's
+    lock while it computes.
 
     Args:
         forward: The module whose call is the forward pass.
-        num_workers: Micro-batches computed at once.
-        num_threads: Torch's threads for each of them.
+        num_workers: Number of micro-batches computed at once.
+        num_threads: Torch's threads per micro-batch.
     """
 
     def __init__(self, forward: nn.Module, *, num_workers: int, num_threads: int) -> None:
@@ -50,10 +74,8 @@ class ThreadParallel(Generic[MicroBatch]):
         if num_workers > 1:
             self._pool = ThreadPoolExecutor(num_workers, "micro-batch", torch.set_num_threads, (num_threads,))
 
-    def run(
-        self, forward_backward: ForwardBackward[MicroBatch], micro_batches: Sequence[MicroBatch]
-    ) -> list[WorkerResult]:
-        """Compute the micro-batches, of n threads each every n-th; returns a result for each thread."""
+    def run(self, forward_backward: ForwardBackward, micro_batches: Sequence[MicroBatch]) -> list[WorkerResult]:
+        """Compute the micro-batches; each of n threads takes every n-th, and returns one result."""
 
         def work(mine: Sequence[MicroBatch]) -> WorkerResult:
             gradients: list[Tensor] = []
@@ -90,8 +112,8 @@ class ThreadParallel(Generic[MicroBatch]):
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """Make the optimizer's step, with the same numbers as `optimizer.step()`.
 
-        Each thread updates some of the parameters, because torch's own threads would wait for each other after every
-        parameter, for long where other programs want the cores.
+        Each thread updates some of the parameters. Torch's own threads would wait for each other after every parameter,
+        which takes long on cores that other programs use too.
         """
         if self._pool is None:
             optimizer.step()
@@ -112,18 +134,17 @@ class ThreadParallel(Generic[MicroBatch]):
         return [work(item) for item in items] if self._pool is None else list(self._pool.map(work, items))
 
 
-class RankParallel(Generic[MicroBatch]):
-    """Micro-batches computed by the ranks of a world, each with all weights (DDP) or a part of them (FSDP).
+class RankParallel:
+    """Micro-batches computed by the ranks of a world; each rank has all weights (DDP) or a part of them (FSDP).
 
-    With FSDP a rank gathers the weights of a layer while it computes there, and keeps its part of the optimizer's
-    state. An optimizer must be built after this, because the parameters become sharded ones.
+    With FSDP a rank gathers a layer's weights while it computes that layer, and keeps its part of the optimizer's
+    state. Build the optimizer after this, because FSDP replaces the parameters by sharded ones.
 
     Args:
-        forward: The module whose call is the forward pass; the same on all ranks. For FSDP it may still be on the
-            CPU, so that a device never holds all of it.
-        layers: The modules whose weights FSDP gathers one after the other; all others are gathered together.
+        forward: The module whose call is the forward pass; the same on all ranks. For FSDP it may still be on the CPU,
+            so that a device never holds all of it.
+        layers: The modules whose weights FSDP gathers one at a time; all other weights are gathered together.
         device: The device of this rank.
-        empty: A micro-batch without any effect, which a rank computes to take part in the others' communication.
     """
 
     def __init__(
@@ -134,15 +155,14 @@ class RankParallel(Generic[MicroBatch]):
         kind: Literal["ddp", "fsdp"],
         layers: Iterable[nn.Module],
         device: torch.device,
-        empty: MicroBatch,
     ) -> None:
         self.num_workers = world.size
-        self._rank, self._empty = world.rank, empty
+        self._rank = world.rank
         torch.get_device_module(device).set_device(device)  # where FSDP puts the weights and NCCL its buffers
         self._group = dist.new_group(backend=dist.get_default_backend_for_device(device), timeout=STEP_TIMEOUT)
         self._is_first_step = kind == "ddp"
         if kind == "ddp":
-            # Buffers, which are tables of positions, grow where they are needed; torch 2.8 has another word for that.
+            # Buffers, which are tables of positions, grow on demand; torch 2.8 has another name for the option.
             is_new = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
             options: dict[str, Any] = {"forward_sync_buffers" if is_new else "broadcast_buffers": False}
             forward = DistributedDataParallel(
@@ -157,25 +177,23 @@ class RankParallel(Generic[MicroBatch]):
                 fully_shard(module, mesh=mesh)
         self.forward = forward
 
-    def run(
-        self, forward_backward: ForwardBackward[MicroBatch], micro_batches: Sequence[MicroBatch]
-    ) -> list[WorkerResult]:
-        """Compute this rank's micro-batches, every n-th of n ranks; gradients are summed over the ranks meanwhile."""
+    def run(self, forward_backward: ForwardBackward, micro_batches: Sequence[MicroBatch]) -> list[WorkerResult]:
+        """Compute every n-th micro-batch on each of n ranks, which sum their gradients meanwhile."""
         if self._is_first_step:
-            # DDP learns from its first backward pass in which order gradients come, and sums them so from then on.
-            # With that behind it, a run that is continued sums in the same order as one that was never stopped.
+            # DDP learns the order of gradients from its first backward pass, and sums them in that order from then on.
+            # This extra pass makes a resumed run sum in the same order as one that was never stopped.
             self._is_first_step = False
             self.run(forward_backward, micro_batches)
             self.forward.zero_grad(set_to_none=True)
         num_rounds = -(-len(micro_batches) // self.num_workers)
         mine = list(micro_batches[self._rank :: self.num_workers])
-        mine += [self._empty] * (num_rounds - len(mine))
+        mine += [EMPTY] * (num_rounds - len(mine))
 
         def backward(loss: Tensor) -> None:
             (loss * self.num_workers).backward()
 
         def compute(number: int, micro_batch: MicroBatch) -> Tensor:
-            # DDP sums gradients with the last micro-batch; FSDP with each, for there is no room for whole ones.
+            # DDP sums gradients with the last micro-batch; FSDP with each, as it has no room for whole gradients.
             if number < num_rounds and isinstance(self.forward, DistributedDataParallel):
                 with self.forward.no_sync():
                     return forward_backward(micro_batch, backward)
@@ -184,7 +202,7 @@ class RankParallel(Generic[MicroBatch]):
         return [(_sum(compute(number, each) for number, each in enumerate(mine, start=1)), ())]
 
     def all_reduce(self, results: Sequence[WorkerResult]) -> Tensor:
-        """Sum the ranks' numbers; the gradients are summed already."""
+        """Sum the ranks' numbers; the gradients have been summed already."""
         ((sums, _),) = results
         dist.all_reduce(sums, group=self._group)
         return sums
@@ -194,11 +212,11 @@ class RankParallel(Generic[MicroBatch]):
         optimizer.step()
 
 
-DataParallel = ThreadParallel[MicroBatch] | RankParallel[MicroBatch]
+DataParallel = ThreadParallel | RankParallel
 
 
 def share_evenly(sizes: Sequence[int], *, num_shares: int) -> list[list[int]]:
-    """The numbers of the items in each share, so that their sizes add up to about the same; some may be empty."""
+    """Share out items, given by number, so that the sizes in each share add up to about the same; some may be empty."""
     shares: list[list[int]] = [[] for _ in range(num_shares)]
     loads = [0] * num_shares
     for item in sorted(range(len(sizes)), key=lambda item: -sizes[item]):

@@ -15,7 +15,8 @@ from translate.config.schema import Config
 from translate.errors import InputError
 from translate.runs.directory import RunDirectory
 from translate.runs.verify import verify_run
-from translate.training import StoppedBySignal, trackers
+from translate.training import StoppedBySignal
+from translate.training.tracking import trackers
 
 Digits = Callable[..., Config]
 RunTraining = Callable[..., list[str]]
