@@ -2,12 +2,11 @@
 
     python benchmarks/train.py DIR --steps 20 --turns 5
 
-DIR holds train.de and train.en of Multi30k (any pair of files with these names will do). Every engine sees the same
-batches in the same order, in a process of its own, and waits for its turn; the turns alternate, so that a noisy machine
-is noisy for all. Counted are real target tokens, padding not. The peak that the shares refer to is a large matrix
-product measured in the same run.
+DIR holds train.de and train.en of Multi30k (any pair of files with these names will do). Every engine has its own
+process and sees the same batches in the same order. Their turns alternate, so that a noisy machine is noisy for all.
+Target tokens are counted without padding. Shares of the peak refer to a large matrix product measured in the same run.
 
-Needs the extra `huggingface`; an engine whose package is missing is left out, and said.
+Needs the extra `huggingface`; an engine whose package is missing is reported and left out.
 """
 
 import argparse
@@ -22,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-Step = Callable[[Any], float]  # a batch to its loss, in nats a target token
+Step = Callable[[Any], float]  # a batch to its loss, in nats per target token
 
 D_MODEL, HEADS, D_FF, LAYERS, VOCABULARY = 256, 4, 1024, 3, 8000
 DROPOUT, SMOOTHING, WARMUP_STEPS = 0.1, 0.1, 400
@@ -152,7 +151,7 @@ def build_tutorial(vocab_size: int) -> Step:
 
 
 def build_huggingface(vocab_size: int, *, precision: str, keeps_memory: bool = False) -> Step:
-    """MarianMT in a good loop: SDPA, fused Adam, bf16 autocast and our settings of memory where asked for."""
+    """MarianMT in a good loop: SDPA, fused Adam, and if asked for, bf16 autocast and our memory settings."""
     import torch
     import torch.nn.functional as F
     from transformers import MarianConfig, MarianMTModel
@@ -221,7 +220,7 @@ ENGINES: dict[str, tuple[Callable[..., Step], dict[str, Any]]] = {
 
 
 class Turn(NamedTuple):
-    """What an engine answers after a turn."""
+    """What an engine sends after a turn."""
 
     tokens_per_second: float
     losses: list[float]
@@ -229,7 +228,7 @@ class Turn(NamedTuple):
 
 
 def serve(name: str, corpus: Corpus, threads: int, warmup: int, connection: Connection) -> None:
-    """An engine's process: warm up, then train on the batches that it is told."""
+    """An engine's process: warms up, then trains on the batches that it receives the numbers of."""
     import torch
 
     torch.set_num_threads(threads)
@@ -251,30 +250,32 @@ def serve(name: str, corpus: Corpus, threads: int, warmup: int, connection: Conn
         connection.send(Turn(tokens / seconds, losses, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
 
 
-def measure_peak(threads: int) -> dict[str, float]:
-    """GFLOP/s of a large matrix product, in fp32 and bf16: the best of some."""
+def measure_peak(threads: int, *, size: int = 2048) -> dict[str, float]:
+    """GFLOP/s of a large matrix product, in fp32 and bf16: the best of eight."""
     import torch
 
     torch.set_num_threads(threads)
     peaks = {}
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        one, other = torch.randn(2048, 2048, dtype=dtype), torch.randn(2048, 2048, dtype=dtype)
+        one, other = torch.randn(size, size, dtype=dtype), torch.randn(size, size, dtype=dtype)
         seconds = []
         for _ in range(8):
             begin = time.perf_counter()
             one @ other
             seconds.append(time.perf_counter() - begin)
-        peaks[name] = 2 * 2048**3 / min(seconds) / 1e9
+        peaks[name] = 2 * size**3 / min(seconds) / 1e9
     return peaks
 
 
 def flops_per_target_token(corpus: Corpus) -> float:
-    """Of the matrix products, forward and backward, the source side shared out over the target tokens."""
+    """FLOPs of the matrix products, forward and backward; those of source tokens are shared out over target tokens."""
+    from translate.data.tokenizer import PAD_ID
+
     encoder_layer = 4 * D_MODEL**2 + 2 * D_MODEL * D_FF
     decoder_layer = 8 * D_MODEL**2 + 2 * D_MODEL * D_FF
-    sources = sum(batch.num_source_tokens for batch in corpus.batches)
+    sources = sum(int((batch.source_ids != PAD_ID).sum()) for batch in corpus.batches)
     targets = sum(batch.num_target_tokens for batch in corpus.batches)
-    cross_keys = 2 * D_MODEL**2 * LAYERS  # projected once for each source token, not for each target token
+    cross_keys = 2 * D_MODEL**2 * LAYERS  # projected once per source token, not per target token
     source_weights = LAYERS * encoder_layer + cross_keys
     target_weights = LAYERS * decoder_layer - cross_keys + D_MODEL * corpus.vocab_size
     return 6 * (target_weights + source_weights * sources / targets)
@@ -285,7 +286,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--batch-tokens", type=int, default=4096)
-    parser.add_argument("--steps", type=int, default=10, help="of a turn")
+    parser.add_argument("--steps", type=int, default=10, help="per turn")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=5, help="steps before the first turn")
     parser.add_argument("--threads", type=int, default=2)
@@ -319,7 +320,7 @@ def main() -> None:
             connection.send((first, first + arguments.steps))
             turns[name].append(connection.recv())
             losses[name] += turns[name][-1].losses
-    print(f"\n{flops / 1e6:.1f} MFLOP a target token; medians of {arguments.turns} turns of {arguments.steps} steps")
+    print(f"\n{flops / 1e6:.1f} MFLOP per target token; medians of {arguments.turns} turns of {arguments.steps} steps")
     print(f"{'engine':<24}{'tokens/s':>9}{'(min':>8}{'max)':>8}{'of peak':>9}{'MiB':>7}{'last losses':>13}")
     for name, done in turns.items():
         rates = sorted(turn.tokens_per_second for turn in done)
@@ -339,7 +340,7 @@ def main() -> None:
 
 
 def print_ratios(turns: dict[str, Sequence[Turn]]) -> None:
-    """How many times as fast as the others each of our modes was, turn by turn; medians."""
+    """Print how many times as fast as the others each of our modes was: the median over the turns."""
     for ours in (name for name in turns if name.startswith("ours")):
         ratios = []
         for other in (name for name in turns if not name.startswith("ours")):

@@ -38,16 +38,16 @@ def progress_of(run: RunDirectory) -> dict[str, Any]:
 # Runs in the training process before its command: while it validates there is a file.
 MARK_VALIDATIONS = """
 import contextlib, pathlib
-from translate.training import trainer
+from translate.training import best_checkpoint
 
-def validate(*args, original=trainer.validate, **kwargs):
+def validate(*args, original=best_checkpoint.validate, **kwargs):
     mark = pathlib.Path({mark!r})
     mark.touch()
     result = original(*args, **kwargs)
     mark.unlink()
     return result
 
-trainer.validate = validate
+best_checkpoint.validate = validate
 """
 
 

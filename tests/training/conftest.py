@@ -16,7 +16,7 @@ from translate.config.load import load_config
 from translate.config.schema import Config
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import Checkpoint, RunDirectory
-from translate.training import train, trainer
+from translate.training import best_checkpoint, train, trainer
 from translate.training.step import TrainStep
 
 Digits = Callable[..., Config]
@@ -131,7 +131,11 @@ def happening(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.Abstr
     A signal comes, an exception is raised (KeyboardInterrupt goes past the training's own handling: it dies, and saves
     nothing), or a function is called.
     """
-    original_step, original_validate, original_init = TrainStep.__call__, trainer.validate, trainer.Trainer.__init__
+    original_step, original_validate, original_init = (
+        TrainStep.__call__,
+        best_checkpoint.validate,
+        trainer.Trainer.__init__,
+    )
 
     @contextlib.contextmanager
     def happening(
@@ -168,7 +172,7 @@ def happening(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.Abstr
         with monkeypatch.context() as patch:
             patch.setattr(trainer.Trainer, "__init__", init)
             patch.setattr(TrainStep, "__call__", step)
-            patch.setattr(trainer, "validate", validate)
+            patch.setattr(best_checkpoint, "validate", validate)
             yield
 
     return happening

@@ -73,8 +73,8 @@ def test_what_was_done_is_logged(
 
     def log(config: Config) -> list[str]:
         caplog.clear()
-        _, tokenizers, _ = prepare_data(config, run, world=SINGLE_PROCESS, is_continued=False)
-        model.write_bytes(tokenizers.source.model_bytes)
+        _, data = prepare_data(config, run, device=torch.device("cpu"), world=SINGLE_PROCESS, is_resumed=False)
+        model.write_bytes(data.tokenizers.source.model_bytes)
         return [re.sub(r"\d+\.\d s", "N s", message) for message in caplog.messages]
 
     kept = f"{tmp_path / 'train.in'}, {tmp_path / 'train.out'}: 211 of 211 pairs kept"

@@ -337,7 +337,7 @@ def test_another_environment_is_reported(
 
 
 NOT_COMPARED = (
-    "data.validation, or a setting that decides its score, is not that of the best validation so far, of step"
+    "data.validation, or a setting that decides its score, has changed since the best validation so far, of step"
 )
 
 

@@ -14,12 +14,12 @@ from translate.distributed.process_group import DistributedEnvironment
 from translate.errors import InputError
 from translate.model import Transformer
 from translate.training import setup, step
+from translate.training.claim import choose_training_device
 from translate.training.loss import SummedLoss
 from translate.training.precision import MixedPrecision
 from translate.training.setup import (
     choose_batch_layout,
     choose_trained_weights,
-    choose_training_device,
     choose_workers,
     try_settings,
 )
@@ -40,7 +40,7 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
             choose_training_device(name, DistributedEnvironment(2, 4, 2, 4))
     assert choose_training_device("cpu", DistributedEnvironment(2, 4, 2, 4)) == torch.device("cpu")
     assert choose_training_device("cuda:1", DistributedEnvironment()) == torch.device("cuda", 1)
-    with pytest.raises(InputError, match="training.device = cuda:1: each of 2 processes takes a GPU of its own"):
+    with pytest.raises(InputError, match="training.device = cuda:1: each of 2 processes takes its own GPU"):
         choose_training_device("cuda:1", DistributedEnvironment(0, 2, 0, 2))
 
 

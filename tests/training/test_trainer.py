@@ -135,15 +135,12 @@ def test_a_step_without_memory_names_the_batch_and_the_settings(
     monkeypatch.setattr(step, "label_smoothed_loss", refused)
     with pytest.raises(RunError) as caught:
         run_training(digits("training.accumulate_batches=2"), tmp_path / "run")
+    message = str(caught.value)
     sizes = r"\d+ pairs of up to \d+ source and \d+ target tokens"
-    told = re.sub(f"{sizes}; {sizes}", "TWO BATCHES", str(caught.value))
-    assert told == (
-        f"step 4: out of memory on a step with TWO BATCHES{reason}. Lower training.batch_tokens (now 300): with"
-        " training.step_tokens=600 a step still sees as many tokens. Or lower data.max_source_tokens and"
-        " data.max_target_tokens, or make the model smaller."
-        " With other settings it is a new run; with more free memory this one goes on by --resume."
-        f" Checkpoints written so far are kept in {tmp_path / 'run' / 'checkpoints'}."
-    )
+    assert re.match(rf"step 4: out of memory on a step with {sizes}; {sizes}{re.escape(reason)}\. ", message)
+    for named in ("training.batch_tokens (now 300)", "training.step_tokens=600", "data.max_source_tokens", "--resume"):
+        assert named in message
+    assert str(tmp_path / "run" / "checkpoints") in message
 
 
 def test_another_error_in_a_step_is_not_taken_for_it(

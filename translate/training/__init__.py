@@ -1,7 +1,8 @@
 """Training: from a config to a run directory."""
 
 from translate.runs.progress import Progress
+from translate.training.signals import StoppedBySignal
 from translate.training.train import train
-from translate.training.trainer import Paused, StoppedBySignal
+from translate.training.trainer import Paused
 
 __all__ = ["Paused", "Progress", "StoppedBySignal", "train"]

@@ -1,6 +1,7 @@
-"""The optimizer with the paper's settings, its learning rate, and the moving average of the weights."""
+"""The optimizer, its learning rate, and the moving average of the weights."""
 
 import math
+from typing import assert_never
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 from translate.config.schema import TrainingConfig
 from translate.model.device import has_streams
 
-_MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's; beside them it counts its steps
+_MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's; it also counts its steps
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -34,11 +35,11 @@ def expected_state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def learning_rate(step: int, config: TrainingConfig, *, d_model: int) -> float:
-    """The learning rate of the step with this number, counted from 1: a pure function, so there is no state to save.
+    """The learning rate of a step, counted from 1: a pure function, so there is no state to save.
 
-    Every schedule warms up linearly over `warmup_steps`. Then noam is the paper's formula with `learning_rate` as a
-    factor; the others reach `learning_rate` itself and then fall as 1 / sqrt(step), stay, or go down to
-    `final_learning_rate` at `max_steps` in a line or half a cosine.
+    Every schedule warms up linearly over `warmup_steps`. noam is the paper's formula with `learning_rate` as a factor.
+    The others reach `learning_rate` itself; then it falls as 1 / sqrt(step), is constant, or decreases to
+    `final_learning_rate` at `max_steps`, linearly or as half a cosine.
 
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, equation 3; cosine: Loshchilov and Hutter 2017,
     https://arxiv.org/abs/1608.03983, equation 5.
@@ -59,10 +60,12 @@ def learning_rate(step: int, config: TrainingConfig, *, d_model: int) -> float:
             return config.final_learning_rate + fall * (1.0 - progress)
         case "cosine":
             return config.final_learning_rate + fall * 0.5 * (1.0 + math.cos(math.pi * progress))
+        case _:
+            assert_never(config.schedule)
 
 
 class AveragedWeights:
-    """An exponential moving average of a model's trained weights: smoother, and as a rule better, than the last ones.
+    """An exponential moving average of the trained weights, which usually translates better than the weights.
 
     In the first steps the decay is smaller, (1 + step) / (10 + step), so that the initial weights are soon forgotten.
 
@@ -83,7 +86,7 @@ class AveragedWeights:
         torch._foreach_lerp_(list(self.tensors.values()), weights, 1.0 - decay)
 
     def copy_from(self, model: nn.Module) -> None:
-        """Take the model's weights for the average."""
+        """Set the average to the model's weights."""
         for name, parameter in model.named_parameters():
             if name in self.tensors:
                 self.tensors[name].copy_(parameter.detach())

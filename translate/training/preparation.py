@@ -1,4 +1,4 @@
-"""Training data before the first step: corpora read, tokenizers trained or given, pairs encoded and filtered."""
+"""The data of a training: corpora are read, tokenizers trained or loaded, pairs encoded, filtered and batched."""
 
 import logging
 import os
@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
+
+import torch
 
 from translate.config.data import Corpus
 from translate.config.schema import Config
@@ -24,6 +26,7 @@ from translate.errors import InputError
 from translate.evaluation.metrics import check_bleu_tokenizer
 from translate.model.device import threads_per_process
 from translate.runs.directory import RunDirectory
+from translate.training.auto_batch import resolve_batch_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -38,21 +41,32 @@ class Corpora(NamedTuple):
     validation_also: Mapping[str, ParallelCorpus] = MappingProxyType({})
 
 
+class TrainingData(NamedTuple):
+    """What a training learns from, and is validated on."""
+
+    corpora: Corpora
+    tokenizers: Tokenizers
+    batches: Batches
+
+
 def prepare_data(
-    config: Config, run: RunDirectory, *, world: World, is_continued: bool
-) -> tuple[Corpora, Tokenizers, Batches]:
-    """Prepare the data of a training in all of its processes. A continued run brings its own tokenizers.
+    config: Config, run: RunDirectory, *, device: torch.device, world: World, is_resumed: bool
+) -> tuple[Config, TrainingData]:
+    """Prepare the data of a training in all of its processes. A resumed run has its own tokenizers.
+
+    Returns:
+        The config with a number for `batch_tokens: auto`, and the data.
 
     Raises:
         InputError: A corpus or tokenizer cannot be used.
-        RunError: A temporary file cannot be written.
+        RunError: A temporary file cannot be written, or not even a batch of one pair fits in memory.
         SystemExit: Another process has failed, and says why.
     """
     cache = DataCache()
     corpora = world.run_on_all_ranks(lambda: read_corpora(config))
 
     def load_or_make_tokenizers() -> Tokenizers:
-        if is_continued:
+        if is_resumed:
             return load_tokenizers(run.tokenizer)
         started = time.perf_counter()
         tokenizers = make_tokenizers(config, corpora, cache=cache)
@@ -77,15 +91,18 @@ def prepare_data(
     if corpora.streams is None:
         batches = world.local_rank_0_first(encode)
     else:
-        # Later segments are prepared in a thread, and so on connections of their own.
-        world = world.new_group()
-        batches = make_batches(config, corpora, tokenizers, world=world, is_continued=is_continued)
+        # Later segments are prepared in a thread, and so on their own connections.
+        batches = make_batches(config, corpora, tokenizers, world=world.new_group(), is_resumed=is_resumed)
     log_reports(batches.filter_reports)
-    return corpora, tokenizers, batches
+    config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device, world=world)
+    if message is not None:
+        logger.info(message)
+    world.run_on_rank_0(lambda: check_validation(config, corpora, tokenizers))
+    return config, TrainingData(corpora, tokenizers, batches)
 
 
 def read_corpora(config: Config) -> Corpora:
-    """Read all corpora that will be needed, so that a missing test set is found before the training and not after it.
+    """Read all corpora that will be needed, so that a missing test set is found before the training, not after it.
 
     Raises:
         InputError: A corpus cannot be used, or there is none to train on, or the translations could not be scored; the
@@ -114,10 +131,10 @@ def read_corpora(config: Config) -> Corpora:
 
 
 def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None = None) -> Tokenizers:
-    """The tokenizers of a config, given ready or trained on its training corpora; see `prepare_tokenizers`.
+    """The tokenizers of a config, loaded or trained on its training corpora; see `prepare_tokenizers`.
 
-    A fine-tuning has those of the run that it begins from, extended if it says so. All have the tags of corpora. The
-    text is changed as in an epoch, but has no typos: capitals should have subwords of their own, and typos should not.
+    Fine-tuning takes those of the run that it begins from, and extends them if the config says so. Tags of corpora are
+    added to all. The text is augmented as in an epoch, but without typos, which should not become subwords.
     """
     sources, targets = join_texts(augment_corpus(corpus, with_typos=False) for corpus in corpora.train)
     if config.training.initialize_from is not None:
@@ -135,19 +152,19 @@ def make_batches(
     *,
     cache: DataCache | None = None,
     world: World = SINGLE_PROCESS,
-    is_continued: bool = False,
+    is_resumed: bool = False,
 ) -> Batches:
-    """The batches of the training corpora; of streamed ones the first segment is prepared, unless the run is continued.
+    """The batches of the training corpora; of streamed ones, a new run prepares the first segment here.
 
     With `training.batch_tokens` = auto, batches are unlimited until `with_batch_tokens` gives them a limit.
 
     Args:
-        cache: Where token ids are read, or kept for the next time; None: they are not. Streamed corpora are not kept.
-        world: The processes that share the encoding of streamed corpora, with connections that nothing else uses.
+        cache: Where token ids are read, or kept for the next time; None: they are not. Those of streams never are.
+        world: The processes that share the encoding of streams, with connections that nothing else uses.
     """
     settings = config.training
     batch_tokens = MOST if settings.batch_tokens == "auto" else settings.batch_tokens
-    # By default this process's share of all cores; torch may have fewer, one for each worker.
+    # By default this process's share of all cores; torch may have fewer, one per worker.
     num_threads = settings.threads or threads_per_process(read_environment(os.environ).local_world_size)
     batch_settings = BatchSettings(
         config.data, config.tokenizer.subword_sampling, batch_tokens, settings.seed, num_threads
@@ -155,13 +172,13 @@ def make_batches(
     if corpora.streams is None:
         return TrainingBatches(corpora.train, tokenizers, batch_settings, cache=cache)
     batches = StreamedBatches(corpora.streams, tokenizers, batch_settings, world=world)
-    if not is_continued:
-        batches.epoch(0)  # so that data which cannot be used is found now
+    if not is_resumed:
+        batches.epoch(0)  # so that unusable data is found now
     return batches
 
 
 def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -> None:
-    """Check that the model can search as the config says, and that learned positions suffice for what is validated.
+    """Check that the model can search as the config says, and has enough learned positions for the validation corpora.
 
     Raises:
         InputError: It cannot, or a target is too long.

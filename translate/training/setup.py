@@ -1,5 +1,6 @@
-"""What a training needs before its first step: device, threads, model, precision, data parallelism, optimizer."""
+"""The model of a training, and the step that trains it, with all that the device allows."""
 
+import logging
 import re
 from collections.abc import Sequence
 
@@ -8,10 +9,10 @@ import torch
 from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.data.tokenizer import PAD_ID, Tokenizers
-from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
+from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError
 from translate.model import Transformer
-from translate.model.device import choose_device, has_streams, threads_per_process
+from translate.model.device import has_streams
 from translate.model.lora import add_lora
 from translate.model.varlen import why_no_flash_attention
 from translate.runs.initial import InitialWeights
@@ -21,13 +22,15 @@ from translate.training.optimizer import build_optimizer
 from translate.training.precision import MixedPrecision
 from translate.training.step import BatchLayout, TrainingForward, TrainStep
 
-_PARTS = {  # of `training.freeze`: the names of their parameters
-    "embeddings": r"(encoder|decoder)\.embedder\.",  # a tied output layer bears this name too
+logger = logging.getLogger(__name__)
+
+_PARTS = {  # what `training.freeze` names, and patterns of the parameters' names
+    "embeddings": r"(encoder|decoder)\.embedder\.",  # a tied output layer has this name too
     "encoder": r"encoder\.(?!embedder\.)",
     "decoder": r"decoder\.(?!embedder\.)|output\.",
 }
 _TRIAL = collate([EncodedPair([5] * 6, [6] * 5), EncodedPair([6] * 3, [7] * 4)], range(2))  # for `why_no_step`
-_MIN_TOKENS = 512  # of a micro-batch on each side: with fewer, the time that Python itself takes weighs too much
+_MIN_TOKENS = 512  # of a micro-batch on each side: with fewer, Python's own time weighs too much
 
 
 def setup_training(
@@ -44,7 +47,7 @@ def setup_training(
         initial: The weights to begin with; None: random ones.
 
     Raises:
-        InputError: The settings ask for what this machine lacks.
+        InputError: This machine does not have what the settings ask for.
         RunError: The weights do not fit the model.
         OutOfMemory: The device's memory is not enough for the weights.
     """
@@ -65,13 +68,13 @@ def setup_training(
 def build_train_step(
     model: Transformer, settings: TrainingConfig, *, device: torch.device, world: World = SINGLE_PROCESS
 ) -> TrainStep:
-    """Build what trains a model: frozen parts, LoRA, precision, compiled layers, data parallelism and optimizer.
+    """Build the step that trains a model.
 
     Args:
         model: The model in training mode, on the device or, for FSDP, on the CPU.
 
     Raises:
-        InputError: The settings ask for what this machine lacks, for layers that the model lacks, or for no training.
+        InputError: The machine or the model does not have what the settings ask for, or nothing is left to train.
     """
     world.run_on_all_ranks(lambda: choose_trained_weights(model, settings))
     precision = MixedPrecision.choose(settings, device)
@@ -106,10 +109,10 @@ def build_train_step(
 def try_settings(
     settings: TrainingConfig, model: ModelConfig, precision: MixedPrecision, layout: BatchLayout
 ) -> tuple[MixedPrecision, bool, list[str]]:
-    """Try deterministic kernels and `training.compile` where they are asked for, and do without those that fail.
+    """Try deterministic kernels and `training.compile` where the settings ask for them, and drop those that fail.
 
     Returns:
-        The precision, whether to compile the layers, and a warning for each of the two that does not work.
+        The precision, whether to compile the layers, and a warning for each of the two that fails.
     """
     fallbacks, is_compiled = [], settings.compile
     if precision.deterministic and has_streams(precision.device):
@@ -140,10 +143,10 @@ def why_no_step(
     *,
     is_compiled: bool = False,
 ) -> str | None:
-    """The reason why a step of a training fails on its device; None if it works.
+    """The reason why a training step fails on its device; None if it works.
 
-    No query covers all versions and devices, so a step is made on a model with one layer in each stack. The programs
-    that it compiles serve the training too.
+    No query covers all versions and devices, so this makes a step on a model with one layer in each stack. The training
+    reuses the programs that it compiles.
     """
     one_layer = config.model_copy(update={"num_encoder_layers": 1, "num_decoder_layers": 1})
     try:
@@ -157,17 +160,17 @@ def why_no_step(
             step = TrainStep(model, optimizer, settings, precision=precision, parallel=forward, layout=layout)
             step([_TRIAL], number=1, learning_rate=0.0)
             step.check_last_step()
-    except Exception as error:  # of any library that takes part
+    except Exception as error:  # of any library involved
         text = str(error.__cause__ or error).strip().split("\n")[0]
         return re.split(r", but you set|\. ", text)[0].rstrip(".")
     return None
 
 
 def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None:
-    """Freeze what is not to be trained; for LoRA add the updates to the layers that `training.freeze` does not name.
+    """Freeze what is not trained; for LoRA, add updates to the layers that `training.freeze` does not name.
 
     Raises:
-        InputError: The model has no such layer, or nothing is left to train.
+        InputError: The model does not have such a layer, or nothing is left to train.
     """
     freeze_parts(model, settings.freeze)
     if settings.lora_rank > 0:
@@ -183,11 +186,11 @@ def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None
 def freeze_parts(model: Transformer, parts: Sequence[str]) -> None:
     """Freeze parts of a model, as `training.freeze` names them.
 
-    Embeddings belong to no stack, because both stacks may share them; an output layer that is not tied, and its bias,
-    are a part of the decoder.
+    Embeddings do not belong to a stack, because both may share them; an output layer that is not tied, and its bias,
+    belong to the decoder.
 
     Raises:
-        InputError: The model has no such layer.
+        InputError: The model does not have such a layer.
     """
     for part in parts:
         stack, _, numbers = part.partition(".")
@@ -209,11 +212,11 @@ def freeze_parts(model: Transformer, parts: Sequence[str]) -> None:
 def choose_workers(settings: TrainingConfig, device: torch.device, *, world_size: int = 1) -> tuple[int, int]:
     """Choose how many micro-batches this process computes at once, and torch's threads for each.
 
-    On a CPU each thread has a micro-batch of its own if the batches are large enough; elsewhere, and where the ranks
-    of a world share the work, there is one at a time.
+    On a CPU each thread has its own micro-batch if the batches are large enough; elsewhere, and with several ranks,
+    there is one at a time.
     """
     threads = torch.get_num_threads()
-    if world_size > 1 or device.type != "cpu" or settings.compile:  # a compiled program has threads of its own
+    if world_size > 1 or device.type != "cpu" or settings.compile:  # a compiled program has its own threads
         return 1, threads
     workers = max(1, min(threads, settings.num_batch_tokens * settings.accumulate_batches // _MIN_TOKENS))
     return workers, max(1, threads // workers)
@@ -222,7 +225,7 @@ def choose_workers(settings: TrainingConfig, device: torch.device, *, world_size
 def choose_batch_layout(
     settings: TrainingConfig, model: ModelConfig, precision: MixedPrecision
 ) -> tuple[BatchLayout, str | None]:
-    """Choose the layout that `training.batch_layout` means on this device, and a remark for the log on the reason."""
+    """Choose the layout that `training.batch_layout` means on this device, and explain it in a remark for the log."""
     requested, device = settings.batch_layout, precision.device
     if requested == "padded" or (requested == "auto" and not has_streams(device)):
         return "padded", None
@@ -239,43 +242,22 @@ def choose_batch_layout(
     return "padded", f"Batches are padded: {reason}"
 
 
-def choose_training_device(name: str, environment: DistributedEnvironment) -> torch.device:
-    """Choose the device that a config names; of several processes on a machine each takes its own GPU.
-
-    Raises:
-        InputError: There is no such device for this process.
-    """
-    device = choose_device(name, key="training.device")
-    if environment.world_size == 1 or device.type == "cpu":
-        return device
-    if not has_streams(device):
-        raise InputError("training.device: only one process can train on Apple's GPU; use training.device=cpu")
-    if ":" in name:
-        raise InputError(
-            f"training.device = {name}: each of {environment.world_size} processes takes a GPU of its own; use"
-            " training.device=cuda, and CUDA_VISIBLE_DEVICES to choose among them"
-        )
-    count = torch.get_device_module(device).device_count()
-    if environment.local_rank >= count:
-        raise InputError(
-            f"training.device = {name}: there are {environment.local_world_size} processes on this machine, and it has"
-            f" {count} GPU{'s' * (count > 1)}; start with --nproc-per-node {count}, or use training.device=cpu"
-        )
-    return torch.device(device.type, environment.local_rank)
-
-
-def set_num_threads(num_threads: int | None, environment: DistributedEnvironment) -> None:
-    """Give torch its CPU threads; None: as torch chooses, or for several processes an equal part of the cores each."""
-    if num_threads is None and environment.world_size > 1:
-        num_threads = threads_per_process(environment.local_world_size)
-    if num_threads is not None:
-        torch.set_num_threads(num_threads)
-
-
 def compile_layers(model: Transformer) -> None:
     """Make torch compile each layer when it is first computed, in place, so that the weights keep their names.
 
-    All layers of a kind share one program in which sizes are variables; only a size of one gets a program of its own.
+    All layers of a kind share one program in which sizes are variables; only a size of one gets its own program.
     """
     for layer in (*model.encoder.layers, *model.decoder.layers):
         layer.compile(dynamic=True)
+
+
+def log_setup(train_step: TrainStep) -> None:
+    """Log the size of the model, the device, and what does not work there."""
+    num_all, num_trained = train_step.model.num_parameters, train_step.model.num_trained_parameters
+    if num_trained == num_all:
+        logger.info(f"Model: {num_all:,} parameters")
+    else:
+        logger.info(f"Model: {num_trained:,} of {num_all:,} parameters are trained")
+    logger.info(f"Device: {train_step.description}")
+    for fallback in train_step.fallbacks:
+        logger.warning(fallback)

@@ -1,20 +1,18 @@
-"""The state of a training, to a checkpoint and back, so that a continued run computes what it would have computed.
+"""The state of a training: what checkpoints hold, and how a run is started, or resumed from its last checkpoint.
 
-Also whether a run can be continued with the settings and in the environment that are there now.
+The last checkpoint holds the tensors that `save_last` names, and `runs.progress.Progress` as JSON. Everything else that
+a step needs is a function of the config, the data and these. Other checkpoints hold weights to translate with.
 """
 
 import contextlib
 import logging
-import os
-from importlib import metadata
-from pathlib import Path
+from typing import Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
-from translate._version import __version__
-from translate.config.load import read_resolved_config
-from translate.config.schema import Config, TrainingConfig
+from translate.config.schema import Config
+from translate.data.corpora import data_fingerprint
+from translate.data.streaming import StreamedBatches
 from translate.distributed.process_group import World
 from translate.distributed.state import (
     full_state_dict,
@@ -24,7 +22,6 @@ from translate.distributed.state import (
 )
 from translate.errors import InputError, RunError
 from translate.model import Transformer
-from translate.model.device import choose_precision, has_streams
 from translate.model.lora import merge_lora, merged_matrices
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
@@ -38,27 +35,43 @@ from translate.runs.checkpoint import (
     with_prefix,
     write_checkpoint,
 )
-from translate.runs.directory import RunDirectory, check_holds_run, open_run
+from translate.runs.directory import Checkpoint, RunDirectory, create_run, write_config
+from translate.runs.initial import check_unchanged
 from translate.runs.loading import check_same_tensors, get_parameters
+from translate.runs.log import RunLog
 from translate.runs.progress import Progress
+from translate.training.claim import Claim, Place
 from translate.training.optimizer import AveragedWeights, expected_state
+from translate.training.preparation import TrainingData
 from translate.training.step import TrainStep
+from translate.training.validation import validation_fingerprint
 
 logger = logging.getLogger(__name__)
 
-# A continued run may end at another step, and log and save at others; anything else would make it another training.
-_MAY_CHANGE = {
-    f"training.{name}"
-    for name in (
-        *("max_steps", "max_epochs", "validate_every", "validation_beam_size", "save_every", "log_every", "patience"),
-        *("threads", "device", "parallel", "sample_translations", "trackers", "keep_last", "keep_best", "average_kept"),
-    )
-} | {"tokenizer.max_training_lines"}  # The tokenizer is trained already.
-# The content of the training corpora is compared by fingerprint; where they lie may change.
-_LOCATIONS = (
-    *("data.train", "data.validation", "data.test", "data.root", "training.initialize_from"),
-    *("tokenizer.source_model", "tokenizer.target_model"),
-)
+
+class TrainingState(NamedTuple):
+    """Everything that changes while a training runs."""
+
+    train_step: TrainStep  # has the model and the optimizer
+    average: AveragedWeights | None  # is validated and saved as best; None: the weights themselves are
+    progress: Progress
+
+
+def save_last(run: RunDirectory, state: TrainingState, *, world: World) -> None:
+    """Save everything that `_restore_last` needs; rank 0 writes it.
+
+    Raises:
+        RunError: The checkpoint cannot be written; earlier ones are intact.
+    """
+    train_step, average, progress = state
+    model, averages = train_step.model, {} if average is None else average.tensors
+    weights = get_parameters(model)
+    tensors = add_prefix(weights, WEIGHTS_PREFIX) | add_prefix(averages, AVERAGE_PREFIX)
+    tensors |= add_prefix(optimizer_state_dict(model, train_step.optimizer), OPTIMIZER_PREFIX)
+    tensors |= add_prefix(merged_matrices(model, weights | averages), MERGED_PREFIX)  # only read to translate
+    tensors = full_state_dict(tensors, world)
+    if world.is_main_process:
+        write_checkpoint(run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
 
 
 def decoding_weights(model: Transformer, average: AveragedWeights | None) -> dict[str, Tensor]:
@@ -66,16 +79,15 @@ def decoding_weights(model: Transformer, average: AveragedWeights | None) -> dic
     return merge_lora(model, get_parameters(model) | ({} if average is None else average.tensors))
 
 
-def save_weights(
-    run: RunDirectory, weights: dict[str, Tensor], progress: Progress, *, is_best: bool, world: World
-) -> None:
+def save_weights(run: RunDirectory, weights: dict[str, Tensor], progress: Progress, *, world: World) -> None:
     """Save the weights of this step's validation if they are the best so far, or are to be kept; rank 0 writes them.
 
     Raises:
         RunError: A checkpoint cannot be written.
     """
     step = progress.step
-    names = [*(["best"] if is_best else []), *([f"step-{step}"] if step in progress.kept else [])]
+    names: list[Checkpoint] = [*(["best"] if step == progress.best_step else [])]
+    names += [f"step-{step}"] if step in progress.kept else []
     tensors = full_state_dict(add_prefix(weights, WEIGHTS_PREFIX), world) if names else {}
     for name in names if world.is_main_process else []:
         write_checkpoint(run, name, tensors, {"step": str(step)})
@@ -88,35 +100,79 @@ def remove_superseded(run: RunDirectory, progress: Progress, *, world: World) ->
             run.checkpoint(f"step-{step}").unlink()
 
 
-def save_last(
-    run: RunDirectory, train_step: TrainStep, average: AveragedWeights | None, progress: Progress, *, world: World
-) -> None:
-    """Save everything that `restore_last` needs; rank 0 writes it.
+def start_or_resume(
+    config: Config,
+    claim: Claim,
+    train_step: TrainStep,
+    data: TrainingData,
+    *,
+    place: Place,
+    command: list[str],
+    log: RunLog,
+    world: World,
+) -> TrainingState:
+    """Create the run and its state before the first step, or restore the state of its last checkpoint.
+
+    Args:
+        command: The command that the user typed.
+        log: Is written into a new run from here on.
 
     Raises:
-        RunError: The checkpoint cannot be written; those that were there are intact.
+        InputError: Processes have different data, or a resumed run had other data or initial weights.
+        RunError: The run cannot be written, its checkpoints are all damaged, or do not fit the model.
+        SystemExit: On a rank > 0, when another rank raises one of these errors.
     """
-    model, averages = train_step.model, {} if average is None else average.tensors
-    weights = get_parameters(model)
-    tensors = add_prefix(weights, WEIGHTS_PREFIX) | add_prefix(averages, AVERAGE_PREFIX)
-    tensors |= add_prefix(optimizer_state_dict(model, train_step.optimizer), OPTIMIZER_PREFIX)
-    tensors |= add_prefix(merged_matrices(model, weights | averages), MERGED_PREFIX)  # only read to translate
-    tensors = full_state_dict(tensors, world)
-    if world.is_main_process:
-        write_checkpoint(run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
+    run, is_resumed, initial = claim
+
+    def create() -> None:
+        if not is_resumed:
+            origin = None if initial is None else initial.provenance(run.path)
+            create_run(run.path, config=config, tokenizers=data.tokenizers, command=command, provenance=origin)
+            log.open(run.log)
+        elif initial is not None:
+            check_unchanged(run, initial)
+
+    world.run_on_rank_0(create)
+    if initial is not None:
+        logger.info(f"Starting from {initial}")
+    decay, streams = config.training.ema_decay, data.corpora.streams
+    average = None if decay is None else AveragedWeights(train_step.model, decay=decay)
+    progress = Progress(
+        data_fingerprint(data.corpora.train, data.tokenizers, streams=None if streams is None else streams.identity),
+        validation_fingerprint=validation_fingerprint(data.corpora.validation, data.tokenizers, config),
+        environment=place.environment,
+    )
+    world.check_same_on_all_ranks(
+        {
+            "data.train (its checksum)": progress.data_fingerprint,
+            "data.validation (its checksum)": str(progress.validation_fingerprint),
+            "training.initialize_from (its checksum)": "" if initial is None else initial.sha256,
+        }
+    )
+    state = TrainingState(train_step, average, progress)
+    if not is_resumed:
+        return state
+    saved, metric = _restore_last(run, state, world=world), config.training.best_metric
+    progress = world.run_on_all_ranks(lambda: _continue_from(run, saved, new=progress, metric=metric))
+    if progress.step >= config.training.max_steps:
+        logger.info("The training has ended there; training.max_steps=N, with a larger N, extends it")
+    world.run_on_rank_0(lambda: write_config(run, config))
+    _restore_kept(run, progress, world=world)
+    if isinstance(data.batches, StreamedBatches):
+        data.batches.continue_from(progress.epoch, progress.stream)
+    return state._replace(progress=progress)
 
 
-def restore_last(
-    run: RunDirectory, train_step: TrainStep, average: AveragedWeights | None, *, world: World
-) -> Progress | None:
-    """Restore what `save_last` saved, perhaps in more or fewer processes. What is damaged is logged.
+def _restore_last(run: RunDirectory, state: TrainingState, *, world: World) -> Progress | None:
+    """Restore what `save_last` saved, also with another number of processes; damage is logged.
 
     Returns:
-        Where the training stands; None: there is no checkpoint yet.
+        The progress of the checkpoint; None: there is no checkpoint yet.
 
     Raises:
         RunError: All checkpoints are damaged, or the newest intact one is of another model or optimizer.
     """
+    train_step, average, _ = state
     model, saved = train_step.model, dict[str, Tensor]()
 
     def read() -> Progress | None:
@@ -156,7 +212,7 @@ def _check_best(run: RunDirectory, progress: Progress) -> None:
         return
     try:
         if AVERAGED_KEY in read_tensors(run.checkpoint("best"), prefixes=()).metadata:
-            read_tensors(run.checkpoint(f"step-{progress.best_step}"), prefixes=())  # which `restore_kept` will need
+            read_tensors(run.checkpoint(f"step-{progress.best_step}"), prefixes=())  # `_restore_kept` will need it
     except RunError as error:
         lost, progress.best_step, progress.best_score = progress.best_step, None, None
         logger.warning(
@@ -164,10 +220,47 @@ def _check_best(run: RunDirectory, progress: Progress) -> None:
         )
 
 
-def restore_kept(run: RunDirectory, progress: Progress, *, world: World) -> None:
-    """Remove weights of validations that this progress does not know, and forget those that are gone.
+def _continue_from(
+    run: RunDirectory, saved: Progress | None, *, new: Progress, metric: Literal["bleu", "loss"]
+) -> Progress:
+    """Check that a resumed run has its own data, and log what else has changed; returns its progress."""
+    if saved is None:
+        logger.info(f"{run.path} has no checkpoint yet: its training begins at the first step")
+        return new
+    if saved.data_fingerprint != new.data_fingerprint:
+        raise InputError(
+            f"{run.path}: data.train is not what this run was trained on, so it cannot be continued; give the data that"
+            " it was begun with, or begin a new run"
+        )
+    changes = [
+        f"{name} {new.environment.get(name, 'unknown')} (it was {before})"
+        for name, before in saved.environment.items()
+        if new.environment.get(name) != before
+    ]
+    if changes:
+        logger.info(
+            f"Continued in another environment: {', '.join(changes)}. The training is as good, but its numbers are not"
+            " bit for bit those of a run that was never stopped"
+        )
+    # Progress of up to 0.3.0 has no fingerprint: its loss was computed as today, but its BLEU with another search.
+    comparable = {new.validation_fingerprint} | ({None} if metric == "loss" else set())
+    if saved.best_score is not None and saved.validation_fingerprint not in comparable:
+        logger.warning(
+            "data.validation, or a setting that decides its score, has changed since the best validation so far, of"
+            f" step {saved.best_step}, so scores are not compared with it: best.safetensors has those weights until the"
+            " next validation, whose weights replace them, and training.patience counts from there"
+        )
+        saved.best_score, saved.validations_without_better = None, 0
+        saved.kept = dict.fromkeys(saved.kept)
+    logger.info(f"Going on from step {saved.step:,}")
+    saved.environment, saved.validation_fingerprint = new.environment, new.validation_fingerprint
+    return saved
 
-    If the best checkpoint is an average, that of the best validation takes its place again.
+
+def _restore_kept(run: RunDirectory, progress: Progress, *, world: World) -> None:
+    """Remove weights of validations that this progress does not know, and forget those that are missing.
+
+    If the best checkpoint is an average, the best validation's takes its place again.
     """
 
     def restore() -> dict[int, float | None]:
@@ -181,72 +274,3 @@ def restore_kept(run: RunDirectory, progress: Progress, *, world: World) -> None
         return {step: score for step, score in progress.kept.items() if step in there}
 
     progress.kept = world.run_on_rank_0(restore)
-
-
-def holds_run(directory: Path) -> bool:
-    """Whether there is a run to continue. What a process that was killed while it made a run left behind is none.
-
-    Raises:
-        InputError: There are checkpoints, but not the rest of the run.
-    """
-    run = RunDirectory(directory)
-    if any(run.checkpoints.glob("*.safetensors")):
-        check_holds_run(directory)
-    return os.path.lexists(run.description)
-
-
-def check_settings(config: Config, directory: Path) -> None:
-    """Check that a run is continued with its own settings, but for those that do not change the steps already done.
-
-    Raises:
-        InputError: Other settings differ; the message names them.
-    """
-    before, settings = read_resolved_config(open_run(directory).config), config.training
-    saved, given = (
-        flatten(each.model_dump(mode="json", include={"tokenizer", "model", "training", "data"}))
-        for each in (before, config)
-    )
-    different = [
-        f"{key} = {given.get(key)} (the run has {saved.get(key)})"
-        for key in sorted(saved.keys() | given.keys())
-        if saved.get(key) != given.get(key) and key not in _MAY_CHANGE and not key.startswith(_LOCATIONS)
-    ]
-    if different:
-        raise InputError(
-            f"{directory} was begun with other settings, so it cannot be continued with {'; '.join(different)}"
-        )
-    if settings.schedule in {"linear", "cosine"} and settings.max_steps != before.training.max_steps:
-        logger.info(f"training.max_steps is now {settings.max_steps}, and the {settings.schedule} schedule ends there")
-
-
-def settings_of_all_processes(config: Config, device: torch.device) -> dict[str, str]:
-    """What must be the same in all processes of a training, by name; where a machine keeps its files may differ."""
-    facts = flatten(config.model_dump(mode="json")) | describe_environment(config.training, device)
-    may_differ = (*_LOCATIONS, "training.threads", "CPU threads")
-    return {key: str(value) for key, value in facts.items() if not key.startswith(may_differ)} | {"device": device.type}
-
-
-def describe_environment(settings: TrainingConfig, device: torch.device, *, num_processes: int = 1) -> dict[str, str]:
-    """What the last digits of a training depend on besides its settings: versions, precision and hardware, by name."""
-    environment = {"translate": __version__}
-    # numpy shuffles and samples, sentencepiece segments, torch computes.
-    environment |= {package: metadata.version(package) for package in ("torch", "numpy", "sentencepiece")}
-    environment["precision"] = choose_precision(settings.precision, device)
-    environment["processes"] = f"{num_processes} ({settings.parallel})" if num_processes > 1 else "1"
-    environment["device"] = device.type
-    if device.type == "cpu":
-        environment["device"] += f" ({torch.backends.cpu.get_cpu_capability()})"
-        environment["CPU threads"] = str(torch.get_num_threads())
-    elif has_streams(device):
-        environment["device"] += f" ({torch.get_device_module(device).get_device_name(device)})"
-    return environment
-
-
-def flatten(value: object, prefix: str = "") -> dict[str, object]:
-    """A nested mapping with dotted keys."""
-    if not isinstance(value, dict):
-        return {prefix: value}
-    flat: dict[str, object] = {}
-    for name, item in value.items():
-        flat |= flatten(item, f"{prefix}.{name}" if prefix else name)
-    return flat

@@ -1,4 +1,4 @@
-"""One training step: split, forward, loss, backward, reduce, clip, update. The trainer repeats it."""
+"""One training step: split, forward, loss, backward, reduce, clip, update."""
 
 import contextlib
 import dataclasses
@@ -46,13 +46,13 @@ class TrainStep:
     settings: TrainingConfig
     _: dataclasses.KW_ONLY
     precision: MixedPrecision
-    parallel: DataParallel  # the model's forward pass by threads or ranks
-    layout: BatchLayout  # of batches for the model
+    parallel: DataParallel  # shares the work among threads or ranks
+    layout: BatchLayout  # of batches on the device
     description: str = ""  # where and how this computes, for the log
     fallbacks: Sequence[str] = ()  # settings that do not work on this device, and what is done instead
 
     def __post_init__(self) -> None:
-        self.loss_scale = LossScale()  # of fp16; a part of the training's state
+        self.loss_scale = LossScale()  # of fp16; part of the training's state
         self._parameters = list(self.model.parameters())
         self._unchecked: Callable[[], None] | None = None
 
@@ -61,11 +61,11 @@ class TrainStep:
 
         Args:
             batches: The batches of the step, on the CPU.
-            number: The step's number, from 1; with the seed it decides what dropout clears.
+            number: The step's number, from 1; with the seed it decides the dropout masks.
 
         Raises:
             OutOfMemory: The device's memory is not enough for a batch.
-            RunError: The loss or the gradient is not finite; the weights are as they were before the step.
+            RunError: The loss or the gradient is not finite; the weights are as before the step.
         """
         settings, precision, parallel, model = self.settings, self.precision, self.parallel, self.model
         num_tokens = sum(batch.num_target_tokens for batch in batches)
@@ -83,7 +83,7 @@ class TrainStep:
                     )
                 backward(loss.loss * (micro_batch.weight * factor))
             sums = torch.stack([loss.loss.detach(), loss.nll]) * micro_batch.weight
-            return sums.to(widest_float(sums.device))  # many are added
+            return sums.to(widest_float(sums.device))  # as many are added
 
         with precision.in_step():
             with self._explain_out_of_memory(batches):
@@ -108,10 +108,10 @@ class TrainStep:
         return result
 
     def check_last_step(self) -> None:
-        """Check the last step's loss and gradient, where that was put off so as not to wait for a GPU.
+        """Check the last step's loss and gradient, if that was postponed so as not to wait for a GPU.
 
         Raises:
-            RunError: One is not finite; the weights are as they were before that step.
+            RunError: One is not finite; the weights are as before that step.
         """
         if self._unchecked is not None:
             check, self._unchecked = self._unchecked, None
@@ -125,7 +125,7 @@ class TrainStep:
     def _check_finite(self, result: StepResult, batches: Sequence[Batch], learning_rate: float) -> None:
         """Raise a RunError if the loss or the gradient is not finite.
 
-        One must wait for a GPU's numbers: there the error comes with the next step, and this one makes no update.
+        On a GPU this would wait for the step, so the error comes with the next step, and this one makes no update.
         """
         norm, shapes = result.gradient_norm, describe_shapes(batches)
         numbers = torch.stack([result.loss.float(), norm.float()]).to("cpu", non_blocking=has_streams(norm.device))
@@ -133,14 +133,14 @@ class TrainStep:
 
         def check() -> None:
             if copied is not None:
-                copied.synchronize()  # with the copy, and not with the work that the GPU was given later
+                copied.synchronize()  # with the copy, not with later work
             loss, norm = numbers.tolist()
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise RunError(
                     f"the loss is {loss / result.tokens} and the gradient's norm {norm}, on {shapes}."
                     f" Lower training.learning_rate (the rate was {learning_rate:.2g}), raise training.warmup_steps"
                     f" (now {self.settings.warmup_steps}), set training.max_gradient_norm=1.0 or"
-                    " training.precision=fp32, and train anew."
+                    " training.precision=fp32, and train again."
                 )
 
         if copied is None or any(map(is_sharded, self._parameters)):
@@ -162,7 +162,7 @@ class TrainStep:
 
 
 class DeviceBatch(NamedTuple):
-    """What a training step needs of a batch, on the model's device."""
+    """A batch on the model's device."""
 
     source: Int[Tensor, "batch source"] | PackedSequences
     target_input: Int[Tensor, "batch target"] | PackedSequences
@@ -174,7 +174,7 @@ def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout, i
     """Lay out a batch and copy it to the model's device, without waiting for the device.
 
     Args:
-        is_doubled: The model gets each pair twice, first all of them and then all again; each target counts once.
+        is_doubled: Repeat all pairs after the last one, as R-Drop needs; each target counts once.
     """
     copied = functools.partial(copy_to_device, device=device)
     is_real = batch.target_output_ids != PAD_ID

@@ -1,4 +1,4 @@
-"""What a training shows while it runs: `metrics.jsonl`, a progress bar, its speed, and the lines of its log."""
+"""Where the records of a training go: `metrics.jsonl`, trackers, and a progress bar."""
 
 import contextlib
 import hashlib
@@ -14,7 +14,8 @@ from typing import Any, TextIO, TypeVar
 from tqdm import tqdm
 
 from translate.atomic import atomic_write, write_error
-from translate.config.schema import TrainingConfig
+from translate.config.schema import Config, TrainingConfig
+from translate.distributed.process_group import World
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
 from translate.training.tracking.trackers import Trackers
@@ -30,10 +31,10 @@ _BAR = "{l_bar}{bar}| {n:,}/{total:,} [{elapsed}{postfix}]"  # the text beside i
 class Recorder:
     """Receives the records of a training: writes them to `metrics.jsonl`, gives them to trackers, and shows a bar.
 
-    The bar appears on a terminal only. Records of steps that a continued training will repeat are cut off first.
+    The bar appears on a terminal only. First, records of steps that a resumed training repeats are cut off.
 
     Args:
-        progress: Where the training stands when it begins or is continued.
+        progress: The progress of the training when it starts or is resumed.
         is_silent: Write and show nothing, as on ranks > 0.
         stream: Shows the bar; None: standard error.
 
@@ -63,7 +64,7 @@ class Recorder:
             initial=progress.step,
             unit="step",
             file=stream or sys.stderr,
-            disable=is_silent or None,  # None: where the stream is no terminal
+            disable=is_silent or None,  # None: if the stream is not a terminal
             dynamic_ncols=True,
             bar_format=_BAR,
         )
@@ -73,8 +74,8 @@ class Recorder:
         """Count one more step on the bar.
 
         Args:
-            describe: Returns the text beside the bar; called about once a second, and never without a terminal.
-            num_steps: The steps of the whole training, as far as is known.
+            describe: Returns the text beside the bar; called about once per second, and never without a terminal.
+            num_steps: The number of steps of the whole training, as far as is known.
         """
         if self._bar.disable:
             return
@@ -86,7 +87,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def validating(self, num_lines: int) -> Iterator[Callable[[int], object]]:
-        """A context with a second bar below the first, which is cleared in the end; yields what advances it."""
+        """A context with a second bar below the first, which is cleared at the end; yields what advances it."""
         with tqdm(
             total=num_lines,
             desc="validating",
@@ -150,8 +151,20 @@ class Recorder:
             raise write_error(self._path, error) from error
 
 
+def open_recorder(run: RunDirectory, config: Config, progress: Progress, *, world: World) -> Recorder:
+    """The recorder of a training, with the trackers that its config names; ranks > 0 record nothing.
+
+    Raises:
+        InputError: A tracker cannot start.
+        RunError: The metrics cannot be read or written.
+    """
+    is_main = world.is_main_process
+    trackers = Trackers(run, config, step=progress.step) if is_main else None
+    return Recorder(run, config.training, progress, trackers=trackers, is_silent=not is_main)
+
+
 def _cut(path: Path, progress: Progress) -> None:
-    """Cut `metrics.jsonl` to the records that a training has at this point."""
+    """Cut `metrics.jsonl` to the records up to the progress of a checkpoint."""
     content = path.read_bytes() if path.exists() else b""
     kept = content[: progress.metrics_bytes]
     if hashlib.sha256(kept).hexdigest() != progress.metrics_sha256:

@@ -15,7 +15,7 @@ from translate.atomic import write_text
 from translate.config.schema import Config, TrainingConfig
 from translate.errors import InputError, install_hint
 from translate.runs.directory import RunDirectory
-from translate.training.state import flatten
+from translate.training.claim import flatten
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,176 @@
+"""The best checkpoint: weights are validated, kept if they score best, and averaged at the end if that is better."""
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+
+from torch.profiler import record_function
+
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config
+from translate.data.corpora import ParallelCorpus
+from translate.distributed.process_group import SINGLE_PROCESS, Cancelled, World
+from translate.evaluation.evaluate import spread_samples
+from translate.model import Transformer
+from translate.runs.directory import RunDirectory
+from translate.runs.loading import build_model, describe_moment
+from translate.training.averaging import ScoredAverage, choose_average, kept_windows, load_average, write_average
+from translate.training.preparation import TrainingData
+from translate.training.signals import StopRequests
+from translate.training.state import TrainingState, decoding_weights, save_weights
+from translate.training.tracking.profile import VALIDATION_AND_SAVING
+from translate.training.tracking.recorder import Recorder
+from translate.training.tracking.throughput import describe_seconds
+from translate.training.validation import (
+    Validation,
+    computing_with,
+    describe_validation,
+    validate,
+    validation_search,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(eq=False)
+class BestCheckpoint:
+    """Chooses the best weights of a training on its validation corpus; without one, the last weights are the best."""
+
+    config: Config
+    run: RunDirectory
+    state: TrainingState
+    data: TrainingData
+    _: dataclasses.KW_ONLY
+    recorder: Recorder
+    stop: StopRequests
+    world: World = SINGLE_PROCESS
+
+    def __post_init__(self) -> None:
+        self.settings, self.progress = self.config.training, self.state.progress
+        self.model, self.tokenizers = self.state.train_step.model, self.data.tokenizers
+        self.validation = self.data.corpora.validation
+        self._averaged: tuple[int, ...] = ()  # the steps of the checkpoints whose average is the best checkpoint
+
+    @property
+    def description(self) -> str:
+        """The step or steps of the best checkpoint; empty: there is none."""
+        step = self.progress.best_step
+        return "" if step is None else describe_moment(step, self._averaged)
+
+    def validate(self) -> float:
+        """Score the weights, log the result, and note in the progress whether they are the best or to be kept.
+
+        Returns:
+            The time that it took, in seconds.
+
+        Raises:
+            Cancelled: A signal came; nothing has changed.
+            RunError: Scoring failed, for example because memory is not enough.
+        """
+        progress, seconds, score, is_best = self.progress, 0.0, None, True
+        if self.validation is not None:
+            search, weights = validation_search(self.config), decoding_weights(self.model, self.state.average)
+            with computing_with(self.model, weights, self.config, self.tokenizers) as model:
+                result = self._score(model, self.validation, search)
+                corpora = self.data.corpora.validation_also
+                others = {name: self._score(model, corpus, search) for name, corpus in corpora.items()}
+            seconds = sum(each.seconds for each in (result, *others.values()))
+            score = result.score(self.settings.best_metric)
+            is_best = progress.best_score is None or score > progress.best_score
+            progress.validations_without_better = 0 if is_best else progress.validations_without_better + 1
+            self._log_validation(result, self.validation.targets, others, is_best=is_best)
+        progress.validated_step = progress.step
+        if is_best:
+            progress.best_step, progress.best_score = progress.step, score
+        progress.keep(score, last=self.settings.keep_last, best=self.settings.keep_best)
+        return seconds
+
+    def write(self) -> None:
+        """Write the weights that were just validated if they are the best so far, or are to be kept.
+
+        Raises:
+            RunError: A checkpoint cannot be written.
+        """
+        save_weights(self.run, decoding_weights(self.model, self.state.average), self.progress, world=self.world)
+
+    def _score(self, model: Transformer, corpus: ParallelCorpus, search: DecodingConfig) -> Validation:
+        """The model's loss and scores; raises `Cancelled` when a signal comes."""
+        world, every_position = self.world, model.decoder.final_norm  # with a cache or without
+        num_lines = 2 * len(corpus.sources[world.rank :: world.size])  # scored, then translated
+        with self.recorder.validating(num_lines) as advance, self.stop.abandoning(every_position):
+            return validate(
+                model, self.tokenizers, corpus, self.config, search=search, world=world, on_finished=advance
+            )
+
+    def _log_validation(
+        self, result: Validation, references: Sequence[str], others: Mapping[str, Validation], *, is_best: bool
+    ) -> None:
+        """Record the results of a validation, and log some of its translations, evenly spaced."""
+        record, translations = result.to_record("validation", step=self.progress.step), result.evaluation.translations
+        self.recorder.record(record)
+        scores, rest = describe_validation(record, is_best=is_best)
+        logger.info(f"{scores}{rest}", extra={"bold": scores})
+        for name, other in others.items():
+            self.recorder.record(of_other := other.to_record(f"validation/{name}", step=self.progress.step))
+            logger.info("".join(describe_validation(of_other, name=name)))
+        if num_cut := record["num_truncated"]:
+            logger.info(f"  {num_cut:,} of {len(translations):,} translations were cut at their maximum length")
+        for index in spread_samples(len(translations), self.settings.sample_translations):
+            source, reference, translation = translations[index].source, references[index], translations[index].text
+            logger.info(f"  source:      {source}\n  reference:   {reference}\n  translation: {translation}")
+
+    @record_function(VALIDATION_AND_SAVING)
+    def average_kept(self) -> None:
+        """Make an average of kept checkpoints the best one, if it is better; a signal ends this without a result.
+
+        A resumed training undoes it, and averages at its own end.
+        """
+        settings, progress, corpus = self.settings, self.progress, self.validation
+        windows = kept_windows(progress, last=settings.keep_last, best=settings.keep_best)
+        if not settings.average_kept or corpus is None or progress.best_step is None or not windows:
+            return
+
+        def show(tried: ScoredAverage) -> None:
+            record = tried.to_record(step=progress.step)
+            self.recorder.record(record)
+            logger.info("".join(describe_validation(record, name=tried.name)))
+
+        logger.info("The best checkpoint, and averages of kept ones, on validation:")
+        model = build_model(self.config, self.tokenizers, device=self.model.device)
+        try:
+            chosen = choose_average(
+                self.run,
+                windows,
+                model,
+                score=lambda model: self._score(model, corpus, validation_search(self.config)),
+                metric=settings.best_metric,
+                on_tried=show,
+                world=self.world,
+            )
+        except Cancelled:
+            return
+        if len(chosen.checkpoints) > 1:
+            self.world.run_on_rank_0(lambda: write_average(self.run, chosen.checkpoints, model))
+            self._averaged = chosen.steps
+
+    @record_function(VALIDATION_AND_SAVING)
+    def evaluate(self) -> None:
+        """Score the best checkpoint with the settings of `decoding`, unless all validations had them.
+
+        The record comes after the last checkpoint: a resumed training removes it, and writes its own at the end.
+        """
+        search, progress = self.config.decoding_settings(), self.progress
+        if self.validation is None or progress.best_step is None or search == validation_search(self.config):
+            return
+        model = build_model(self.config, self.tokenizers, device=self.model.device)
+        load_average(self.run, ["best"], model, world=self.world)
+        try:
+            record = self._score(model, self.validation, search).to_record("evaluation", step=progress.step)
+        except Cancelled:
+            return
+        of_what = {"averaged": self._averaged} if self._averaged else {"best_step": progress.best_step}
+        self.recorder.record({**record, **of_what})
+        how = f"beam {search.beam_size}" if search.search == "beam" else "sampled"
+        scores = f"BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
+        text = f"Best checkpoint ({self.description}), {how}: {scores}"
+        logger.info(f"{text}, {describe_seconds(record['seconds'])}", extra={"bold": text})

@@ -1,0 +1,84 @@
+"""Signals that stop a training: noted when they come, and answered between two steps."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from torch import nn
+
+from translate.distributed.process_group import Cancelled, World
+
+_STOPPING_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # the last when a terminal is closed; Windows does not have it
+
+
+class StoppedBySignal(KeyboardInterrupt):
+    """Raised when a training ends early because of a signal; it is saved and can be resumed."""
+
+    def __init__(self, number: signal.Signals, *, step: int) -> None:
+        super().__init__(f"stopped by {number.name} after step {step}")
+        self.step = step
+        self.exit_code = 128 + number  # as in shells: 130, 143 or 129
+
+
+class StopRequests:
+    """Notes the first signal that asks a training to stop, so that no step or file is left half done.
+
+    From then on SIGINT has the operating system's own meaning: the process ends at once.
+    """
+
+    received: signal.Signals | None = None
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator["StopRequests"]:
+        """A context in which signals are noted; outside of the main thread Python cannot, and it does nothing."""
+        numbers = []
+        if threading.current_thread() is threading.main_thread():
+            # A signal that is ignored, as by `nohup`, or that has a handler outside of Python, stays as it is.
+            received = [getattr(signal, name) for name in _STOPPING_SIGNALS if hasattr(signal, name)]
+            numbers = [number for number in received if signal.getsignal(number) not in (None, signal.SIG_IGN)]
+        before = {number: signal.signal(number, self._receive) for number in numbers}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def abandoning(self, module: nn.Module) -> Iterator[None]:
+        """A context in which a noted signal ends all work that calls the module, in each thread that calls it.
+
+        An exception raised by the signal handler itself could strike where a thread pool or a lock is half changed.
+
+        Raises:
+            Cancelled: A signal was noted.
+        """
+
+        def check(module: nn.Module, inputs: object) -> None:
+            if self.received is not None:
+                raise Cancelled
+
+        with module.register_forward_pre_hook(check):
+            yield
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if signal.getsignal(signal.SIGINT) == self._receive:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if self.received is None:
+            self.received = signal.Signals(number)
+
+
+@contextlib.contextmanager
+def interrupted_together(world: World) -> Iterator[None]:
+    """A context whose interruption rank 0 alone reports; the other ranks end silently after it.
+
+    Raises:
+        SystemExit: On a rank > 0, when the context is interrupted.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if world.is_main_process:
+            raise
+        world.exit(stop.exit_code if isinstance(stop, StoppedBySignal) else 130)
