@@ -1,13 +1,13 @@
 """`batch_tokens: auto` becomes a number, and `step_tokens` a number of batches; a resumed run keeps both."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
+from trainings import Digits, run_training
 
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config
@@ -22,8 +22,6 @@ from translate.training.auto_batch import (
 from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 from translate.training.step import TrainStep
 
-Digits = Callable[..., Config]
-RunTraining = Callable[..., list[str]]
 CPU = torch.device("cpu")
 AUTO = "training.batch_tokens=auto"
 
@@ -149,7 +147,7 @@ def test_not_even_one_pair(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("step_tokens", ["null", "500"])
 def test_the_run_keeps_the_number(
-    step_tokens: str, run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step_tokens: str, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wish = (AUTO, f"training.step_tokens={step_tokens}", "training.max_steps=2", "training.validate_every=2")
     said = run_training(digits(*wish), tmp_path / "run")
@@ -171,7 +169,7 @@ def test_the_run_keeps_the_number(
         run_training(digits(*wish, many), tmp_path / "run", resume=True)
 
 
-def test_it_is_the_training_that_the_number_gives(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_it_is_the_training_that_the_number_gives(digits: Digits, tmp_path: Path) -> None:
     short = ("training.max_steps=3", "training.validate_every=3")
     run_training(digits(AUTO, "training.step_tokens=300", *short), tmp_path / "found")
     run_training(digits("training.batch_tokens=300", *short), tmp_path / "given")

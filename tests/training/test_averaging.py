@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from harness import write_digits
+from trainings import Digits, run_training
 
-from translate.config.schema import Config
 from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import Evaluation
 from translate.model import Transformer
@@ -22,9 +23,6 @@ from translate.runs.verify import verify_run
 from translate.training import averaging, state, trainer
 from translate.training.averaging import average_checkpoints, choose_average, kept_windows, write_average
 from translate.training.validation import Validation
-
-Digits = Callable[..., Config]
-RunTraining = Callable[..., list[str]]
 
 # Eight validations in 30 steps of such a rate that an average is better than each of them.
 NOISY = (
@@ -41,12 +39,10 @@ NOISY = (
 
 
 @pytest.fixture(scope="module")
-def averaged(
-    tmp_path_factory: pytest.TempPathFactory, write_task: Callable[[Path], Digits], run_training: RunTraining
-) -> tuple[Path, list[str]]:
+def averaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """The run of a training that kept checkpoints and averaged them, and what it logged; only to be read."""
     directory = tmp_path_factory.mktemp("averaged")
-    return directory / "run", run_training(write_task(directory)(*NOISY), directory / "run")
+    return directory / "run", run_training(write_digits(directory)(*NOISY), directory / "run")
 
 
 def checkpoints_of(run: Path) -> dict[str, bytes]:
@@ -101,11 +97,7 @@ def dying_after(number: int, original: Callable[..., None]) -> Callable[..., Non
 
 
 def test_killed_anywhere_and_continued_has_the_same_files(
-    averaged: tuple[Path, list[str]],
-    run_training: RunTraining,
-    digits: Digits,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    averaged: tuple[Path, list[str]], digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, run = digits(*NOISY), tmp_path / "run"
     for module, name, number in (
@@ -127,7 +119,7 @@ def test_killed_anywhere_and_continued_has_the_same_files(
 
 
 def test_a_run_that_goes_further_never_averaged_before(
-    averaged: tuple[Path, list[str]], run_training: RunTraining, digits: Digits, tmp_path: Path
+    averaged: tuple[Path, list[str]], digits: Digits, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     run_training(digits(*NOISY, "training.max_steps=24"), run)
@@ -138,9 +130,7 @@ def test_a_run_that_goes_further_never_averaged_before(
     assert checkpoints_of(run) == checkpoints_of(averaged[0])
 
 
-def test_without_a_validation_corpus_the_last_are_kept(
-    run_training: RunTraining, digits: Digits, tmp_path: Path
-) -> None:
+def test_without_a_validation_corpus_the_last_are_kept(digits: Digits, tmp_path: Path) -> None:
     settings = ("data.validation=null", "data.test={}", "training.max_steps=6", "training.validate_every=2")
     run_training(digits(*settings, "training.keep_last=2"), tmp_path / "run")
     assert RunDirectory(tmp_path / "run").kept_steps() == [4, 6]
@@ -149,7 +139,7 @@ def test_without_a_validation_corpus_the_last_are_kept(
 
 
 def test_kept_files_that_are_gone_are_forgotten(
-    averaged: tuple[Path, list[str]], run_training: RunTraining, digits: Digits, tmp_path: Path
+    averaged: tuple[Path, list[str]], digits: Digits, tmp_path: Path
 ) -> None:
     """And without that of the best validation the average stays until the next validation."""
     path = Path(shutil.copytree(averaged[0], tmp_path / "run"))

@@ -1,6 +1,5 @@
 """A training that begins with another run's weights: its first loss, its first checkpoint, what it scores besides."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -10,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from harness import make_format_2, state_of
 from torch.nn import functional as F
+from trainings import happening, run_training
 
 from translate.config.load import load_config
 from translate.config.schema import Config
@@ -26,9 +27,6 @@ from translate.training.preparation import make_batches, make_tokenizers, read_c
 from translate.visualize.curves import curves_picture
 from translate.visualize.panels import Curves
 
-Happening = Callable[..., contextlib.AbstractContextManager[None]]
-RunTraining = Callable[..., list[str]]
-StateOf = Callable[[Path], Any]
 Tune = Callable[..., Config]
 
 _CONFIG = """
@@ -60,7 +58,7 @@ def metrics(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in RunDirectory(run).metrics.read_text().splitlines()]
 
 
-def test_the_first_loss_is_that_of_the_run(run_training: RunTraining, tune: Tune, tmp_path: Path) -> None:
+def test_the_first_loss_is_that_of_the_run(tune: Tune, tmp_path: Path) -> None:
     """Computed by the run's own model on the same batch, without the training's code."""
     still = (
         "model.dropout=0",
@@ -87,9 +85,7 @@ def test_the_first_loss_is_that_of_the_run(run_training: RunTraining, tune: Tune
     assert f"Starting from {tmp_path / 'base'} (step {loaded.step}, BLEU {bleu:.2f})" in said
 
 
-def test_step_0_has_the_runs_weights_and_the_rest_is_exact_without_that_run(
-    run_training: RunTraining, tune: Tune, tmp_path: Path, happening: Happening, state_of: StateOf
-) -> None:
+def test_step_0_has_the_runs_weights_and_the_rest_is_exact_without_that_run(tune: Tune, tmp_path: Path) -> None:
     config = tune("training.ema_decay=0.9")
     assert config.model.attention_dropout == 0.1 and config.tokenizer.subword_sampling == 0.1  # as the run has it
     run_training(config, tmp_path / "straight")
@@ -112,9 +108,7 @@ def test_step_0_has_the_runs_weights_and_the_rest_is_exact_without_that_run(
         run_training(resumed, tmp_path / "again")
 
 
-def test_killed_before_anything_was_saved(
-    run_training: RunTraining, tune: Tune, tmp_path: Path, happening: Happening, state_of: StateOf
-) -> None:
+def test_killed_before_anything_was_saved(tune: Tune, tmp_path: Path) -> None:
     run_training(tune(), tmp_path / "straight")
     for name in ("new", "other"):
         with happening(in_validation=0, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
@@ -126,7 +120,7 @@ def test_killed_before_anything_was_saved(
         run_training(tune(), tmp_path / "other", resume=True)
 
 
-def test_other_sets_are_scored_and_choose_nothing(run_training: RunTraining, tune: Tune, tmp_path: Path) -> None:
+def test_other_sets_are_scored_and_choose_nothing(tune: Tune, tmp_path: Path) -> None:
     said = run_training(tune("training.trackers=[tensorboard]"), tmp_path / "new")
     run = RunDirectory(tmp_path / "new")
     records = read_metrics(run)
@@ -150,9 +144,7 @@ def test_other_sets_are_scored_and_choose_nothing(run_training: RunTraining, tun
     assert len(events.Scalars("validation/old/BLEU")) == 3
 
 
-def test_an_extended_vocabulary_is_trained_saved_and_tuned_again(
-    run_training: RunTraining, tune: Tune, tmp_path: Path
-) -> None:
+def test_an_extended_vocabulary_is_trained_saved_and_tuned_again(tune: Tune, tmp_path: Path) -> None:
     extending = ("tokenizer.add_characters=true", "tokenizer.add_pieces=[<a>]")
     said = run_training(tune(*extending), tmp_path / "new")
     base, new = load_run(tmp_path / "base"), load_run(tmp_path / "new", checkpoint="last")
@@ -169,9 +161,7 @@ def test_an_extended_vocabulary_is_trained_saved_and_tuned_again(
     assert load_run(tmp_path / "third").tokenizers.source.vocab_size == size + 2
 
 
-def test_a_tagged_corpus_adds_one_learnt_subword_to_a_run_and_none_again(
-    run_training: RunTraining, tune: Tune, tmp_path: Path
-) -> None:
+def test_a_tagged_corpus_adds_one_learnt_subword_to_a_run_and_none_again(tune: Tune, tmp_path: Path) -> None:
     said = run_training(tune("data.train.0.source_tag=<bt>"), tmp_path / "new")
     base, new = load_run(tmp_path / "base"), load_run(tmp_path / "new", checkpoint="last")
     size = base.tokenizers.source.vocab_size
@@ -182,9 +172,7 @@ def test_a_tagged_corpus_adds_one_learnt_subword_to_a_run_and_none_again(
     assert not any("Vocabulary extended" in each for each in run_training(again, tmp_path / "third"))
 
 
-def test_an_older_format_and_no_validation(
-    run_training: RunTraining, tune: Tune, tmp_path: Path, make_format_2: Callable[[Path], None]
-) -> None:
+def test_an_older_format_and_no_validation(tune: Tune, tmp_path: Path) -> None:
     make_format_2(tmp_path / "base")
     alone = ("data.validation=null", "data.validation_also={old: null}", "training.max_steps=1")
     run_training(tune(*alone, "training.learning_rate=1e-9"), tmp_path / "new")
@@ -202,9 +190,7 @@ def test_all_is_refused_before_a_run_is_made(tune: Tune, tmp_path: Path) -> None
     assert not (tmp_path / "new" / "run.json").exists()
 
 
-def test_lora_adapts_the_runs_weights_and_its_result_is_begun_with_in_turn(
-    run_training: RunTraining, tune: Tune, tmp_path: Path, happening: Happening, state_of: StateOf
-) -> None:
+def test_lora_adapts_the_runs_weights_and_its_result_is_begun_with_in_turn(tune: Tune, tmp_path: Path) -> None:
     config = tune("training.lora_rank=2", "training.freeze=[encoder.0]", "training.learning_rate=0.05")
     run_training(config, tmp_path / "straight")
     for moment in (1, 3):

@@ -1,13 +1,12 @@
 """Trainings of a part of the weights: what is frozen stays, what is saved translates, and a continued one is exact."""
 
-import contextlib
 import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from harness import state_of
+from trainings import Digits, happening, run_training
 
 from translate.config.schema import Config
 from translate.data.tokenizer import load_tokenizers
@@ -21,11 +20,6 @@ from translate.runs.loading import build_model, get_parameters, load_run
 from translate.training import StoppedBySignal
 from translate.training.setup import build_train_step
 
-Digits = Callable[..., Config]
-RunTraining = Callable[..., list[str]]
-Happening = Callable[..., contextlib.AbstractContextManager[None]]
-StateOf = Callable[[Path], Any]
-
 LORA = ("training.lora_rank=3", "training.lora_targets=[query,key,feed_forward]", "training.lora_dropout=0.1")
 
 
@@ -34,9 +28,7 @@ def initial_weights(config: Config, run: Path) -> dict[str, torch.Tensor]:
     return get_parameters(build_model(config, load_tokenizers(RunDirectory(run).tokenizer)))
 
 
-def test_frozen_weights_stay_bit_for_bit_and_have_no_state(
-    run_training: RunTraining, stateful: Digits, tmp_path: Path
-) -> None:
+def test_frozen_weights_stay_bit_for_bit_and_have_no_state(stateful: Digits, tmp_path: Path) -> None:
     """With a moving average, weight decay and accumulated gradients."""
     options = ("training.freeze=[embeddings,encoder.0]", "training.optimizer=adamw", "training.weight_decay=0.1")
     config = stateful(*options)
@@ -59,7 +51,7 @@ def test_frozen_weights_stay_bit_for_bit_and_have_no_state(
         assert torch.equal(loaded[name], last[f"model.{name}" if name in frozen else f"average.{name}"])
 
 
-def test_frozen_leading_layers_have_no_graph(digits: Digits, run_training: RunTraining, tmp_path: Path) -> None:
+def test_frozen_leading_layers_have_no_graph(digits: Digits, tmp_path: Path) -> None:
     run_training(digits("training.max_steps=1"), tmp_path / "run")
     tokenizers = load_tokenizers(RunDirectory(tmp_path / "run").tokenizer)
     ids = torch.tensor([[5, 6, 7]])
@@ -73,12 +65,7 @@ def test_frozen_leading_layers_have_no_graph(digits: Digits, run_training: RunTr
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_lora_that_is_stopped_or_dies_and_continues_is_never_stopped(
-    run_training: RunTraining,
-    happening: Happening,
-    stateful: Digits,
-    tmp_path: Path,
-    state_of: StateOf,
-    precision: str,
+    stateful: Digits, tmp_path: Path, precision: str
 ) -> None:
     config = stateful(*LORA, f"training.precision={precision}", "training.freeze=[encoder.0]")
     run_training(config, tmp_path / "straight")
@@ -92,9 +79,7 @@ def test_lora_that_is_stopped_or_dies_and_continues_is_never_stopped(
     assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
 
 
-def test_lora_saves_what_it_validates_and_all_that_it_needs(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
-) -> None:
+def test_lora_saves_what_it_validates_and_all_that_it_needs(digits: Digits, tmp_path: Path) -> None:
     """Scores in the log are those of the saved weights, which are a plain model's: with an average and without."""
     for decay in ("null", "0.5"):
         options = ("training.max_steps=40", "training.validate_every=20", "training.learning_rate=0.05")
@@ -130,7 +115,7 @@ def test_lora_saves_what_it_validates_and_all_that_it_needs(
             assert record["loss"] == pytest.approx(-sum(score.log_prob for score in scores) / num_tokens, rel=1e-12)
 
 
-def test_lora_learns(run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf) -> None:
+def test_lora_learns(digits: Digits, tmp_path: Path) -> None:
     everywhere = "training.lora_targets=[query,key,value,output,feed_forward]"
     config = digits("training.lora_rank=4", everywhere, "training.max_steps=60", "training.learning_rate=0.02")
     run_training(config, tmp_path / "run")
@@ -138,9 +123,7 @@ def test_lora_learns(run_training: RunTraining, digits: Digits, tmp_path: Path, 
     assert losses[-1] < losses[0] - 0.1
 
 
-def test_a_training_without_anything_to_train_leaves_no_run(
-    run_training: RunTraining, digits: Digits, tmp_path: Path
-) -> None:
+def test_a_training_without_anything_to_train_leaves_no_run(digits: Digits, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"training.freeze = \[embeddings, encoder, decoder\] leaves nothing to train"):
         run_training(digits("training.freeze=[embeddings,encoder,decoder]"), tmp_path / "run")
     assert not (tmp_path / "run" / "run.json").exists()

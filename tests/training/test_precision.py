@@ -3,15 +3,15 @@
 import json
 import os
 import random
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from harness import state_of
 from torch import nn
+from trainings import Digits, run_training
 
-from translate.config.schema import Config, TrainingConfig
+from translate.config.schema import TrainingConfig
 from translate.training import precision
 from translate.training.precision import LossScale, MixedPrecision
 
@@ -126,13 +126,7 @@ def test_small_gradients_do_not_vanish_in_fp16() -> None:
         torch.testing.assert_close(mine, expected, rtol=0.02, atol=small * 0.02)
 
 
-def test_a_resumed_run_goes_on_with_its_scale(
-    digits: Callable[..., Config],
-    run_training: Callable[..., list[str]],
-    state_of: Callable[[Path], Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_resumed_run_goes_on_with_its_scale(digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "_STEPS_BEFORE_GROWTH", 4)  # so that it grows between the two parts and within both
     settings = ("training.precision=fp16", "training.validate_every=6", "training.save_every=50")
     run_training(digits(*settings, "training.max_steps=10"), tmp_path / "straight")
@@ -145,10 +139,7 @@ def test_a_resumed_run_goes_on_with_its_scale(
 
 
 def test_the_metrics_have_the_scale_in_fp16_alone(
-    digits: Callable[..., Config],
-    run_training: Callable[..., list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(precision, "_STEPS_BEFORE_GROWTH", 4)
     few = ("training.max_steps=5", "training.log_every=2", "training.validate_every=99")

@@ -2,11 +2,11 @@
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from trainings import Digits
 
 from translate.config.data import TokenizerConfig
 from translate.config.load import override_config
@@ -19,8 +19,6 @@ from translate.distributed.process_group import SINGLE_PROCESS
 from translate.runs.directory import RunDirectory
 from translate.training import preparation
 from translate.training.preparation import Corpora, make_batches, make_tokenizers, prepare_data, read_corpora
-
-Digits = Callable[..., Config]
 
 
 class Prepared:

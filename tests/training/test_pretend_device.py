@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from harness import state_of
 from pretend_device import Crossings, PretendDevice
+from trainings import Digits, run_training
 
 from translate.config.load import load_config
-from translate.config.schema import Config, ModelConfig, TrainingConfig
+from translate.config.schema import ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.errors import RunError
 from translate.model import Transformer
@@ -20,10 +22,6 @@ from translate.runs.progress import Progress
 from translate.training import Paused
 from translate.training.optimizer import AveragedWeights
 from translate.training.setup import build_train_step
-
-Digits = Callable[..., Config]
-RunTraining = Callable[..., list[str]]
-StateOf = Callable[[Path], Any]
 
 # All of a step but dropout, whose masks differ from device to device.
 _STEPS = (
@@ -81,13 +79,7 @@ def assert_close(
     ids=["fp32-packed", "bf16-padded", "bf16-flash", "fp16-flash"],
 )
 def test_it_learns_what_it_learns_on_the_cpu(
-    pretend: PretendDevice,
-    on: Digits,
-    run_training: RunTraining,
-    tmp_path: Path,
-    overrides: tuple[str, ...],
-    layout: str,
-    relative: float,
+    pretend: PretendDevice, on: Digits, tmp_path: Path, overrides: tuple[str, ...], layout: str, relative: float
 ) -> None:
     run_training(on("cpu", *overrides), tmp_path / "here")
     log = run_training(on("pretend", *overrides), tmp_path / "there")
@@ -106,13 +98,7 @@ def test_it_learns_what_it_learns_on_the_cpu(
 
 @pytest.mark.parametrize(("precision", "relative"), [("fp32", 1e-5), ("bf16", 2e-3)])
 def test_it_learns_the_same_on_a_device_that_is_like_apples(
-    pretend: PretendDevice,
-    on: Digits,
-    run_training: RunTraining,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    precision: str,
-    relative: float,
+    pretend: PretendDevice, on: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, relative: float
 ) -> None:
     """Without events, pinned memory, fused optimizers, flash attention and double precision."""
     run_training(on("cpu", f"training.precision={precision}"), tmp_path / "here")
@@ -124,9 +110,7 @@ def test_it_learns_the_same_on_a_device_that_is_like_apples(
     assert not crossings.event_waits  # which a training on such a device would not survive
 
 
-def test_stopped_and_continued_is_never_stopped(
-    pretend: PretendDevice, stateful: Digits, run_training: RunTraining, tmp_path: Path, state_of: StateOf
-) -> None:
+def test_stopped_and_continued_is_never_stopped(pretend: PretendDevice, stateful: Digits, tmp_path: Path) -> None:
     config = stateful(
         *("training.device=pretend", "decoding.device=pretend", "training.precision=bf16", "training.max_steps=5"),
         *("model.attention_dropout=0", "training.threads=1", "decoding.beam_size=1"),
@@ -141,7 +125,7 @@ def test_stopped_and_continued_is_never_stopped(
 
 @pytest.mark.parametrize(("first", "then"), [("cpu", "pretend"), ("pretend", "cpu")])
 def test_a_run_goes_on_on_another_device(
-    pretend: PretendDevice, on: Digits, run_training: RunTraining, tmp_path: Path, first: str, then: str
+    pretend: PretendDevice, on: Digits, tmp_path: Path, first: str, then: str
 ) -> None:
     run_training(on("cpu"), tmp_path / "here")
     with pytest.raises(Paused):
@@ -174,12 +158,7 @@ def crossings_of_steps(run: Callable[[Callable[[Progress], bool]], object], pret
     ids=["padded", "packed"],
 )
 def test_the_host_waits_for_no_step_between_log_lines(
-    pretend: PretendDevice,
-    on: Digits,
-    run_training: RunTraining,
-    tmp_path: Path,
-    overrides: tuple[str, ...],
-    copies: int,
+    pretend: PretendDevice, on: Digits, tmp_path: Path, overrides: tuple[str, ...], copies: int
 ) -> None:
     config = on(
         *("pretend", "training.max_steps=8", "training.log_every=4", "training.validate_every=8"),
@@ -191,7 +170,7 @@ def test_the_host_waits_for_no_step_between_log_lines(
         # At a log line the loss, the nll and the gradient's norm are read, and nothing else at any time.
         is_logged = number % 4 == 0
         assert crossings.synchronisations.total() == (3 if is_logged else 0), crossings.synchronisations
-        assert {line.split(":")[0] for line in crossings.synchronisations} <= {"runs/progress.py"}
+        assert {line.split(":")[0] for line in crossings.synchronisations} <= {"training/tracking/log_window.py"}
         assert crossings.to_device.total() == copies * (1 if number % 3 == 0 else 2)  # of five batches in an epoch
         assert {line.split(":")[0] for line in crossings.to_device} == {"model/device.py"}
         # The loss and the gradient's norm come without waiting, and are looked at one step later.
@@ -268,9 +247,7 @@ def test_a_loss_that_is_not_finite_is_found_one_step_later(pretend: PretendDevic
     [(10, _SMALL), pytest.param(50, (), marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
     ids=["ten-small-steps", "fifty-steps"],
 )
-def test_the_embedded_corpus(
-    pretend: PretendDevice, run_training: RunTraining, tmp_path: Path, num_steps: int, sizes: tuple[str, ...]
-) -> None:
+def test_the_embedded_corpus(pretend: PretendDevice, tmp_path: Path, num_steps: int, sizes: tuple[str, ...]) -> None:
     preset = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
 
     def losses(device: str, precision: str) -> list[float]:

@@ -1,32 +1,27 @@
 """A training that was stopped or died anywhere, and is continued, ends as one that was never stopped."""
 
-import contextlib
 import itertools
 import json
 import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from harness import make_format_2, state_of, write_reversed_digits
+from trainings import Digits, happening, progress_of, run_training
 
-from translate.config.schema import Config
 from translate.errors import InputError
 from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
 from translate.runs.verify import verify_run
 from translate.training import Paused, StoppedBySignal, trainer, validation
 
-Digits = Callable[..., Config]
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-RunTraining = Callable[..., list[str]]
-Happening = Callable[..., contextlib.AbstractContextManager[None]]
-ProgressOf = Callable[..., dict[str, Any]]
-StateOf = Callable[[Path], Any]
 
 
 @pytest.fixture(autouse=True)
@@ -39,14 +34,7 @@ def listens_to_hangups() -> Iterator[None]:
 
 @pytest.mark.parametrize("precision, stops", [("fp32", range(1, 15)), ("bf16", (3, 4, 13))])
 def test_stopped_after_each_step_and_continued_is_never_stopped(
-    run_training: RunTraining,
-    happening: Happening,
-    progress_of: ProgressOf,
-    stateful: Digits,
-    tmp_path: Path,
-    state_of: StateOf,
-    precision: str,
-    stops: Iterable[int],
+    stateful: Digits, tmp_path: Path, precision: str, stops: Iterable[int]
 ) -> None:
     config = stateful(f"training.precision={precision}")
     run_training(config, tmp_path / "straight")
@@ -66,7 +54,7 @@ def test_stopped_after_each_step_and_continued_is_never_stopped(
 
 @pytest.mark.parametrize("sampling", ["null", "0.1"])
 def test_a_training_on_augmented_text_goes_on_as_if_never_stopped(
-    run_training: RunTraining, happening: Happening, stateful: Digits, tmp_path: Path, state_of: StateOf, sampling: str
+    stateful: Digits, tmp_path: Path, sampling: str
 ) -> None:
     config = stateful("data.train.0.augment={upper_case: 0.3, typos: 0.5}", f"tokenizer.subword_sampling={sampling}")
     for path in tmp_path.glob("*.[io]*"):  # digits have no capitals
@@ -83,14 +71,7 @@ def test_a_training_on_augmented_text_goes_on_as_if_never_stopped(
         run_training(other, tmp_path / "stopped", resume=True)
 
 
-def test_paused_by_its_caller_and_continued_is_never_stopped(
-    run_training: RunTraining,
-    progress_of: ProgressOf,
-    stateful: Digits,
-    tmp_path: Path,
-    straight: Path,
-    state_of: StateOf,
-) -> None:
+def test_paused_by_its_caller_and_continued_is_never_stopped(stateful: Digits, tmp_path: Path, straight: Path) -> None:
     """Where a validation is due, it comes first; the last step is no pause."""
     run = tmp_path / "paused"
     for number in (0, 3, 8, 8, 13):
@@ -104,24 +85,14 @@ def test_paused_by_its_caller_and_continued_is_never_stopped(
     assert state_of(run) == state_of(straight)
 
 
-def test_the_comparison_sees_a_difference(
-    run_training: RunTraining, stateful: Digits, tmp_path: Path, straight: Path, state_of: StateOf
-) -> None:
+def test_the_comparison_sees_a_difference(stateful: Digits, tmp_path: Path, straight: Path) -> None:
     run_training(stateful("training.seed=2"), tmp_path / "other")
     one, other = state_of(straight), state_of(tmp_path / "other")
     for name in ("last", "best", "metrics"):
         assert getattr(one, name) != getattr(other, name)
 
 
-def test_dying_between_checkpoints_computes_the_same_again(
-    run_training: RunTraining,
-    happening: Happening,
-    progress_of: ProgressOf,
-    stateful: Digits,
-    tmp_path: Path,
-    straight: Path,
-    state_of: StateOf,
-) -> None:
+def test_dying_between_checkpoints_computes_the_same_again(stateful: Digits, tmp_path: Path, straight: Path) -> None:
     config, run = stateful(), tmp_path / "died"
     for where, number in (("step", 2), ("step", 5), ("step", 6), ("validation", 8), ("step", 14), ("validation", 14)):
         torch.manual_seed(99)
@@ -133,7 +104,7 @@ def test_dying_between_checkpoints_computes_the_same_again(
 
 
 def test_each_state_is_saved_once_so_the_previous_checkpoint_is_older(
-    run_training: RunTraining, stateful: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stateful: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every second step is saved, and every fourth of them is validated, as is the last."""
     saved: list[int] = []
@@ -153,13 +124,7 @@ def test_each_state_is_saved_once_so_the_previous_checkpoint_is_older(
 
 
 def test_a_stopped_validation_comes_first_when_the_run_goes_on(
-    run_training: RunTraining,
-    happening: Happening,
-    progress_of: ProgressOf,
-    stateful: Digits,
-    tmp_path: Path,
-    straight: Path,
-    state_of: StateOf,
+    stateful: Digits, tmp_path: Path, straight: Path
 ) -> None:
     config, run = stateful(), tmp_path / "stopped"
     for number, sent, code in (
@@ -180,12 +145,7 @@ def test_a_stopped_validation_comes_first_when_the_run_goes_on(
 
 
 def test_a_validation_by_several_threads_is_left_at_once(
-    run_training: RunTraining,
-    stateful: Digits,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    straight: Path,
-    state_of: StateOf,
+    stateful: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, straight: Path
 ) -> None:
     original = validation.evaluate
     rounds = itertools.count()
@@ -206,9 +166,7 @@ def test_a_validation_by_several_threads_is_left_at_once(
     assert state_of(tmp_path / "run") == state_of(straight)
 
 
-def test_handlers_are_only_there_while_it_trains(
-    run_training: RunTraining, happening: Happening, digits: Digits, tmp_path: Path
-) -> None:
+def test_handlers_are_only_there_while_it_trains(digits: Digits, tmp_path: Path) -> None:
     def look() -> None:
         during.extend(signal.getsignal(number) for number in STOPPING)
 
@@ -222,9 +180,7 @@ def test_handlers_are_only_there_while_it_trains(
     assert [signal.getsignal(number) for number in STOPPING] == before
 
 
-def test_a_hangup_that_nohup_ignores_stays_ignored(
-    run_training: RunTraining, happening: Happening, progress_of: ProgressOf, digits: Digits, tmp_path: Path
-) -> None:
+def test_a_hangup_that_nohup_ignores_stays_ignored(digits: Digits, tmp_path: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with happening(in_step=1, what=signal.SIGHUP):
         run_training(digits("training.max_steps=2"), tmp_path / "run")
@@ -232,9 +188,7 @@ def test_a_hangup_that_nohup_ignores_stays_ignored(
     assert progress_of(tmp_path / "run")["step"] == 2
 
 
-def test_trains_in_another_thread(
-    run_training: RunTraining, progress_of: ProgressOf, digits: Digits, tmp_path: Path
-) -> None:
+def test_trains_in_another_thread(digits: Digits, tmp_path: Path) -> None:
     config = digits("training.max_steps=2")
     thread = threading.Thread(target=run_training, args=(config, tmp_path / "run"))
     thread.start()
@@ -242,9 +196,7 @@ def test_trains_in_another_thread(
     assert progress_of(tmp_path / "run")["step"] == 2
 
 
-def test_a_finished_run_is_not_changed_by_resuming_it(
-    run_training: RunTraining, stateful: Digits, finished: Path, state_of: StateOf
-) -> None:
+def test_a_finished_run_is_not_changed_by_resuming_it(stateful: Digits, finished: Path) -> None:
     before = state_of(finished)
     said = run_training(stateful(), finished, resume=True)
     assert "Going on from step 14" in said
@@ -252,7 +204,7 @@ def test_a_finished_run_is_not_changed_by_resuming_it(
 
 
 def test_a_run_that_goes_further_is_one_that_was_never_shorter(
-    run_training: RunTraining, stateful: Digits, tmp_path: Path, straight: Path, state_of: StateOf
+    stateful: Digits, tmp_path: Path, straight: Path
 ) -> None:
     """At step 8 both validate; at step 9 one had ended, with a log entry of half a window that is taken back."""
     run_training(stateful("training.max_steps=8"), tmp_path / "run")
@@ -261,14 +213,7 @@ def test_a_run_that_goes_further_is_one_that_was_never_shorter(
     assert state_of(tmp_path / "run") == state_of(straight)
 
 
-def test_patience_that_ran_out_at_the_stop(
-    run_training: RunTraining,
-    happening: Happening,
-    progress_of: ProgressOf,
-    stateful: Digits,
-    tmp_path: Path,
-    state_of: StateOf,
-) -> None:
+def test_patience_that_ran_out_at_the_stop(stateful: Digits, tmp_path: Path) -> None:
     # At this rate nothing gets better after the first validation.
     unchanging = ("training.learning_rate=1e-9", "training.validate_every=2", "training.patience=2")
     config = stateful(*unchanging)
@@ -283,14 +228,7 @@ def test_patience_that_ran_out_at_the_stop(
     assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
 
 
-def test_stopped_at_the_end_of_the_last_epoch(
-    run_training: RunTraining,
-    happening: Happening,
-    progress_of: ProgressOf,
-    stateful: Digits,
-    tmp_path: Path,
-    state_of: StateOf,
-) -> None:
+def test_stopped_at_the_end_of_the_last_epoch(stateful: Digits, tmp_path: Path) -> None:
     config = stateful("training.max_epochs=2")
     run_training(config, tmp_path / "straight")
     assert progress_of(tmp_path / "straight")["step"] == 6
@@ -301,15 +239,7 @@ def test_stopped_at_the_end_of_the_last_epoch(
     assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
 
 
-def test_a_run_of_format_2_is_continued(
-    run_training: RunTraining,
-    happening: Happening,
-    stateful: Digits,
-    tmp_path: Path,
-    straight: Path,
-    state_of: StateOf,
-    make_format_2: Callable[[Path], None],
-) -> None:
+def test_a_run_of_format_2_is_continued(stateful: Digits, tmp_path: Path, straight: Path) -> None:
     config, run = stateful(), tmp_path / "run"
     with happening(in_step=9, what=signal.SIGINT), pytest.raises(StoppedBySignal):
         run_training(config, run)
@@ -319,9 +249,7 @@ def test_a_run_of_format_2_is_continued(
     assert verify_run(run).summary == "sound: every file is as it was written"
 
 
-def test_another_environment_is_reported(
-    run_training: RunTraining, progress_of: ProgressOf, stateful: Digits, finished: Path
-) -> None:
+def test_another_environment_is_reported(stateful: Digits, finished: Path) -> None:
     tensors, metadata, _ = read_tensors(RunDirectory(finished).checkpoint("last"))
     progress = json.loads(metadata["progress"])
     torch_version = progress["environment"]["torch"]
@@ -348,9 +276,7 @@ NOT_COMPARED = (
         *("decoding.beam_size=3", "decoding.n_best=2"),
     ],
 )
-def test_what_decides_no_score_leaves_the_best(
-    run_training: RunTraining, progress_of: ProgressOf, stateful: Digits, finished: Path, changed: str
-) -> None:
+def test_what_decides_no_score_leaves_the_best(stateful: Digits, finished: Path, changed: str) -> None:
     before = progress_of(finished)
     said = run_training(stateful(changed, "training.max_steps=15"), finished, resume=True)
     assert not [line for line in said if NOT_COMPARED in line]
@@ -360,15 +286,7 @@ def test_what_decides_no_score_leaves_the_best(
 @pytest.mark.parametrize(
     "changed", ["data.validation", "training.validation_beam_size=2", "evaluation.bleu_tokenizer=char"]
 )
-def test_scores_of_other_validations_are_not_compared(
-    run_training: RunTraining,
-    happening: Happening,
-    progress_of: ProgressOf,
-    write_reversed_digits: Callable[..., None],
-    stateful: Digits,
-    tmp_path: Path,
-    changed: str,
-) -> None:
+def test_scores_of_other_validations_are_not_compared(stateful: Digits, tmp_path: Path, changed: str) -> None:
     """The weights of the old best stay until the next validation, which is the best whatever its score."""
     best, config = RunDirectory(tmp_path / "run").checkpoint("best"), stateful("training.patience=2")
     run_training(stateful("training.max_steps=4", "training.patience=2"), tmp_path / "run")
@@ -394,18 +312,14 @@ def test_scores_of_other_validations_are_not_compared(
     assert progress["best_step"] > 4 and best.read_bytes() != old
 
 
-def test_the_log_says_that_scores_are_not_compared(
-    run_training: RunTraining, stateful: Digits, finished: Path, progress_of: ProgressOf
-) -> None:
+def test_the_log_says_that_scores_are_not_compared(stateful: Digits, finished: Path) -> None:
     best_step = progress_of(finished)["best_step"]
     said = run_training(stateful("training.validation_beam_size=2"), finished, resume=True)
     assert [line for line in said if f"{NOT_COMPARED} {best_step}, so their scores are not compared: " in line]
 
 
 @pytest.mark.parametrize("metric", ["loss", "bleu"])
-def test_a_checkpoint_that_does_not_know_its_validation(
-    run_training: RunTraining, progress_of: ProgressOf, stateful: Digits, finished: Path, metric: str
-) -> None:
+def test_a_checkpoint_that_does_not_know_its_validation(stateful: Digits, finished: Path, metric: str) -> None:
     """Those of version 0.3.0, whose BLEU was of another search; its loss can be compared."""
     tensors, metadata, _ = read_tensors(RunDirectory(finished).checkpoint("last"))
     progress = json.loads(metadata["progress"])

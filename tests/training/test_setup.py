@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 from pretend_device import PretendDevice
+from trainings import Digits, run_training
 
-from translate.config.schema import Config, ModelConfig, TrainingConfig
+from translate.config.schema import ModelConfig, TrainingConfig
 from translate.distributed.process_group import DistributedEnvironment
 from translate.errors import InputError
 from translate.model import Transformer
@@ -23,9 +24,6 @@ from translate.training.setup import (
     choose_workers,
     try_settings,
 )
-
-Digits = Callable[..., Config]
-RunTraining = Callable[..., list[str]]
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 NEEDS = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"
@@ -165,7 +163,6 @@ def test_all_that_is_asked_for_works(pretend: PretendDevice, monkeypatch: pytest
 def test_a_training_without_deterministic_kernels_goes_on(
     pretend: PretendDevice,
     digits: Digits,
-    run_training: RunTraining,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     failing: Callable[[], None],
@@ -197,13 +194,7 @@ def test_another_failure_says_nothing_about_determinism(
     ("device", "needed"), [("cpu", "a C[+][+] compiler, such as g[+][+]"), ("pretend", "triton and .*")]
 )
 def test_a_training_that_cannot_be_compiled_goes_on(
-    pretend: PretendDevice,
-    digits: Digits,
-    run_training: RunTraining,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    device: str,
-    needed: str,
+    pretend: PretendDevice, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, needed: str
 ) -> None:
     def compile_layers(model: Transformer) -> None:
         raise torch._dynamo.exc.InternalTorchDynamoError("Cannot find a working triton installation.\nMore") from None
@@ -220,7 +211,7 @@ def test_a_training_that_cannot_be_compiled_goes_on(
 
 
 def test_a_training_without_flash_attention_pads(
-    pretend: PretendDevice, digits: Digits, run_training: RunTraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pretend: PretendDevice, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def varlen_attn(*arguments: Any, **options: Any) -> None:
         raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.\nMore")

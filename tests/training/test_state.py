@@ -1,26 +1,19 @@
 """Checkpoints that are damaged, lost or incomplete: passed over if another serves, else refused with the reasons."""
 
-import contextlib
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from harness import state_of
+from trainings import Digits, happening, progress_of, run_training
 
-from translate.config.schema import Config
 from translate.errors import RunError
 from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
 from translate.training import StoppedBySignal
-
-Digits = Callable[..., Config]
-RunTraining = Callable[..., list[str]]
-Happening = Callable[..., contextlib.AbstractContextManager[None]]
-ProgressOf = Callable[..., dict[str, Any]]
-StateOf = Callable[[Path], Any]
 
 
 def flip_a_bit(file: Path) -> None:
@@ -35,14 +28,7 @@ def cut(file: Path) -> None:
 
 @pytest.mark.parametrize("damage", [flip_a_bit, cut])
 def test_a_damaged_checkpoint_is_passed_over(
-    run_training: RunTraining,
-    happening: Happening,
-    stateful: Digits,
-    tmp_path: Path,
-    straight: Path,
-    state_of: StateOf,
-    damage: Any,
-    caplog: pytest.LogCaptureFixture,
+    stateful: Digits, tmp_path: Path, straight: Path, damage: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     config, run = stateful(), tmp_path / "run"
     with happening(in_step=11, what=signal.SIGINT), pytest.raises(StoppedBySignal):
@@ -62,9 +48,7 @@ def test_a_damaged_checkpoint_is_passed_over(
     assert state_of(run) == state_of(straight)
 
 
-def test_damage_everywhere_is_refused_with_each_reason(
-    run_training: RunTraining, stateful: Digits, finished: Path
-) -> None:
+def test_damage_everywhere_is_refused_with_each_reason(stateful: Digits, finished: Path) -> None:
     run = RunDirectory(finished)
     flip_a_bit(run.checkpoint("last"))
     cut(run.previous)
@@ -78,9 +62,7 @@ def test_damage_everywhere_is_refused_with_each_reason(
 
 
 @pytest.mark.parametrize("damage", [flip_a_bit, Path.unlink])
-def test_a_lost_best_checkpoint_is_replaced_by_the_next(
-    run_training: RunTraining, progress_of: ProgressOf, stateful: Digits, finished: Path, damage: Any
-) -> None:
+def test_a_lost_best_checkpoint_is_replaced_by_the_next(stateful: Digits, finished: Path, damage: Any) -> None:
     best = RunDirectory(finished).checkpoint("best")
     lost = progress_of(finished)["best_step"]
     damage(best)
@@ -91,9 +73,7 @@ def test_a_lost_best_checkpoint_is_replaced_by_the_next(
     assert progress_of(finished)["best_step"] == 16
 
 
-def test_state_that_is_incomplete_is_refused_by_name(
-    run_training: RunTraining, stateful: Digits, finished: Path
-) -> None:
+def test_state_that_is_incomplete_is_refused_by_name(stateful: Digits, finished: Path) -> None:
     run = RunDirectory(finished)
     tensors, metadata, _ = read_tensors(run.checkpoint("last"))
 

@@ -1,7 +1,7 @@
 """One step: how it is split and laid out, what it gives in fp16, and that the number of workers changes nothing."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from trainings import Digits, run_training
 
-from translate.config.schema import Config, ModelConfig, TrainingConfig
+from translate.config.schema import ModelConfig, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
@@ -146,9 +147,7 @@ def test_both_layouts_give_the_same_loss_and_gradients(positions: str, dtype: to
         torch.testing.assert_close(mine, wanted, rtol=rounding, atol=rounding * float(wanted.abs().max()))
 
 
-def test_a_packed_training_is_the_padded_one(
-    digits: Callable[..., Config], run_training: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_a_packed_training_is_the_padded_one(digits: Digits, tmp_path: Path) -> None:
     def train(wish: str) -> tuple[list[str], list[float]]:
         few = ("training.max_steps=9", "training.validate_every=9", "training.log_every=3", "model.dropout=0")
         said = run_training(digits(*few, f"training.batch_layout={wish}"), tmp_path / wish)

@@ -1,25 +1,20 @@
 """Training on streamed corpora: stopped and continued it is the training never stopped, and it says what it sees."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from harness import state_of, stream_digits
+from trainings import Digits, run_training
 
-from translate.config.schema import Config
 from translate.data import streaming
 from translate.errors import InputError
 from translate.lint.check import check
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory
 
-Digits = Callable[..., Config]
-
 
 @pytest.fixture
-def streamed(
-    stateful: Digits, stream_digits: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Digits:
+def streamed(stateful: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Digits:
     """The task of reversed digits from a stream of three segments a pass, of 90, 90 and 31 pairs."""
     import datasets
 
@@ -29,9 +24,7 @@ def streamed(
     return stateful
 
 
-def test_stopped_and_continued_it_is_the_same(
-    streamed: Digits, tmp_path: Path, run_training: Callable[..., list[str]], state_of: Callable[[Path], Any]
-) -> None:
+def test_stopped_and_continued_it_is_the_same(streamed: Digits, tmp_path: Path) -> None:
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     run_training(streamed(), straight)
     for max_steps in (2, 5, 9, 14):  # within a segment, and where one ends
@@ -45,11 +38,7 @@ def test_stopped_and_continued_it_is_the_same(
 
 
 def test_a_checkpoint_that_does_not_say_where_it_stands(
-    streamed: Digits,
-    tmp_path: Path,
-    run_training: Callable[..., list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    streamed: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from translate.data.streaming import StreamedBatches
 
@@ -64,9 +53,7 @@ def test_a_checkpoint_that_does_not_say_where_it_stands(
     assert all(last[0][name].equal(last[1][name]) for name in last[0])
 
 
-def test_it_logs_what_it_sees(
-    streamed: Digits, tmp_path: Path, run_training: Callable[..., list[str]], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_logs_what_it_sees(streamed: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     run_training(streamed(), tmp_path / "run")
     log, name = "\n".join(caplog.messages), tmp_path / "train.json"
@@ -76,9 +63,7 @@ def test_it_logs_what_it_sees(
     assert f"Segment 4 of the streamed corpora prepared\n{fourth}\n" in log
 
 
-def test_other_data_are_another_training(
-    streamed: Digits, tmp_path: Path, run_training: Callable[..., list[str]]
-) -> None:
+def test_other_data_are_another_training(streamed: Digits, tmp_path: Path) -> None:
     run_training(streamed("training.max_steps=2"), tmp_path / "run")
     with (tmp_path / "train.json").open("a") as file:
         file.write('{"in": "1 2", "out": "2 1"}\n')

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 import torch
+from harness import state_of
+from trainings import Digits, happening, run_training
 
 import translate
 from translate import atomic
-from translate.config.schema import Config
 from translate.data.tokenizer import load_tokenizers
 from translate.errors import InputError, RunError
 from translate.lint.check import log_findings
@@ -26,15 +27,8 @@ from translate.runs.lock import lock_run
 from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal, train
 
-Digits = Callable[..., Config]
-Happening = Callable[..., contextlib.AbstractContextManager[None]]
-RunTraining = Callable[..., list[str]]
-StateOf = Callable[[Path], Any]
 
-
-def test_accumulated_gradient_is_the_gradient_of_the_whole_batch(
-    run_training: RunTraining, digits: Digits, tmp_path: Path
-) -> None:
+def test_accumulated_gradient_is_the_gradient_of_the_whole_batch(digits: Digits, tmp_path: Path) -> None:
     """The same pairs in many batches or in one: Adam's first moment after a step, a tenth of the gradient, agrees."""
     moments = {}
     for name, overrides in {
@@ -50,15 +44,13 @@ def test_accumulated_gradient_is_the_gradient_of_the_whole_batch(
         torch.testing.assert_close(tensor, moments["parts"][key], atol=1e-7, rtol=1e-4)
 
 
-def test_refuses_to_overwrite_a_run(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_refuses_to_overwrite_a_run(digits: Digits, tmp_path: Path) -> None:
     run_training(digits("training.max_steps=1"), tmp_path / "run")
     with pytest.raises(InputError, match="already holds a run: continue it with --resume"):
         run_training(digits(), tmp_path / "run")
 
 
-def test_refuses_to_resume_with_other_settings_or_data(
-    run_training: RunTraining, digits: Digits, tmp_path: Path
-) -> None:
+def test_refuses_to_resume_with_other_settings_or_data(digits: Digits, tmp_path: Path) -> None:
     run_training(digits("training.max_steps=2"), tmp_path / "run")
     with pytest.raises(InputError, match=r"model\.d_model = 32 \(the run has 16\)"):
         run_training(digits("model.d_model=32"), tmp_path / "run", resume=True)
@@ -67,15 +59,13 @@ def test_refuses_to_resume_with_other_settings_or_data(
         run_training(digits("training.max_steps=4"), tmp_path / "run", resume=True)
 
 
-def test_going_further_says_that_the_schedule_stretches(
-    run_training: RunTraining, digits: Digits, tmp_path: Path
-) -> None:
+def test_going_further_says_that_the_schedule_stretches(digits: Digits, tmp_path: Path) -> None:
     run_training(digits("training.schedule=cosine", "training.max_steps=4"), tmp_path / "run")
     said = run_training(digits("training.schedule=cosine", "training.max_steps=8"), tmp_path / "run", resume=True)
     assert "training.max_steps is now 8, and the cosine schedule ends there" in said
 
 
-def test_bad_data_is_told_before_any_work(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_bad_data_is_told_before_any_work(digits: Digits, tmp_path: Path) -> None:
     with (tmp_path / "validation.out").open("a", encoding="utf-8") as file:
         file.write("one line too many\n")
     with pytest.raises(InputError, match=r"data\.validation: .*has 23 lines and .*has 24"):
@@ -83,7 +73,7 @@ def test_bad_data_is_told_before_any_work(run_training: RunTraining, digits: Dig
     assert not (tmp_path / "run").exists()
 
 
-def test_run_says_what_it_is(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_run_says_what_it_is(digits: Digits, tmp_path: Path) -> None:
     said = run_training(digits("training.max_steps=1"), tmp_path / "run")
     assert any("211 of 211 pairs kept" in line for line in said)
     description = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
@@ -91,9 +81,7 @@ def test_run_says_what_it_is(run_training: RunTraining, digits: Digits, tmp_path
     assert {"translate", "python", "torch", "sentencepiece", "sacrebleu"} == set(description["versions"])
 
 
-def test_the_log_has_all_that_was_said_and_goes_on(
-    run_training: RunTraining, happening: Happening, digits: Digits, tmp_path: Path
-) -> None:
+def test_the_log_has_all_that_was_said_and_goes_on(digits: Digits, tmp_path: Path) -> None:
     def lines() -> list[str]:
         text = RunDirectory(tmp_path / "run").log.read_text(encoding="utf-8")
         return [line.split(" ", 1)[1] for line in text.splitlines()]
@@ -114,7 +102,7 @@ def test_the_log_has_all_that_was_said_and_goes_on(
     assert not verify_run(tmp_path / "run").unsound
 
 
-def test_a_refused_training_writes_into_no_run(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_a_refused_training_writes_into_no_run(digits: Digits, tmp_path: Path) -> None:
     run_training(digits("training.max_steps=1"), tmp_path / "run")
     log = RunDirectory(tmp_path / "run").log
     before = log.read_bytes()
@@ -127,7 +115,7 @@ def test_a_refused_training_writes_into_no_run(run_training: RunTraining, digits
     assert log.read_bytes() == before
 
 
-def test_bf16_trains(run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf) -> None:
+def test_bf16_trains(digits: Digits, tmp_path: Path) -> None:
     """An untrained model of these 40 tokens has a loss of ln 40 = 3.7; a hundred steps bring it far below."""
     run_training(
         digits("training.precision=bf16", "training.max_steps=100", "training.validate_every=100"), tmp_path / "run"
@@ -151,9 +139,7 @@ def test_logs_findings_before_the_first_step(digits: Digits, tmp_path: Path, cap
     assert not any("warmup_steps" in line for line in run(resume=True)), "it was logged at the run's beginning"
 
 
-def test_resume_before_the_first_checkpoint(
-    run_training: RunTraining, happening: Happening, stateful: Digits, tmp_path: Path, straight: Path, state_of: StateOf
-) -> None:
+def test_resume_before_the_first_checkpoint(stateful: Digits, tmp_path: Path, straight: Path) -> None:
     config, run = stateful(), tmp_path / "run"
     with happening(in_step=1, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         run_training(config, run)
@@ -188,9 +174,7 @@ def killed_after(num_operations: int, monkeypatch: pytest.MonkeyPatch) -> Iterat
         yield
 
 
-def test_killed_anywhere_while_the_run_is_made(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state_of: StateOf
-) -> None:
+def test_killed_anywhere_while_the_run_is_made(digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its description is there it is no run, and is begun anew; with it, it is whole, and goes on."""
     config = digits("training.max_steps=1", "data.validation=null")
     run_training(config, tmp_path / "straight")
@@ -213,18 +197,14 @@ def test_killed_anywhere_while_the_run_is_made(
     assert was_begun == sorted(was_begun) and was_begun.count(False) > 10 and was_begun[-1]
 
 
-def test_checkpoints_without_a_run_are_not_overwritten(
-    run_training: RunTraining, stateful: Digits, finished: Path
-) -> None:
+def test_checkpoints_without_a_run_are_not_overwritten(stateful: Digits, finished: Path) -> None:
     (finished / "run.json").unlink()
     with pytest.raises(InputError) as caught:
         run_training(stateful(), finished, resume=True)
     assert str(caught.value).startswith(f"{finished} is not a run directory: it has no run.json; if ")
 
 
-def test_a_moved_run_goes_on(
-    run_training: RunTraining, happening: Happening, stateful: Digits, tmp_path: Path, straight: Path, state_of: StateOf
-) -> None:
+def test_a_moved_run_goes_on(stateful: Digits, tmp_path: Path, straight: Path) -> None:
     config = stateful()
     with happening(in_step=9, what=signal.SIGINT), pytest.raises(StoppedBySignal):
         run_training(config, tmp_path / "here")
@@ -239,9 +219,7 @@ def test_a_moved_run_goes_on(
 @pytest.mark.parametrize(
     "name", ["profile", "profile/time.txt", "tensorboard", "wandb", "mlflow", "metrics.jsonl", "log.txt", "evaluation"]
 )
-def test_a_link_out_of_a_run_is_not_followed(
-    run_training: RunTraining, stateful: Digits, tmp_path: Path, finished: Path, name: str
-) -> None:
+def test_a_link_out_of_a_run_is_not_followed(stateful: Digits, tmp_path: Path, finished: Path, name: str) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (finished / name).parent.mkdir(exist_ok=True)
@@ -252,9 +230,7 @@ def test_a_link_out_of_a_run_is_not_followed(
     assert not list(outside.iterdir())
 
 
-def test_a_second_training_in_the_directory_is_refused(
-    run_training: RunTraining, happening: Happening, digits: Digits, tmp_path: Path
-) -> None:
+def test_a_second_training_in_the_directory_is_refused(digits: Digits, tmp_path: Path) -> None:
     def train_there_too() -> None:
         for resume in (True, False):
             with pytest.raises(InputError) as caught:
@@ -269,9 +245,7 @@ def test_a_second_training_in_the_directory_is_refused(
     run_training(digits("training.max_steps=4"), tmp_path / "run", resume=True)  # the lock is free again
 
 
-def test_a_run_directory_that_vanishes(
-    run_training: RunTraining, happening: Happening, digits: Digits, tmp_path: Path
-) -> None:
+def test_a_run_directory_that_vanishes(digits: Digits, tmp_path: Path) -> None:
     run = tmp_path / "run"
     with happening(in_step=2, what=lambda: shutil.rmtree(run)), pytest.raises(RunError) as caught:
         run_training(digits(), run)

@@ -2,34 +2,29 @@
 
 import itertools
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from harness import state_of
+from trainings import Digits, progress_of, run_training
 
-from translate.config.schema import Config
 from translate.errors import RunError
 from translate.training import step
 from translate.training.tracking.throughput import Throughput
 
-Digits = Callable[..., Config]
-RunTraining = Callable[..., list[str]]
-StateOf = Callable[[Path], Any]
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
 
-def test_stops_after_max_epochs(run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf) -> None:
+def test_stops_after_max_epochs(digits: Digits, tmp_path: Path) -> None:
     run_training(digits("training.max_epochs=2", "training.max_steps=1000"), tmp_path / "run")
     progress = state_of(tmp_path / "run").progress
     assert progress["epoch"] == 2 and 2 < progress["step"] < 1000
     assert progress["validated_step"] == progress["step"], "the last step is validated"
 
 
-def test_stops_early_and_keeps_the_best(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
-) -> None:
+def test_stops_early_and_keeps_the_best(digits: Digits, tmp_path: Path) -> None:
     # At this rate nothing gets better after the first validation.
     unchanging = ("training.learning_rate=1e-9", "training.schedule=constant")
     stopping = ("training.max_steps=100", "training.validate_every=2", "training.patience=3")
@@ -42,11 +37,7 @@ def test_stops_early_and_keeps_the_best(
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_mend(
-    run_training: RunTraining,
-    digits: Digits,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    progress_of: StateOf,
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = step.label_smoothed_loss
     calls = itertools.count(1)
@@ -65,16 +56,12 @@ def test_a_loss_that_is_not_finite_stops_with_the_mend(
     assert progress_of(tmp_path / "run")["step"] == 4, "the last good checkpoint is kept"
 
 
-def test_without_validation_the_last_weights_are_the_best(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
-) -> None:
+def test_without_validation_the_last_weights_are_the_best(digits: Digits, tmp_path: Path) -> None:
     run_training(digits("data.validation=null"), tmp_path / "run")
     assert state_of(tmp_path / "run").best_step == "12"
 
 
-def test_the_last_part_of_a_log_window_is_logged_before_its_validation(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
-) -> None:
+def test_the_last_part_of_a_log_window_is_logged_before_its_validation(digits: Digits, tmp_path: Path) -> None:
     said = run_training(digits("training.max_steps=12", "training.log_every=5"), tmp_path / "run")
     assert [record["step"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"] == [5, 10, 12]
     lines = [line.split(",")[0] for line in said if line.startswith("Step ")]
@@ -83,9 +70,7 @@ def test_the_last_part_of_a_log_window_is_logged_before_its_validation(
     assert kinds == ["Step 5: loss N", validations[0], "Step 10: loss N", "Step 12: loss N", validations[1]]
 
 
-def test_an_early_stop_after_a_validation_shows_no_later_line_of_its_step(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
-) -> None:
+def test_an_early_stop_after_a_validation_shows_no_later_line_of_its_step(digits: Digits, tmp_path: Path) -> None:
     unchanging = ("training.learning_rate=1e-9", "training.schedule=constant", "training.log_every=3")
     stopping = ("training.max_steps=100", "training.validate_every=2", "training.patience=1")
     said = run_training(digits(*unchanging, *stopping), tmp_path / "run")
@@ -95,7 +80,7 @@ def test_an_early_stop_after_a_validation_shows_no_later_line_of_its_step(
 
 
 def test_a_notable_share_of_waiting_is_told_once(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Throughput, "speed", lambda self: (1234.5, 0.125))
     said = run_training(digits("training.max_steps=10", "training.log_every=5"), tmp_path / "run")
@@ -104,7 +89,7 @@ def test_a_notable_share_of_waiting_is_told_once(
     assert any(re.fullmatch(r"Step 10: .*, 1,234 tok/s", line) for line in said), "after the last step, none is left"
 
 
-def test_an_epoch_is_one_line(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_an_epoch_is_one_line(digits: Digits, tmp_path: Path) -> None:
     said = run_training(digits("training.max_steps=1"), tmp_path / "run")
     (line,) = [line for line in said if line.startswith("Epoch 1: ")]
     assert re.fullmatch(r"Epoch 1: 5 batches, 2,\d{3} tokens, \d+\.\d% of them padding", line)
@@ -118,12 +103,7 @@ def test_an_epoch_is_one_line(run_training: RunTraining, digits: Digits, tmp_pat
     ],
 )
 def test_a_step_without_memory_names_the_batch_and_the_settings(
-    run_training: RunTraining,
-    digits: Digits,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    refusal: Exception,
-    reason: str,
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Exception, reason: str
 ) -> None:
     original, calls = step.label_smoothed_loss, itertools.count(1)
 
@@ -144,7 +124,7 @@ def test_a_step_without_memory_names_the_batch_and_the_settings(
 
 
 def test_another_error_in_a_step_is_not_taken_for_it(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")

@@ -1,11 +1,12 @@
 """Validation during a training: the same code as `translate eval`, and what it does when memory is out."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from harness import state_of
+from trainings import Digits, run_training
 
 from translate.config.load import override_config
 from translate.config.schema import Config
@@ -18,20 +19,12 @@ from translate.runs.verify import verify_run
 from translate.training import validation
 from translate.training.validation import describe_validation
 
-Digits = Callable[..., Config]
-RunTraining = Callable[..., list[str]]
-StateOf = Callable[[Path], Any]
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
 
 @pytest.mark.parametrize("precision", ["auto", "bf16", "int8"])
 def test_validation_bleu_is_what_evaluation_gives(
-    run_training: RunTraining,
-    digits: Digits,
-    tmp_path: Path,
-    state_of: StateOf,
-    monkeypatch: pytest.MonkeyPatch,
-    precision: str,
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
     """With the options that docs/training.md names; and in the end, with the settings of the run.
 
@@ -93,7 +86,7 @@ def test_a_validation_is_a_plain_quick_search() -> None:
 
 
 def test_the_evaluation_at_the_end_is_of_the_best_checkpoint_and_is_cut_off_by_a_longer_training(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
+    digits: Digits, tmp_path: Path
 ) -> None:
     for steps in (6, 12):
         run_training(digits(f"training.max_steps={steps}"), tmp_path / "run", resume=steps > 6)
@@ -107,15 +100,13 @@ def test_the_evaluation_at_the_end_is_of_the_best_checkpoint_and_is_cut_off_by_a
     assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
 
 
-def test_no_evaluation_at_the_end_of_what_was_searched_so_all_the_time(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, state_of: StateOf
-) -> None:
+def test_no_evaluation_at_the_end_of_what_was_searched_so_all_the_time(digits: Digits, tmp_path: Path) -> None:
     run_training(digits("decoding.beam_size=1"), tmp_path / "run")
     assert "evaluation" not in [record["kind"] for record in state_of(tmp_path / "run").metrics]
 
 
 def test_a_validation_without_memory_can_be_done_later(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*args: Any, **kwargs: Any) -> Any:
         raise torch.OutOfMemoryError(CUDA_MESSAGE)

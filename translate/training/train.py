@@ -20,7 +20,7 @@ from translate.training.preparation import Corpora, prepare_data
 from translate.training.setup import log_setup, setup_training
 from translate.training.signals import StopRequests, interrupted_together
 from translate.training.state import start_or_resume
-from translate.training.tracking.recorder import open_recorder
+from translate.training.tracking.recorder import Recorder
 from translate.training.tracking.trackers import check_trackers
 from translate.training.trainer import Trainer
 
@@ -88,7 +88,8 @@ def train(
             inspect(config, data.corpora, data.batches, data.tokenizers, num_parameters)
 
         # Loop: train, validate, save.
-        recorder = world.run_on_all_ranks(lambda: open_recorder(run, config, state.progress, world=world))
+        is_silent = not world.is_main_process
+        recorder = world.run_on_all_ranks(lambda: Recorder(run, config, state.progress, is_silent=is_silent))
         with recorder, StopRequests().listening() as stop:
             best = BestCheckpoint(config, run, state, data, recorder=recorder, stop=stop, world=world)
             trainer = Trainer(
@@ -99,7 +100,7 @@ def train(
                 best,
                 recorder=recorder,
                 stop=stop,
-                profiles=profile and world.is_main_process,
+                profiles=profile and not is_silent,
                 pause=pause,
                 world=world,
             )

@@ -1,14 +1,13 @@
 """Numbers of a log window: totals that do not depend on when they are read, the record and the line."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from harness import state_of
+from trainings import Digits, run_training
 
-from translate.config.schema import Config
 from translate.runs.progress import Progress
 from translate.training.step import StepResult
 from translate.training.tracking.log_window import LogWindow, describe_step
@@ -95,9 +94,7 @@ def test_the_line_of_a_step_fits_80_columns() -> None:
     assert describe_step({**STEP, "learning_rate": 0.0})[1] == ", lr 0, 123,457 tok/s"
 
 
-def test_loss_and_perplexity_of_a_line_are_without_label_smoothing(
-    run_training: Callable[..., list[str]], digits: Callable[..., Config], tmp_path: Path, state_of: Callable[..., Any]
-) -> None:
+def test_loss_and_perplexity_of_a_line_are_without_label_smoothing(digits: Digits, tmp_path: Path) -> None:
     said = run_training(digits("training.max_steps=5", "training.label_smoothing=0.3"), tmp_path / "run")
     (record,) = [record for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"]
     assert record["loss"] != pytest.approx(record["nll"], rel=1e-3)

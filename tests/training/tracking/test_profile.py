@@ -7,20 +7,18 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from harness import state_of
 from torch import nn
 from torch.profiler import record_function
+from trainings import Digits
 
-from translate.config.schema import Config
-from translate.training import profile as module
 from translate.training import train
+from translate.training.tracking import profile as module
 from translate.training.tracking.profile import FORWARD, WAITING_FOR_DATA, profile_steps
 
-Digits = Callable[..., Config]
-StateOf = Callable[[Path], Any]
 CPU = torch.device("cpu")
 _STEPS = 10
 
@@ -72,12 +70,7 @@ def four_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_profile_changes_no_number(
-    digits: Digits,
-    tmp_path: Path,
-    state_of: StateOf,
-    two_threads: str,
-    four_steps: None,
-    caplog: pytest.LogCaptureFixture,
+    digits: Digits, tmp_path: Path, two_threads: str, four_steps: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "translate")
     # Validations, checkpoints and the border of an epoch fall among the steps that are watched.

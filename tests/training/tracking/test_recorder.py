@@ -1,6 +1,5 @@
 """`metrics.jsonl` holds each record once, however often its training was stopped; lines and a bar for people."""
 
-import contextlib
 import fcntl
 import json
 import os
@@ -10,11 +9,11 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from harness import state_of
+from trainings import Digits, happening, progress_of, run_training
 
 from translate.config.schema import Config, TrainingConfig
 from translate.errors import RunError
@@ -23,21 +22,8 @@ from translate.runs.progress import Progress
 from translate.training import StoppedBySignal
 from translate.training.tracking.recorder import Recorder
 
-Digits = Callable[..., Config]
-RunTraining = Callable[..., list[str]]
-Happening = Callable[..., contextlib.AbstractContextManager[None]]
-StateOf = Callable[[Path], Any]
 
-
-def test_metrics_are_cut_to_what_the_checkpoint_vouches_for(
-    run_training: RunTraining,
-    happening: Happening,
-    progress_of: Callable[..., dict[str, Any]],
-    stateful: Digits,
-    tmp_path: Path,
-    straight: Path,
-    state_of: StateOf,
-) -> None:
+def test_metrics_are_cut_to_what_the_checkpoint_vouches_for(stateful: Digits, tmp_path: Path, straight: Path) -> None:
     config, run = stateful(), tmp_path / "run"
     with happening(in_step=9, what=signal.SIGINT), pytest.raises(StoppedBySignal):
         run_training(config, run)
@@ -58,12 +44,12 @@ def test_changed_metrics_are_kept_by_step_with_a_warning(tmp_path: Path, caplog:
     for text in ("".join(lines), "".join(lines) + '{"kind": "tr', "".join(lines) + "[" * 10_000 + "\n[]\n" + huge):
         file.write_text(text, encoding="utf-8")
         # Of a checkpoint of version 0.1.0, which has no mark, by step too, and nothing is to be said.
-        with Recorder(RunDirectory(tmp_path), TrainingConfig(), Progress("data", step=10)):
+        with Recorder(RunDirectory(tmp_path), Config(), Progress("data", step=10)):
             pass
         assert file.read_text(encoding="utf-8") == lines[0] + lines[1] and not caplog.messages
     file.write_text("".join(lines), encoding="utf-8")
     marked = Progress("data", step=10, metrics_bytes=30, metrics_sha256="0" * 64)
-    with Recorder(RunDirectory(tmp_path), TrainingConfig(), marked):
+    with Recorder(RunDirectory(tmp_path), Config(), marked):
         pass
     assert file.read_text(encoding="utf-8") == lines[0] + lines[1]
     assert caplog.messages == [f"{file} has changed since its checkpoint; its lines up to step 10 are kept"]
@@ -71,7 +57,7 @@ def test_changed_metrics_are_kept_by_step_with_a_warning(tmp_path: Path, caplog:
 
 def test_metrics_that_cannot_be_written(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
-    run, settings = RunDirectory(tmp_path), TrainingConfig()
+    run, settings = RunDirectory(tmp_path), Config()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with Recorder(run, settings, Progress("data")) as recorder:
         recorder.record({"kind": "train", "step": 1})
@@ -101,7 +87,7 @@ def test_a_bar_asks_for_its_text_about_once_a_second(tmp_path: Path, is_terminal
     if is_terminal:
         fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
     with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
-        settings = TrainingConfig(max_steps=100_000)
+        settings = Config(training=TrainingConfig(max_steps=100_000))
         with Recorder(RunDirectory(tmp_path), settings, Progress("data"), stream=stream) as recorder:
             for _ in range(50):
                 recorder.advance(tell, num_steps=7000)
@@ -121,7 +107,9 @@ def test_a_validation_has_a_bar_below_that_of_the_training(tmp_path: Path) -> No
     reader, writer = os.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
-        recorder = Recorder(RunDirectory(tmp_path), TrainingConfig(max_steps=70), Progress("data"), stream=stream)
+        recorder = Recorder(
+            RunDirectory(tmp_path), Config(training=TrainingConfig(max_steps=70)), Progress("data"), stream=stream
+        )
         with recorder, recorder.validating(20) as advance:
             time.sleep(0.15)
             advance(9)
@@ -136,7 +124,7 @@ def test_a_validation_has_a_bar_below_that_of_the_training(tmp_path: Path) -> No
 
 
 def test_a_validation_without_a_terminal_has_no_bar(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    recorder = Recorder(RunDirectory(tmp_path), TrainingConfig(max_steps=70), Progress("data"))
+    recorder = Recorder(RunDirectory(tmp_path), Config(training=TrainingConfig(max_steps=70)), Progress("data"))
     with recorder, recorder.validating(20) as advance:
         advance(20)
     assert capfd.readouterr() == ("", "")

@@ -3,12 +3,12 @@
 import json
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from trainings import Digits, happening, run_training
 
 from translate.config.load import load_config, read_resolved_config
 from translate.config.schema import Config
@@ -17,9 +17,6 @@ from translate.runs.directory import RunDirectory
 from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal
 from translate.training.tracking import trackers
-
-Digits = Callable[..., Config]
-RunTraining = Callable[..., list[str]]
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +42,7 @@ def numbers_of(run: RunDirectory) -> dict[str, dict[int, float]]:
     return numbers
 
 
-def test_tensorboard(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_tensorboard(digits: Digits, tmp_path: Path) -> None:
     accumulator = pytest.importorskip(
         "tensorboard.backend.event_processing.event_accumulator", reason="the extra `tensorboard` is not installed"
     )
@@ -60,7 +57,7 @@ def test_tensorboard(run_training: RunTraining, digits: Digits, tmp_path: Path) 
         assert {event.step: event.value for event in events.Scalars(name)} == pytest.approx(numbers[name])
 
 
-def test_weights_and_biases(run_training: RunTraining, digits: Digits, tmp_path: Path) -> None:
+def test_weights_and_biases(digits: Digits, tmp_path: Path) -> None:
     wandb = pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
     run = RunDirectory(tmp_path / "größe")
     for steps in (6, 10):
@@ -77,9 +74,7 @@ def test_weights_and_biases(run_training: RunTraining, digits: Digits, tmp_path:
     assert not verify_run(run.path).unsound
 
 
-def test_mlflow(
-    run_training: RunTraining, digits: Digits, tmp_path: Path, happening: Callable[..., AbstractContextManager[None]]
-) -> None:
+def test_mlflow(digits: Digits, tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
     run = RunDirectory(tmp_path / "run")
 
@@ -137,7 +132,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeTracker]:
 
 
 def test_a_service_receives_every_record_and_goes_on_with_its_run(
-    fake: type[FakeTracker], run_training: RunTraining, digits: Digits, tmp_path: Path
+    fake: type[FakeTracker], digits: Digits, tmp_path: Path
 ) -> None:
     run, settings = tmp_path / "run", ("training.trackers=[tensorboard]", "training.log_every=6")
     run_training(digits("training.max_steps=6", *settings), run)
@@ -155,11 +150,7 @@ def test_a_service_receives_every_record_and_goes_on_with_its_run(
 
 
 def test_a_service_that_fails_ends_no_training(
-    fake: type[FakeTracker],
-    run_training: RunTraining,
-    digits: Digits,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    fake: type[FakeTracker], digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fake, "fails_at", 4)
     config = digits("training.max_steps=8", "training.log_every=2", "training.trackers=[tensorboard]")
@@ -172,11 +163,7 @@ def test_a_service_that_fails_ends_no_training(
 
 
 def test_a_service_that_cannot_start(
-    fake: type[FakeTracker],
-    run_training: RunTraining,
-    digits: Digits,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    fake: type[FakeTracker], digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise ValueError("no API key\n")
@@ -193,12 +180,7 @@ def test_a_service_that_cannot_start(
     "name, module", [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb"), ("mlflow", "mlflow")]
 )
 def test_a_missing_package_is_told_before_any_work(
-    run_training: RunTraining,
-    digits: Digits,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    module: str,
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setattr(trackers, "install_hint", lambda extra: f"pip install what-{extra}-needs")
@@ -210,7 +192,7 @@ def test_a_missing_package_is_told_before_any_work(
 
 @pytest.mark.parametrize("was_on", [True, False])
 def test_a_run_of_an_older_version_goes_on(
-    fake: type[FakeTracker], run_training: RunTraining, digits: Digits, tmp_path: Path, was_on: bool
+    fake: type[FakeTracker], digits: Digits, tmp_path: Path, was_on: bool
 ) -> None:
     """Up to 0.4.0 the key was `training.tensorboard`."""
     run = RunDirectory(tmp_path / "run")

@@ -1,12 +1,12 @@
 """What training steps report: totals of a log window, the record in `metrics.jsonl`, and the line in the log.
 
 To add a number, add its total over the steps to `_TOTALS`, its value to `LogWindow.numbers`, and, if the log line
-should show it, a row to `_LINE`.
+should show it, a row to `_PROMINENT` or `_DIM`.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -59,32 +59,21 @@ class LogWindow:
         }
 
 
-def _describe_rate(rate: float) -> str:
-    return f"lr {rate:.1e}" if rate else "lr 0"
-
-
-class _Shown(NamedTuple):
-    """A number of a log line."""
-
-    key: str  # in the record
-    describe: Callable[[Any], str]
-    is_dim: bool  # less prominent on a terminal
-
-
-_LINE = (
-    _Shown("nll", "loss {:.3f}".format, is_dim=False),
-    _Shown("perplexity", lambda perplexity: f"ppl {describe_perplexity(perplexity)}", is_dim=False),
-    _Shown("learning_rate", _describe_rate, is_dim=True),
-    _Shown("target_tokens_per_second", "{:,.0f} tok/s".format, is_dim=True),
-)
+# What the log line shows of a record, by its key there: first prominently, then dimmed on a terminal.
+_PROMINENT: dict[str, Callable[[float], str]] = {
+    "nll": "loss {:.3f}".format,
+    "perplexity": lambda perplexity: f"ppl {describe_perplexity(perplexity)}",
+}
+_DIM: dict[str, Callable[[float], str]] = {
+    "learning_rate": lambda rate: f"lr {rate:.1e}" if rate else "lr 0",
+    "target_tokens_per_second": "{:,.0f} tok/s".format,
+}
 
 
 def describe_step(record: Mapping[str, Any]) -> tuple[str, str]:
     """The log line of a train record in two parts: the prominent one, and the rest."""
-    prominent, dim = (
-        [shown.describe(record[shown.key]) for shown in _LINE if shown.is_dim == is_dim] for is_dim in (False, True)
-    )
-    return f"Step {record['step']:,}: {', '.join(prominent)}", "".join(f", {text}" for text in dim)
+    prominent = ", ".join(describe(record[key]) for key, describe in _PROMINENT.items())
+    return f"Step {record['step']:,}: {prominent}", "".join(f", {show(record[key])}" for key, show in _DIM.items())
 
 
 def describe_perplexity(perplexity: float) -> str:

@@ -14,8 +14,7 @@ from typing import Any, TextIO, TypeVar
 from tqdm import tqdm
 
 from translate.atomic import atomic_write, write_error
-from translate.config.schema import Config, TrainingConfig
-from translate.distributed.process_group import World
+from translate.config.schema import Config
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
 from translate.training.tracking.trackers import Trackers
@@ -39,28 +38,28 @@ class Recorder:
         stream: Shows the bar; None: standard error.
 
     Raises:
+        InputError: A tracker cannot start.
         RunError: The metrics cannot be read or written.
     """
 
     def __init__(
         self,
         run: RunDirectory,
-        settings: TrainingConfig,
+        config: Config,
         progress: Progress,
         *,
-        trackers: Trackers | None = None,
         is_silent: bool = False,
         stream: TextIO | None = None,
     ) -> None:
-        self._path, self._trackers = run.metrics, trackers
-        self._file = None
+        self._path, self._trackers, self._file = run.metrics, None, None
         if not is_silent:
+            self._trackers = Trackers(run, config, step=progress.step)
             with self._explain_errors():
                 _cut(self._path, progress)
                 # Without a buffer, so that a failed write is known at once, and not again when the file is closed.
                 self._file = self._path.open("a+b", buffering=0)
         self._bar = tqdm(
-            total=settings.max_steps,
+            total=config.training.max_steps,
             initial=progress.step,
             unit="step",
             file=stream or sys.stderr,
@@ -149,18 +148,6 @@ class Recorder:
             yield
         except OSError as error:
             raise write_error(self._path, error) from error
-
-
-def open_recorder(run: RunDirectory, config: Config, progress: Progress, *, world: World) -> Recorder:
-    """The recorder of a training, with the trackers that its config names; ranks > 0 record nothing.
-
-    Raises:
-        InputError: A tracker cannot start.
-        RunError: The metrics cannot be read or written.
-    """
-    is_main = world.is_main_process
-    trackers = Trackers(run, config, step=progress.step) if is_main else None
-    return Recorder(run, config.training, progress, trackers=trackers, is_silent=not is_main)
 
 
 def _cut(path: Path, progress: Progress) -> None:
