@@ -1,7 +1,7 @@
 """Adam's step against a hand calculation; state that travels through named tensors."""
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -119,29 +119,24 @@ def test_noam_is_highest_where_the_warm_up_ends() -> None:
     assert rates.index(max(rates)) + 1 == 50
 
 
-@pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant", "linear", "cosine"])
-def test_warm_up_is_linear_and_reaches_the_rate(schedule: str) -> None:
-    settings = {"schedule": schedule, "learning_rate": 0.01, "warmup_steps": 10, "max_steps": 110}
-    assert rate(1, **settings) == pytest.approx(0.001)
-    assert rate(5, **settings) == pytest.approx(0.005)
-    assert rate(10, **settings) == pytest.approx(0.01)
+# After a warm-up of 10 of 110 steps to a rate of 0.01: the rates in the middle and at the end, by hand.
+AFTER_WARM_UP: dict[str, tuple[float, float]] = {
+    "noam": (0.01 * 16**-0.5 * 60**-0.5, 0.01 * 16**-0.5 * 110**-0.5),
+    "inverse_sqrt": (0.01 * math.sqrt(10 / 60), 0.01 * math.sqrt(10 / 110)),
+    "constant": (0.01, 0.01),
+    "linear": (0.0055, 0.001),
+    "cosine": (0.0055, 0.001),
+}
 
 
-@pytest.mark.parametrize(
-    ("schedule", "middle", "end"),
-    [
-        ("inverse_sqrt", 0.01 * math.sqrt(10 / 60), 0.01 * math.sqrt(10 / 110)),
-        ("constant", 0.01, 0.01),
-        ("linear", 0.0055, 0.001),
-        ("cosine", 0.0055, 0.001),
-    ],
-)
-def test_after_the_warm_up(schedule: str, middle: float, end: float) -> None:
+@pytest.mark.parametrize("schedule", get_args(TrainingConfig.model_fields["schedule"].annotation))
+def test_each_schedule_by_hand(schedule: str) -> None:
+    middle, end = AFTER_WARM_UP[schedule]
     settings = {"schedule": schedule, "learning_rate": 0.01, "warmup_steps": 10, "max_steps": 110}
-    if schedule in {"linear", "cosine"}:
-        settings["final_learning_rate"] = 0.001
-    assert rate(60, **settings) == pytest.approx(middle)
-    assert rate(110, **settings) == pytest.approx(end)
+    settings["final_learning_rate"] = 0.001
+    peak = 0.01 * 16**-0.5 * 10**-0.5 if schedule == "noam" else 0.01
+    for step, expected in ((1, peak / 10), (5, peak / 2), (10, peak), (60, middle), (110, end)):
+        assert rate(step, d_model=16, **settings) == pytest.approx(expected)
 
 
 def test_cosine_a_quarter_of_the_way() -> None:
