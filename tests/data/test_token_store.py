@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from translate.config.data import TokenizerConfig
 from translate.data import token_store
-from translate.data.batching import EncodedPair, collate
+from translate.data.batching import make_batch
 from translate.data.cache import DataCache
 from translate.data.token_store import (
     TokenStore,
@@ -24,7 +25,7 @@ from translate.data.token_store import (
     read_tokens,
     write_tokens,
 )
-from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer
 from translate.distributed.process_group import Cancelled, DistributedEnvironment, World
 from translate.errors import InputError
 
@@ -83,15 +84,16 @@ def test_ids_written_are_read(folder: Path, vocab_size: int) -> None:
 
 
 @pytest.mark.parametrize("vocab_size", [2**16, 2**16 + 1])
-def test_padded_rows_are_those_of_collate(vocab_size: int) -> None:
-    rows = [[vocab_size - 1 - number] * (number % 5) for number in range(13)]
-    ids = stored(rows, vocab_size)
-    for lines in ([3], [0], [0, 5, 10], [12, 7, 4, 4, 0, 9, 11], list(range(13))):
-        expected = collate([EncodedPair(rows[line], rows[line]) for line in lines], lines)
-        chosen = np.array(lines)
-        assert np.array_equal(ids.padded(chosen, after=EOS_ID), expected.source_ids)
-        assert np.array_equal(ids.padded(chosen, before=BOS_ID), expected.target_input_ids)
-    assert ids.padded(np.array([2]), before=BOS_ID).dtype == np.int64
+def test_a_batch_of_stored_ids_by_hand(vocab_size: int) -> None:
+    last = vocab_size - 1
+    ids = stored([[last - number] * (number % 3) for number in range(13)], vocab_size)
+    batch = make_batch(ids.chunk(np.array([2, 0, 4, 2])), ids.chunk(np.array([5, 3, 0, 1])), [2, 0, 4, 2])
+    rows = [[last - 2, last - 2, EOS_ID], [EOS_ID, PAD_ID, PAD_ID], [last - 4, EOS_ID, PAD_ID]]
+    assert batch.source_ids.tolist() == [*rows, rows[0]] and batch.source_ids.dtype == torch.int64
+    assert batch.target_input_ids[0].tolist() == [BOS_ID, last - 5, last - 5]
+    assert batch.target_input_ids[1:].tolist() == [[BOS_ID, PAD_ID, PAD_ID]] * 2 + [[BOS_ID, last - 1, PAD_ID]]
+    assert batch.target_output_ids[0].tolist() == [last - 5, last - 5, EOS_ID]
+    assert batch.indices == (2, 0, 4, 2)
 
 
 def test_ids_are_small() -> None:

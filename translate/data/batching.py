@@ -10,7 +10,10 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from translate.data.token_store import TokenChunk, flatten
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
+_ANY_VOCABULARY = 2**31
 
 
 class EncodedPair(NamedTuple):
@@ -39,13 +42,21 @@ class Batch(NamedTuple):
         return Batch(sources, target_inputs, target_outputs, self.indices)
 
 
-def collate(pairs: Sequence[EncodedPair], indices: Sequence[int]) -> Batch:
+def make_batch(sources: TokenChunk, targets: TokenChunk, indices: Sequence[int]) -> Batch:
     """Make one batch of pairs on the CPU, as long as its longest sides with their special symbols."""
     return Batch(
-        source_ids=collate_sources([pair.source for pair in pairs]),
-        target_input_ids=_padded([[BOS_ID, *pair.target] for pair in pairs]),
-        target_output_ids=_padded([[*pair.target, EOS_ID] for pair in pairs]),
+        source_ids=_padded(sources, after=EOS_ID),
+        target_input_ids=_padded(targets, before=BOS_ID),
+        target_output_ids=_padded(targets, after=EOS_ID),
         indices=tuple(indices),
+    )
+
+
+def collate(pairs: Sequence[EncodedPair], indices: Sequence[int]) -> Batch:
+    """Make one batch of pairs that are lists of ids; see `make_batch`."""
+    sources, targets = ([pair[side] for pair in pairs] for side in range(2))
+    return make_batch(
+        flatten(sources, vocab_size=_ANY_VOCABULARY), flatten(targets, vocab_size=_ANY_VOCABULARY), indices
     )
 
 
@@ -55,7 +66,7 @@ def collate_sources(sources: Sequence[Sequence[int]]) -> Int[Tensor, "batch sour
     Args:
         sources: Token ids without special symbols; an empty sentence becomes EOS alone.
     """
-    return _padded([[*source, EOS_ID] for source in sources])
+    return _padded(flatten(sources, vocab_size=_ANY_VOCABULARY), after=EOS_ID)
 
 
 def batch_by_tokens(*lengths: Sequence[int], order: Sequence[int], max_tokens: int) -> list[list[int]]:
@@ -118,8 +129,16 @@ def order_by_length(
     return order[::-1] if turned else order
 
 
-def _padded(rows: Sequence[Sequence[int]]) -> Int[Tensor, "batch length"]:
-    padded = np.full((len(rows), max((len(row) for row in rows), default=0)), PAD_ID, dtype=np.int64)
-    for line, row in zip(padded, rows, strict=True):
-        line[: len(row)] = row
-    return torch.from_numpy(padded)
+def _padded(lines: TokenChunk, *, before: int | None = None, after: int | None = None) -> Int[Tensor, "batch length"]:
+    """The ids of lines with one special symbol each, before or after them, and padding on the right."""
+    lengths = lines.lengths.astype(np.int64)
+    columns = np.arange(lengths.max(initial=0))
+    is_token = columns < lengths[:, None]
+    rows = np.full((len(lengths), len(columns) + 1), PAD_ID, dtype=np.int64)
+    if before is not None:
+        rows[:, 1:][is_token] = lines.ids
+        rows[:, 0] = before
+    elif after is not None:
+        rows[:, :-1][is_token] = lines.ids
+        rows[np.arange(len(lengths)), lengths] = after
+    return torch.from_numpy(rows)

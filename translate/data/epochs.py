@@ -9,18 +9,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from translate.config.data import DataConfig
 from translate.data.augmentation import change_pairs, draw_changes
-from translate.data.batching import Batch, cut_batches, order_by_length
+from translate.data.batching import Batch, cut_batches, make_batch, order_by_length
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts
 from translate.data.filtering import FilterReport, filter_pairs, find_copies
 from translate.data.subword_sampling import SamplingPool, SamplingTask
 from translate.data.token_store import Check, TokenStore, TokenWriter, encode_texts
-from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizers
+from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 
 # Purposes of generators. The seed, the epoch and the purpose seed a generator, so that no random choice depends on
@@ -67,12 +66,7 @@ class Epoch:
     def __getitem__(self, number: int) -> Batch:
         positions = self.positions[self.starts[number] : self.ends[number]]
         numbers = positions if self.pair_numbers is None else self.pair_numbers[positions]
-        return Batch(
-            source_ids=torch.from_numpy(self.sources.padded(positions, after=EOS_ID)),
-            target_input_ids=torch.from_numpy(self.targets.padded(positions, before=BOS_ID)),
-            target_output_ids=torch.from_numpy(self.targets.padded(positions, after=EOS_ID)),
-            indices=tuple(numbers.tolist()),
-        )
+        return make_batch(self.sources.chunk(positions), self.targets.chunk(positions), numbers.tolist())
 
     @property
     def shapes(self) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from translate.data.cache import CachedFile, DataCache, TemporaryFile, entry_name, text_digest
-from translate.data.tokenizer import PAD_ID, Tokenizer
+from translate.data.tokenizer import Tokenizer
 from translate.distributed.process_group import World
 
 MAX_BYTES_IN_MEMORY = 64 * 2**20
@@ -72,29 +72,6 @@ class TokenStore:
 
     def __post_init__(self) -> None:
         self._ends = np.cumsum(self.lengths, dtype=np.int64)
-
-    def padded(
-        self, lines: NDArray[np.int64], *, before: int | None = None, after: int | None = None
-    ) -> NDArray[np.int64]:
-        """The ids of some lines with one special symbol each, padded on the right to the longest.
-
-        Args:
-            before: The symbol that begins each row; or else
-            after: the one that ends it, before the padding.
-        """
-        lengths = self.lengths[lines].astype(np.int64)
-        columns = np.arange(lengths.max(initial=0))
-        is_token = columns < lengths[:, None]
-        rows = np.full((len(lines), len(columns) + 1), PAD_ID, dtype=np.int64)
-        positions = ((self._ends[lines] - lengths)[:, None] + columns)[is_token]
-        ids = self._values(len(lines))[positions]
-        if before is not None:
-            rows[:, 1:][is_token] = ids
-            rows[:, 0] = before
-        elif after is not None:
-            rows[:, :-1][is_token] = ids
-            rows[np.arange(len(lines)), lengths] = after
-        return rows
 
     def chunk(self, lines: NDArray[np.int64]) -> TokenChunk:
         """The ids of some lines, one line after the other."""
