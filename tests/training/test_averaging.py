@@ -20,7 +20,7 @@ from translate.runs.directory import RunDirectory
 from translate.runs.loading import get_parameters, load_run
 from translate.runs.progress import Progress
 from translate.runs.verify import verify_run
-from translate.training import averaging, state, trainer
+from translate.training import averaging, best_checkpoint, state, trainer
 from translate.training.averaging import average_checkpoints, choose_average, kept_windows, write_average
 from translate.training.validation import Validation
 
@@ -101,7 +101,7 @@ def test_killed_anywhere_and_continued_has_the_same_files(
 ) -> None:
     config, run = digits(*NOISY), tmp_path / "run"
     for module, name, number in (
-        (trainer, "save_weights", 2),  # after step 8, which will be validated again
+        (best_checkpoint, "save_weights", 2),  # after step 8, which will be validated again
         (trainer, "save_last", 3),  # what is kept no longer has not been removed
         (trainer, "remove_superseded", 2),
         (averaging, "write_checkpoint", 1),  # the single best is kept; the average is not written yet

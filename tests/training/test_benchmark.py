@@ -8,11 +8,18 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def pipe_of_threads() -> tuple[Any, Any]:
+    """A pipe whose far end stays open when the caller, who is in the same process, closes it."""
+    ours, theirs = multiprocessing.Pipe()
+    return ours, SimpleNamespace(send=theirs.send, recv=theirs.recv, close=lambda: None)
 
 
 def test_every_engine_makes_a_turn(
@@ -30,8 +37,8 @@ def test_every_engine_makes_a_turn(
     monkeypatch.setattr(benchmark, "LAYERS", 1)
     monkeypatch.setattr(benchmark, "measure_peak", functools.partial(benchmark.measure_peak, size=64))
     # Threads start faster than processes, and the layers stay uncompiled, which another test tries.
-    threads = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=threading.Thread)
-    monkeypatch.setattr(benchmark.multiprocessing, "get_context", lambda method: threads)
+    context = SimpleNamespace(Pipe=pipe_of_threads, Process=threading.Thread)
+    monkeypatch.setattr(benchmark.multiprocessing, "get_context", lambda method: context)
     monkeypatch.setattr("torch._dynamo.config.disable", True)
     options = ["--batch-tokens", "100", "--steps", "1", "--turns", "1", "--warmup", "1", "--threads", "1"]
     monkeypatch.setattr(sys, "argv", ["train.py", str(tmp_path), *options, "--json", str(tmp_path / "report.json")])

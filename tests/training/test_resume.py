@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,24 +32,39 @@ def listens_to_hangups() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize("precision, stops", [("fp32", range(1, 15)), ("bf16", (3, 4, 13))])
-def test_stopped_after_each_step_and_continued_is_never_stopped(
-    stateful: Digits, tmp_path: Path, precision: str, stops: Iterable[int]
+STEP, VALIDATION = "in_step", "in_validation"
+UNCHANGING = ("training.learning_rate=1e-9", "training.validate_every=2", "training.patience=2")  # nothing gets better
+
+
+@pytest.mark.parametrize(
+    "overrides, stops, steps",
+    [
+        ((), [(STEP, step) for step in range(1, 15)], [4, 5, 8, 10, 12, *[14] * 3]),
+        (("training.precision=bf16",), [(STEP, 3), (STEP, 4), (STEP, 13)], [4, 5, 8, 10, 12, *[14] * 3]),
+        (("training.max_epochs=2",), [(STEP, 3), (STEP, 6)], [4, 5, *[6] * 3]),
+        (UNCHANGING, [(STEP, 6), (VALIDATION, 6)], [2, 4, 5, *[6] * 3]),
+    ],
+    ids=["after each step", "bf16", "at the end of the last epoch", "when patience runs out"],
+)
+def test_stopped_and_continued_is_never_stopped(
+    stateful: Digits, tmp_path: Path, overrides: tuple[str, ...], stops: list[tuple[str, int]], steps: list[int]
 ) -> None:
-    config = stateful(f"training.precision={precision}")
+    config, run = stateful(*overrides), tmp_path / "stopped"
     run_training(config, tmp_path / "straight")
-    run = tmp_path / "stopped"
-    for number in stops:
+    for where, number in stops:
         torch.manual_seed(99)  # whatever happened in between
-        with happening(in_step=number, what=signal.SIGINT), pytest.raises(StoppedBySignal) as stop:
+        moment: dict[str, Any] = {where: number}
+        with happening(**moment, what=signal.SIGINT), pytest.raises(StoppedBySignal) as stop:
             run_training(config, run, resume=True)
         assert (stop.value.step, stop.value.exit_code) == (number, 130)
         progress = progress_of(run)
         assert progress["step"] == number
         assert progress["validated_step"] != number, "a stop does not wait for a validation"
-    run_training(config, run, resume=True)
-    assert state_of(run) == state_of(tmp_path / "straight")
-    assert [record["step"] for record in state_of(run).metrics] == [4, 5, 8, 10, 12, *[14] * 3]
+    for _ in range(2):  # the second time it is at its end
+        said = run_training(config, run, resume=True)
+        assert any(line.startswith("Stopped early: 2 validations") for line in said) == (overrides == UNCHANGING)
+        assert state_of(run) == state_of(tmp_path / "straight")
+    assert [record["step"] for record in state_of(run).metrics] == steps
 
 
 @pytest.mark.parametrize("sampling", ["null", "0.1"])
@@ -196,13 +211,6 @@ def test_trains_in_another_thread(digits: Digits, tmp_path: Path) -> None:
     assert progress_of(tmp_path / "run")["step"] == 2
 
 
-def test_a_finished_run_is_not_changed_by_resuming_it(stateful: Digits, finished: Path) -> None:
-    before = state_of(finished)
-    said = run_training(stateful(), finished, resume=True)
-    assert "Going on from step 14" in said
-    assert state_of(finished) == before
-
-
 def test_a_run_that_goes_further_is_one_that_was_never_shorter(
     stateful: Digits, tmp_path: Path, straight: Path
 ) -> None:
@@ -211,32 +219,6 @@ def test_a_run_that_goes_further_is_one_that_was_never_shorter(
     assert [record["step"] for record in state_of(tmp_path / "run").metrics] == [4, 5, 8, 8, 8]
     run_training(stateful(), tmp_path / "run", resume=True)
     assert state_of(tmp_path / "run") == state_of(straight)
-
-
-def test_patience_that_ran_out_at_the_stop(stateful: Digits, tmp_path: Path) -> None:
-    # At this rate nothing gets better after the first validation.
-    unchanging = ("training.learning_rate=1e-9", "training.validate_every=2", "training.patience=2")
-    config = stateful(*unchanging)
-    run_training(config, tmp_path / "straight")
-    assert progress_of(tmp_path / "straight")["step"] == 6
-    for stop in ({"in_step": 6}, {"in_validation": 6}):
-        with happening(**stop, what=signal.SIGINT), pytest.raises(StoppedBySignal):  # type: ignore[arg-type]
-            run_training(config, tmp_path / "run", resume=True)
-    for _ in range(2):  # the second time it is at its end
-        messages = run_training(config, tmp_path / "run", resume=True)
-        assert "Stopped early: 2 validations without a better BLEU" in messages
-    assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
-
-
-def test_stopped_at_the_end_of_the_last_epoch(stateful: Digits, tmp_path: Path) -> None:
-    config = stateful("training.max_epochs=2")
-    run_training(config, tmp_path / "straight")
-    assert progress_of(tmp_path / "straight")["step"] == 6
-    for number in (3, 6):
-        with happening(in_step=number, what=signal.SIGINT), pytest.raises(StoppedBySignal):
-            run_training(config, tmp_path / "run", resume=True)
-    run_training(config, tmp_path / "run", resume=True)
-    assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
 
 
 def test_a_run_of_format_2_is_continued(stateful: Digits, tmp_path: Path, straight: Path) -> None:
@@ -257,16 +239,11 @@ def test_another_environment_is_reported(stateful: Digits, finished: Path) -> No
     write_checkpoint(RunDirectory(finished), "last", tensors, {**metadata, "progress": json.dumps(progress)})
     said = run_training(stateful("training.max_steps=15"), finished, resume=True)
     (line,) = [line for line in said if "Continued in another environment" in line]
-    assert line == (
-        f"Continued in another environment: torch {torch_version} (it was 2.0.0). The training is as good, but its"
-        " numbers are not bit for bit those of a run that was never stopped"
-    )
+    assert f"torch {torch_version} (it was 2.0.0)" in line
     assert progress_of(finished)["environment"]["torch"] == torch_version
 
 
-NOT_COMPARED = (
-    "data.validation, or a setting that decides its score, has changed since the best validation so far, of step"
-)
+NOT_COMPARED = "scores are not compared with it"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +263,9 @@ def test_what_decides_no_score_leaves_the_best(stateful: Digits, finished: Path,
 @pytest.mark.parametrize(
     "changed", ["data.validation", "training.validation_beam_size=2", "evaluation.bleu_tokenizer=char"]
 )
-def test_scores_of_other_validations_are_not_compared(stateful: Digits, tmp_path: Path, changed: str) -> None:
+def test_scores_of_other_validations_are_not_compared(
+    stateful: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture, changed: str
+) -> None:
     """The weights of the old best stay until the next validation, which is the best whatever its score."""
     best, config = RunDirectory(tmp_path / "run").checkpoint("best"), stateful("training.patience=2")
     run_training(stateful("training.max_steps=4", "training.patience=2"), tmp_path / "run")
@@ -301,6 +280,7 @@ def test_scores_of_other_validations_are_not_compared(stateful: Digits, tmp_path
     old = best.read_bytes()
     with happening(in_step=6, what=signal.SIGINT), pytest.raises(StoppedBySignal):
         run_training(config, tmp_path / "run", resume=True)
+    assert any(NOT_COMPARED in message and "step 4" in message for message in caplog.messages)
     progress = progress_of(tmp_path / "run")
     assert best.read_bytes() == old and (progress["best_step"], progress["best_score"]) == (4, None)
     assert progress["validations_without_better"] == 0 and not verify_run(tmp_path / "run").unsound
@@ -310,12 +290,6 @@ def test_scores_of_other_validations_are_not_compared(stateful: Digits, tmp_path
     progress = progress_of(tmp_path / "run")
     assert progress["best_score"] == max(score for step, score in scores.items() if step > 4)
     assert progress["best_step"] > 4 and best.read_bytes() != old
-
-
-def test_the_log_says_that_scores_are_not_compared(stateful: Digits, finished: Path) -> None:
-    best_step = progress_of(finished)["best_step"]
-    said = run_training(stateful("training.validation_beam_size=2"), finished, resume=True)
-    assert [line for line in said if f"{NOT_COMPARED} {best_step}, so their scores are not compared: " in line]
 
 
 @pytest.mark.parametrize("metric", ["loss", "bleu"])
