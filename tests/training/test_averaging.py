@@ -20,8 +20,8 @@ from translate.runs.directory import RunDirectory
 from translate.runs.loading import get_parameters, load_run
 from translate.runs.progress import Progress
 from translate.runs.verify import verify_run
-from translate.training import averaging, best_checkpoint, state, trainer
-from translate.training.averaging import average_checkpoints, choose_average, kept_windows, write_average
+from translate.training import best_checkpoint, state, trainer
+from translate.training.best_checkpoint import average_checkpoints, choose_average, kept_windows, write_average
 from translate.training.validation import Validation
 
 # Eight validations in 30 steps of such a rate that an average is better than each of them.
@@ -104,8 +104,8 @@ def test_killed_anywhere_and_continued_has_the_same_files(
         (best_checkpoint, "save_weights", 2),  # after step 8, which will be validated again
         (trainer, "save_last", 3),  # what is kept no longer has not been removed
         (trainer, "remove_superseded", 2),
-        (averaging, "write_checkpoint", 1),  # the single best is kept; the average is not written yet
-        (averaging, "write_checkpoint", 2),  # the best is an average, and the end is not recorded
+        (best_checkpoint, "write_checkpoint", 1),  # the single best is kept; the average is not written yet
+        (best_checkpoint, "write_checkpoint", 2),  # the best is an average, and the end is not recorded
         (state, "write_checkpoint", 1),  # the single best has just taken its place again
     ):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

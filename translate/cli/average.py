@@ -14,7 +14,7 @@ from translate.messages import escaped
 
 if TYPE_CHECKING:
     from translate.model import Transformer
-    from translate.training.averaging import ScoredAverage
+    from translate.training.best_checkpoint import ScoredAverage
     from translate.training.validation import Validation
 
 
@@ -44,7 +44,7 @@ def average(
     from translate.runs.loading import describe_moment, load_run
     from translate.runs.lock import lock_run
     from translate.runs.progress import Progress
-    from translate.training.averaging import choose_average, kept_windows, write_average
+    from translate.training.best_checkpoint import choose_average, kept_windows, write_average
     from translate.training.validation import validate
 
     directory = open_run(run)
