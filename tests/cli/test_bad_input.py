@@ -1,34 +1,44 @@
-"""What goes wrong, as docs/bad-input.md says: its exit codes and its words are what is expected here.
+"""Each row of docs/bad-input.md: its exit code, and its quoted words in the message, in order.
 
-What is handled is in `test_bad_input_handled.py`, and pipes and closed streams are in `tests/system/test_streams.py`.
+Pipes, closed streams and signals are in `tests/system/test_streams.py`.
 """
 
 import bz2
 import gzip
+import json
 import lzma
 import os
+import re
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from harness import in_order
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from typer.testing import Result
 
 Translate = Callable[..., Result]
+Work = Callable[..., Result]
 
 GERMAN = "Ein Hund läuft.\nZwei Männer kochen.\nDie Straße ist grün.\n"
 ENGLISH = "A dog runs.\nTwo men cook.\nThe street is green.\n"
 LATIN = "Hund\nGröße\n".encode("latin-1")
 CUT_GZIP = gzip.compress(GERMAN.encode() * 1000)[:-10]
+UTF_16, UTF_32 = b"\xff\xfe" + GERMAN.encode("utf-16-le"), b"\xff\xfe\0\0" + GERMAN.encode("utf-32-le")
 BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9))])
+LIMITS = ["data.max_source_tokens=90", "data.max_target_tokens=90"]
 
 
-class Place:
-    """A folder of one test, which it works in, and what is there."""
+class Place(NamedTuple):
+    """The folder of one test, which it works in, and what is there."""
 
-    def __init__(self, folder: Path, corpus: Path, run: Path) -> None:
-        self.folder, self.corpus, self.run = folder, corpus, run
+    folder: Path
+    corpus: Path
+    run: Path
 
     def write(self, name: str, content: str | bytes) -> str:
         (self.folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -44,10 +54,13 @@ class Place:
 
 
 class Call(NamedTuple):
-    """A command line, and its standard input."""
+    """A command line, in which RUN and TINY are a run and its config, and standard input."""
 
     arguments: list[Any]
     stdin: bytes = b"Hund\n"
+
+
+Make = Callable[[Place], Call]
 
 
 @pytest.fixture
@@ -56,40 +69,43 @@ def place(tmp_path: Path, corpus: Path, run: Path, monkeypatch: pytest.MonkeyPat
     return Place(tmp_path, corpus, run)
 
 
-def config(text: str | bytes, *overrides: str) -> Callable[[Place], Call]:
-    return lambda place: Call(["config", "show", place.write("bad.yaml", text), *overrides])
+def call(command: str, *more: Any, stdin: bytes = b"Hund\n", **files: str | bytes) -> Make:
+    """A command line, whose further arguments may have spaces, with files by name (`a_de` is a.de)."""
+
+    def make(place: Place) -> Call:
+        for name, content in files.items():
+            place.write(name.replace("_", "."), content)
+        real = {"RUN": place.run, "TINY": place.corpus / "tiny.yaml"}
+        return Call([real.get(word, word) for word in (*command.split(), *more)], stdin)
+
+    return make
 
 
-def corpus_files(source: str | bytes, target: str | bytes = ENGLISH, name: str = "x.de") -> Callable[[Place], Call]:
-    def call(place: Place) -> Call:
-        files = place.write(name, source), place.write("x.en", target)
-        overrides = [f"data.train.0.{side}={file}" for side, file in zip(("source", "target"), files, strict=True)]
-        return Call(["train", place.corpus / "tiny.yaml", *overrides, "--run", "new"])
-
-    return call
+def train(*overrides: str) -> Make:
+    return call("train TINY --run new", *overrides)
 
 
-def train(*overrides: str, directory: str = "new") -> Callable[[Place], Call]:
-    return lambda place: Call(["train", place.corpus / "tiny.yaml", *overrides, "--run", directory])
+def corpus_files(
+    source: str | bytes, target: str | bytes = ENGLISH, name: str = "x.de", command: str = "train"
+) -> Make:
+    def make(place: Place) -> Call:
+        files = f"data.train.0.source={place.write(name, source)}", f"data.train.0.target={place.write('x.en', target)}"
+        return call(f"{command} TINY", *files, *(["--run", "new"] if command == "train" else []))(place)
+
+    return make
 
 
-def json_corpus(text: str, column: str = "de") -> Callable[[Place], Call]:
-    def call(place: Place) -> Call:
-        path = place.write("a.jsonl", text)
-        corpus = f"{{kind: json, path: {path}, source_column: {column}, target_column: en}}"
-        return train(f"data.train=[{corpus}]")(place)
+def table(name: str, content: str | bytes, column: str = "de", *, streaming: bool = False) -> Make:
+    kind = name.partition(".")[2].replace("jsonl", "json")
+    corpus = (
+        f"kind: {kind}, path: {name}, source_column: {column}, target_column: en, streaming: {str(streaming).lower()}"
+    )
 
-    return call
+    def make(place: Place) -> Call:
+        place.write(name, content)
+        return train(f"data.train=[{{{corpus}}}]", *(LIMITS if streaming else []))(place)
 
-
-def streamed(kind: str, content: str | bytes, column: str = "de") -> Callable[[Place], Call]:
-    def call(place: Place) -> Call:
-        path = place.write(f"a.{kind}", content)
-        corpus = f"{{kind: {kind}, path: {path}, source_column: {column}, target_column: en, streaming: true}}"
-        limits = ["data.max_source_tokens=90", "data.max_target_tokens=90"]
-        return train(f"data.train=[{corpus.replace('kind: jsonl', 'kind: json')}]", *limits)(place)
-
-    return call
+    return make
 
 
 def parquet(*german: str | None, english: str = "x") -> bytes:
@@ -108,106 +124,83 @@ def folder_not_utf8(place: Place) -> Call:
     return Call(["train", "d\udcff/bad.yaml", "--run", "new"])
 
 
-def tsv_corpus(place: Place) -> Call:
-    return train(f"data.train=[{{kind: tsv, path: {place.write('a.tsv', 'a' + chr(9) + 'b' + chr(10) + 'c')}}}]")(place)
-
-
-def csv_corpus(place: Place) -> Call:
-    path = place.write("a.csv", "de,en,de\na,b,c\n")
-    return train(f"data.train=[{{kind: csv, path: {path}, source_column: de, target_column: en}}]")(place)
-
-
 def pipe_corpus(place: Place) -> Call:
     os.mkfifo("pipe")
     return train("data.train.0.source=pipe")(place)
 
 
-def decode(content: str | bytes, *options: Any, name: str = "in.de") -> Callable[[Place], Call]:
-    return lambda place: Call(["decode", place.run, place.write(name, content), *options])
+def in_folder(name: str, file: str, make: Make) -> Make:
+    """The same with a folder that has a file."""
+
+    def made(place: Place) -> Call:
+        (place.folder / name).mkdir()
+        place.write(f"{name}/{file}", "mine")
+        return make(place)
+
+    return made
 
 
-def decode_options(*options: Any) -> Callable[[Place], Call]:
-    return lambda place: Call(["decode", place.run, *options])
+def half_run(without: str, command: str = "decode") -> Make:
+    return lambda place: Call([*command.split(), place.copy_run(without=without)])
 
 
-def with_file(arguments: Callable[[Place, str], list[Any]], content: str | bytes) -> Callable[[Place], Call]:
-    return lambda place: Call(arguments(place, place.write("file", content)))
+def empty_run(command: str) -> Make:
+    def make(place: Place) -> Call:
+        Path("empty").mkdir()
+        return Call([command, "empty"])
+
+    return make
 
 
-def foreign_part(place: Place) -> Call:
-    (place.folder / "out.parts").mkdir()
-    place.write("out.parts/0000000.part", "mine")
-    return decode("Hund\n", "--resume", "--output", "out")(place)
+def changed_run(change: Callable[[Path], object], *command: str) -> Make:
+    """A command with a run in which a file was changed."""
+
+    def make(place: Place) -> Call:
+        copy = place.copy_run()
+        change(copy)
+        return Call([*(command or ["decode"]), copy])
+
+    return make
 
 
-def foreign_folder(place: Place) -> Call:
-    (place.folder / "mine").mkdir()
-    place.write("mine/config.yaml", "name: mine")
-    return train(directory="mine")(place)
+def cut_checkpoint(run: Path) -> None:
+    file = run / "checkpoints" / "best.safetensors"
+    file.write_bytes(file.read_bytes()[:-5])
 
 
-def shown_text(place: Place) -> Call:
-    file = place.write("text.html", GERMAN)
-    return Call(["show", "alignments", place.run, "--source", file, "--reference", file, "--output", file])
+def flip_a_bit(run: Path) -> None:
+    file = run / "checkpoints" / "best.safetensors"
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
-def long_lines(place: Place) -> Call:
-    source, target = place.write("a.de", "Hund " * 1700), place.write("a.en", "dog " * 1700)
-    return Call(["show", "alignments", place.run, "--source", source, "--reference", target])
+def odd_format(run: Path) -> None:
+    description = run / "run.json"
+    description.write_text(description.read_text(encoding="utf-8").replace('"format": 3', '"format": Infinity'))
 
 
-def score(source: str, target: str, *options: str) -> Callable[[Place], Call]:
-    return lambda place: Call(["score", place.run, place.write("a.de", source), place.write("a.en", target), *options])
-
-
-def half_run(without: str, *command: str) -> Callable[[Place], Call]:
-    return lambda place: Call([*(command or ["decode"]), place.copy_run(without=without)])
-
-
-def other_tokenizer(place: Place) -> Call:
+def other_tokenizer(run: Path) -> None:
     """Sound in itself, and of the same size, but trained on other text."""
     from translate.config.data import TokenizerConfig
     from translate.data.tokenizer import train_tokenizer
 
-    copy = place.copy_run()
-    text = (place.corpus / "train.en").read_text(encoding="utf-8").split("\n")
-    tokenizer = train_tokenizer(text, TokenizerConfig(vocab_size=300))
-    (copy / "tokenizer" / "joint.model").write_bytes(tokenizer.model_bytes)
-    return Call(["decode", copy])
+    tokenizer = train_tokenizer(ENGLISH.split("\n") * 9, TokenizerConfig(vocab_size=290))
+    (run / "tokenizer" / "joint.model").write_bytes(tokenizer.model_bytes)
 
 
-def cut_checkpoint(place: Place) -> Call:
-    copy = place.copy_run()
-    file = copy / "checkpoints" / "best.safetensors"
-    file.write_bytes(file.read_bytes()[:-5])
-    return Call(["decode", copy])
-
-
-def pipe_for_tokenizer(place: Place) -> Call:
-    file = place.copy_run() / "tokenizer" / "joint.model"
+def pipe_for_tokenizer(run: Path) -> None:
+    file = run / "tokenizer" / "joint.model"
     file.unlink()
     os.mkfifo(file)
-    return Call(["tokenizer", "encode", place.folder / "copy"])
 
 
-def latin_check(place: Place) -> Call:
-    arguments = corpus_files(LATIN + b"x\n")(place).arguments
-    return Call(["check", *arguments[1 : arguments.index("--run")]])
+def mistyped_progress(run: Path) -> None:
+    from translate.runs.checkpoint import read_tensors, write_tensors
 
-
-def damaged_run(place: Place) -> Call:
-    copy = place.copy_run()
-    file = copy / "checkpoints" / "best.safetensors"
-    content = file.read_bytes()
-    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    return Call(["verify", copy])
-
-
-def odd_format(place: Place) -> Call:
-    copy = place.copy_run()
-    description = copy / "run.json"
-    description.write_text(description.read_text(encoding="utf-8").replace('"format": 3', '"format": Infinity'))
-    return Call(["decode", copy])
+    for path in (run / "checkpoints").glob("[lp]*.safetensors"):
+        tensors, metadata, _ = read_tensors(path)
+        metadata["progress"] = metadata["progress"].replace('"metrics_bytes": ', '"metrics_bytes": -')
+        write_tensors(path, tensors, metadata)
 
 
 def linked_profile(place: Place) -> Call:
@@ -217,256 +210,391 @@ def linked_profile(place: Place) -> Call:
     return Call(["train", place.corpus / "tiny.yaml", "--run", copy, "--resume", "--profile"])
 
 
-def mistyped_progress(place: Place) -> Call:
-    from translate.runs.checkpoint import read_tensors, write_tensors
-
-    copy = place.copy_run()
-    for path in (copy / "checkpoints").glob("[lp]*.safetensors"):
-        tensors, metadata, _ = read_tensors(path)
-        metadata["progress"] = metadata["progress"].replace('"metrics_bytes": ', '"metrics_bytes": -')
-        write_tensors(path, tensors, metadata)
-    return Call(["verify", copy])
-
-
 def few_positions(place: Place) -> Call:
-    from translate.config.load import read_resolved_config
+    from harness import random_model, tiny_config, write_run
+
     from translate.data.tokenizer import load_tokenizers
-    from translate.runs.checkpoint import add_prefix, write_tensors
-    from translate.runs.directory import create_run
-    from translate.runs.loading import build_model, get_parameters
 
-    given = read_resolved_config(place.run / "config.yaml")
-    values = given.model_dump()
-    values["model"] |= {"positions": "learned", "max_positions": 32}
-    values["data"] |= {"max_source_tokens": 31, "max_target_tokens": 31}
-    config, tokenizers = type(given).model_validate(values), load_tokenizers(place.run / "tokenizer")
-    run = create_run(place.folder / "learned", config=config, tokenizers=tokenizers, command=["translate", "train"])
-    weights = get_parameters(build_model(config, tokenizers))
-    write_tensors(run.checkpoint("best"), add_prefix(weights, "model."), {"step": "1"})
-    return Call(["show", "attention", run.path, "Hund " * 40])
+    tokenizers = load_tokenizers(place.run / "tokenizer")
+    shape = {"positions": "learned", "max_positions": 32}
+    limits = {"max_source_tokens": 31, "max_target_tokens": 31}
+    config = tiny_config(model=shape, data=limits, tokenizer={"vocab_size": 340})
+    run = write_run(place.folder / "learned", config, tokenizers, random_model(tokenizers, **shape))
+    return Call(["show", "attention", run, "Hund " * 40])
 
 
-def show(*options: str, sentence: str = "Hund") -> Callable[[Place], Call]:
-    return lambda place: Call(["show", "attention", place.run, sentence, *options])
-
-
-def check(*arguments: str) -> Callable[[Place], Call]:
-    return lambda place: Call(["check", place.corpus / "tiny.yaml", *arguments])
-
-
-def resume(*overrides: str) -> Callable[[Place], Call]:
+def resume(*overrides: str) -> Make:
     return lambda place: Call(["train", place.corpus / "tiny.yaml", *overrides, "--run", place.copy_run(), "--resume"])
 
 
-def empty_run(command: str) -> Callable[[Place], Call]:
-    def call(place: Place) -> Call:
-        Path("empty").mkdir()
-        return Call([command, "empty"])
-
-    return call
-
-
-def full_export(place: Place) -> Call:
-    Path("out").mkdir()
-    place.write("out/file", "")
-    return Call(["export", place.run, "out", "--to", "ctranslate2"])
-
-
-CALLS: dict[str, Callable[[Place], Call]] = {
-    "config-key": config("model: {d_modle: 8}"),
-    "config-section": config("modle: {d_model: 8}"),
-    "config-type": config("model: {d_model: many}"),
-    "config-bound": config("training: {label_smoothing: 2}"),
-    "config-nan": config("training: {learning_rate: .nan}"),
-    "config-huge-number": config(f"training: {{max_steps: {'9' * 26}}}"),
-    "config-agreement": config("model: {d_model: 8, num_heads: 3}"),
-    "config-yaml": config("model:\n  d_model: [1\n"),
-    "config-tab": config("model:\n\td_model: 1\n"),
-    "config-twice": config("model:\n  d_model: 8\n  d_model: 9\n"),
-    "config-nul": config("name: a\0b"),
-    "config-not-utf8": config("# YAML\n# ö".encode("latin-1")),
-    "config-list": config("- a"),
-    "config-bomb": config(BOMB),
-    "config-escape": config('name: "\\UFFFFFFFF"'),
-    "config-surrogate": config('"\\ud800": 1'),
-    "config-endless": config("data:\n  test: &a\n    b: *a"),
-    "config-deep": config("[" * 5000),
-    "config-tag": config("name: !!python/object/apply:os.system ['touch hacked']"),
-    "config-folder": lambda place: Call(["config", "show", place.folder]),
-    "config-preset": lambda place: Call(["train", "dmeo"]),
-    "config-name": config("", "name=../x"),
-    "override-key": config("", "model.d_modle=1"),
-    "override-form": config("", "model.d_model"),
-    "override-yaml": config("", "model.d_model=[1"),
-    "override-bytes": config("", "mod\udcffel.x=1"),
-    "override-deep": config("", f"{'a.' * 5000}a=1"),
-    "override-index": config("", f"data.train.{'9' * 5000}.weight=1"),
-    "override-number": config("", f"training.warmup_steps={'9' * 400}"),
-    "override-device": config("", "training.device=cuda:99999999999999999999"),
-    "command-unknown": lambda place: Call(["tran", "demo"]),
-    "option-unknown": decode_options("--beam-sise", "3"),
-    "option-type": decode_options("--beam-size", "many"),
-    "option-choice": decode_options("--search", "middle"),
-    "option-negative": decode_options("--beam-size", "-1"),
-    "option-huge": decode_options("--max-length-constant", "9" * 20),
-    "option-nan": decode_options("--length-penalty", "nan"),
-    "corpus-none": train("data.train=[]"),
-    "corpus-missing": train("data.train.0.source=gone.de"),
-    "corpus-folder": train("data.train.0.source=/"),
-    "corpus-empty": corpus_files("", ""),
-    "corpus-numbers": corpus_files("Ein Hund läuft.\nJa\nZwei Männer kochen.\nDie Straße ist grün.\n"),
-    "corpus-not-utf8": corpus_files(LATIN + b"x\n"),
-    "corpus-nul": corpus_files("a\nb\0\nc\n"),
-    "corpus-utf16": corpus_files(b"\xff\xfe" + GERMAN.encode("utf-16-le")),
-    "corpus-gzip-cut": corpus_files(CUT_GZIP, name="x.de.gz"),
-    "corpus-not-gzip": corpus_files(GERMAN, name="x.de.gz"),
-    "corpus-gzip-unnamed": corpus_files(gzip.compress(GERMAN.encode())),
-    "corpus-compressed": corpus_files(lzma.compress(GERMAN.encode())),
-    "corpus-utf32": corpus_files(b"\xff\xfe\0\0" + GERMAN.encode("utf-32-le")),
-    "corpus-csv-twice": csv_corpus,
-    "corpus-json-twice": json_corpus('{"de": "a", "en": "b", "de": "c"}\n'),
-    "corpus-json-null": json_corpus('[null, {"de": "a", "en": "b"}]'),
-    "corpus-name": folder_not_utf8,
-    "corpus-name-override": train("data.train.0.source=x\udcff.de"),
-    "corpus-pipe": pipe_corpus,
-    "corpus-tsv": tsv_corpus,
-    "corpus-json-line": json_corpus('{"de": "a", "en": "b"}\n{"de": \n'),
-    "corpus-json-key": json_corpus('{"de": "a", "en": "b"}\n{"de": "c"}\n'),
-    "corpus-json-column": json_corpus('{"de": "a", "en": "b"}\n', column="fr"),
-    "corpus-filtered": corpus_files(" \n  \n\n"),
-    "corpus-vocabulary": train("tokenizer.vocab_size=8000"),
-    "corpus-vocabulary-small": train("tokenizer.vocab_size=20"),
-    "corpus-vocabulary-huge": train("tokenizer.vocab_size=99999999999"),
-    "stream-csv": streamed("csv", "de,en\na,b\n"),
-    "stream-part": train(
+CONFIGS: dict[str, str | bytes] = {
+    "config-key": "model: {d_modle: 8}",
+    "config-section": "modle: {d_model: 8}",
+    "config-type": "model: {d_model: many}",
+    "config-bound": "training: {label_smoothing: 2}",
+    "config-nan": "training: {learning_rate: .nan}",
+    "config-huge-number": f"training: {{max_steps: {'9' * 26}}}",
+    "config-agreement": "model: {d_model: 8, num_heads: 3}",
+    "config-yaml": "model:\n  d_model: [1\n",
+    "config-tab": "model:\n\td_model: 1\n",
+    "config-twice": "model:\n  d_model: 8\n  d_model: 9\n",
+    "config-nul": "name: a\0b",
+    "config-not-utf8": "# YAML\n# ö".encode("latin-1"),
+    "config-list": "- a",
+    "config-bomb": BOMB,
+    "config-escape": 'name: "\\UFFFFFFFF"',
+    "config-surrogate": '"\\ud800": 1',
+    "config-endless": "data:\n  test: &a\n    b: *a",
+    "config-deep": "[" * 5000,
+    "config-tag": "name: !!python/object/apply:os.system ['touch hacked']",
+}
+OVERRIDES = {
+    "config-name": "name=../x",
+    "override-key": "model.d_modle=1",
+    "override-form": "model.d_model",
+    "override-yaml": "model.d_model=[1",
+    "override-bytes": "mod\udcffel.x=1",
+    "override-deep": f"{'a.' * 5000}a=1",
+    "override-index": f"data.train.{'9' * 5000}.weight=1",
+    "override-number": f"training.warmup_steps={'9' * 400}",
+    "override-device": "training.device=cuda:99999999999999999999",
+}
+TRAINED: dict[str, list[str]] = {
+    "corpus-none": ["data.train=[]"],
+    "corpus-missing": ["data.train.0.source=gone.de"],
+    "corpus-folder": ["data.train.0.source=/"],
+    "corpus-name-override": ["data.train.0.source=x\udcff.de"],
+    "corpus-vocabulary": ["tokenizer.vocab_size=8000"],
+    "corpus-vocabulary-small": ["tokenizer.vocab_size=20"],
+    "corpus-vocabulary-huge": ["tokenizer.vocab_size=99999999999"],
+    "stream-part": [
         "data.train=[{kind: hub, dataset: x, split: 'train[:9]', source_column: a, target_column: b, streaming: true}]"
-    ),
-    "stream-missing": train(
+    ],
+    "stream-missing": [
         "data.train=[{kind: parquet, path: gone.parquet, source_column: a, target_column: b, streaming: true}]",
-        "data.max_source_tokens=90",
-        "data.max_target_tokens=90",
-    ),
-    "stream-array": streamed("jsonl", '[{"de": "a", "en": "b"}]\n'),
-    "stream-json-line": streamed("jsonl", '{"de": "a", "en": "b"}\n{"de": \n'),
-    "stream-column": streamed("parquet", parquet("a"), column="fr"),
-    "stream-json-twice": streamed("jsonl", '{"de": "a", "en": "b", "de": "c"}\n'),
-    "stream-null": streamed("parquet", parquet("a", None)),
-    "stream-not-parquet": streamed("parquet", parquet("a")[:-9]),
-    "stream-no-row": streamed("parquet", parquet()),
-    "stream-filtered": streamed("parquet", parquet(*GERMAN.splitlines(), english="")),
-    "lines-missing": decode_options("gone.de"),
-    "lines-folder": decode_options("/"),
-    "lines-device": decode_options("/dev/null"),
-    "lines-not-utf8": decode(LATIN),
-    "lines-stdin-not-utf8": lambda place: Call(["decode", place.run], stdin=LATIN),
-    "lines-nul": decode("a\nHund\0\n"),
-    "lines-utf16": decode(b"\xff\xfe" + "Hund\n".encode("utf-16-le")),
-    "lines-gzip-cut": decode(CUT_GZIP, name="in.gz"),
-    "lines-not-gzip": decode("Hund\n", name="in.gz"),
-    "lines-gzip-unnamed": decode(gzip.compress(b"Hund\n")),
-    "lines-compressed": decode(bz2.compress(b"Hund\n")),
-    "lines-long-error": decode("Hund\n" + "Hund. " * 300, "--long", "error"),
-    "constraints-number": lambda place: decode("a\nb\n", "--prefix", place.write("p", "a\n"))(place),
-    "constraints-columns": lambda place: decode("a\n", "--terminology", place.write("terms.tsv", "Hund\n"))(place),
-    "score-numbers": score("a\nb\nc\n", "a\nb\n"),
-    "score-long-error": score("Hund " * 400, "a\n", "--long", "error"),
-    "eval-numbers": lambda place: Call(
-        ["eval", "--hypotheses", place.write("h", "a\nb\n"), "--reference", place.write("r", "a\nb\nc\n")]
-    ),
-    "eval-empty": with_file(lambda _, file: ["eval", "--hypotheses", file, "--reference", file], ""),
-    "eval-set": lambda place: Call(["eval", place.run, "--set", "third"]),
-    "tokenizer-text": with_file(lambda _, file: ["tokenizer", "train", file, "-o", "x.model"], " \n"),
-    "tokenizer-model": with_file(lambda _, file: ["tokenizer", "encode", file], "text\n"),
-    "tokenizer-pipe": pipe_for_tokenizer,
-    "tokenizer-id": lambda place: Call(["tokenizer", "decode", place.run], stdin=b"5 99999\n"[2:]),
-    "tokenizer-digits": lambda place: Call(["tokenizer", "decode", place.run], stdin=b"9" * 6000),
-    "output-input": decode("Hund\n", "-o", "in.de"),
-    "output-twice": decode("Hund\n", "-o", "out", "--alignments", "out"),
+        *LIMITS,
+    ],
+    "steps-smaller-than-batches": ["training.batch_tokens=4096", "training.step_tokens=100"],
+    "steps-smaller-than-pairs": ["training.batch_tokens=auto", "training.step_tokens=5"],
+    "steps-said-twice": ["training.step_tokens=8192", "training.accumulate_batches=3"],
+    "batches-auto-sharded": ["training.batch_tokens=auto", "training.parallel=fsdp"],
+}
+CORPORA: dict[str, tuple[Any, ...]] = {  # source, target, name of the source's file
+    "corpus-empty": ("", ""),
+    "corpus-numbers": ("Ein Hund läuft.\nJa\nZwei Männer kochen.\nDie Straße ist grün.\n",),
+    "corpus-not-utf8": (LATIN + b"x\n",),
+    "corpus-nul": ("a\nb\0\nc\n",),
+    "corpus-utf16": (UTF_16,),
+    "corpus-utf32": (UTF_32,),
+    "corpus-gzip-cut": (CUT_GZIP, ENGLISH, "x.de.gz"),
+    "corpus-not-gzip": (GERMAN, ENGLISH, "x.de.gz"),
+    "corpus-gzip-unnamed": (gzip.compress(GERMAN.encode()),),
+    "corpus-compressed": (lzma.compress(GERMAN.encode()),),
+    "corpus-filtered": (" \n  \n\n",),
+}
+TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
+    "corpus-csv-twice": ("a.csv", "de,en,de\na,b,c\n"),
+    "corpus-json-twice": ("a.jsonl", '{"de": "a", "en": "b", "de": "c"}\n'),
+    "corpus-json-null": ("a.jsonl", '[null, {"de": "a", "en": "b"}]'),
+    "corpus-json-line": ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": \n'),
+    "corpus-json-key": ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": "c"}\n'),
+    "corpus-json-column": ("a.jsonl", '{"de": "a", "en": "b"}\n', "fr"),
+    "stream-csv": ("a.csv", "de,en\na,b\n"),
+    "stream-array": ("a.jsonl", '[{"de": "a", "en": "b"}]\n'),
+    "stream-json-line": ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": \n'),
+    "stream-json-twice": ("a.jsonl", '{"de": "a", "en": "b", "de": "c"}\n'),
+    "stream-column": ("a.parquet", parquet("a"), "fr"),
+    "stream-null": ("a.parquet", parquet("a", None)),
+    "stream-not-parquet": ("a.parquet", parquet("a")[:-9]),
+    "stream-no-row": ("a.parquet", parquet()),
+    "stream-filtered": ("a.parquet", parquet(*GERMAN.splitlines(), english="")),
+}
+CALLS: dict[str, Make] = {
+    **{row: call("config show bad.yaml", bad_yaml=text) for row, text in CONFIGS.items()},
+    **{row: call("config show bad.yaml", override, bad_yaml="") for row, override in OVERRIDES.items()},
+    **{row: train(*overrides) for row, overrides in TRAINED.items()},
+    **{row: corpus_files(*files) for row, files in CORPORA.items()},
+    **{row: table(*file, streaming=row.startswith("stream")) for row, file in TABLES.items()},
+    "config-folder": call("config show /"),
+    "config-preset": call("train dmeo"),
+    "command-unknown": call("tran demo"),
+    "option-unknown": call("decode RUN --beam-sise 3"),
+    "option-type": call("decode RUN --beam-size many"),
+    "option-choice": call("decode RUN --search middle"),
+    "option-negative": call("decode RUN --beam-size -1"),
+    "option-huge": call("decode RUN --max-length-constant 99999999999999999999"),
+    "option-nan": call("decode RUN --length-penalty nan"),
+    "corpus-name": folder_not_utf8,
+    "corpus-pipe": pipe_corpus,
+    "corpus-tsv": call("train TINY --run new", "data.train=[{kind: tsv, path: a.tsv}]", a_tsv="a\tb\nc"),
+    "lines-missing": call("decode RUN gone.de"),
+    "lines-folder": call("decode RUN /"),
+    "lines-device": call("decode RUN /dev/null"),
+    "lines-not-utf8": call("decode RUN in.de -o out --alignments links", in_de=LATIN),
+    "lines-stdin-not-utf8": call("decode RUN", stdin=LATIN),
+    "lines-nul": call("decode RUN in.de", in_de="a\nHund\0\n"),
+    "lines-utf16": call("decode RUN in.de", in_de=UTF_16),
+    "lines-gzip-cut": call("decode RUN in.gz", in_gz=CUT_GZIP),
+    "lines-not-gzip": call("decode RUN in.gz", in_gz="Hund\n"),
+    "lines-gzip-unnamed": call("decode RUN in.de", in_de=gzip.compress(b"Hund\n")),
+    "lines-compressed": call("decode RUN in.de", in_de=bz2.compress(b"Hund\n")),
+    "lines-long-error": call("decode RUN in.de --long error", in_de="Hund\n" + "Hund. " * 300),
+    "constraints-number": call("decode RUN in.de -o out --prefix p", in_de="a\nb\n", p="a\n"),
+    "constraints-columns": call("decode RUN --terminology terms.tsv", terms_tsv="Hund\n"),
+    "score-numbers": call("score RUN a.de a.en -o out", a_de="a\nb\nc\n", a_en="a\nb\n"),
+    "score-long-error": call("score RUN a.de a.en --long error", a_de="Hund " * 400, a_en="a\n"),
+    "eval-numbers": call("eval --hypotheses h --reference r", h="a\nb\n", r="a\nb\nc\n"),
+    "eval-empty": call("eval --hypotheses h --reference h", h=""),
+    "eval-set": call("eval RUN --set third"),
+    "tokenizer-text": call("tokenizer train file -o x.model", file=" \n"),
+    "tokenizer-model": call("tokenizer encode file", file="text\n"),
+    "tokenizer-pipe": changed_run(pipe_for_tokenizer, "tokenizer", "encode"),
+    "tokenizer-id": call("tokenizer decode RUN", stdin=b"5 99999\n"[2:]),
+    "tokenizer-digits": call("tokenizer decode RUN", stdin=b"9" * 6000),
+    "output-input": call("decode RUN in.de -o in.de", in_de="Hund\n"),
+    "output-twice": call("decode RUN in.de -o out --alignments ./out", in_de="Hund\n"),
     "output-run": lambda place: Call(["decode", place.run, "-o", place.run / "checkpoints" / "best.safetensors"]),
-    "output-tokenizer-input": with_file(lambda _, file: ["tokenizer", "train", file, "-o", file], GERMAN),
-    "output-no-folder": decode("Hund\n", "-o", "gone/out"),
-    "output-tokenizer-no-folder": with_file(lambda _, file: ["tokenizer", "train", file, "-o", "gone/m"], GERMAN),
-    "output-folder": decode("Hund\n", "-o", "/"),
-    "export-not-empty": full_export,
-    "steps-smaller-than-batches": train("training.batch_tokens=4096", "training.step_tokens=100"),
-    "steps-smaller-than-pairs": train("training.batch_tokens=auto", "training.step_tokens=5"),
-    "steps-said-twice": train("training.step_tokens=8192", "training.accumulate_batches=3"),
-    "batches-auto-sharded": train("training.batch_tokens=auto", "training.parallel=fsdp"),
-    "parts-stdin": decode_options("--resume", "--output", "out"),
-    "parts-others": foreign_part,
-    "parts-device": decode("Hund\n", "--resume", "--output", "/dev/null"),
-    "run-missing": lambda place: Call(["decode", "none"]),
+    "output-tokenizer-input": call("tokenizer train file -o file", file=GERMAN),
+    "output-no-folder": call("decode RUN in.de -o gone/out", in_de="Hund\n"),
+    "output-tokenizer-no-folder": call("tokenizer train file -o gone/m", file=GERMAN),
+    "output-folder": call("decode RUN in.de -o /", in_de="Hund\n"),
+    "export-not-empty": in_folder("out", "file", call("export RUN out --to ctranslate2")),
+    "parts-stdin": call("decode RUN --resume --output out"),
+    "parts-others": in_folder("out.parts", "0000000.part", call("decode RUN a --resume --output out", a="Hund\n")),
+    "parts-device": call("decode RUN a --resume --output /dev/null", a="Hund\n"),
+    "run-missing": call("decode none"),
     "run-empty": empty_run("decode"),
-    "run-file": with_file(lambda _, file: ["decode", file], ""),
+    "run-file": call("decode file", file=""),
     "run-no-description": half_run("run.json"),
     "run-no-config": half_run("config.yaml"),
     "run-no-tokenizer": half_run("tokenizer"),
     "run-no-checkpoint": half_run("checkpoints"),
-    "run-other-tokenizer": other_tokenizer,
-    "run-cut-checkpoint": cut_checkpoint,
-    "run-format": odd_format,
+    "run-other-tokenizer": changed_run(other_tokenizer),
+    "run-cut-checkpoint": changed_run(cut_checkpoint),
+    "run-format": changed_run(odd_format),
     "run-resume-link": linked_profile,
-    "run-exists": lambda place: Call(["train", place.corpus / "tiny.yaml", "--run", place.run]),
-    "run-among-files": foreign_folder,
-    "run-unnamed": lambda place: train(directory="")(place),
-    "run-over-file": lambda place: train(directory=place.write("file", ""))(place),
+    "run-exists": call("train TINY --run RUN"),
+    "run-among-files": in_folder("mine", "config.yaml", call("train TINY --run mine")),
+    "run-unnamed": call("train TINY --run", ""),
+    "run-over-file": call("train TINY --run file", file=""),
     "run-resume-languages": resume("data.source_language=en", "data.target_language=de"),
     "run-resume-corpora": lambda place: resume(
         f"data.train.0.source={place.corpus / 'valid.de'}", f"data.train.0.target={place.corpus / 'valid.en'}"
     )(place),
-    "check-preset": lambda place: Call(["check", "dmeo"]),
-    "check-key": check("model.d_modle=1", "--json"),
-    "check-corpus": check("data.train.0.source=gone.de", "--json"),
-    "check-not-utf8": latin_check,
-    "check-vocabulary": check("tokenizer.vocab_size=8000"),
-    "verify-missing": lambda place: Call(["verify", "none"]),
+    "check-preset": call("check dmeo"),
+    "check-key": call("check TINY model.d_modle=1 --json"),
+    "check-corpus": call("check TINY data.train.0.source=gone.de --json"),
+    "check-not-utf8": corpus_files(LATIN + b"x\n", command="check"),
+    "check-vocabulary": call("check TINY tokenizer.vocab_size=8000"),
+    "verify-missing": call("verify none"),
     "verify-empty": empty_run("verify"),
-    "verify-file": with_file(lambda _, file: ["verify", file], ""),
+    "verify-file": call("verify file", file=""),
     "verify-no-description": half_run("run.json", "verify"),
-    "verify-damaged": damaged_run,
+    "verify-damaged": changed_run(flip_a_bit, "verify"),
     "verify-half": half_run("tokenizer", "verify"),
-    "verify-progress": mistyped_progress,
-    "show-layer": show("--layer", "1"),
-    "show-head": show("--head", "9"),
-    "show-empty": show(sentence=""),
+    "verify-progress": changed_run(mistyped_progress, "verify"),
+    "show-layer": call("show attention RUN Hund --layer 1"),
+    "show-head": call("show attention RUN Hund --head 9"),
+    "show-empty": call("show attention RUN", ""),
     "show-positions": few_positions,
-    "show-nothing": half_run("metrics.jsonl", "show", "curves"),
-    "show-long": show("--target", "dog", sentence="Hund " * 3000),
-    "show-masks-long": lambda place: Call(["show", "masks", place.run, "Hund " * 3000, "--target", "dog " * 3000]),
-    "show-alignments-long": long_lines,
-    "show-positions-length": lambda _: Call(["show", "positions", "transformer-base", "--length", "2000"]),
-    "show-config-input": lambda place: Call(
-        ["show", "positions", place.write("a.yaml", "{}"), "-o", "./a.yaml", "--format", "html"]
+    "show-nothing": half_run("metrics.jsonl", "show curves"),
+    "show-long": call("show attention RUN --target dog", "Hund " * 3000),
+    "show-masks-long": call("show masks RUN", "Hund " * 3000, "--target", "dog " * 3000),
+    "show-alignments-long": call(
+        "show alignments RUN --source a.de --reference a.en", a_de="Hund " * 1700, a_en="dog " * 1700
     ),
+    "show-positions-length": call("show positions transformer-base --length 2000"),
+    "show-config-input": call("show positions a.yaml -o ./a.yaml --format html", a_yaml="{}"),
     "show-validation": lambda place: Call(
         ["show", "embeddings", place.run, "-o", place.corpus / "valid.de", "--format", "html"]
     ),
-    "show-output": show("-o", "no/a.html"),
-    "show-input": shown_text,
-    "show-ending": show("-o", "a.gif"),
+    "show-output": call("show attention RUN Hund -o no/a.html"),
+    "show-input": call("show alignments RUN --source t --reference t --output t --format html", t=GERMAN),
+    "show-ending": call("show attention RUN Hund -o a.gif"),
 }
-REPORTED = {"verify-damaged", "verify-half", "verify-progress"}  # the report says it, on standard output
+REPORTED = {"verify-damaged", "verify-half", "verify-progress"}  # by the report on standard output
 
 
 @pytest.mark.parametrize("row_id", CALLS)
-def test_what_is_wrong_is_told(translate: Translate, bad_input_rows: dict[str, Any], place: Place, row_id: str) -> None:
-    """The exit code and the words of the table, in one paragraph, and nothing is left behind."""
+def test_what_is_wrong_is_named(
+    translate: Translate, bad_input_rows: dict[str, Any], place: Place, row_id: str
+) -> None:
+    """In one paragraph, and nothing is left behind."""
     row = bad_input_rows[row_id]
     call = CALLS[row_id](place)
     before = sorted(place.folder.rglob("*"))
     result = translate(*call.arguments, stdin=call.stdin)
     assert result.exit_code == row.exit_code, result.stderr
     assert row.exit_code in (1, 2) and row.words
-    if row_id in REPORTED:
-        said, other = result.stdout, result.stderr
-    else:
-        said, other = result.stderr, result.stdout
-        assert said.splitlines()[-1].startswith("translate: ")
+    message, other = (result.stdout, result.stderr) if row_id in REPORTED else (result.stderr, result.stdout)
+    assert row_id in REPORTED or message.splitlines()[-1].startswith("translate: ")
     assert row_id == "lines-stdin-not-utf8" or other == ""
-    position = 0
-    for words in row.words:
-        assert words in said[position:], said
-        position = said.index(words, position) + len(words)
-    assert "Traceback" not in said and len(said) < 2000
+    assert in_order(message, *row.words), message
+    assert "Traceback" not in message and len(message) < 2000
     new = [path for path in sorted(place.folder.rglob("*")) if path not in before and "new" not in path.parts]
     assert new == [] or row_id.startswith("run-resume"), "left behind"
+
+
+# What looks bad and is handled
+
+PLAIN = "Ein Hund läuft.\nDie Straße ist grün.\n"
+LONG = "Ein Hund läuft durch den Schnee. " * 40
+
+
+@pytest.fixture
+def work(translate: Translate, place: Place) -> Work:
+    """Does what a command does with files of these contents, which are written before; by default decode."""
+
+    def do(content: str | bytes, *options: Any, name: str = "in.de", command: str = "decode") -> Result:
+        return translate(command, place.run, place.write(name, content), *options)
+
+    return do
+
+
+def as_plain(content: str | bytes, name: str = "in.de") -> Callable[[Work], Result]:
+    """Gives what plain text gives."""
+
+    def check(work: Work) -> Result:
+        expected, found = work(PLAIN), work(content, name=name)
+        assert found.stdout_bytes == expected.stdout_bytes and found.stdout_bytes.count(b"\n") == 2
+        return found
+
+    return check
+
+
+def in_one_line(separators: str) -> Callable[[Work], Result]:
+    """No line ends at these."""
+
+    def check(work: Work) -> Result:
+        records = work(f"Hund{separators}Haus\nHund Haus\n", "--format", "jsonl")
+        first, second = map(json.loads, records.stdout_bytes.decode().rstrip("\n").split("\n"))
+        assert first["source"] == f"Hund{separators}Haus" and len(first["translation"].splitlines()) <= 1
+        assert second["source"] == "Hund Haus"
+        return records
+
+    return check
+
+
+def check_lines(content: str, *options: str) -> Callable[[Work], Result]:
+    """As many lines out as in; a line of white space is empty."""
+
+    def check(work: Work) -> Result:
+        found = work(content, *options)
+        assert found.stdout_bytes.count(b"\n") == content.count("\n")
+        assert content.strip() or found.stdout_bytes == b"\n" * content.count("\n")
+        return found
+
+    return check
+
+
+def check_long(*options: str) -> Callable[[Work], Result]:
+    def check(work: Work) -> Result:
+        record = json.loads(work(f"{LONG}\n", "--format", "jsonl", *options).stdout)
+        pieces = record["pieces"]
+        assert record["source"] == LONG
+        if options:
+            assert "source_truncated" in record["flags"] and pieces == [] and len(record["source_tokens"]) == 256
+        else:
+            assert "split" in record["flags"] and "".join(piece["source"] for piece in pieces) == LONG
+            assert all(piece["source"].endswith(". ") for piece in pieces) and len(pieces) > 2
+            assert record["translation"].split() == [word for piece in pieces for word in piece["translation"].split()]
+        return work(f"{LONG}\n", *options)
+
+    return check
+
+
+def check_score(work: Work) -> Result:
+    Path("long.en").write_text("dog " * 400 + "\n")
+    found = work("Hund " * 400 + "\n", "long.en", command="score")
+    record = json.loads(found.stdout)
+    assert record["flags"] == ["source_truncated", "target_truncated"] and len(record["tokens"]) == 257
+    return found
+
+
+def check_device(work: Work) -> Result:
+    found = work(PLAIN, "-o", "/dev/null")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode) and not Path("/dev/null.part").exists()
+    return found
+
+
+def check_link(work: Work) -> Result:
+    Path("link").symlink_to("real")
+    expected = work(PLAIN)
+    found = work(PLAIN, "-o", "link")
+    assert Path("link").is_symlink() and Path("real").read_bytes() == expected.stdout_bytes
+    return found
+
+
+CHARACTERS = (
+    "👩\u200d👩\u200d👧 🏳️\u200d🌈\n" + "e\u0301o\u0308" * 9 + "\n\u05e9\u05dc\u05d5\u202e\n\ue000\U0010fffd\n?!…\n"
+)
+HANDLED: dict[str, Callable[[Work], Result]] = {
+    "lines-gzip": as_plain(gzip.compress(PLAIN.encode()), name="in.gz"),
+    "lines-empty": check_lines(""),
+    "lines-crlf": as_plain(PLAIN.replace("\n", "\r\n")),
+    "lines-cr": in_one_line("\r"),
+    "lines-separators": in_one_line("\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"),
+    "lines-bom": as_plain(f"\ufeff{PLAIN}"),
+    "lines-no-newline": as_plain(PLAIN.removesuffix("\n")),
+    "lines-spaces": check_lines("   \n\t\u3000\n"),
+    "lines-characters": check_lines(CHARACTERS),
+    "lines-long": check_long(),
+    "lines-long-truncate": check_long("--long", "truncate"),
+    "lines-100000": check_lines("x" * 100_000 + "\nHund\n", "--beam-size", "1", "--max-length-factor", "0"),
+    "score-long": check_score,
+    "output-device": check_device,
+    "output-link": check_link,
+}
+
+
+@pytest.mark.parametrize("row_id", HANDLED)
+def test_what_is_handled(work: Work, bad_input_rows: dict[str, Any], row_id: str) -> None:
+    row = bad_input_rows[row_id]
+    result = HANDLED[row_id](work)
+    assert result.exit_code == row.exit_code == 0, result.stderr
+    assert in_order(result.stderr, *row.words), result.stderr
+
+
+@pytest.mark.parametrize("row_id", ["corpus-one-pair", "corpus-long-line"])
+def test_corpora_that_are_handled(
+    translate: Translate, bad_input_rows: dict[str, Any], place: Place, row_id: str
+) -> None:
+    more, vocab_size = ("", 290) if row_id == "corpus-one-pair" else ("x" * 100_000 + "\n", 340)
+    number = 1 if row_id == "corpus-one-pair" else None
+    overrides = [f"tokenizer.vocab_size={vocab_size}", "training.max_steps=1", "--run", "run"]
+    for side, language in (("source", "de"), ("target", "en")):
+        lines = (place.corpus / f"train.{language}").read_text(encoding="utf-8").splitlines(keepends=True)[:number]
+        overrides.append(f"data.train.0.{side}={place.write(f'a.{language}', ''.join([*lines, more]))}")
+    result = translate("train", place.corpus / "tiny.yaml", *overrides)
+    row = bad_input_rows[row_id]
+    assert result.exit_code == row.exit_code == 0, result.stderr
+    assert in_order(result.stderr, *row.words), result.stderr
+
+
+def test_every_row_of_the_page_has_a_test(bad_input_rows: dict[str, Any]) -> None:
+    streams = (Path(__file__).parents[1] / "system" / "test_streams.py").read_text(encoding="utf-8")
+    in_processes = set(re.findall(r'"([a-z]+(?:-[a-z0-9]+)+)"', streams))
+    here = {*CALLS, *HANDLED, "corpus-one-pair", "corpus-long-line"}
+    assert len(bad_input_rows) > 100
+    assert bad_input_rows.keys() <= here | in_processes and here <= bad_input_rows.keys()
+
+
+ANY_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0"), max_size=30)
+
+
+@settings(derandomize=True, max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(ANY_LINE, max_size=8))
+def test_any_lines_in_as_many_lines_out(work: Work, lines: list[str]) -> None:
+    """In order, as the records say, by which a file of lines is counted in every way."""
+    content = "".join(f"{line}\n" for line in lines)
+    result = work(content, "--max-source-tokens", "9")
+    assert result.exit_code == 0, result.stderr
+    text = result.stdout_bytes.decode()
+    assert text.count("\n") == len(lines) and len(text.splitlines()) == len(lines)
+    records = work(content, "--max-source-tokens", "9", "--format", "jsonl").stdout_bytes.decode().split("\n")[:-1]
+    assert [json.loads(record)["translation"] for record in records] == text.split("\n")[:-1]
+    # What the reader takes off a line: a return at its end, and a mark at the file's beginning.
+    expected = [line.removesuffix("\r") for line in lines]
+    if expected:
+        expected[0] = expected[0].removeprefix("\ufeff")
+    assert [json.loads(record)["source"] for record in records] == expected

@@ -104,21 +104,3 @@ def test_json(translate: Translate, folder: Path, quick: None, is_dirty: bool) -
     assert [finding["name"] for finding in document["findings"]] == ["characters_in_bytes"] * is_dirty
     strict = translate("check", "mine.yaml", "--json", "--strict", "training.warmup_steps=100")
     assert strict.exit_code == 1 and json.loads(strict.stdout)["findings"][0]["severity"] == "warning"
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["dmeo"], "no config 'dmeo'"),
-        (["mine.yaml", "training.warmup_step=3"], "unknown key training.warmup_step"),
-        (["mine.yaml", "data.train=[]"], "data.train names no corpus"),
-        (
-            ["mine.yaml", "tokenizer.vocab_size=90000"],
-            "tokenizer.vocab_size = 90000 is too large for the training text",
-        ),
-    ],
-)
-def test_wrong_input(translate: Translate, folder: Path, arguments: list[str], message: str) -> None:
-    result = translate("check", *arguments)
-    assert result.exit_code == 2 and result.stdout == ""
-    assert result.stderr.startswith("translate: ") and message in result.stderr

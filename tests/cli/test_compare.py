@@ -41,18 +41,3 @@ def test_json(translate: Translate, run: Path, corpus: Path, other: Path) -> Non
     assert [change["other"] for change in found["changes"]] == ["A dog runs through the snow."]
     same_name = translate("compare", corpus / "valid.en", corpus / "." / "valid.en", *text, "--format", "json")
     assert same_name.exit_code == 2 and "twice" in same_name.stderr
-
-
-def test_what_is_wrong(translate: Translate, run: Path, corpus: Path, other: Path) -> None:
-    def error(*arguments: str | Path) -> str:
-        result = translate("compare", *arguments)
-        assert result.exit_code == 2 and result.stdout == ""
-        return result.stderr
-
-    assert "a comparison needs two systems or more" in error(run)
-    assert "--source and --reference go together, and not with --set" in error(run, other, "--source", other)
-    assert "the run has the test sets first, second: name one, as --set first, or" in error(run, other)
-    assert "give --source and --reference" in error(other, corpus / "valid.en")
-    assert "other.en: it has 3 lines, and the test set second 1" in error(other, run, "--set", "second")
-    assert "this command reads that file" in error(run, other, "--set", "first", "--output", other)
-    assert "--output c.png" in error(run, other, "--set", "first", "--output", "c.png")

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import sacrebleu
 from typer.testing import Result
 
@@ -99,52 +98,6 @@ def test_eval_of_hypotheses(translate: Translate, tmp_path: Path) -> None:
     printed = {line.split()[0]: line.split()[1] for line in result.stdout.splitlines()}
     assert printed == {name: f"{score:.2f}" for name, score in expected.items()}
     assert all("[" in line and f"version:{sacrebleu.__version__}" in line for line in result.stdout.splitlines())
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ([], "name a run directory, or --hypotheses F --reference F"),
-        (["--reference", "F"], "name a run directory, or --hypotheses F --reference F"),
-        (["RUN", "--source", "F"], "--source and --reference go together, and not with --set"),
-        (["RUN", "--reference", "F"], "--source and --reference go together, and not with --set"),
-        (["RUN", "--source", "F", "--reference", "F", "--set", "first"], "--source and --reference go together"),
-        (["--hypotheses", "F"], "--hypotheses goes with --reference and --report alone"),
-        (["RUN", "--hypotheses", "F", "--reference", "F"], "--hypotheses goes with --reference and --report alone"),
-        (
-            ["--hypotheses", "F", "--reference", "F", "--set", "first"],
-            "--hypotheses goes with --reference and --report alone",
-        ),
-        (
-            ["--hypotheses", "F", "--reference", "F", "--source", "F"],
-            "--hypotheses goes with --reference and --report alone",
-        ),
-        (["--hypotheses", "F", "--reference", "F", "--beam-size", "1"], "so other options would have no effect"),
-        (["--hypotheses", "F", "--reference", "F", "--samples", "1"], "so other options would have no effect"),
-        (["--hypotheses", "F", "--reference", "F", "--checkpoint", "last"], "so other options would have no effect"),
-        (["RUN", "--set", "third"], "--set third: the run's sets are first, second, validation"),
-        (["RUN", "--source", "nowhere.de", "--reference", "F"], "nowhere.de: no such file"),
-        (["nowhere"], "nowhere: no such run directory"),
-    ],
-)
-def test_wrong_combinations(translate: Translate, run: Path, corpus: Path, arguments: list[str], message: str) -> None:
-    real = {"RUN": str(run), "F": str(corpus / "train.en")}
-    result = translate("eval", *(real.get(argument, argument) for argument in arguments))
-    assert result.exit_code == 2 and result.stdout == ""
-    assert result.stderr.startswith("translate: ") and message in result.stderr
-
-
-def test_hypotheses_and_references_must_pair(translate: Translate, corpus: Path) -> None:
-    one, many = corpus / "one.en", corpus / "train.en"
-    result = translate("eval", "--hypotheses", one, "--reference", many)
-    assert result.exit_code == 2
-    assert result.stderr.startswith(f"translate: {one} has 1 lines and {many} has 5; line N of one must translate")
-
-
-def test_nothing_to_score(translate: Translate, tmp_path: Path) -> None:
-    (tmp_path / "empty").write_text("")
-    result = translate("eval", "--hypotheses", tmp_path / "empty", "--reference", tmp_path / "empty")
-    assert (result.exit_code, result.stderr) == (2, "translate: there are no lines to score\n")
 
 
 def test_tuned_settings_become_the_defaults_of_the_run(translate: Translate, run: Path, tmp_path: Path) -> None:

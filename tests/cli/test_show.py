@@ -143,59 +143,6 @@ def test_another_run_learns_nothing_of_it(translate: Translate, learnt: Path) ->
     assert before == after
 
 
-def test_wrong_input_is_a_paragraph(translate: Translate, learnt: Path, tmp_path: Path) -> None:
-    nowhere, empty = tmp_path / "nowhere", tmp_path / "empty"
-    empty.mkdir()
-    new_de, new_en = learnt.parent / "new.de", learnt.parent / "new.en"
-    (tmp_path / "short.en").write_text("one\n")
-    for arguments, code, message in [
-        (["attention", nowhere, "Hund"], 2, "nowhere: no such run directory"),
-        (["attention", empty, "Hund"], 2, "empty is not a run directory"),
-        (["attention", learnt, ""], 2, "the sentence is empty: '' has no words to look at"),
-        (["attention", learnt, "Hund", "--target", " "], 2, "the target is empty"),
-        (["attention", learnt, "Hund", "--layer", "1"], 2, "--layer 1: the decoder has the layers 0 to 0"),
-        (
-            ["attention", learnt, "Hund", "--head", "9", "--format", "png"],
-            2,
-            "--head 9: each layer has the heads 0 to 3",
-        ),
-        (["attention", learnt, "Hund", "--kind", "both"], 2, "'both' is not one of 'encoder', 'decoder', 'cross'"),
-        (["attention", learnt, "Hund", "-o", "x.gif"], 2, "--output x.gif: end it in .html, .png or .svg"),
-        (
-            ["attention", learnt, "Hund", "-o", "no/x.html"],
-            1,
-            "no/x.html: cannot be written: No such file or directory",
-        ),
-        (["attention", learnt], 2, "missing argument"),
-        (["masks", learnt, "Hund", "--target", "dog", "--target", "dog"], 2, "sentences: 1, --target: 2;"),
-        (["positions", nowhere], 2, "no config"),
-        (["positions", "demmo"], 2, "no config 'demmo'"),
-        (["positions", empty], 2, "empty is not a run directory"),
-        (["positions", "demo", "--checkpoint", "last"], 2, "--checkpoint last: demo is not a run directory"),
-        (["masks", learnt, "Hund", "--dpi", "90"], 2, "--dpi 90 is for PNGs, and masks.html is html"),
-        (["curves", learnt, nowhere], 2, "nowhere: no such run directory"),
-        (["embeddings", learnt, " "], 2, "a word to look at is empty"),
-        (["embeddings", learnt, "--source", new_de], 2, "--source and --reference go together"),
-        (["alignments", learnt, "--source", new_de, "--reference", tmp_path / "short.en"], 2, "12"),
-        (["alignments", learnt, "--source", nowhere, "--reference", new_en], 2, "nowhere"),
-        (
-            ["alignments", learnt, "--source", new_de, "--reference", new_en, "--layer", "1"],
-            2,
-            "--layer 1: the decoder",
-        ),
-        (
-            ["alignments", learnt, "--source", new_de, "--reference", new_en, "--layer", "top"],
-            2,
-            "--layer top: should be",
-        ),
-        (["alignments", learnt, "--source", new_de, "--reference", new_en, "--first", "13"], 2, "new.de has 12 lines"),
-    ]:
-        result = translate("show", *arguments)
-        assert (result.exit_code, result.stdout) == (code, ""), (arguments, result.output)
-        assert message in result.stderr and "Traceback" not in result.stderr, result.stderr
-    assert list(Path.cwd().iterdir()) == []
-
-
 def test_a_run_without_its_validation_set(translate: Translate, learnt: Path, tmp_path: Path) -> None:
     shutil.copytree(learnt, tmp_path / "copy")
     config = tmp_path / "copy" / "config.yaml"

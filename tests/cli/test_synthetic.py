@@ -14,7 +14,6 @@ from typer.testing import Result
 from translate.data.tokenizer import load_tokenizers
 from translate.decoding.sharded import ShardedDecoder
 from translate.fingerprint import fingerprint
-from translate.lint import languages
 
 Translate = Callable[..., Result]
 
@@ -134,33 +133,6 @@ def test_a_stopped_command_goes_on_to_the_same_bytes(
     assert again.exit_code == 0 and "; 7 of the lines were finished before" in again.stderr
     assert Path("out/corpus.jsonl").read_bytes() == Path("whole/corpus.jsonl").read_bytes()
     assert sorted(path.name for path in Path("out").iterdir()) == ["corpus.jsonl", "provenance.json"]
-
-
-def test_what_cannot_be_done_is_refused_before_anything_is_made(
-    translate: Translate, learnt: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path("empty").touch()
-    Path("text").write_text("Hund\n")
-    Path("old").mkdir()
-    Path("old/provenance.json").touch()
-    for arguments, message in [
-        (["--source", "empty"], "empty: is empty, so there is nothing to translate"),
-        (["--source", "gone"], "gone: no such file"),
-        (["--source", "text", "--nearest-reference", "bleu"], "--nearest-reference is not for --source"),
-        (["--nearest-reference", "bleu", "--beam-size", "1"], "--nearest-reference chooses among --n-best"),
-        (["-o", "text"], "--output text: is a file, and a folder is needed"),
-        (["-o", "old"], "--output old: has a provenance.json already; name another folder, or remove it"),
-        (["-o", str(learnt / "checkpoints")], f"--output {learnt / 'checkpoints' / 'corpus.jsonl'}: that is a file of"),
-        (["-o", "text/out", "--source", "text"], "text/out: cannot be written: Not a directory"),
-    ]:
-        result = translate("distill", learnt, "-o", "out", *arguments)
-        assert result.exit_code == (1 if "cannot" in message else 2), result.stderr
-        assert result.stderr.startswith(f"translate: {message}")
-        assert not Path("out").exists()
-    monkeypatch.setattr(languages, "is_other_side", lambda *lines: True)
-    result = translate("backtranslate", learnt, "text", "-o", "out")
-    assert result.exit_code == 2 and not Path("out").exists()
-    assert f"text: looks like en, but {learnt} translates de to en; name a run that translates en" in result.stderr
 
 
 def test_data_that_are_elsewhere(translate: Translate, run: Path, corpus: Path) -> None:

@@ -59,21 +59,3 @@ def test_an_unknown_subword(translate: Translate, model: Path, text: str, token:
     result = translate("tokenizer", "decode", model, stdin=f"{text}\n".encode())
     assert result.exit_code == 2
     assert result.stderr == f"translate: {model}: '{token}' is not in its vocabulary of 330 subwords\n"
-
-
-def test_what_a_tokenizer_cannot_be(translate: Translate, corpus: Path, tmp_path: Path) -> None:
-    for arguments, message in [
-        (["encode", corpus / "train.de"], f"{corpus / 'train.de'}: is not a SentencePiece model"),
-        (["encode", tmp_path / "nowhere"], f"{tmp_path / 'nowhere'}: no such file"),
-        (["encode", tmp_path], f"{tmp_path / 'tokenizer'}: has no tokenizer"),
-        (["train", corpus / "nowhere.de", "-o", tmp_path / "x.model"], f"{corpus / 'nowhere.de'}: no such file"),
-        (["train", corpus / "train.de", "-o", tmp_path / "x.model"], "tokenizer.vocab_size = 8000 is too large"),
-        (
-            ["train", corpus / "train.de", "-o", tmp_path / "x" / "x.model", "--vocab-size", "300"],
-            f"{tmp_path / 'x' / 'x.model'}: cannot be written: there is no such folder",
-        ),
-    ]:
-        result = translate("tokenizer", *arguments, stdin=b"Hund\n")
-        assert result.exit_code == 2 and result.stdout == ""
-        assert message in result.stderr, result.stderr
-    assert list(tmp_path.iterdir()) == []

@@ -23,12 +23,6 @@ def test_train(trained: Result, corpus: Path) -> None:
     assert json.loads((corpus / "run" / "run.json").read_text())["command"][0] == "translate"
 
 
-def test_train_refuses_an_existing_run(translate: Translate, corpus: Path, run: Path) -> None:
-    result = translate("train", corpus / "tiny.yaml", "--run", run)
-    assert result.exit_code == 2
-    assert result.stderr.startswith(f"translate: {run} already holds a run: continue it with --resume")
-
-
 def test_train_and_resume(translate: Translate, corpus: Path, run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
@@ -142,12 +136,6 @@ def test_an_interrupted_training_says_how_to_continue(
     if machines == 1:
         again = f"{shlex.join(['translate', *command])} --resume"
         assert told(KeyboardInterrupt()) == f"translate: interrupted. Begin again or continue with: {again}"
-
-
-def test_train_without_its_data(translate: Translate, corpus: Path, tmp_path: Path) -> None:
-    result = translate("train", corpus / "tiny.yaml", "data.train.0.source=nowhere.de", "--run", tmp_path / "run")
-    assert result.exit_code == 2 and not (tmp_path / "run").exists()
-    assert "data.train.0.source = nowhere.de: no such file" in result.stderr
 
 
 def test_profile(translate: Translate, corpus: Path) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from harness import in_order
 
 from translate.config.load import LoadedConfig, load_config
-from translate.config.schema import ModelConfig
+from translate.config.schema import Config, ModelConfig
 from translate.config.show import annotated_yaml, resolved_yaml
 from translate.errors import InputError
 
@@ -22,20 +23,19 @@ _BASE = (
 )
 
 
-def make_run(path: Path, *overrides: str) -> Path:
-    """A folder that is a run as far as configs look."""
+def write_run_files(path: Path, config: Config) -> None:
+    """Write as much of a run as configs look at."""
     path.mkdir(parents=True)
-    config = load_config("demo", overrides).config
     (path / "config.yaml").write_text(resolved_yaml(config), encoding="utf-8")
     (path / "run.json").write_text("{}")
-    return path
 
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     """A function that loads `tune.yaml`, which begins from the run `runs/base`, with overrides."""
     monkeypatch.chdir(tmp_path)
-    make_run(Path("runs/base"), *_BASE, "data.train=[]", "data.validation=null", "data.test={test: null}")
+    without_data = ("data.train=[]", "data.validation=null", "data.test={test: null}")
+    write_run_files(Path("runs/base"), load_config("demo", (*_BASE, *without_data)).config)
     (tmp_path / "tune.yaml").write_text("training: {initialize_from: runs/base, max_steps: 9}\nmodel: {dropout: 0.4}\n")
     return lambda *overrides, required=True: load_config("tune.yaml", overrides, require_files=required)
 
@@ -58,13 +58,12 @@ def test_takes_what_the_run_decides_and_shows_where_it_is_from(load: Load, tmp_p
 def test_contradictions_are_all_named_with_both_values(load: Load) -> None:
     with pytest.raises(InputError) as error:
         load("model.d_model=48", "model.norm=pre", "tokenizer.type=bpe", "tokenizer.source_model=mine.model")
-    assert str(error.value).splitlines() == [
-        "training.initialize_from = runs/base decides model and vocabulary, and the config contradicts it:",
-        "  model.d_model = 48 (command line), but runs/base has 24",
-        '  tokenizer.source_model = "mine.model" (command line), but runs/base has null',
-        '  tokenizer.type = "bpe" (command line), but runs/base has "unigram"',
-        "Leave these keys out, or train a new model without training.initialize_from",
-    ]
+    first, *different, hint = str(error.value).splitlines()
+    assert "training.initialize_from = runs/base" in first and "training.initialize_from" in hint
+    assert in_order(different[0], "model.d_model = 48 (command line)", "runs/base", "24")
+    assert in_order(different[1], 'tokenizer.source_model = "mine.model" (command line)', "runs/base", "null")
+    assert in_order(different[2], 'tokenizer.type = "bpe" (command line)', "runs/base", '"unigram"')
+    assert len(different) == 3
 
 
 @pytest.mark.parametrize("name", [name for name in ModelConfig.model_fields if name not in ("d_model", "num_heads")])
@@ -79,48 +78,43 @@ def test_each_key_of_the_model_is_decided_or_free(load: Load, name: str) -> None
     if "dropout" in name or name == "initialization":
         assert getattr(load(override).config.model, name) == other
     else:
-        with pytest.raises(InputError, match=rf"model\.{name} = .* \(command line\), but runs/base has "):
+        with pytest.raises(InputError) as error:
             load(override)
+        assert in_order(str(error.value), f"model.{name} = ", "(command line)", "runs/base")
 
 
 def test_what_the_run_was_extended_by_is_not_added_again(load: Load, tmp_path: Path) -> None:
     made = load("tokenizer.add_characters=true", "tokenizer.add_pieces=[<a>]", "tokenizer.subword_sampling=null").config
-    run = tmp_path / "runs/extended"
-    run.mkdir()
-    (run / "config.yaml").write_text(resolved_yaml(made), encoding="utf-8")
-    (run / "run.json").write_text("{}")
+    write_run_files(tmp_path / "runs/extended", made)
     config = load("training.initialize_from=runs/extended").config
     assert (config.tokenizer.add_characters, config.tokenizer.add_pieces) == (False, ())
     assert config.tokenizer.subword_sampling is None
 
 
 def test_a_run_that_was_begun_from_another_does_not_need_it(load: Load, tmp_path: Path) -> None:
-    run = tmp_path / "runs/tuned"
-    run.mkdir()
     made = load().config
-    (run / "config.yaml").write_text(resolved_yaml(made), encoding="utf-8")
-    (run / "run.json").write_text("{}")
+    write_run_files(tmp_path / "runs/tuned", made)
     os.rename("runs/base", "runs/elsewhere")
     assert load_config("runs/tuned", require_files=True).config.model == made.model
 
 
 @pytest.mark.parametrize(
-    "name, problem",
+    "name, words",
     [
-        ("runs/bsae", "no such run; looked for {here}/runs/bsae; did you mean runs/base?"),
-        ("bases", "no such run; looked for {here}/bases; did you mean runs/base?"),
-        ("runs/base/config.yaml", "is no run: it has no run.json; name a run's own directory; did you mean runs/base?"),
-        ("runs", "is no run: it has no run.json; name a run's own directory; did you mean runs/base?"),
-        ("opus", "is a model of another toolkit; make a run of it first: translate import opus RUN"),
+        ("runs/bsae", ["{here}/runs/bsae", "did you mean runs/base?"]),
+        ("bases", ["{here}/bases", "did you mean runs/base?"]),
+        ("runs/base/config.yaml", ["run.json", "did you mean runs/base?"]),
+        ("runs", ["run.json", "did you mean runs/base?"]),
+        ("opus", ["translate import opus RUN"]),
     ],
 )
-def test_what_is_no_run(load: Load, tmp_path: Path, name: str, problem: str) -> None:
+def test_what_is_not_a_run(load: Load, tmp_path: Path, name: str, words: list[str]) -> None:
     (tmp_path / "opus").mkdir()
     (tmp_path / "opus/config.json").write_text("{}")
     with pytest.raises(InputError) as error:
         load(f"training.initialize_from={name}")
-    told = f"training.initialize_from = {name} (command line): {problem.format(here=tmp_path)}"
-    assert str(error.value) == told
+    place = f"training.initialize_from = {name} (command line)"
+    assert in_order(str(error.value), place, *(word.format(here=tmp_path) for word in words))
     assert load(f"training.initialize_from={name}", required=False).config.training.initialize_from == Path(name)
 
 
@@ -137,27 +131,6 @@ def test_a_path_that_no_run_could_keep(load: Load, tmp_path: Path) -> None:
     os.makedirs(folder)
     (folder / "tune.yaml").write_text("training: {initialize_from: base}\n")
     os.rename("runs/base", folder / "base")
-    with pytest.raises(InputError, match="a run cannot keep a path that is not UTF-8"):
+    with pytest.raises(InputError) as error:
         load_config(str(folder / "tune.yaml"), require_files=True)
-
-
-def test_extending_needs_a_run() -> None:
-    with pytest.raises(
-        InputError, match=r'tokenizer\.add_pieces = \["<a>"\] extends the vocabulary of a run: name it as'
-    ):
-        load_config("demo", ["tokenizer.add_pieces=[<a>]"])
-    with pytest.raises(InputError, match=r"tokenizer\.add_pieces.*pattern"):
-        load_config("demo", ["tokenizer.add_pieces=['two words']"])
-    with pytest.raises(InputError, match=r"unknown key tokenizer\.extend .*did you mean tokenizer\.add_characters\?"):
-        load_config("demo", ["tokenizer.extend=true"])
-
-
-def test_other_validation_sets_need_the_one_that_chooses() -> None:
-    corpus = "{kind: tsv, path: old.tsv}"
-    override = f"data.validation_also={{old: {corpus}}}"
-    assert list(load_config("demo", [override]).config.data.validation_also) == ["old"]
-    assert load_config("demo", [override, "data.validation_also.old=null"]).config.data.validation_also == {}
-    with pytest.raises(InputError, match=r"data\.validation_also is scored at each validation: name data\.validation"):
-        load_config("demo", [override, "data.validation=null"])
-    with pytest.raises(InputError, match=r"unknown key data\.validation_also\.old\.pth .*validation_also\.old\.path\?"):
-        load_config("demo", [override, "data.validation_also.old.pth=x"])
+    assert in_order(str(error.value), "training.initialize_from", "UTF-8")

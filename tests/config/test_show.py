@@ -1,4 +1,4 @@
-"""Configs as text: complete, exact when read back, with the source of each value, and described by a schema."""
+"""Configs as text: complete, exact when read back, with the source of each value; their schema and their page."""
 
 import importlib.util
 import json
@@ -7,58 +7,48 @@ from typing import Any
 
 import pytest
 
-from translate.config.data import Augmentation
+from translate.config.data import Augmentation, TsvCorpus
 from translate.config.load import load_config, preset_names, presets_directory, read_resolved_config
-from translate.config.schema import Config
+from translate.config.schema import Config, ModelConfig
 from translate.config.section import Section
 from translate.config.show import annotated_yaml, describe, describe_sections, json_schema, resolved_yaml
 from translate.config.yaml import parse_yaml, read_yaml
 from translate.errors import InputError
 
+TRAIN = "data.train=[{kind: text, source: a.de, target: a.en}]"
+AWKWARD = [
+    'data.train=[{kind: text, source: "Prüfung #1.de", target: "1e-4", weight: 0.30000000000000004}]',
+    "data.test={no: {kind: tsv, path: 'a: b'}, '2016': {kind: hub, dataset: '007', split: 'two\n\n  lines',"
+    " source_column: 'null', target_column: ' x '}}",
+    "data.source_language=no",
+    "training.adam_epsilon=1e-12",
+]
+
 
 @pytest.fixture(autouse=True)
 def _empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("run.yaml").touch()
 
 
-@pytest.mark.parametrize("preset", preset_names())
-def test_both_forms_read_back_exactly(preset: str) -> None:
-    loaded = load_config(preset)
+@pytest.mark.parametrize(("name", "overrides"), [*((name, []) for name in preset_names()), ("run.yaml", AWKWARD)])
+def test_both_forms_read_back_exactly(name: str, overrides: list[str]) -> None:
+    loaded = load_config(name, overrides)
     for text in (resolved_yaml(loaded.config), annotated_yaml(loaded), annotated_yaml(loaded, describe=True)):
+        assert not overrides or "Prüfung" in text
         Path("config.yaml").write_text(text, encoding="utf-8")
         assert read_resolved_config(Path("config.yaml")) == loaded.config
         assert load_config("config.yaml").config == loaded.config
 
 
-def test_awkward_values_read_back_exactly() -> None:
-    overrides = [
-        'data.train=[{kind: text, source: "Prüfung #1.de", target: "1e-4", weight: 0.30000000000000004}]',
-        "data.test={no: {kind: tsv, path: 'a: b'}, '2016': {kind: hub, dataset: '007', split: 'two\n\n  lines',"
-        " source_column: 'null', target_column: ' x '}}",
-        "data.source_language=no",
-        "training.adam_epsilon=1e-12",
-    ]
-    Path("run.yaml").touch()
-    loaded = load_config("run.yaml", overrides)
-    for text in (resolved_yaml(loaded.config), annotated_yaml(loaded)):
-        assert "Prüfung" in text
-        Path("config.yaml").write_text(text, encoding="utf-8")
-        assert read_resolved_config(Path("config.yaml")) == loaded.config
-
-
 def test_annotated_yaml_says_where_each_value_was_given() -> None:
     Path("base.yaml").write_text("model:\n  d_model: 64\n  num_heads: 2\n")
     Path("run.yaml").write_text("extends: base.yaml\nmodel: {num_heads: 4}\ndata:\n  test: {}\n")
-    train = "data.train=[{kind: text, source: a.de, target: a.en}]"
-    lines = annotated_yaml(load_config("run.yaml", [train, "model.d_ff=96"])).splitlines()
+    lines = annotated_yaml(load_config("run.yaml", [TRAIN, "model.d_ff=96"])).splitlines()
     # The longest, `  look_ahead_lines: 2000`, decides the column.
-    assert lines[:14] == [
-        "name: run                        # default",
-        "data:",
-        "  source_language: de            # default",
-        "  target_language: en            # default",
-        "  root: null                     # default",
-        "  train:",
+    assert lines[:2] == ["name: run                        # default", "data:"]
+    start = lines.index("  train:")
+    assert lines[start + 1 : start + 9] == [
         "    - weight: 1.0                # default",
         "      source_tag: null           # default",
         "      augment: null              # default",
@@ -78,71 +68,13 @@ def test_annotated_yaml_says_where_each_value_was_given() -> None:
     ]
 
 
-def sections(section: type[Section]) -> list[type[Section]]:
-    return [section, *(below for child in section.__subclasses__() for below in sections(child))]
-
-
-@pytest.mark.parametrize("section", sections(Section))
-def test_every_field_is_described(section: type[Section]) -> None:
-    assert section.__doc__
-    for name, field in section.model_fields.items():
-        assert field.description and field.description.endswith((".", ")")), f"{section.__name__}.{name}"
-
-
-def test_schema_says_the_keys_of_a_file() -> None:
-    schema = json.loads(json_schema())
-    assert list(schema["properties"]) == [*Config.model_fields, "extends"]
-    assert schema["additionalProperties"] is False
-    d_model = schema["$defs"]["ModelConfig"]["properties"]["d_model"]
-    assert (d_model["minimum"], d_model["default"], d_model["description"]) == (2, 512, "Width of the residual stream.")
-
-
-@pytest.mark.skipif(importlib.util.find_spec("jsonschema") is None, reason="jsonschema is not installed")
-def test_schema_takes_the_presets_and_refuses_mistakes() -> None:
-    import jsonschema  # type: ignore[import-untyped,unused-ignore]
-
-    validator = jsonschema.Draft202012Validator(json.loads(json_schema()))
-
-    def is_valid(text: str) -> bool:
-        value: Any = parse_yaml(text, path=None)[0]
-        return bool(validator.is_valid(value))
-
-    for preset in preset_names():
-        assert [
-            error.message for error in validator.iter_errors(read_yaml(presets_directory() / f"{preset}.yaml").values)
-        ] == []
-    assert is_valid("{data: {test: {test: null}, validation: {source_column: en}}}")
-    assert not is_valid("{model: {d_modle: 3}}")
-    assert not is_valid("{model: {d_model: 1}}")
-    assert not is_valid("{data: {train: [{kind: txt}]}}")
-
-
 def test_described_yaml_has_each_meaning_above_its_key() -> None:
-    Path("run.yaml").touch()
-    train = "data.train=[{kind: text, source: a.de, target: a.en}]"
-    text = annotated_yaml(load_config("run.yaml", [train, "model.d_ff=96"]), describe=True)
-    lines = text.splitlines()
-    start = lines.index("  train:")
-    assert lines[start - 1 : start + 15] == [
-        "  # Corpora to train on.",
-        "  train:",
-        "    # How often each pair is seen in one epoch: 2 is twice, 0.5 is another random half in each",
-        "    # epoch.",
-        "    - weight: 1.0                # default",
-        "      # Put this before each source of a training corpus, such as `<bt>` for back-translations",
-        "      # (Caswell et al. 2019). It is one subword, which is learnt, and comes to the vocabulary",
-        "      # besides tokenizer.vocab_size.",
-        "      source_tag: null           # default",
-        "      # Changes of case, punctuation and spelling, each with its chance; null: none.",
-        "      augment: null              # default",
-        "      # Licence of the corpus, such as cc-by-4.0, which the model card of an export names.",
-        "      license: null              # default",
-        "      # Two plain-text files.",
-        "      kind: text                 # command line",
-        "      # File with the source sentences.",
-    ]
-    assert "  # Inner width of the feed-forward layer.\n  d_ff: 96                       # command line\n" in text
-    assert "\n# Size and kind of the Transformer.\nmodel:\n" in text
+    lines = annotated_yaml(load_config("run.yaml", [TRAIN, "model.d_ff=96"]), describe=True).splitlines()
+    for key, section in (("    - weight: 1.0 ", TsvCorpus), ("  d_ff: 96 ", ModelConfig)):
+        (place,) = (number for number, line in enumerate(lines) if line.startswith(key))
+        meaning = " ".join((section.model_fields[key.strip(" -").partition(":")[0]].description or "").split())
+        above = [line.strip() for line in lines[place - 2 : place] if line.lstrip().startswith("#")]
+        assert " ".join(line.removeprefix("# ") for line in above).endswith(meaning)
     assert all(len(line) <= 100 for line in lines if line.lstrip().startswith("#"))
 
 
@@ -163,36 +95,62 @@ def test_sources_are_relative_as_given_or_a_presets_name(tmp_path: Path, monkeyp
     assert str(load_config("demo").origins["model.d_model"]).startswith(f"{presets_directory().name}/demo.yaml:")
 
 
-def test_a_key_is_described() -> None:
-    assert describe("training.learning_rate", width=80) == (
-        "training.learning_rate: number > 0.0, ≤ 100.0; default: 1.0\n"
-        "    Highest learning rate, reached when the warm-up ends. For noam, a factor on\n"
-        "    d_model^-0.5 * warmup_steps^-0.5."
-    )
-    assert describe("name", width=200).startswith("name: text; default: run\n    Name of the run, ")
-    assert describe("model.norm", width=80).startswith("model.norm: post, pre; default: post\n")
-    assert describe("training.batch_tokens", width=80).startswith(
-        "training.batch_tokens: whole number ≥ 1 or auto; default: 4096\n"
-    )
+def sections(section: type[Section]) -> list[type[Section]]:
+    return [section, *(below for child in section.__subclasses__() for below in sections(child))]
 
 
-def test_a_section_and_all_are_described() -> None:
-    text = describe("evaluation", width=80)
-    assert text.startswith("evaluation: How translations are scored.\n\nevaluation.bleu_tokenizer: 13a, intl, ")
+@pytest.mark.parametrize("section", sections(Section))
+def test_every_field_is_described(section: type[Section]) -> None:
+    assert section.__doc__
+    for name, field in section.model_fields.items():
+        assert field.description and field.description.endswith((".", ")")), f"{section.__name__}.{name}"
+
+
+def test_the_schema_accepts_the_presets_and_rejects_mistakes() -> None:
+    schema = json.loads(json_schema())
+    assert list(schema["properties"]) == [*Config.model_fields, "extends"] and schema["additionalProperties"] is False
+    d_model = schema["$defs"]["ModelConfig"]["properties"]["d_model"]
+    assert (d_model["minimum"], d_model["default"]) == (2, 512) and d_model["description"]
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    validator = jsonschema.Draft202012Validator(schema)
+
+    def is_valid(text: str) -> bool:
+        return bool(validator.is_valid(parse_yaml(text, path=None)[0]))
+
+    for preset in preset_names():
+        assert validator.is_valid(read_yaml(presets_directory() / f"{preset}.yaml").values), preset
+    assert is_valid("{data: {test: {test: null}, validation: {source_column: en}}}")
+    for wrong in ("{model: {d_modle: 3}}", "{model: {d_model: 1}}", "{data: {train: [{kind: txt}]}}"):
+        assert not is_valid(wrong)
+
+
+@pytest.mark.parametrize(
+    ("key", "start"),
+    [
+        ("training.learning_rate", "training.learning_rate: number > 0.0, ≤ 100.0; default: 1.0\n    "),
+        ("name", "name: text; default: run\n    "),
+        ("model.norm", "model.norm: post, pre; default: post\n    "),
+        ("training.batch_tokens", "training.batch_tokens: whole number ≥ 1 or auto; default: 4096\n    "),
+        ("evaluation", "evaluation: "),
+        ("data.train.0.source", "data.train.0.source: path; must be given\n    "),
+        ("data.train.source", "data.train.source: path; must be given\n    "),
+        ("data.test.first.split", "data.test.first.split: text; must be given\n    "),
+        ("data.train.0.augment", "data.train.0.augment: the keys of augment or null; default: null\n    "),
+        ("data.train.0.augment.typos", "data.train.0.augment.typos: number ≥ 0.0, ≤ 1.0; default: 0.0\n    "),
+    ],
+)
+def test_a_key_is_described(key: str, start: str) -> None:
+    text = describe(key, width=80)
+    assert text.startswith(start) and len(text) > len(start) and max(map(len, text.splitlines())) <= 80
+
+
+def test_sections_and_corpora_are_described() -> None:
     every = describe("", width=80)
-    assert text in every
+    assert describe("evaluation", width=80) in every and max(map(len, every.splitlines())) <= 80
     for title, section in describe_sections().items():
         prefix = "" if title == "" or title.endswith(" corpus") else f"{title}."
         assert all(f"\n{prefix}{name}: " in every for name in section.keys)
-    assert max(map(len, every.splitlines())) <= 80
-
-
-def test_corpora_are_described() -> None:
-    source = "data.train.0.source: path; must be given\n    File with the source sentences."
-    assert describe("data.train.0.source", width=80) == source
-    assert describe("data.train.source", width=80) == source.replace(".0", "")
-    assert describe("data.test.first.split", width=80).startswith("data.test.first.split: text; must be given\n")
-    # The same in each kind, and so given once; or once for each that differs.
+    # Once, where every kind of corpus has the same; or once for each that differs.
     assert describe("data.validation.weight", width=80).count("data.validation.weight: number > 0.0") == 1
     assert [
         line for line in describe("data.validation.source_column", width=80).splitlines() if "source_c" in line
@@ -200,35 +158,45 @@ def test_corpora_are_described() -> None:
         "data.validation.source_column: text; must be given",
         "data.validation.source_column: whole number ≥ 0; default: 0",
     ]
-    for key in ("data.train.0.augment", "data.validation.augment"):
-        typos = describe(f"{key}.typos", width=200).splitlines()
-        assert typos[0] == f"{key}.typos: number ≥ 0.0, ≤ 1.0; default: 0.0" and "The source with typos" in typos[1]
-        assert describe(key, width=80).startswith(f"{key}: the keys of augment or null; default: null\n")
     assert describe("augment", width=80).count("\naugment.") == len(Augmentation.model_fields)
     for key in ("data.train", "data.validation", "data.test"):
         text = describe(key, width=120)
-        assert f"\n{key}: " in text and "\nText corpus: A pair of plain-text files" in text and "\nsplit: text;" in text
+        assert f"\n{key}: " in text and "\nText corpus: " in text and "\nsplit: text;" in text
 
 
-@pytest.mark.parametrize(
-    ("key", "meant"),
-    [
-        ("training.lr", "training.learning_rate"),
-        ("trainig", "training"),
-        ("beam", "decoding.beam_size"),
-        ("nowhere.seed", "training.seed or decoding.seed"),
-    ],
-)
-def test_an_unknown_key_is_not_described(key: str, meant: str) -> None:
-    with pytest.raises(InputError, match=rf"^unknown key {key}; did you mean {meant}\?$"):
+UNKNOWN = {"training.lr": "training.learning_rate", "trainig": "training", "beam": "decoding.beam_size"}
+UNKNOWN |= {"nowhere.seed": "training.seed or decoding.seed", "data.train.0.xyzzy": "", "data.train.0.typos": ""}
+UNKNOWN |= {"Text corpus": "", "Text corpus.kind": "", "data.test.a.augment.source": "", ".": ""}
+
+
+@pytest.mark.parametrize("key", UNKNOWN)
+def test_an_unknown_key_is_not_described(key: str) -> None:
+    with pytest.raises(InputError) as error:
         describe(key, width=80)
-    for unknown in (
-        "Text corpus",
-        "Text corpus.kind",
-        "data.train.0.xyzzy",
-        "data.train.0.typos",
-        "data.test.a.augment.source",
-        ".",
-    ):
-        with pytest.raises(InputError, match="^unknown key"):
-            describe(unknown, width=80)
+    assert key in str(error.value) and (not UNKNOWN[key] or f"{UNKNOWN[key]}?" in str(error.value))
+
+
+def test_a_section_shows_what_differs_from_its_defaults() -> None:
+    assert repr(ModelConfig()) == "ModelConfig()"
+    model = ModelConfig(d_model=64, norm="pre")
+    assert repr(model) == "ModelConfig(d_model=64, norm='pre')"
+    assert repr(TsvCorpus.model_validate({"path": "a.tsv", "weight": 1.0})) == "TsvCorpus(path=PosixPath('a.tsv'))"
+    config = Config(name="mine", model=model)
+    assert repr(config) == "<Config mine, de → en: ModelConfig(d_model=64, norm='pre')>"
+    assert str(config) == "name='mine' model=ModelConfig(d_model=64, norm='pre')"
+
+
+def test_the_page_of_the_keys_is_up_to_date() -> None:
+    script = Path(__file__).resolve().parents[2] / "docs" / "config_reference.py"
+    spec = importlib.util.spec_from_file_location("config_reference", script)
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = script.with_name("config.md").read_text(encoding="utf-8")
+    assert page == module.reference(), "docs/config.md is stale: run `make docs`"
+    for name, field in Config.model_fields.items():
+        for key in getattr(field.annotation, "model_fields", {}):
+            assert f"\n| `{key}` | " in page.partition(f"\n## {name}\n")[2].partition("\n## ")[0], f"{name}.{key}"
+    # A bound and a choice, written out by hand.
+    assert "| `d_model` | `512` | whole number ≥ 2, ≤ 65536 | " in page
+    assert "| `norm` | `post` | `post`, `pre` | " in page

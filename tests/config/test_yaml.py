@@ -1,10 +1,11 @@
-"""Scalars by the YAML 1.2 core schema's tables; errors with their place."""
+"""Scalars by the YAML 1.2 core schema; errors with their place; what is written reads back."""
 
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import in_order
 
 from translate.config.yaml import dump_scalar, dump_yaml, parse_yaml, read_yaml
 from translate.errors import InputError
@@ -14,91 +15,33 @@ def parsed(text: str) -> Any:
     return parse_yaml(text, path=None, key="key")[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1e-4", 0.0001),
-        (".5", 0.5),
-        ("+.5", 0.5),
-        ("-1.", -1.0),
-        ("1.0E3", 1000.0),
-        ("1e-9", 1e-9),
-        ("1_000.5", 1000.5),
-        ("-.inf", -math.inf),
-        ("1e400", math.inf),
-    ],
-)
-def test_a_float_needs_no_dot_and_no_sign(text: str, value: float) -> None:
-    assert parsed(text) == value
-    assert type(parsed(text)) is float
+FLOATS = {"1e-4": 0.0001, ".5": 0.5, "+.5": 0.5, "-1.": -1.0, "1.0E3": 1000.0, "1e-9": 1e-9, "1_000.5": 1000.5}
+FLOATS |= {"-.inf": -math.inf, "1e400": math.inf}
+INTEGERS = {"12": 12, "-3": -3, "100_000": 100_000, "010": 10, "08": 8, "1E3": 1000, "2e5": 200_000, "10e-1": 1}
+OTHERS = {"": None, "~": None, "null": None, "True": True, "false": False}
+TEXTS = ["no", "on", "yes", "off", "y", "N", "12:30", "1:2:3.5", "2024-01-01", "0x1f", "0o17", "0b1", "=", "<<"]
+TEXTS += ["e5", "1e", "."]  # some of them are numbers, dates or booleans in YAML 1.1
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("12", 12),
-        ("-3", -3),
-        ("100_000", 100_000),
-        ("010", 10),
-        ("08", 8),
-        ("1E3", 1000),
-        ("2e5", 200_000),
-        ("10e-1", 1),
-    ],
+    ("text", "value"), [*{**FLOATS, **INTEGERS, **OTHERS}.items(), *((text, text) for text in TEXTS)]
 )
-def test_a_whole_number_without_dot_is_an_integer(text: str, value: int) -> None:
-    assert parsed(text) == value
-    assert type(parsed(text)) is int
+def test_scalars(text: str, value: Any) -> None:
+    assert parsed(text) == value and type(parsed(text)) is type(value)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "no",
-        "on",
-        "yes",
-        "off",
-        "y",
-        "N",
-        "12:30",
-        "1:2:3.5",
-        "2024-01-01",
-        "0x1f",
-        "0o17",
-        "0b1",
-        "=",
-        "<<",
-        "e5",
-        "1e",
-        ".",
-    ],
-)
-def test_yaml_1_1_traps_stay_text(text: str) -> None:
-    assert parsed(text) == text
-
-
-@pytest.mark.parametrize(("text", "value"), [("", None), ("~", None), ("null", None), ("True", True), ("false", False)])
-def test_null_and_booleans(text: str, value: bool | None) -> None:
-    assert parsed(text) is value
-
-
-def test_keys_are_always_text() -> None:
+def test_keys_are_always_text_and_an_alias_is_a_copy() -> None:
     assert parsed("{1: a, true: b, null: c, no: d}") == {"1": "a", "true": "b", "null": "c", "no": "d"}
-
-
-def test_an_alias_is_a_copy() -> None:
     first, second = parsed("[&pair {source: a}, *pair]")
-    assert first == second == {"source": "a"}
-    assert first is not second
+    assert first == second == {"source": "a"} and first is not second
 
 
 def test_origins_say_the_line_of_each_key(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("model:\n  d_model: 4\ndata:\n  train:\n    - kind: text\n      source: ä\n")
-    document = read_yaml(path)
-    assert document.origins["data.train.0.source"].position == f"{path}:6:7"
-    lines = {key: str(origin) for key, origin in document.origins.items()}
-    assert {key: int(text.rpartition(":")[2]) for key, text in lines.items()} == {
+    origins = read_yaml(path).origins
+    assert origins["data.train.0.source"].position == f"{path}:6:7" and origins["model"].path == path
+    assert {key: int(str(origin).rpartition(":")[2]) for key, origin in origins.items()} == {
         "model": 1,
         "model.d_model": 2,
         "data": 3,
@@ -107,70 +50,58 @@ def test_origins_say_the_line_of_each_key(tmp_path: Path) -> None:
         "data.train.0.kind": 5,
         "data.train.0.source": 6,
     }
-    assert document.origins["model"].path == path
+
+
+BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9))])
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "words"),
     [
-        ("a: 1\nb: 2\na: 3", "c.yaml:3:1: the key 'a' is given twice (first in c.yaml:1)"),
-        ("s:\n  a: 1\n  a: 1", "c.yaml:3:3: the key 'a' is given twice (first in c.yaml:2)"),
-        ("s:\n\ta: 1", "c.yaml:2:1: not valid YAML: while scanning for the next token, found character '\\t'"),
-        ("a: 1\nb: [1", "c.yaml:2:6: not valid YAML: while parsing a flow sequence"),
-        ("a: 1\nb: *c", "c.yaml:2:4: not valid YAML: found undefined alias 'c'"),
-        ("a: 1\n--- \nb: 1", "c.yaml:2:1: not valid YAML: expected a single document"),
-        ("a: 1\nb: c\x01", "c.yaml:2:5: not valid YAML: the character '\\x01'"),
-        (
-            "x:\n  a: &a\n    b: *a",
-            "c.yaml: nested too deeply, or an alias of a value that contains it",
-        ),
-        ("model.d_model: 3", "c.yaml:1:1: the key 'model.d_model' has a dot"),
-        ("a: 1\n[b]: 2", "c.yaml:2:1: a key must be a word"),
-        ("a: !!timestamp 2024-01-01", "c.yaml:1:4: the tag 'tag:yaml.org,2002:timestamp' has no meaning in a config"),
-        ("a: !!set {b}", "c.yaml:1:4: the tag 'tag:yaml.org,2002:set' has no meaning in a config"),
-        ("a: !!int b", "c.yaml:1:4: 'b' is no valid int"),
-        ("a: !!bool maybe", "c.yaml:1:4: 'maybe' is no valid bool"),
-        ('a: "\\ud800"', "c.yaml:1:4: '\\ud800' is no valid str"),
-        ('a: "\\UFFFFFFFF"', "c.yaml:1:7: not valid YAML: this escape is no character of Unicode"),
-        ('a: "\\U00110000"', "c.yaml:1:7: not valid YAML: this escape is no character of Unicode"),
-        ('"\\ud800": 1', "c.yaml:1:1: a key must be a word"),
-        ('a: {"\\0": 1}', "c.yaml:1:5: a key must be a word"),
-        ("[" * 5000, "c.yaml: nested too deeply"),
-        ("- a", "c.yaml: a config is a mapping of keys to values, not a list"),
-        ("a", "c.yaml: a config is a mapping of keys to values, not one value"),
+        ("a: 1\nb: 2\na: 3", ["c.yaml:3:1: ", "'a'", "c.yaml:1"]),
+        ("s:\n  a: 1\n  a: 1", ["c.yaml:3:3: ", "'a'", "c.yaml:2"]),
+        ("s:\n\ta: 1", ["c.yaml:2:1: ", "'\\t'"]),
+        ("a: 1\nb: [1", ["c.yaml:2:6: ", "flow sequence"]),
+        ("a: 1\nb: *c", ["c.yaml:2:4: ", "'c'"]),
+        ("a: 1\n--- \nb: 1", ["c.yaml:2:1: ", "single document"]),
+        ("a: 1\nb: c\x01", ["c.yaml:2:5: ", "'\\x01'"]),
+        ("x:\n  a: &a\n    b: *a", ["c.yaml: ", "alias"]),
+        ("model.d_model: 3", ["c.yaml:1:1: ", "'model.d_model'", "dot"]),
+        ("a: 1\n[b]: 2", ["c.yaml:2:1: "]),
+        ("a: !!timestamp 2024-01-01", ["c.yaml:1:4: ", "timestamp"]),
+        ("a: !!set {b}", ["c.yaml:1:4: ", "set"]),
+        ("a: !!int b", ["c.yaml:1:4: ", "'b'", "int"]),
+        ("a: !!bool maybe", ["c.yaml:1:4: ", "'maybe'", "bool"]),
+        ('a: "\\ud800"', ["c.yaml:1:4: ", "'\\ud800'"]),
+        ('a: "\\UFFFFFFFF"', ["c.yaml:1:7: ", "Unicode"]),
+        ('a: "\\U00110000"', ["c.yaml:1:7: ", "Unicode"]),
+        ('"\\ud800": 1', ["c.yaml:1:1: "]),
+        ('a: {"\\0": 1}', ["c.yaml:1:5: "]),
+        ("[" * 5000, ["c.yaml: ", "nested"]),
+        ("- a", ["c.yaml: ", "list"]),
+        ("a", ["c.yaml: ", "one value"]),
+        (BOMB, ["c.yaml:", "100000"]),
+        (b"a: \xff", ["c.yaml:1: ", "byte 4", "0xff", "UTF-8"]),
+        (None, ["c.yaml: ", "No such file"]),
     ],
 )
 def test_errors_name_file_line_and_column(
-    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str | bytes | None, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("c.yaml").write_text(text)
+    if text is not None:
+        Path("c.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError) as caught:
         read_yaml(Path("c.yaml"))
-    assert str(caught.value).startswith(message)
+    assert str(caught.value).startswith(words[0]) and in_order(str(caught.value), *words)
 
 
-def test_aliases_cannot_explode(tmp_path: Path) -> None:
-    rows = ["a0: &a0 [x, x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-    (tmp_path / "c.yaml").write_text("\n".join(rows))
-    with pytest.raises(InputError, match="more than 100000 values"):
-        read_yaml(tmp_path / "c.yaml")
-
-
-def test_unreadable_files(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_bytes(b"a: \xff")
-    with pytest.raises(InputError, match=r"c\.yaml:1: byte 4 of the line \(0xff\) is not UTF-8"):
-        read_yaml(tmp_path / "c.yaml")
-    with pytest.raises(InputError, match=r"none\.yaml: cannot be read: No such file"):
-        read_yaml(tmp_path / "none.yaml")
-
-
-def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_bytes(b"\xef\xbb\xbfa: 1")
     assert read_yaml(tmp_path / "c.yaml").values == {"a": 1}
 
 
-TEXTS = [
+AWKWARD = [
     "no",
     "1e-4",
     "010",
@@ -184,20 +115,19 @@ TEXTS = [
     "null",
     "'\"",
     "\x07",
-    "-",
 ]
 NUMBERS = [1e-9, 0.1 + 0.2, 1e300, 5e-324, 200_000, -0.0, True, None]
 
 
-@pytest.mark.parametrize("value", [*TEXTS, *NUMBERS, [], {}])
-def test_what_is_dumped_reads_back_exactly(value: Any) -> None:
+@pytest.mark.parametrize("value", [*AWKWARD, "-", *NUMBERS, [], {}])
+def test_what_is_written_reads_back_exactly(value: Any) -> None:
     assert "\n" not in dump_scalar(value)
     for text in (dump_scalar(value), dump_yaml(value)):
         assert repr(parsed(text)) == repr(value)
     assert parsed(dump_yaml({"key": [value]})) == {"key": [value]}
 
 
-def test_keys_with_dots_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_keys_with_dots_where_they_are_allowed(tmp_path: Path) -> None:
     (tmp_path / "space.yaml").write_text("model.dropout: [1]\ntraining: {a.b: 2}")
     document = read_yaml(tmp_path / "space.yaml", dotted_keys=True)
     assert document.values == {"model.dropout": [1], "training": {"a.b": 2}}

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import json
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -214,6 +215,11 @@ def make_toy(path: Path, config: Config | None = None, *, num_steps: int = 240, 
     teach(model, tokenizers, sentences, num_steps=num_steps, batch_size=24, rate=rate)
     write_run(path, config, tokenizers, model)
     return Toy(path, config, model, tokenizers, *toy_sentences(37, longest=6, draw=random.Random(3))[sides])
+
+
+def in_order(text: str, *words: str) -> bool:
+    """Whether a message has these words in this order: the keys, values and places that it names."""
+    return re.search(".*".join(map(re.escape, words)), text, flags=re.DOTALL) is not None
 
 
 def run_command(*arguments: str | Path, stdin: bytes | None = None) -> Result:

@@ -1,4 +1,4 @@
-"""The sections about text: where the sentence pairs are, which are left out, and how they become subwords."""
+"""The sections `data` and `tokenizer`: where sentence pairs come from, which are left out, how they become subwords."""
 
 from typing import Annotated, Literal, Self
 
@@ -10,24 +10,24 @@ Chance = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Augmentation(Section):
-    """Changes to pairs, each with the chance that a pair has it, drawn anew in each epoch.
+    """Changes to pairs, each with its probability per pair; drawn again in every epoch.
 
-    Clean text has no `EIN HUND LÄUFT`, and users type it. A held-out corpus is changed once, in the same way in every
-    run, so that it shows what a model makes of such text.
+    Clean text never has `EIN HUND LÄUFT`, but users type it. A held-out corpus is changed once, and identically in
+    every run, so that it shows how a model copes with such text.
     """
 
     upper_case: Chance = 0.0
     """BOTH SIDES IN CAPITALS; at most one of upper_case, title_case and lower_case changes a pair."""
     title_case: Chance = 0.0
-    """Both Sides With A Capital At The Beginning Of Each Word."""
+    """Both Sides With A Capital At The Start Of Each Word."""
     lower_case: Chance = 0.0
-    """both sides without capitals."""
+    """both sides in lower case."""
     drop_final_punctuation: Chance = 0.0
-    """Both sides without the punctuation at the end, where both have some."""
+    """Both sides without their final punctuation, where both have some."""
     ascii_umlauts: Chance = 0.0
     """The source with ae, oe, ue and ss for ä, ö, ü and ß."""
     typos: Chance = 0.0
-    """The source with typos: in one of ten words, and at least one, a letter swapped, left out, added or replaced."""
+    """The source with typos: one word in ten, but at least one, has a letter swapped, dropped, added or replaced."""
 
     @model_validator(mode="after")
     def _check_chances_of_cases(self) -> Self:
@@ -37,17 +37,17 @@ class Augmentation(Section):
 
 
 class WeightedCorpus(Section):
-    """What every kind of corpus has."""
+    """Keys of every kind of corpus."""
 
     weight: Annotated[float, Field(gt=0.0, le=1000.0)] = 1.0
-    """How often each pair is seen in one epoch: 2 is twice, 0.5 is another random half in each epoch."""
+    """How often each pair is seen per epoch: 2 is twice, and 0.5 is a different random half in every epoch."""
     source_tag: Annotated[str, Field(pattern=r"^<[a-z][a-z0-9_-]{1,98}>$")] | None = None
     """Put this before each source of a training corpus, such as `<bt>` for back-translations (Caswell et al. 2019). It
-    is one subword, which is learnt, and comes to the vocabulary besides tokenizer.vocab_size."""
+    becomes one learnt subword, in addition to tokenizer.vocab_size."""
     augment: Augmentation | None = None
-    """Changes of case, punctuation and spelling, each with its chance; null: none."""
+    """Changes of case, punctuation and spelling, each with its probability; null changes nothing."""
     license: str | None = None
-    """Licence of the corpus, such as cc-by-4.0, which the model card of an export names."""
+    """Licence of the corpus, such as cc-by-4.0, for the model card of an export."""
 
     @model_validator(mode="after")
     def _check_tag_is_free(self) -> Self:
@@ -57,33 +57,33 @@ class WeightedCorpus(Section):
 
 
 class NamedColumns(WeightedCorpus):
-    """A corpus whose columns have names."""
+    """A corpus with named columns."""
 
     source_column: str
-    """Column of the source sentence; a dot enters a nested column (`translation.de`)."""
+    """Column of the source sentence; a dot leads into a nested column (`translation.de`)."""
     target_column: str
-    """Column of the translation; a dot enters a nested column."""
+    """Column of the translation; a dot leads into a nested column."""
     streaming: bool = False
     """Read data.stream_segment_pairs pairs at a time and never hold the whole corpus in memory. With several streamed
     corpora, `weight` is the share of a segment."""
 
 
 class TextCorpus(WeightedCorpus):
-    """A pair of plain-text files with one sentence a line; they may be gzipped (`.gz`)."""
+    """A pair of plain-text files with one sentence per line; they may be gzipped (`.gz`)."""
 
     kind: Literal["text"] = "text"
     """Two plain-text files."""
     source: InputPath
-    """File with the source sentences."""
+    """File of source sentences."""
     target: InputPath
-    """File with their translations: line N translates line N of `source`."""
+    """File of translations: line N translates line N of `source`."""
 
 
 class TsvCorpus(WeightedCorpus):
-    """A file of tab-separated text without quoting and with one pair a line; it may be gzipped."""
+    """A file of tab-separated text with one pair per line and no quoting; it may be gzipped."""
 
     kind: Literal["tsv"] = "tsv"
-    """One file with tabs between columns."""
+    """One tab-separated file."""
     path: InputPath
     """The file."""
     source_column: NotNegativeInt = 0
@@ -93,10 +93,10 @@ class TsvCorpus(WeightedCorpus):
 
 
 class TableCorpus(NamedColumns):
-    """A local JSON-lines, CSV or Parquet file; JSON and CSV may be gzipped (`.gz`)."""
+    """A local JSON, CSV or Parquet file; JSON and CSV may be gzipped (`.gz`)."""
 
     kind: Literal["json", "csv", "parquet"]
-    """The file's format; json has one object per line, or one array of objects."""
+    """The file's format; json is one object per line, or one array of objects."""
     path: InputPath
     """The file."""
 
@@ -104,31 +104,31 @@ class TableCorpus(NamedColumns):
     def _check_kind_can_be_streamed(self) -> Self:
         if self.streaming and self.kind == "csv":
             raise ValueError(
-                "streaming = true is for kind json, parquet and hub, because a CSV file is read as a whole to find its"
-                " rows; convert the file to Parquet, or leave streaming out"
+                "streaming = true is for kind json, parquet and hub, because finding the rows of a CSV file takes the"
+                " whole file; convert it to Parquet, or leave streaming out"
             )
         return self
 
 
 class HubCorpus(NamedColumns):
-    """A data set of the Hugging Face Hub, loaded by `datasets`."""
+    """A dataset on the Hugging Face Hub, loaded with `datasets`."""
 
     kind: Literal["hub"] = "hub"
-    """A data set by its name."""
+    """A dataset by its name."""
     dataset: str
     """Name on the Hub, such as `bentrevett/multi30k`."""
     subset: str | None = None
-    """The data set's configuration, such as `de-en` for `wmt14`."""
+    """The dataset's configuration, such as `de-en` for `wmt14`."""
     split: str
     """Split, such as `train` or `train[:1000]`."""
     revision: str | None = None
-    """Commit, tag or branch of the data set."""
+    """Commit, tag or branch of the dataset."""
 
     @model_validator(mode="after")
     def _check_split_can_be_streamed(self) -> Self:
         if self.streaming and "[" in self.split:
             raise ValueError(
-                f"streaming = true takes a whole split, and split = '{self.split}' is a part of one;"
+                f"streaming = true takes a whole split, but split = '{self.split}' is only a part;"
                 f" write split: {self.split.partition('[')[0]}, or leave streaming out"
             )
         return self
@@ -141,12 +141,12 @@ CorporaByName = dict[Annotated[str, Field(pattern=r"^[\w-]+$")], Corpus]
 
 
 def is_stream(corpus: Corpus) -> bool:
-    """Whether a corpus is read in segments and never held whole."""
+    """Whether a corpus is read in segments and never held in memory as a whole."""
     return isinstance(corpus, NamedColumns) and corpus.streaming
 
 
 class DataConfig(Section):
-    """The corpora, and which of their pairs are left out."""
+    """The corpora, and which pairs are left out."""
 
     source_language: str = "de"
     """Language code of the source."""
@@ -157,32 +157,32 @@ class DataConfig(Section):
     train: tuple[Corpus, ...] = ()
     """Corpora to train on."""
     validation: Corpus | None = None
-    """Corpus that chooses the best checkpoint and decides on early stopping."""
+    """Corpus that decides on the best checkpoint and on early stopping."""
     validation_also: CorporaByName = {}
-    """Corpora that are scored at each validation too, by name, such as the test set of the run that is fine-tuned: they
-    show what is forgotten, and choose nothing. In a config that extends another, null removes one."""
+    """More corpora to score at each validation, by name, such as the test set of the run being fine-tuned: they show
+    what the model forgets, and decide nothing. In a config that extends another, null removes one."""
     test: CorporaByName = {}
     """Corpora that `translate eval` reports on, by name. In a config that extends another, null removes one."""
     max_source_tokens: PositiveInt = 256
-    """Training pairs with a source of more subwords are left out and counted."""
+    """Training pairs whose source has more subwords are left out and counted."""
     max_target_tokens: PositiveInt = 256
-    """Training pairs with a target of more subwords are left out and counted."""
+    """Training pairs whose target has more subwords are left out and counted."""
     max_length_ratio: Annotated[float, Field(ge=1.0)] | None = 9.0
-    """Training pairs with one side this many times longer than the other, in subwords, are left out; null keeps all."""
+    """Training pairs with one side this many times as long as the other, in subwords, are left out; null keeps all."""
     leave_out: tuple[Literal["equal", "repeated"], ...] = ()
-    """Also leave out, and count, training pairs with equal sides, and those that repeat a pair of the same corpus or
-    segment. Spaces and case do not count; `translate check` says how many there are."""
+    """Also leave out, and count, training pairs whose sides are equal, or that repeat a pair of the same corpus or
+    segment. Spaces and case are ignored; `translate check` says how many there are."""
     stream_segment_pairs: Annotated[int, Field(ge=1, le=1_000_000_000)] = 1_000_000
-    """Pairs in one segment of the streamed corpora. A segment is an epoch, and two of them are held in memory."""
+    """Pairs per segment of the streamed corpora. A segment is an epoch; two of them are held in memory."""
 
     @property
     def source_tags(self) -> list[str]:
-        """The tags of the training corpora, each once."""
+        """The distinct tags of the training corpora."""
         return list(dict.fromkeys(corpus.source_tag for corpus in self.train if corpus.source_tag))
 
     @property
     def is_streamed(self) -> bool:
-        """Whether one of the training corpora is streamed."""
+        """Whether any training corpus is streamed."""
         return any(is_stream(corpus) for corpus in self.train)
 
     @model_validator(mode="after")
@@ -201,38 +201,38 @@ class DataConfig(Section):
 
 
 class TokenizerConfig(Section):
-    """The SentencePiece tokenizer, which is trained on the training corpora or given as a file."""
+    """The SentencePiece tokenizer: trained on the training corpora, or given as a file."""
 
     type: Literal["unigram", "bpe"] = "bpe"
     """Segmentation model: unigram (Kudo 2018) or bpe (Sennrich et al. 2016)."""
     vocabulary: Literal["joint", "separate"] = "joint"
-    """One vocabulary for both languages, or one for each."""
+    """One vocabulary for both languages, or one per language."""
     vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
-    """Number of subwords in each vocabulary, special symbols and bytes included."""
+    """Number of subwords per vocabulary, including special symbols and bytes."""
     character_coverage: Annotated[float, Field(ge=0.98, le=1.0)] = 1.0
-    """Share of the training text's characters that get a subword of their own; the others are spelt in bytes."""
+    """Share of the training text's characters that get a subword of their own; the rest are spelt in bytes."""
     byte_fallback: bool = True
-    """Spell unknown characters in UTF-8 bytes, which take 256 entries of the vocabulary; nothing is then unknown."""
+    """Spell unknown characters in UTF-8 bytes, so that nothing is unknown; this takes 256 entries of the vocabulary."""
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = "nmt_nfkc"
     """Unicode normalisation before segmentation; `_cf` also folds case, and identity changes nothing."""
     subword_sampling: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
-    """Segment anew in each epoch, with unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null: only once."""
+    """Segment again in every epoch, with unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null segments once."""
     max_training_lines: PositiveInt = 1_000_000
-    """The tokenizer is trained on at most this many lines of each language, evenly spaced over the corpus."""
+    """The tokenizer is trained on at most this many lines per language, evenly spaced over the corpus."""
     add_characters: bool = False
     """In fine-tuning, add an entry for each character of the training text that the run's vocabulary cannot spell or
-    spells in bytes, as far as character_coverage asks for it. All other entries and their embeddings stay."""
+    spells in bytes, as far as character_coverage requires. All other entries and their embeddings stay."""
     add_pieces: tuple[Annotated[str, Field(pattern=r"^[^\s▁]{1,100}$")], ...] = ()
     """In fine-tuning, add these entries too, such as `<medical>`; each is one subword wherever it occurs."""
     source_model: InputPath | None = None
-    """A trained SentencePiece model for the source, or for both languages if the vocabulary is joint."""
+    """A trained SentencePiece model for the source, or for both languages with a joint vocabulary."""
     target_model: InputPath | None = None
     """A trained SentencePiece model for the target; only for separate vocabularies."""
 
     @model_validator(mode="after")
     def _check_models_fit_vocabulary(self) -> Self:
         if self.vocabulary == "joint" and self.target_model is not None:
-            raise ValueError("tokenizer.target_model needs tokenizer.vocabulary = 'separate'; a joint one has one")
+            raise ValueError("tokenizer.target_model needs tokenizer.vocabulary = 'separate'")
         if self.vocabulary == "separate" and (self.source_model is None) != (self.target_model is None):
             raise ValueError("tokenizer.source_model and tokenizer.target_model: give both or neither")
         return self

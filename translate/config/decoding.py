@@ -1,6 +1,6 @@
-"""The section `decoding`: how a translation is searched for, and what its result must keep to.
+"""The section `decoding`: how translations are searched for.
 
-The command line makes an option of each field from this file's text (see `translate.cli.terminal.options`).
+The command line turns each field into an option, from the text of this file (see `translate.cli.terminal.options`).
 """
 
 from typing import Annotated, Literal, Self
@@ -16,18 +16,18 @@ class DecodingConfig(Section):
     search: Literal["beam", "sample"] = "beam"
     """beam searches for the most probable translations; sample draws random ones from the model's distribution."""
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Number of hypotheses kept for each sentence; 1 is greedy search."""
+    """Number of hypotheses kept per sentence; 1 is greedy search."""
     n_best: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Number of translations for each sentence, the best first: distinct texts, and fewer if the beam has fewer. With
-    sampling, so many are drawn, and a text that is drawn twice is there twice."""
+    """Number of translations per sentence, best first: distinct texts, fewer if the beam has fewer. Sampling draws this
+    many, and a text that is drawn twice appears twice."""
     length_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6
-    """Alpha of the length penalty: 0 turns it off, and larger values favour longer translations."""
+    """Alpha of the length penalty: 0 turns it off; larger values favour longer translations."""
     length_penalty_kind: Literal["gnmt", "average", "none"] = "gnmt"
     """score = log-probability / penalty; gnmt: ((5 + length) / 6)^alpha (Wu et al. 2016); average: length^alpha."""
     coverage_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
-    """Beta of Wu et al. 2016: the score gets beta * the sum over source tokens of log(min(attention received, 1))."""
+    """Beta of Wu et al. 2016: the score gains beta * the sum over source tokens of log(min(attention received, 1))."""
     max_length_factor: Annotated[float, Field(ge=0.0, le=100.0)] = 2.0
-    """A translation has at most factor * source tokens + constant tokens; those cut there are counted and reported."""
+    """A translation has at most factor * source tokens + constant tokens; those cut off are counted and reported."""
     max_length_constant: Annotated[int, Field(ge=1, le=10_000)] = 20
     """The constant of the maximum length."""
     min_length_factor: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
@@ -35,44 +35,44 @@ class DecodingConfig(Section):
     min_length_constant: Annotated[int, Field(ge=0, le=10_000)] = 0
     """The constant of the minimum length."""
     long: Literal["error", "truncate", "split"] = "split"
-    """A source of more than max_source_tokens tokens is an error, is cut there, or is translated in pieces; `score`
-    cuts where split is set. Such lines are counted and reported."""
+    """A source of more than max_source_tokens tokens is an error, is truncated, or is translated in pieces; with split,
+    `score` truncates. Such lines are counted and reported."""
     max_source_tokens: PositiveInt | None = None
-    """Most subwords in a source; null: data.max_source_tokens. Learned positions allow model.max_positions - 1."""
+    """Most subwords of a source; null: data.max_source_tokens. Learned positions allow model.max_positions - 1."""
     max_target_tokens: PositiveInt | None = None
-    """Most subwords in a translation that is given to `score`; null: data.max_target_tokens."""
+    """Most subwords of a translation given to `score`; null: data.max_target_tokens."""
     diversity_groups: PositiveInt = 1
-    """Number of groups of the beam; each is kept away from what earlier ones chose (Vijayakumar et al. 2018)."""
+    """Number of beam groups; each is penalised for what earlier groups chose (Vijayakumar et al. 2018)."""
     diversity_strength: Annotated[float, Field(ge=0.0, le=100.0)] = 0.5
-    """Penalty in nats on a token for each earlier group that chose it at the same step."""
+    """Penalty on a token, in nats, per earlier group that chose it at the same step."""
     temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
-    """Sampling divides log-probabilities by it; near 0 the most probable token is always drawn."""
+    """Sampling divides log-probabilities by this; near 0 it always draws the most probable token."""
     top_k: NotNegativeInt = 0
-    """Sampling draws from the k most probable tokens only; 0 allows all tokens."""
+    """Sampling draws from the k most probable tokens; 0 allows all."""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Sampling draws from the smallest set of tokens with this total probability (Holtzman et al. 2020)."""
     epsilon: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """Sampling never draws a token less probable than this (Hewitt et al. 2022)."""
+    """Sampling never draws a token with a lower probability than this (Hewitt et al. 2022)."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Sampling depends on this seed and on the line's number. The batch only changes how probabilities are rounded, and
-    that changes about one line in a thousand."""
+    """Sampling depends on this seed and on the line number. The batch only affects rounding, which changes about one
+    line in a thousand."""
     mbr: Literal["none", "chrf", "bleu"] = "none"
-    """Minimum Bayes risk: choose the one of mbr_candidates translations that is most like all others by this metric."""
+    """Minimum Bayes risk: of mbr_candidates translations, choose the one most similar to all others by this metric."""
     mbr_candidates: PositiveInt = 32
-    """Number of samples for mbr; with beam search it takes the beam's hypotheses, at most this many."""
+    """Number of samples for mbr; with beam search, at most this many of the beam's hypotheses."""
     reverse_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 0.1
-    """With --reverse RUN, the log-probability of a hypothesis gets this weight times that run's log-probability of the
-    source, before the length penalty (Yee et al. 2019)."""
+    """With --reverse RUN, this weight times that run's log-probability of the source is added to a hypothesis's
+    log-probability, before the length penalty (Yee et al. 2019)."""
     no_repeat_ngram: NotNegativeInt = 0
     """No sequence of n tokens occurs twice in one translation (Paulus et al. 2017); 0 turns this off."""
     repetition_penalty: Annotated[float, Field(ge=1.0, le=10.0)] = 1.0
-    """The log-probability of a token that occurred before is multiplied by it (Keskar et al. 2019); 1 turns it off."""
+    """Multiplies the log-probability of a token that has occurred before (Keskar et al. 2019); 1 turns it off."""
     alignment_layer: Annotated[int, Field(ge=-1000, lt=1000)] = -1
-    """Decoder layer whose cross-attention, the mean over its heads, gives alignments and coverage; -1 is the last."""
+    """Decoder layer whose cross-attention, averaged over heads, gives alignments and coverage; -1 is the last."""
     batch_tokens: PositiveInt = 8192
-    """Source tokens that a worker decodes at once, padding counted, times the beam size."""
+    """Source tokens that a worker decodes at once, including padding, times the beam size."""
     look_ahead_lines: PositiveInt = 2000
-    """Number of lines read ahead and sorted by length into even batches; the output keeps the input's order."""
+    """Number of lines to read ahead and sort by length into even batches; the output keeps the order of the input."""
     engine: Literal["auto", "translate", "ctranslate2"] = "auto"
     """Decoding backend: auto is CTranslate2 on a CPU, if it is installed and gives the same translations, and otherwise
     translate's own search. With precision = int8, auto is always CTranslate2."""
@@ -80,13 +80,13 @@ class DecodingConfig(Section):
     """fp32; bf16 throughout; or CTranslate2's int8 in the matrix products. auto is fp32 with CTranslate2, and otherwise
     the faster of fp32 and bf16. Validations during training compute int8 in fp32."""
     workers: PositiveInt | None = None
-    """Number of CPU threads that each search their own sentences; null takes as many as torch has threads."""
+    """Number of CPU threads that each search their own sentences; null: as many as torch has threads."""
     device: Device = "auto"
     """Device to compute on: auto, cpu, cuda, cuda:N, xpu or mps."""
 
     @property
     def ranks_a_beam(self) -> bool:
-        """Whether the best scores of a beam are the result, without sampling and without minimum Bayes risk."""
+        """Whether the result is the beam's best scores, without sampling or minimum Bayes risk."""
         return self.search == "beam" and self.mbr == "none"
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """The sections `model`, `training` and `evaluation`, and the whole `Config`: each key's meaning, default and bounds.
 
-Sections are frozen data and know no class that they configure. A docstring under a field is its documentation:
-docs/config.md, `translate config schema` and the help of options are made from it.
+Sections are frozen data and know no class that they configure. The docstring under a field is its documentation, from
+which docs/config.md, `translate config schema` and the help of options are generated.
 """
 
 import json
@@ -31,7 +31,7 @@ class ModelConfig(Section):
     num_decoder_layers: Annotated[int, Field(ge=1, le=1000)] = 6
     """Number of decoder layers."""
     dropout: Probability = 0.1
-    """Dropout on each sub-layer's output and on the sum of embeddings and positions."""
+    """Dropout on the output of each sub-layer and on the sum of embeddings and positions."""
     attention_dropout: Probability = 0.0
     """Dropout on the attention weights."""
     activation_dropout: Probability = 0.0
@@ -47,18 +47,18 @@ class ModelConfig(Section):
     relative_buckets: Annotated[int, Field(ge=4, le=65536)] = 32
     """Number of distance buckets of the relative bias."""
     relative_max_distance: Annotated[int, Field(ge=2, le=1_000_000)] = 128
-    """Distances of at least this many tokens share the last bucket of the relative bias."""
+    """Distances of this many tokens or more share the last bucket of the relative bias."""
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
     """Activation of the feed-forward layer; swish (Ramachandran et al. 2017) is Marian's, and swiglu (Shazeer 2020) has
     a third matrix."""
     tie_embeddings: Literal["none", "decoder", "all"] = "all"
     """decoder ties the output layer to the target embedding; all ties the source embedding too (joint vocabulary)."""
     scale_embeddings: bool = True
-    """Multiply embeddings by sqrt(d_model), as the paper does."""
+    """Multiply embeddings by sqrt(d_model), as in the paper."""
     output_bias: bool = False
-    """Add a trained number to each token's logit, as Marian does."""
+    """Add a trained bias to each token's logit, as Marian does."""
     initialization: Literal["paper", "xavier"] = "paper"
-    """paper: Xavier for each projection, N(0, 1/d_model) for embeddings, as in its code; xavier: Xavier everywhere."""
+    """paper: Xavier for projections and N(0, 1/d_model) for embeddings, as in its code; xavier: Xavier everywhere."""
 
     @property
     def is_gated(self) -> bool:
@@ -83,29 +83,29 @@ class ModelConfig(Section):
 
 
 class TrainingConfig(Section):
-    """The training: how long and how fast it runs, and when it validates and saves."""
+    """How long and how fast training runs, and when it validates and saves."""
 
     initialize_from: InputPath | None = None
-    """A run to fine-tune: the training begins with its weights and its tokenizer, and takes from it the keys that they
-    decide, of `model`, `tokenizer` and `data`. Step 0 is validated. null begins with random weights."""
+    """A run to fine-tune: training starts from its weights and tokenizer, and inherits the keys of `model`, `tokenizer`
+    and `data` that these determine. Step 0 is validated. null starts from random weights."""
     initialize_checkpoint: Literal["best", "last"] = "best"
-    """Checkpoint of that run to begin with; one that has averaged weights gives those."""
+    """Checkpoint of that run to start from; averaged weights are taken where it has them."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Seed of initialisation, dropout, shuffling and subword sampling."""
+    """Seed for initialisation, dropout, shuffling and subword sampling."""
     max_steps: PositiveInt = 100_000
     """Stop after this many optimizer steps."""
     max_epochs: PositiveInt | None = None
-    """Stop after this many passes over the data, if that comes first; null sets no such limit."""
+    """Stop after this many passes over the data, if that comes first; null: no limit."""
     batch_tokens: PositiveInt | Literal["auto"] = 4096
-    """A batch has at most this many tokens, padding counted, on each of its two sides. auto takes as many as fit into
-    the memory of a GPU, found by doubling before the first step, but at most step_tokens (25,000 as in the paper if
-    that is null); elsewhere it takes at most 4096, as larger batches are no faster there. The run's config records the
-    number, so that a resumed run is exact."""
+    """Most tokens in a batch on each of its two sides, including padding. auto takes as many as fit into the memory of
+    a GPU, found by doubling before the first step, but at most step_tokens (25,000 as in the paper if that is null);
+    elsewhere it takes at most 4096, since larger batches are no faster there. The run's config records the number, so
+    that a resumed run is exact."""
     accumulate_batches: PositiveInt = 1
-    """Number of batches whose gradients are accumulated for one optimizer step."""
+    """Number of batches whose gradients are accumulated per optimizer step."""
     step_tokens: PositiveInt | None = None
-    """Tokens for one optimizer step, padding counted, on each side: about as many batches are accumulated, so that a
-    config trains alike whatever batch fits its machine. null accumulates accumulate_batches batches."""
+    """Tokens per optimizer step on each side, including padding: as many batches as come closest are accumulated, so
+    that a config trains alike whatever batch fits the machine. null: accumulate accumulate_batches batches."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Adam (Kingma and Ba 2015), or AdamW with decoupled weight decay (Loshchilov and Hutter 2019)."""
     adam_beta1: Probability = 0.9
@@ -117,82 +117,81 @@ class TrainingConfig(Section):
     weight_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Weight decay of matrices, but not of biases and norms; with adam it is L2 regularisation."""
     schedule: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine"] = "noam"
-    """Rate after the warm-up: noam and inverse_sqrt fall with 1/sqrt(step), linear and cosine until max_steps."""
+    """Decay after the warm-up: noam and inverse_sqrt fall with 1/sqrt(step), linear and cosine until max_steps."""
     learning_rate: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
-    """Highest learning rate, reached when the warm-up ends. For noam, a factor on d_model^-0.5 * warmup_steps^-0.5."""
+    """Peak learning rate, reached when the warm-up ends. For noam, a factor on d_model^-0.5 * warmup_steps^-0.5."""
     final_learning_rate: Annotated[float, Field(ge=0.0)] = 0.0
-    """Learning rate at which linear and cosine end."""
+    """Final learning rate of linear and cosine."""
     warmup_steps: NotNegativeInt = 4000
-    """Number of steps in which the learning rate rises linearly from 0."""
+    """Number of steps over which the learning rate rises linearly from 0."""
     label_smoothing: Probability = 0.1
     """Probability mass moved from the target to the whole vocabulary."""
     r_drop: Annotated[float, Field(ge=0.0, le=1000.0)] = 0.0
-    """Alpha of R-Drop (Wu et al. 2021), 5 in the paper: each pair is computed twice, with other dropout masks, and the
-    two predictions are drawn together. A step takes twice the time and the memory; 0 computes each pair once."""
+    """Alpha of R-Drop (Wu et al. 2021), 5 in the paper: each pair is computed twice, with different dropout masks, and
+    the two predictions are pulled together. A step takes twice the time and memory; 0 turns it off."""
     max_gradient_norm: Annotated[float, Field(gt=0.0)] | None = None
-    """Gradients with a larger norm are scaled down to it; null never clips them."""
+    """Gradients with a larger norm are scaled down to this norm; null: no clipping."""
     ema_decay: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
-    """Decay of an exponential moving average of the weights, which is then validated and saved; null has none."""
+    """Decay of an exponential moving average of the weights, which is then validated and saved; null: no average."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Precision of matrix products; weights and optimizer stay fp32. auto is the faster of fp32 and bf16."""
+    """Precision of matrix products; weights and optimizer stay in fp32. auto is the faster of fp32 and bf16."""
     tf32: bool = True
-    """On CUDA, round the factors of fp32 products to 10 bits of mantissa, far faster and as good for training."""
+    """On CUDA, round the factors of fp32 products to 10 bits of mantissa: far faster, and as good for training."""
     deterministic: bool = True
     """On a GPU, use only deterministic kernels, so that a resumed run is exact; false is somewhat faster. If a kernel
-    is missing, a warning names the operation, and the training goes on as with false."""
+    is missing, a warning names the operation, and training continues as with false."""
     batch_layout: Literal["auto", "padded", "packed"] = "auto"
-    """packed computes no padding; auto is packed on CUDA where variable-length flash attention works, else padded."""
+    """packed computes no padding; auto is packed on CUDA if variable-length flash attention works, otherwise padded."""
     compile: bool = False
-    """Compile the layers with torch.compile, which suits long trainings on GPUs; on a CPU it made steps slower. If
-    torch cannot compile, a warning says why, and the training goes on without it."""
+    """Compile the layers with torch.compile, for long trainings on GPUs; on a CPU it made steps slower. If torch cannot
+    compile, a warning says why, and training continues without it."""
     freeze: tuple[str, ...] = ()
-    """Parts whose weights stay as they are: embeddings (of both languages, with learned positions and a tied output
-    layer), encoder, decoder, or layers of one, counted from 0, such as encoder.0 or decoder.2-5."""
+    """Parts whose weights are frozen: embeddings (of both languages, with learned positions and a tied output layer),
+    encoder, decoder, or some of their layers, counted from 0, such as encoder.0 or decoder.2-5."""
     lora_rank: NotNegativeInt = 0
     """Rank of LoRA (Hu et al. 2021): all weights are frozen, and low-rank updates of some are trained, except in layers
-    that `freeze` names. Saved weights have the updates added. 0 trains the weights themselves."""
+    named by `freeze`. Saved weights include the updates. 0 trains the weights themselves."""
     lora_alpha: Annotated[float, Field(gt=0.0)] = 16.0
-    """Updates of LoRA are multiplied by lora_alpha / lora_rank."""
+    """LoRA's updates are multiplied by lora_alpha / lora_rank."""
     lora_targets: tuple[Literal["query", "key", "value", "output", "feed_forward"], ...] = ("query", "value")
-    """The matrices that get an update: an attention's query, key, value or output projection, or the feed-forward
-    layers."""
+    """The matrices to update: the query, key, value or output projection of attention, or the feed-forward layers."""
     lora_dropout: Probability = 0.0
     """Dropout on the input of the updates."""
     device: Device = "auto"
     """Device to compute on: auto, cpu, cuda, cuda:N, xpu or mps."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Number of CPU threads; null leaves it to torch, or gives an equal part to each process of torchrun."""
+    """Number of CPU threads; null leaves it to torch, or gives each process of torchrun an equal share."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    """With several processes, ddp keeps all weights on each; fsdp shards them, for models that do not fit on one."""
+    """With several processes, ddp keeps all weights in each; fsdp shards them, for models too large for one device."""
     validate_every: PositiveInt = 1000
     """Number of steps between validations."""
     validation_beam_size: PositiveInt = 1
-    """Beam size of validations while the training runs; 1 is greedy search. Whatever `decoding` says, they search for
-    one translation, of at most decoding.max_length_factor * source tokens + 10 tokens, or decoding.max_length_constant
-    if that is less. In the end the best checkpoint is also evaluated once with the settings of `decoding`."""
+    """Beam size of validations during training; 1 is greedy search. Whatever `decoding` says, they search for one
+    translation of at most decoding.max_length_factor * source tokens + 10 tokens, or decoding.max_length_constant if
+    that is less. At the end the best checkpoint is also evaluated with the settings of `decoding`."""
     save_every: PositiveInt = 1000
-    """Number of steps between checkpoints to resume from; one is also written at each validation and at the end."""
+    """Number of steps between checkpoints to resume from; one is also written at every validation and at the end."""
     log_every: PositiveInt = 100
     """Number of steps between lines of metrics."""
     best_metric: Literal["bleu", "loss"] = "bleu"
-    """Validation metric that chooses the best checkpoint and decides on early stopping."""
+    """Validation metric that decides on the best checkpoint and on early stopping."""
     patience: PositiveInt | None = None
-    """Stop after this many validations in a row without a better one; null never stops early."""
+    """Stop after this many validations in a row without improvement; null never stops early."""
     sample_translations: NotNegativeInt = 3
-    """Number of validation sentences printed with their translations at each validation."""
+    """Number of validation sentences to print with their translations at each validation."""
     keep_last: NotNegativeInt = 0
-    """Keep the weights of so many last validations too, each as checkpoints/step-N.safetensors."""
+    """Also keep the weights of this many last validations, each as checkpoints/step-N.safetensors."""
     keep_best: NotNegativeInt = 0
-    """Keep the weights of so many best validations too, likewise."""
+    """Also keep the weights of this many best validations, likewise."""
     average_kept: bool = False
-    """When the training ends, average the last 2, 3, … keep_last kept checkpoints, and the best 2, 3, … keep_best ones
-    (Junczys-Dowmunt et al. 2016). The average with the best validation becomes the best checkpoint if it is better."""
+    """When training ends, average the last 2, 3, … keep_last kept checkpoints, and the best 2, 3, … keep_best ones
+    (Junczys-Dowmunt et al. 2016). The average that validates best becomes the best checkpoint, if it is better."""
     trackers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
-    """Services that receive all numbers of the training too; each needs the extra of its name."""
+    """Services that also receive all training metrics; each needs the extra of its name."""
 
     @property
     def num_batch_tokens(self) -> int:
-        """`batch_tokens` as a number, which it is in every training that has begun."""
+        """`batch_tokens` as a number, which it is once training has started."""
         assert self.batch_tokens != "auto", "the batch size has not been chosen yet"
         return self.batch_tokens
 
@@ -270,16 +269,16 @@ class EvaluationConfig(Section):
     bleu_tokenizer: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"] = "13a"
     """SacreBLEU's tokenizer; published scores of European languages use 13a."""
     bootstrap_samples: Annotated[int, Field(ge=0, le=100_000)] = 1000
-    """Number of bootstrap samples for the 95 % interval (Koehn 2004); 0 gives no interval."""
+    """Number of bootstrap samples for the 95 % interval (Koehn 2004); 0: no interval."""
 
 
 class Config(Section):
     """The whole config of a training run."""
 
     name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] = "run"
-    """Name of the run, whose directory is runs/NAME; the default is the config file's name."""
+    """Name of the run, whose directory is runs/NAME; by default the name of the config file."""
     data: DataConfig = DataConfig()
-    """Corpora, and which of their pairs are left out."""
+    """Corpora, and which pairs are left out."""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """How text becomes subwords."""
     model: ModelConfig = ModelConfig()
@@ -295,7 +294,7 @@ class Config(Section):
         return f"<Config {self.name}, {self.data.source_language} → {self.data.target_language}: {self.model!r}>"
 
     def decoding_settings(self) -> DecodingConfig:
-        """The section `decoding`, whose missing token limits are taken from `data`."""
+        """The section `decoding`, with missing token limits taken from `data`."""
         limits = {
             name: getattr(self.decoding, name) or getattr(self.data, name)
             for name in ("max_source_tokens", "max_target_tokens")

@@ -42,41 +42,6 @@ def test_terminology_and_forbidden_words_hold_in_documents(translate: Translate,
     assert forbidden.exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (["--format", "jsonl"], "--format jsonl is for lines, not for --document"),
-        (["--alignments", "a.align"], "--alignments is for lines"),
-        (["--n-best", "2"], "--n-best is for lines"),
-        (["--require", "a.txt"], "--require is for lines"),
-        (["--prefix", "a.txt"], "--prefix is for lines"),
-        (["--resume"], "--resume, or torchrun, is for lines"),
-    ],
-)
-def test_options_for_lines(
-    translate: Translate, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a.txt").write_text("Ein Hund\n")
-    result = translate("decode", run, "--document", "a.txt", *options)
-    assert result.exit_code == 2 and message in result.stderr and result.stdout == ""
-
-
-def test_files_that_cannot_be_read(translate: Translate, run: Path, tmp_path: Path) -> None:
-    (tmp_path / "a.docx").write_bytes(b"PK")
-    result = translate("decode", run, "--document", tmp_path / "a.docx")
-    assert result.exit_code == 2 and "a.docx: unknown document format" in result.stderr
-    result = translate("decode", run, "--document", tmp_path / "b.html")
-    assert result.exit_code == 2 and "b.html: no such file" in result.stderr
-    (tmp_path / "a.html").write_bytes(b"<p>ok\n<p>\xff")
-    result = translate("decode", run, "--document", tmp_path / "a.html")
-    assert result.exit_code == 2 and "a.html, line 2: byte 4 of the line (0xff) is not UTF-8" in result.stderr
-    (tmp_path / "a.html").write_bytes(b"<p>ok")
-    result = translate("decode", run, "--document", tmp_path / "a.html", "-o", tmp_path / "a.html")
-    assert result.exit_code == 2 and "this command reads that file" in result.stderr
-    assert (tmp_path / "a.html").read_bytes() == b"<p>ok"
-
-
 def test_what_is_lost_is_a_warning(
     translate: Translate, learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

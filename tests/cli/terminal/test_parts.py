@@ -3,7 +3,6 @@
 Several processes under torchrun are in tests/system/test_decode_sharded.py.
 """
 
-import os
 import re
 import resource
 from collections.abc import Callable
@@ -89,23 +88,10 @@ def test_a_second_start_after_a_full_disk(translate: Translate, learnt: Path, fo
 
 
 def test_what_cannot_be_in_parts(translate: Translate, learnt: Path, folder: Path) -> None:
-    os.mkfifo("pipe")
-    for arguments, message in [
-        (["-", "-o", "out.en"], "under torchrun and with --resume, decode needs FILE and --output FILE: several"),
-        (["in.de"], "under torchrun and with --resume, decode needs FILE and --output FILE: several processes"),
-        (["pipe", "-o", "out.en"], "pipe: is a pipe, which can be read only once, and a file is needed"),
-        (["in.de", "-o", "out.en", "--prefix", "pipe"], "pipe: is a pipe, which can be read only once"),
-        (["in.de", "-o", "/dev/null"], "--output /dev/null: is not a file, and parts are joined into one; name a file"),
-        (["in.de", "-o", "in.de"], "--output in.de: this command reads that file"),
-        (["--interactive"], "--interactive reads standard input and writes standard output, without FILE, --output"),
-        (
-            ["in.de", "-o", "out.en", "--engine", "ctranslate2"],
-            "--resume, or torchrun, is not for --engine ctranslate2",
-        ),
-        (["in.de", "-o", "gone/out.en"], "gone/out.en.parts: cannot be written: No such file or directory"),
-        (["short.de", "-o", "out.en", "--long", "error", "--max-source-tokens", "3"], "line "),
+    for arguments, code, word in [
+        (["in.de", "-o", "gone/out.en"], 1, "gone/out.en.parts: "),
+        (["short.de", "-o", "out.en", "--long", "error", "--max-source-tokens", "3"], 2, "line "),
     ]:
         result = translate("decode", learnt, *arguments, "--resume")
-        assert result.exit_code == (1 if "gone" in message else 2), result.stderr
-        assert result.stderr.startswith(f"translate: {message}")
+        assert result.exit_code == code and result.stderr.startswith(f"translate: {word}"), result.stderr
     assert not [path for path in folder.iterdir() if path.name.startswith("out")]

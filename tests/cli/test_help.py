@@ -1,7 +1,9 @@
-"""Help: panels as wide as the terminal, nothing cut, examples unbroken, no escape codes in a pipe."""
+"""The command line before a command does anything: help as wide as the terminal, with examples, and versions."""
 
 import re
+import sys
 from collections.abc import Callable
+from importlib import metadata
 
 import pytest
 import typer
@@ -23,16 +25,27 @@ def walk(command: object, path: list[str]) -> Found:
 COMMANDS = walk(typer.main.get_command(app), [])
 
 
+def test_all_commands_are_known() -> None:
+    assert sorted(" ".join(path) for path, command in COMMANDS if isinstance(command, Command)) == [
+        *("average", "backtranslate", "check", "compare"),
+        *("config describe", "config presets", "config schema", "config show"),
+        *("decode", "distill", "eval", "export", "import", "score", "search", "serve"),
+        *("show alignments", "show attention", "show curves", "show embeddings", "show masks", "show positions"),
+        *("tokenizer decode", "tokenizer encode", "tokenizer train", "train", "tune-decode", "verify"),
+    ]
+
+
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize(
     "path, command", COMMANDS, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_help_fills_the_width_and_cuts_nothing(
+def test_help_fills_the_width_cuts_nothing_and_has_an_example(
     translate: Translate, monkeypatch: pytest.MonkeyPatch, path: list[str], command: Command, width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    text = translate(*path, "--help").stdout
-    assert "…" not in text and "\x1b" not in text and "\b" not in text
+    result = translate(*path, "--help")
+    text = result.stdout
+    assert result.exit_code == 0 and "…" not in text and "\x1b" not in text and "\b" not in text
     framed = [line for line in text.splitlines() if line[:1] in "╭│╰" and line]
     assert framed and {len(line) for line in framed} == {width}
     assert max(map(len, text.splitlines())) <= width  # the examples too
@@ -41,6 +54,11 @@ def test_help_fills_the_width_and_cuts_nothing(
     for parameter in command.params:
         for name in parameter.opts if parameter.param_type_name == "option" else [parameter.metavar]:
             assert name is None or name.strip() in shown
+    if isinstance(command, Command):
+        assert f"Usage: translate {' '.join(path)} [OPTIONS]" in text
+        lines = [line.strip() for line in text[text.rindex("╯") :].partition("\n Example")[2].splitlines()]
+        assert any(f"translate {' '.join(path)} " in f"{line} " for line in lines)
+        assert translate(*path, "-h").stdout == text  # a second time in the same process
 
 
 def test_main_help_has_the_whole_first_paragraph_of_each_command(
@@ -54,15 +72,10 @@ def test_main_help_has_the_whole_first_paragraph_of_each_command(
             assert re.search(rf"│ {path[0]} +{re.escape(command.help.split(chr(10))[0])} +│", text), path
     titles = re.findall(r"╭─ (.*?) ─", text)
     assert titles == ["Options", "Train", "Translate and evaluate", "Make from a run", "Look inside"]
-
-
-def test_examples_stand_below_all_panels_as_they_are_written(translate: Translate) -> None:
-    text = translate("decode", "--help").stdout
-    assert text.rindex("╯") < text.index(" Examples:\n   echo ")
-    (example,) = [line for line in text.splitlines() if "--epsilon 0.02" in line]
-    assert example == "   translate decode runs/demo input.de --search sample --epsilon 0.02 --mbr chrf"
-    # A second --help in the same process shows them too.
-    assert translate("decode", "--help").stdout == text
+    for arguments in ([], ["config"], ["tokenizer"]):  # no arguments are a request for help
+        shown = translate(*arguments)
+        assert shown.exit_code in (0, 2)
+        assert f" Usage: {' '.join(['translate', *arguments])} [OPTIONS] COMMAND" in shown.output
 
 
 def test_paragraphs_after_the_first_are_filled(translate: Translate, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,3 +84,12 @@ def test_paragraphs_after_the_first_are_filled(translate: Translate, monkeypatch
     first = next(number for number, line in enumerate(lines) if line.startswith(" log_prob is in nats"))
     paragraph = lines[first : lines.index("", first)]
     assert len(paragraph) > 2 and all(len(line) > 60 for line in paragraph[:-1])
+
+
+def test_versions(translate: Translate) -> None:
+    result = translate("--version")
+    assert result.exit_code == 0
+    versions = dict(line.split(" ") for line in result.stdout.splitlines())
+    for name, package in [("translate", "translate-nmt")] + [(x, x) for x in ("torch", "sentencepiece", "sacrebleu")]:
+        assert versions[name] == metadata.version(package)
+    assert versions["python"] == ".".join(map(str, sys.version_info[:3]))

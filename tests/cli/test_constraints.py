@@ -1,0 +1,160 @@
+"""`translate decode` with files of constraints: seen in the output, and an error for a wrong file."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import in_order
+from typer.testing import Result
+
+Translate = Callable[..., Result]
+Write = Callable[[str], Path]
+Decode = Callable[..., list[str]]
+
+SOURCES = ["schläft Hund", "", "grün Haus läuft", "Hund"]
+TEXT = "".join(f"{line}\n" for line in SOURCES).encode()
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def file(text: str, name: str = "constraints.txt") -> Path:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path / name
+
+    return file
+
+
+@pytest.fixture
+def decode(translate: Translate, learnt: Path) -> Decode:
+    """Translations of the four lines."""
+
+    def run(*options: Any) -> list[str]:
+        result = translate("decode", learnt, *options, stdin=TEXT)
+        assert result.exit_code == 0, result.stderr
+        lines = result.stdout_bytes.decode().split("\n")
+        assert lines.pop() == "" and len(lines) == len(SOURCES)
+        return lines
+
+    return run
+
+
+def test_prefixes(decode: Decode, write: Write) -> None:
+    """Line by line; an empty one asks for nothing, and an empty source has an empty translation all the same."""
+    found, without = decode("--prefix", write("house\ndog\n\nruns and\n")), decode()
+    assert found[0].startswith("house") and not without[0].startswith("house")
+    assert (found[1], found[2]) == ("", without[2])
+    assert found[3].startswith("runs and") and not without[3].startswith("runs and")
+
+
+@pytest.mark.parametrize("options", [["--search", "sample"], ["--diversity-groups", "2"]])
+def test_a_prefix_holds_in_samples_and_groups_and_a_phrase_cannot(
+    translate: Translate, learnt: Path, write: Write, options: list[str]
+) -> None:
+    prefixes = ["--n-best=3", "--format=jsonl", "--prefix", write("house\n" * len(SOURCES))]
+    for record in map(json.loads, translate("decode", learnt, *options, *prefixes, stdin=TEXT).stdout.splitlines()):
+        texts = [each["translation"] for each in (record, *record["n_best"])]
+        assert texts == [""] if not record["source"] else all(text.startswith("house") for text in texts)
+    result = translate("decode", learnt, *options, "--require", write("dog\n" * len(SOURCES)), stdin=TEXT)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert in_order(result.stderr, "decoding.search", "decoding.diversity_groups")
+
+
+def test_required_phrases(decode: Decode, write: Write) -> None:
+    """Tabs are between them."""
+    found, without = decode("--require", write("green\tand runs\n\n\nand\t\tdog\n")), decode()
+    assert "green" in found[0].split() and "and runs" in found[0] and "green" not in without[0]
+    assert (found[1], found[2]) == ("", without[2])
+    assert {"and", "dog"} <= set(found[3].split()) and "and" not in without[3].split()
+
+
+def test_terminology_alone_and_with_phrases(decode: Decode, write: Write) -> None:
+    found = decode("--terminology", write("# animals and buildings\nHund\tand and\n\nHaus\tsleeps\n"))
+    assert ["and and" in text for text in found] == [True, False, False, True]
+    assert "sleeps" in found[2].split() and "sleeps" not in decode()[2]
+    phrases = ["--require", write("runs\n\n\nhouse\n"), "--terminology", write("Hund\tgreen\n", "terms.tsv")]
+    found = decode(*phrases)
+    assert {"runs", "green"} <= set(found[0].split()) and {"house", "green"} <= set(found[3].split())
+
+
+@pytest.mark.parametrize("search", ["beam", "sample"])
+def test_forbidden_words(decode: Decode, write: Write, search: str) -> None:
+    """Empty lines of the file forbid nothing."""
+    assert sum("dog" in text.split() for text in decode()) > 0
+    found = decode("--search", search, "--forbid", write("dog\n\nhouse\n"))
+    assert not any({"dog", "house"} & set(text.split()) for text in found)
+    assert found[0] != "" != found[3]
+
+
+def test_a_phrase_without_room_is_reported(translate: Translate, learnt: Path, write: Write) -> None:
+    file = write("dog\n\nrunsrunsrunsrunsruns\n\n")
+    length = ["--max-length-factor", "0", "--max-length-constant", "8"]
+    result = translate("decode", learnt, *length, "--require", file, "--format", "jsonl", stdin=TEXT)
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [record["unmet"] for record in records] == [[], [], ["runsrunsrunsrunsruns"], []]
+    assert ["unmet" in record["flags"] for record in records] == [False, False, True, False]
+    assert in_order(result.stderr, "1 without a required phrase")
+
+
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+def test_minimum_bayes_risk_chooses_among_those_with_the_phrase(
+    translate: Translate, learnt: Path, write: Write, utility: str
+) -> None:
+    """Cut at 4 tokens, some hypotheses of the beam have the phrase and some do not."""
+    options = ["--mbr", utility, "--beam-size=8", "--max-length-factor=0", "--max-length-constant=4"]
+    result = translate("decode", learnt, "--require", write("dog\n"), *options, stdin="grün\n".encode())
+    assert "dog" in result.stdout.split() and "without a required phrase" not in result.stderr
+
+
+def test_a_line_whose_every_word_is_forbidden_is_named(translate: Translate, learnt: Path, write: Write) -> None:
+    files = ["--prefix", write("\n\ndog runs\n"), "--forbid", write("dog\n", "forbidden")]
+    result = translate("decode", learnt, *files, stdin=b"Haus\n\nHund\n")
+    assert result.exit_code == 1 and result.stderr.startswith("translate: line 3: ")
+
+
+@pytest.mark.parametrize("option", ["--prefix", "--require", "--terminology", "--forbid"])
+def test_a_missing_or_empty_file(
+    translate: Translate, decode: Decode, learnt: Path, tmp_path: Path, option: str
+) -> None:
+    missing = tmp_path / "missing"
+    for path in (missing, tmp_path):
+        result = translate("decode", learnt, option, path, "-o", tmp_path / "out", stdin=TEXT)
+        assert (result.exit_code, result.stdout) == (2, "") and result.stderr.startswith(f"translate: {path}: ")
+    assert list(tmp_path.iterdir()) == []
+    missing.write_bytes(b"")
+    if option in ("--terminology", "--forbid"):
+        assert decode(option, missing) == decode()
+
+
+@pytest.mark.parametrize("option", ["--prefix", "--require"])
+@pytest.mark.parametrize("as_file", [True, False])
+def test_wrong_numbers_of_lines(
+    translate: Translate, learnt: Path, write: Write, tmp_path: Path, option: str, as_file: bool
+) -> None:
+    """Reported before anything is written; if the input is a file, with both numbers."""
+    source, output = tmp_path / "in.de", tmp_path / "out.en"
+    source.write_bytes(TEXT)
+    given: dict[str, Any] = {} if as_file else {"stdin": TEXT}
+    for number in (0, 3, 5):
+        file = write("dog\n" * number)
+        result = translate("decode", learnt, *([source] if as_file else []), "-o", output, option, file, **given)
+        assert result.exit_code == 2 and not output.exists()
+        words = [str(file), str(number), str(len(SOURCES))] if as_file else ["standard input", str(file)]
+        assert in_order(result.stderr, *words)
+
+
+@pytest.mark.parametrize(
+    "option, text, words",
+    [
+        ("--terminology", b"Hund\tdog\nHund\thound\n", ["line 2", "'Hund'", "'hound'", "'dog'", "line 1"]),
+        ("--forbid", b"dog\nr\xfcns\n", ["line 2", "byte 2", "0xfc"]),
+    ],
+)
+def test_wrong_lines_are_named(
+    translate: Translate, learnt: Path, tmp_path: Path, option: str, text: bytes, words: list[str]
+) -> None:
+    (tmp_path / "file").write_bytes(text)
+    result = translate("decode", learnt, option, tmp_path / "file", stdin=TEXT)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert in_order(result.stderr, f"translate: {tmp_path / 'file'}", *words)

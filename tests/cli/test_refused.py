@@ -1,0 +1,157 @@
+"""Command lines that cannot be: exit code 2, the option or file and its value by name, and nothing done.
+
+What is wrong with configs, corpora and lines is in `test_bad_input.py`.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from harness import in_order
+from typer.testing import Result
+
+from translate.lint import languages
+
+Translate = Callable[..., Result]
+
+FILES = {"a.de": "Hund\n" * 3, "a.en": "dog\n" * 3, "b.en": "dog\n", "empty": "", "a.docx": ""}
+FILES |= {"old/provenance.json": ""}
+
+# In the working directory are these files, and a copy of a run, which trains and tests on sets `first` and `second`.
+ROWS: dict[str, list[str]] = {
+    # Commands and options
+    "tranlate": ["'tranlate'"],
+    "trian": ["'trian'", "'train'"],
+    "decode": ["'run'"],
+    "decode run --beam 3": ["--beam;", "--beam-size?"],
+    "decode run --alpha 1": ["--alpha;", "--length-penalty?"],
+    "decode run --xyzzy": ["--xyzzy\n"],
+    "--versoin": ["--versoin;", "--version?"],
+    "train demo --lr 1": ["--lr;", "training.learning_rate=…?"],
+    "check demo --max-steps=9": ["--max-steps;", "training.max_steps=…?"],
+    "tokenizer train a.de": ["'--output'"],
+    "export run out": ["'--to'"],
+    "export run out --to ctrnslate2": ["'--to'", "'ctrnslate2'", "'ctranslate2', 'huggingface'", "ctranslate2?"],
+    # eval
+    "eval": ["--hypotheses"],
+    "eval --reference a.en": ["--hypotheses"],
+    "eval run --source a.de": ["--source", "--reference"],
+    "eval run --reference a.en": ["--source", "--reference"],
+    "eval run --source a.de --reference a.en --set first": ["--set"],
+    "eval run --source gone.de --reference a.en": ["gone.de"],
+    "eval nowhere": ["nowhere"],
+    "eval --hypotheses a.en": ["--hypotheses", "--reference"],
+    "eval run --hypotheses a.en --reference a.en": ["--hypotheses"],
+    "eval --hypotheses a.en --reference a.en --set first": ["--hypotheses"],
+    "eval --hypotheses a.en --reference a.en --source a.de": ["--hypotheses"],
+    "eval --hypotheses a.en --reference a.en --beam-size 1": ["--hypotheses"],
+    "eval --hypotheses a.en --reference a.en --samples 1": ["--hypotheses"],
+    "eval --hypotheses a.en --reference a.en --checkpoint last": ["--hypotheses"],
+    # decode
+    "decode run --document a.de --format jsonl": ["--format jsonl", "--document"],
+    "decode run --document a.de --alignments a.align": ["--alignments", "--document"],
+    "decode run --document a.de --n-best 2": ["--n-best", "--document"],
+    "decode run --document a.de --require a.de": ["--require", "--document"],
+    "decode run --document a.de --prefix a.de": ["--prefix", "--document"],
+    "decode run --document a.de --resume": ["--resume", "--document"],
+    "decode run --document a.docx": ["a.docx"],
+    "decode run --document gone.html": ["gone.html"],
+    "decode run --document latin.html": ["latin.html, line 2", "byte 4", "0xff"],
+    "decode run --document latin.html -o latin.html": ["--output latin.html"],
+    "decode run - -o out --resume": ["--resume", "FILE", "--output"],
+    "decode run a.de --resume": ["--resume", "FILE", "--output"],
+    "decode run a.de -o a.de --resume": ["--output a.de"],
+    "decode run --interactive --resume": ["--interactive", "--resume"],
+    "decode run a.de -o out --engine ctranslate2 --resume": ["--resume", "--engine ctranslate2"],
+    "decode run pipe -o out --resume": ["pipe", "once"],
+    "decode run a.de -o out --prefix pipe --resume": ["pipe", "once"],
+    "tune-decode run --set third": ["third", "first, second, validation"],
+    # compare
+    "compare run": ["run", "two"],
+    "compare run a.en --source a.de": ["--source", "--reference"],
+    "compare run a.en": ["first, second", "--set"],
+    "compare a.en b.en": ["--source", "--reference"],
+    "compare a.en run --set second": ["a.en", "3", "second", "1"],
+    "compare run a.en --set first --output a.en": ["--output a.en"],
+    "compare run a.en --set first --output c.png": ["--output c.png"],
+    "compare a.en ./a.en --source a.de --reference a.en": ["twice"],
+    # export, import
+    "export old x --to ctranslate2": ["old", "run.json"],
+    "export run a.de --to ctranslate2": ["a.de", "folder"],
+    # distill, backtranslate
+    "distill run -o out --source empty": ["empty"],
+    "distill run -o out --source gone": ["gone"],
+    "distill run -o out --source a.de --nearest-reference bleu": ["--nearest-reference", "--source"],
+    "distill run -o out --nearest-reference bleu --beam-size 1": ["--nearest-reference", "--n-best"],
+    "distill run -o a.de": ["--output a.de"],
+    "distill run -o old": ["--output old", "provenance.json"],
+    "distill run -o run/checkpoints": ["--output run/checkpoints/corpus.jsonl"],
+    "backtranslate run a.en -o out": ["a.en", "en", "run", "de"],
+    # show
+    "show attention nowhere Hund": ["nowhere"],
+    "show attention run": ["'sentence'"],
+    "show attention run Hund --target ": ["--target"],
+    "show attention run Hund --kind both": ["'both'", "'encoder', 'decoder', 'cross'"],
+    "show masks run Hund --target dog --target dog": ["1", "--target", "2"],
+    "show masks run Hund --dpi 90": ["--dpi 90", "masks.html"],
+    "show positions nowhere": ["'nowhere'"],
+    "show positions demmo": ["'demmo'"],
+    "show positions old": ["old", "run.json"],
+    "show positions demo --checkpoint last": ["--checkpoint last", "demo"],
+    "show curves run nowhere": ["nowhere"],
+    "show embeddings run --source a.de": ["--source", "--reference"],
+    "show alignments run --source a.de --reference b.en": ["a.de", "3", "b.en", "1"],
+    "show alignments run --source gone --reference b.en": ["gone"],
+    "show alignments run --source a.de --reference a.en --layer 1": ["--layer 1"],
+    "show alignments run --source a.de --reference a.en --layer top": ["--layer top"],
+    "show alignments run --source a.de --reference a.en --first 4": ["--first 4", "a.de", "3"],
+    # tokenizer
+    "tokenizer encode gone": ["gone"],
+    "tokenizer encode old": ["old/tokenizer"],
+    "tokenizer train gone -o x.model": ["gone"],
+    "tokenizer train a.de -o x.model": ["tokenizer.vocab_size = 8000"],
+    # serve
+    **{f"serve run --host {host}": [f"--host {host}", "TRANSLATE_TOKEN"] for host in ("0.0.0.0", "::", "example.org")},
+    "serve old --port 0": ["old"],
+}
+
+
+@pytest.fixture(autouse=True)
+def _place(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run").symlink_to(run)
+    for name, content in FILES.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(content)
+    Path("latin.html").write_bytes(b"<p>ok\n<p>\xff")
+    os.mkfifo("pipe")
+
+
+@pytest.mark.parametrize("line", ROWS)
+def test_what_is_refused(translate: Translate, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    if line.startswith("backtranslate"):
+        monkeypatch.setattr(languages, "is_other_side", lambda *lines: True)
+    before = sorted(Path().rglob("*"))
+    result = translate(*line.split(" "), stdin=b"Hund\n")
+    assert (result.exit_code, result.stdout) == (2, ""), result.stderr
+    assert in_order(result.stderr.replace("'RUN'", "'run'"), "translate: ", *ROWS[line]), result.stderr
+    assert sorted(Path().rglob("*")) == before
+
+
+PACKAGES = {
+    "export run out --to ctranslate2": ("ctranslate2", "ctranslate2>="),
+    "export run out --to huggingface": ("transformers", "transformers>="),
+    "serve run --port 0": ("uvicorn", "uvicorn"),
+}
+
+
+@pytest.mark.parametrize("line", PACKAGES)
+def test_a_missing_package_comes_with_its_command(
+    translate: Translate, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    package, requirement = PACKAGES[line]
+    monkeypatch.setitem(sys.modules, package, None)
+    result = translate(*line.split())
+    assert result.exit_code == 2 and in_order(result.stderr, "pip install", requirement), result.stderr
