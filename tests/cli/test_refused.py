@@ -63,7 +63,7 @@ ROWS: dict[str, list[str]] = {
     "decode run - -o out --resume": ["--resume", "FILE", "--output"],
     "decode run a.de --resume": ["--resume", "FILE", "--output"],
     "decode run a.de -o a.de --resume": ["--output a.de"],
-    "decode run --interactive --resume": ["--interactive", "--resume"],
+    "decode run --interactive --resume": ["--resume", "--interactive"],
     "decode run a.de -o out --engine ctranslate2 --resume": ["--resume", "--engine ctranslate2"],
     "decode run pipe -o out --resume": ["pipe", "once"],
     "decode run a.de -o out --prefix pipe --resume": ["pipe", "once"],

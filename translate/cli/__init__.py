@@ -59,9 +59,9 @@ def translate(
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print versions and exit.")
     ] = False,
 ) -> None:
-    """Train, decode and score translation models, from raw text to a detokenised BLEU.
+    """Train, decode and score translation models, from raw text to detokenised BLEU.
 
-    Example of a first run, on the embedded German-English corpus:
+    Example of a first run, on the built-in German-English corpus:
       translate train demo
       echo "Der Hund schläft, weil er müde ist." | translate decode runs/demo
       translate eval runs/demo

@@ -1,4 +1,4 @@
-"""`average`: the average of a run's kept checkpoints."""
+"""`average`: average a run's kept checkpoints."""
 
 import contextlib
 import json
@@ -22,15 +22,14 @@ def average(
     run: RunArgument,
     checkpoints: Annotated[
         list[str] | None,
-        Argument(metavar="CHECKPOINT", help="Average these alone, such as step-4000 and last. Default: those kept."),
+        Argument(metavar="CHECKPOINT", help="Average these, such as step-4000 and last. Default: all that were kept."),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Do not change the run.")] = False,
 ) -> None:
-    """Average kept checkpoints of a run, and make the average that is best on validation the best checkpoint.
+    """Average kept checkpoints of a run, and make the average that validates best the best checkpoint.
 
-    The last 2, 3 and more checkpoints that the training has kept are tried, and the best 2, 3 and more: see
-    training.keep_last and training.keep_best. If no average is better than the best checkpoint, that stays. What it was
-    is kept as step-N.
+    Tries the last 2, 3 and more checkpoints that training kept, and the best 2, 3 and more: see training.keep_last and
+    training.keep_best. The best checkpoint stays unless an average is better; the old one is kept as step-N.
 
     Examples:
       translate average runs/demo
@@ -57,7 +56,7 @@ def average(
     if not checkpoints:
         windows = kept_windows(progress, last=config.training.keep_last, best=config.training.keep_best)
     if not all(len({*names}) == len(names) > 1 for names in windows.values() or [()]):
-        raise InputError(f"{run}: name two or more checkpoints, or train with training.keep_last=8 to have some here")
+        raise InputError(f"{run}: name two or more checkpoints, or train with training.keep_last=8 to keep some")
     loaded = load_run(run, device=choose_device(config.decoding.device))
     typer.echo(f"validation, {len(pairs.sources):,} lines\n  average of    BLEU    loss  checkpoints")
 

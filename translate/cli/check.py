@@ -1,4 +1,4 @@
-"""`check` looks at data and settings before a long run, and `verify` at a run directory after it."""
+"""`check`: data and settings before a long run; and `verify`: the files of a run directory."""
 
 import json
 import logging
@@ -25,12 +25,12 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 def check(
     config: ConfigArgument,
     overrides: Overrides = None,
-    strict: Annotated[bool, Option("--strict", help="Warnings are failures too: exit code 1.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Treat warnings as failures: exit code 1.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON document, for machines.")] = False,
 ) -> None:
-    """Look before a long run: the text, the settings, and a few real training steps; nothing is kept.
+    """Check data and settings before a long run, with a few real training steps; writes nothing.
 
-    Exit code 1 if something is wrong, and with --strict if something is suspicious.
+    Exit code 1 for errors, and with --strict for warnings.
 
     Examples:
       translate check demo
@@ -39,7 +39,7 @@ def check(
     """
     from translate.config.load import load_config
 
-    logging.getLogger("translate").setLevel(logging.WARNING)  # what a training logs about its data is in the report
+    logging.getLogger("translate").setLevel(logging.WARNING)  # what training logs about its data is in the report
     loaded = load_config(config, overrides or [], require_files=True).config
     from translate.lint.check import check as check_training
 
@@ -61,9 +61,9 @@ def verify(
     run: RunArgument,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object, for machines.")] = False,
 ) -> None:
-    """Compare every file of a run with its checksum, and report what is missing, damaged or does not belong.
+    """Compare every file of a run with its checksum, and report what is missing, damaged or unknown.
 
-    Exit code 0: sound; 1: not; 2: no run.
+    Exit code 0: sound; 1: not sound; 2: not a run.
 
     Examples:
       translate verify runs/demo
@@ -130,7 +130,7 @@ def _data_lines(report: "Report") -> Iterator[str]:
 
 
 def _length_lines(report: "Report") -> Iterator[str]:
-    """Draw the lengths of both sides as bars, from the first bin that has a sentence to the last."""
+    """Draw the lengths of both sides as bars, from the first bin with a sentence to the last."""
     lengths = report.lengths
     labels = ["0", *(f"{end + 1}–{after}" for end, after in zip(lengths.ends, [*lengths.ends[1:], ""], strict=True))]
     bins = list(zip(labels, lengths.source_histogram, lengths.target_histogram, strict=True))
@@ -152,7 +152,7 @@ def _training_lines(report: "Report") -> Iterator[str]:
     for vocabulary in report.vocabularies:
         unused = f"{vocabulary.num_unused:,} of {vocabulary.num_entries:,} subwords never used"
         if vocabulary.subwords_per_word is not None:
-            unused += f", {vocabulary.subwords_per_word:.1f} a word"
+            unused += f", {vocabulary.subwords_per_word:.1f} per word"
         yield _row("vocabulary", f"{vocabulary.name}, {vocabulary.size:,} entries: {unused}")
     plan, measured = report.plan, report.dry_run
     if measured is not None:
@@ -167,8 +167,10 @@ def _training_lines(report: "Report") -> Iterator[str]:
         pairs, source, target = measured.largest_batch.values()
         yield _row("memory", f"{peak}, on the largest batch: {pairs:,} × {source} source, {target} target tokens")
         speed = f"{measured.target_tokens_per_second:,.0f} target tokens/s over {measured.num_timed_steps} steps"
-        yield _row("speed", f"{speed}; {plan.padding_share:.1%} of what is computed is padding")
-    yield _row("training", f"{plan.num_steps:,} steps, {plan.steps_per_epoch:,} an epoch: {plan.num_epochs:.1f} epochs")
+        yield _row("speed", f"{speed}; {plan.padding_share:.1%} of the computation is padding")
+    yield _row(
+        "training", f"{plan.num_steps:,} steps, {plan.steps_per_epoch:,} per epoch: {plan.num_epochs:.1f} epochs"
+    )
     if plan.seconds is not None:
         time = f"about {describe_seconds(plan.seconds)}"
         if plan.num_validations and plan.validation_seconds is not None:
@@ -178,7 +180,7 @@ def _training_lines(report: "Report") -> Iterator[str]:
 
 
 def _finding_lines(report: "Report") -> Iterator[str]:
-    """List the findings, wrapped at the terminal's width, and in a file at 120 characters."""
+    """List the findings, wrapped at the width of the terminal, or at 120 characters in a file."""
     counts = [_plural(number, severity) for severity in _COLOURS if (number := report.count(severity))]
     yield _row("findings", ", ".join(counts) or "none")
     width = max(60, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))

@@ -1,4 +1,4 @@
-"""`compare`: which of several systems translates a test set better, how surely, and where."""
+"""`compare`: which of several systems translates a test set better, whether significantly, and where."""
 
 import textwrap
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def compare(
         list[Path],
         Argument(
             metavar="SYSTEM",
-            help="Run directories, or files of translations; the others are held to the first.",
+            help="Run directories, or files of translations; the first is the baseline.",
             autocompletion=complete_run,
         ),
     ],
@@ -49,7 +49,7 @@ def compare(
       translate compare runs/a other.en --source news.de --reference news.en
     """
     if len(systems) < 2:
-        raise InputError(f"{systems[0]}: a comparison needs two systems or more")
+        raise InputError(f"{systems[0]}: a comparison needs at least two systems")
     if (source is None) != (reference is None) or (source is not None and set_name is not None):
         raise InputError("--source and --reference go together, and not with --set")
     check_outputs({"--output": output}, [source, reference, *systems])
@@ -64,7 +64,7 @@ def compare(
     in_files = {label: list(open_lines(system)) for label, system in named.items() if not system.is_dir()}
     for label, lines in in_files.items():  # before runs translate for minutes
         if len(lines) != len(pairs.targets):
-            raise InputError(f"{label}: it has {len(lines):,} lines, and the test set {name} {len(pairs.targets):,}")
+            raise InputError(f"{label} has {len(lines):,} lines, but the test set {name} has {len(pairs.targets):,}")
     translations = {label: in_files.get(label) or _translate(named[label], pairs.sources) for label in named}
     comparison = compare(translations, pairs.sources, pairs.targets, config, num_changes=changes)
     if output_format == "json":
@@ -80,14 +80,14 @@ def compare(
 def _read_test_set(
     run: Path | None, source: Path | None, reference: Path | None, set_name: str | None
 ) -> "tuple[str, ParallelCorpus, EvaluationConfig]":
-    """The name, the lines and the settings of the test set."""
+    """The name, lines and settings of the test set."""
     from translate.config.load import read_resolved_config
     from translate.config.schema import Config
     from translate.evaluation.evaluate import choose_test_set
     from translate.runs.directory import open_run
 
     if run is None and source is None:
-        raise InputError("files of translations need the text that they translate: give --source and --reference")
+        raise InputError("files of translations need their source text: give --source and --reference")
     config = Config.model_construct() if run is None else read_resolved_config(open_run(run).config)
     return *choose_test_set(config, source=source, reference=reference, name=set_name), config.evaluation
 
@@ -101,11 +101,11 @@ def _translate(run: Path, sources: Sequence[str]) -> list[str]:
 
 
 def _names(systems: Sequence[Path]) -> list[str]:
-    """The last part of each path where that tells them apart, or else the paths."""
+    """The last part of each path if that tells them apart, otherwise the paths."""
     for names in ([system.resolve().name for system in systems], list(map(str, systems))):
         if len(set(names)) == len(names):
             return names
-    raise InputError(f"{', '.join(names)}: a system is given twice")
+    raise InputError(f"{', '.join(names)}: a system is named twice")
 
 
 def _as_text(table: "Table") -> str:

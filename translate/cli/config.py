@@ -1,4 +1,4 @@
-"""`config show`, `describe`, `schema` and `presets`: configs before they run."""
+"""`config show`, `describe`, `schema` and `presets`: look at configs before a run."""
 
 import shutil
 from typing import Annotated
@@ -10,7 +10,7 @@ from translate.cli.terminal.help import Commands
 from translate.cli.terminal.lines import write_lines
 from translate.cli.terminal.options import ConfigArgument, Overrides, complete_key
 
-config_app = Commands(help="Look at configs before they run.")
+config_app = Commands(help="Look at configs before a run.")
 
 
 @config_app.command("show")
@@ -38,7 +38,7 @@ def describe_config(
         Argument(metavar="KEY", help="A key or a section. Default: all.", autocompletion=complete_key),
     ] = None,
 ) -> None:
-    """Print what a key takes and means: its default, type, choices, bounds and meaning.
+    """Print the type, default, choices, bounds and meaning of a key.
 
     Examples:
       translate config describe training.learning_rate
@@ -52,7 +52,7 @@ def describe_config(
 
 @config_app.command("schema")
 def print_schema() -> None:
-    """Print the JSON Schema of configs, so that an editor completes and checks them.
+    """Print the JSON Schema of configs, with which an editor completes and checks them.
 
     Example:
       translate config schema > translate.schema.json
@@ -64,7 +64,7 @@ def print_schema() -> None:
 
 @config_app.command("presets")
 def list_presets() -> None:
-    """Print the names of the configs that come with the toolkit.
+    """Print the names of the preset configs.
 
     Example:
       translate config presets

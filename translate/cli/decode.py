@@ -1,4 +1,4 @@
-"""`decode` and `score`: translations, and what the model thinks of them."""
+"""`decode` and `score`: translations, and the probability that a model gives them."""
 
 import contextlib
 import dataclasses
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodeCommand:
     """The arguments of `decode`."""
 
@@ -59,6 +59,35 @@ class DecodeCommand:
     ensemble: list[Path]
     reverse: Path | None
     options: dict[str, Any]
+    is_interactive: bool
+    is_document: bool
+    in_parts: bool
+
+    def check(self) -> None:
+        """Raise an InputError if options exclude each other, or if an output is an input or a file of a run."""
+        options = {
+            "FILE": self.file,
+            "--output": self.output,
+            **{f"--{name}": file for name, file in self.constraints.items()},
+            "--interactive": self.is_interactive,
+            "--resume (or torchrun)": self.in_parts,
+            "--alignments": self.alignments,
+            "--format jsonl": self.output_format == "jsonl",
+            "--n-best": self.options.get("n_best", 1) > 1,
+        }
+        given = {option for option, value in options.items() if value}
+        by_line, in_parts = {"--prefix", "--require"}, {"--resume (or torchrun)"}
+        of_lines = {"--interactive", "--alignments", "--format jsonl", "--n-best"}
+        all_constraints = {f"--{name}" for name in self.constraints}
+        for option, is_given, excluded in (
+            ("--interactive", self.is_interactive, {"FILE", "--output"} | by_line | in_parts),
+            ("--engine ctranslate2", self.options.get("engine") == "ctranslate2", all_constraints | in_parts),
+            ("--document", self.is_document, by_line | in_parts | of_lines),
+        ):
+            if is_given and (wrong := sorted(given & excluded)):
+                raise InputError(f"{wrong[0]} cannot be combined with {option}; leave out one of them")
+        outputs = {"--output": self.output or STANDARD_OUTPUT, "--alignments": self.alignments}
+        check_outputs(outputs, [self.file, *self.constraints.values()])
 
     @property
     def is_conversation(self) -> bool:
@@ -67,16 +96,10 @@ class DecodeCommand:
         return is_typed(self.file) and is_terminal(sys.stdout) and not goes_elsewhere
 
     def open(self) -> tuple[TextLines[str], Iterator["Request"], "Translator"]:
-        """Check the files, open the input and its constraints, and load the translator."""
-        self.check_outputs()
+        """Open the input and its constraints, and load the translator."""
         source = TextLines(typed_lines(), None, "the terminal") if self.is_conversation else open_lines(self.file)
         requests = read_requests(source, self.constraints)  # a wrong file is reported before the model is loaded
         return source, requests, self.load()
-
-    def check_outputs(self) -> None:
-        """Check that no output is an input or the file of a run."""
-        outputs = {"--output": self.output or STANDARD_OUTPUT, "--alignments": self.alignments}
-        check_outputs(outputs, [self.file, *self.constraints.values()])
 
     def load(self) -> "Translator":
         """Load the translator."""
@@ -109,49 +132,51 @@ def decode(
     checkpoint: CheckpointOption = "best",
     output_format: Annotated[
         Literal["text", "jsonl"],
-        Option("--format", help="text, or jsonl: on each line a JSON object with tokens, scores, alignment and flags."),
+        Option("--format", help="text, or jsonl: one JSON object per line, with tokens, scores, alignment and flags."),
     ] = "text",
     alignments: Annotated[
         Path | None,
         Option(
-            metavar="FILE", help="Also write word alignments by cross-attention in Pharaoh's format, such as 0-0 1-2."
+            metavar="FILE", help="Also write word alignments from cross-attention as Pharaoh does, such as 0-0 1-2."
         ),
     ] = None,
     interactive: Annotated[
-        bool, Option("--interactive", help="Answer each line of a pipe at once, as on a terminal.")
+        bool, Option("--interactive", help="Answer each line of a pipe immediately, as on a terminal.")
     ] = False,
     ensemble: Annotated[
         list[Path] | None,
-        Option(metavar="RUN", help="Average the probabilities with those of another run.", autocompletion=complete_run),
+        Option(metavar="RUN", help="Average the probabilities with another run's.", autocompletion=complete_run),
     ] = None,
     reverse: Annotated[
         Path | None,
         Option(
             metavar="RUN",
-            help="Rank the beam also by how probable the source is to a run that translates the other way.",
+            help="Also rank the beam by the probability of the source under a run that translates in reverse.",
             autocompletion=complete_run,
         ),
     ] = None,
-    resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
+    resume: Annotated[
+        bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them after an interruption.")
+    ] = False,
     document: Annotated[
-        bool, Option("--document", help="Translate the text of a document, and leave all else as it is.")
+        bool, Option("--document", help="Translate the text of a document, and leave everything else unchanged.")
     ] = False,
     document_format: Annotated[
         Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"] | None,
-        Option(help="The format, where the file's name does not tell; paragraphs joins the lines of plain text."),
+        Option(help="Format of the document, if its name does not tell; paragraphs joins lines of plain text."),
     ] = None,
     *,
     constraints: dict[str, Path],
     options: dict[str, Any],
 ) -> None:
-    """Translate text, a line of output for each line of input, in order; an empty line for an empty line.
+    """Translate text line by line, in order; an empty line stays empty.
 
-    A setting that is not given is the run's own; the defaults below are those of a config that leaves it out.
+    The defaults below apply unless the run's config says otherwise.
 
-    With --n-best N, text is N lines a sentence as Moses writes them: number ||| translation ||| log_prob ||| score.
+    With --n-best N, text has N lines per sentence as Moses writes them: number ||| translation ||| log_prob ||| score.
 
-    On a terminal each line is answered as it is typed, with notes in brackets on what may be wrong with it. The arrow
-    keys edit a line and bring back former ones, Ctrl-C cancels one, and Ctrl-D ends.
+    On a terminal each line is answered as you type it, with notes in brackets on possible problems. The arrow keys edit
+    a line and recall earlier ones, Ctrl-C cancels a line, and Ctrl-D ends.
 
     Examples:
       echo "Ein Hund läuft durch den Schnee." | translate decode runs/demo
@@ -163,46 +188,34 @@ def decode(
       translate decode runs/demo --document report.md --output report.en.md
       torchrun --nproc-per-node 8 -m translate decode runs/demo a.de -o a.en
     """
-    in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
-    if interactive and (file or output or {"prefix", "require"} & constraints.keys() or in_parts):
-        raise InputError(
-            "--interactive reads standard input and writes standard output, without FILE, --output, --prefix,"
-            " --require, --resume or torchrun"
-        )
     if interactive or is_typed(file):
         options["look_ahead_lines"] = 1
-    given = [f"--{name}" for name in constraints] + ["--resume, or torchrun,"] * in_parts
-    if options.get("engine") == "ctranslate2" and given:
-        raise InputError(f"{given[0]} is not for --engine ctranslate2; leave one of them out")
     command = DecodeCommand(
-        run,
-        file,
-        output,
-        alignments,
-        output_format,
-        checkpoint,
-        constraints,
+        run=run,
+        file=file,
+        output=output,
+        alignments=alignments,
+        output_format=output_format,
+        checkpoint=checkpoint,
+        constraints=constraints,
         ensemble=ensemble or [],
         reverse=reverse,
         options=options,
+        is_interactive=interactive,
+        is_document=document or document_format is not None,
+        in_parts=resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1",
     )
-    if document or document_format:
-        _check_for_document(command, interactive=interactive, in_parts=in_parts)
-        command.check_outputs()
-        decode_document(
-            file,
-            output,
-            document_format=document_format,
-            terminology=constraints.get("terminology"),
-            load=command.load,
-        )
-    elif in_parts:
+    command.check()
+    if command.is_document:
+        terminology = constraints.get("terminology")
+        decode_document(file, output, document_format=document_format, terminology=terminology, load=command.load)
+    elif command.in_parts:
         decode_in_parts(lambda world: _prepare_parts(command, world))
     else:
-        _decode_at_once(command, is_interactive=interactive)
+        _decode_at_once(command)
 
 
-def _decode_at_once(command: DecodeCommand, *, is_interactive: bool) -> None:
+def _decode_at_once(command: DecodeCommand) -> None:
     """Translate the input as it is read, and write each translation as it comes."""
     source, requests, translator = command.open()
     from translate.decoding import ConditionCounts, count_conditions
@@ -214,7 +227,7 @@ def _decode_at_once(command: DecodeCommand, *, is_interactive: bool) -> None:
     started = time.perf_counter()
     counts = ConditionCounts()
     with contextlib.ExitStack() as stack:
-        is_hidden = is_interactive or is_typed(command.file)  # a bar would stand beside what is typed
+        is_hidden = command.is_interactive or is_typed(command.file)  # a bar would be next to what is typed
         advance = stack.enter_context(line_bar(source.total, is_hidden=is_hidden))
         translations = translator.translate_stream(requests, on_finished=advance)
         write = stack.enter_context(open_line_output(command.alignments)) if command.alignments else None
@@ -226,16 +239,6 @@ def _decode_at_once(command: DecodeCommand, *, is_interactive: bool) -> None:
     logger.info(f"{counts} in {seconds:.1f} s ({counts['lines'] / max(seconds, 1e-9):.1f} lines/s)")
 
 
-def _check_for_document(command: DecodeCommand, *, interactive: bool, in_parts: bool) -> None:
-    """Raise an InputError if an option is about lines, which a document has not."""
-    given = [f"--{name}" for name in ("prefix", "require") if name in command.constraints]
-    given += ["--interactive"] * interactive + ["--resume, or torchrun,"] * in_parts
-    given += ["--alignments"] * bool(command.alignments) + ["--format jsonl"] * (command.output_format == "jsonl")
-    given += ["--n-best"] * (command.options.get("n_best", 1) > 1)
-    if given:
-        raise InputError(f"{given[0]} is for lines, not for --document; leave one of them out")
-
-
 def _prepare_parts(command: DecodeCommand, world: "World") -> DecodingJob:
     """Check the files, load the translator, and collect what must be the same on all ranks."""
     from translate.data.text import require_file
@@ -244,14 +247,14 @@ def _prepare_parts(command: DecodeCommand, world: "World") -> DecodingJob:
 
     if command.file is None or str(command.file) == "-" or command.output is None:
         raise InputError(
-            "under torchrun and with --resume, decode needs FILE and --output FILE: several processes cannot share"
+            "with --resume, or under torchrun, decode needs FILE and --output FILE: several processes cannot share"
             " standard input and output, and a later start could not read them again"
         )
     files = {"FILE": command.file, **{f"--{name}": file for name, file in command.constraints.items()}}
     for file in files.values():
         require_file(file)
     if command.output.exists() and not command.output.is_file():
-        raise InputError(f"--output {command.output}: is not a file, and parts are joined into one; name a file")
+        raise InputError(f"--output {command.output}: is not a file, but the parts are joined into one; name a file")
     share_machine(world.environment)
     runs = {
         "RUN": [command.run],
@@ -272,20 +275,19 @@ def _prepare_parts(command: DecodeCommand, world: "World") -> DecodingJob:
 @takes_decoding_options
 def score(
     run: RunArgument,
-    source: Annotated[Path, Argument(metavar="SOURCE", help="Text with one sentence a line.")],
-    target: Annotated[Path, Argument(metavar="TARGET", help="Its translations, line by line.")],
+    source: Annotated[Path, Argument(metavar="SOURCE", help="Text with one sentence per line.")],
+    target: Annotated[Path, Argument(metavar="TARGET", help="Translations, line by line.")],
     output: OutputFile = None,
     checkpoint: CheckpointOption = "best",
     *,
     options: dict[str, Any],
 ) -> None:
-    """Score given translations by forced decoding: a JSON object a line, and the perplexity of all.
+    """Score given translations by forced decoding: one JSON object per line, and the perplexity of all.
 
-    A setting that is not given is the run's own; the defaults below are those of a config that leaves it out.
+    The defaults below apply unless the run's config says otherwise.
 
-    log_prob is in nats and includes the end symbol; score is log_prob divided by the length penalty. A given
-    translation cannot be split: unless --long is error, a side with more tokens than the limit is cut, flagged and
-    counted.
+    log_prob is in nats and includes the end symbol; score is log_prob divided by the length penalty. Given translations
+    cannot be split: unless --long is error, a side with more tokens than the limit is truncated, flagged and counted.
 
     Examples:
       translate score runs/demo news.de news.en
@@ -296,7 +298,7 @@ def score(
 
     for key, value in {"engine": "ctranslate2", "precision": "int8"}.items():
         if options.get(key) == value:
-            raise InputError(f"score does not compute with --{key} {value}; leave it out")
+            raise InputError(f"score cannot use --{key} {value}; leave it out")
     check_outputs({"--output": output or STANDARD_OUTPUT}, [source, target])
     pairs = paired_lines(source, target)
     translator = load_own_translator(run, checkpoint=checkpoint, options=options).translator

@@ -1,4 +1,4 @@
-"""`eval` and `tune-decode`: score a run's translations, or given ones, and choose the settings of a run's search."""
+"""`eval` and `tune-decode`: score a run's translations, or given ones, and tune the settings of its search."""
 
 import textwrap
 from collections.abc import Iterable
@@ -22,26 +22,28 @@ if TYPE_CHECKING:
 def evaluate(
     run: Annotated[
         Path | None,
-        Argument(metavar="RUN", help="A run directory; not needed with --hypotheses.", autocompletion=complete_run),
+        Argument(metavar="RUN", help="A run directory; none with --hypotheses.", autocompletion=complete_run),
     ] = None,
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of the test sets.")] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="References of --source or --hypotheses.")] = None,
-    hypotheses: Annotated[Path | None, Option(metavar="F", help="Score these translations; no run is needed.")] = None,
+    hypotheses: Annotated[Path | None, Option(metavar="F", help="Score these translations, without a run.")] = None,
     set_name: Annotated[
         str | None,
         Option("--set", metavar="NAME", help="One of the run's test sets, or `validation`. Default: all test sets."),
     ] = None,
     checkpoint: CheckpointOption = "best",
     samples: Annotated[int, Option(metavar="N", min=0, help="Also print N translations.")] = 0,
-    report: Annotated[bool, Option("--report", help="Also score as papers do otherwise, and say which do.")] = False,
+    report: Annotated[
+        bool, Option("--report", help="Also score by other conventions, and say which papers use them.")
+    ] = False,
     *,
     options: dict[str, Any],
 ) -> None:
     """Translate test sets and print BLEU, chrF and TER with sacreBLEU's signatures and 95 % bootstrap intervals.
 
-    A setting that is not given is the run's own; the defaults below are those of a config that leaves it out.
+    The defaults below apply unless the run's config says otherwise.
 
-    Hypotheses and a JSON report are kept in RUN/evaluation/NAME.
+    Hypotheses and a JSON report are written to RUN/evaluation/NAME.
 
     Examples:
       translate eval runs/demo --samples 10
@@ -51,8 +53,8 @@ def evaluate(
     if hypotheses is not None:
         if reference is None or run or source or set_name or samples or options or checkpoint != "best":
             raise InputError(
-                "--hypotheses goes with --reference and --report alone: translate eval --hypotheses F --reference F;"
-                " nothing is translated, so other options would have no effect"
+                "--hypotheses takes only --reference and --report: translate eval --hypotheses F --reference F; nothing"
+                " is translated, so other options would have no effect"
             )
         _score_files(hypotheses, reference, report=report)
         return
@@ -95,14 +97,15 @@ def evaluate(
 def tune_decode(
     run: RunArgument,
     set_name: Annotated[
-        str, Option("--set", metavar="NAME", help="The set to tune on. Never tune on a test set that you report.")
+        str,
+        Option("--set", metavar="NAME", help="The set to tune on. Never tune on a test set whose scores you report."),
     ] = "validation",
     checkpoint: CheckpointOption = "best",
     dry_run: Annotated[bool, Option("--dry-run", help="Do not change the run's config.")] = False,
 ) -> None:
-    """Choose a run's beam size and length penalty by BLEU on its validation set, and make them the run's defaults.
+    """Tune a run's beam size and length penalty by BLEU on its validation set, and make them the run's defaults.
 
-    A larger beam, or another penalty, is chosen only for at least 0.05 BLEU more.
+    A larger beam or a different penalty must gain at least 0.05 BLEU.
 
     Example:
       translate tune-decode runs/demo
@@ -153,7 +156,7 @@ def _print_metrics(metrics: Iterable["Metric"], others: Iterable["Metric"] = ())
 
 
 def _explain(report: bool) -> None:
-    """Print which papers score how, if a report is wanted."""
+    """Explain which papers use which convention, if a report was requested."""
     from translate.evaluation.metrics import CONVENTIONS
 
     for name, text in CONVENTIONS.items() if report else []:

@@ -17,13 +17,13 @@ def import_(
     source: Annotated[
         str, Argument(metavar="SOURCE", help="A folder, or the name of a model on the Hugging Face Hub.")
     ],
-    run: Annotated[Path, Argument(metavar="RUN", help="The directory of the new run, which does not exist yet.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="Directory of the new run; it must not exist yet.")],
     overrides: Overrides = None,
 ) -> None:
-    """Make a run of another toolkit's model, and check that it gives the same numbers.
+    """Convert another toolkit's model into a run, and check that it gives the same numbers.
 
-    It takes MarianMT models of Hugging Face, and so all of OPUS-MT, and Marian's own model.npz with its decoder.yml,
-    vocabularies and SentencePiece models. What a run cannot hold is refused by name.
+    Reads MarianMT models of Hugging Face, such as all of OPUS-MT, and Marian's own model.npz with its decoder.yml,
+    vocabularies and SentencePiece models. Anything that a run cannot represent is an error.
 
     Examples:
       translate import Helsinki-NLP/opus-mt-de-en runs/opus
@@ -45,20 +45,20 @@ def import_(
 def export(
     run: RunArgument,
     to: Annotated[Literal["ctranslate2", "huggingface", "onnx"], Option("--to", help="The toolkit to export for.")],
-    output: Annotated[Path, Argument(metavar="OUT", help="A folder that does not exist yet.")],
+    output: Annotated[Path, Argument(metavar="OUT", help="Output folder; it must not exist yet.")],
     checkpoint: CheckpointOption = "best",
     quantization: Annotated[
         Literal["int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"] | None,
-        Option(help="Round the weights; --to onnx has int8 alone, and --to huggingface nothing."),
+        Option(help="Quantize the weights; --to onnx supports only int8, and --to huggingface none."),
     ] = None,
     evaluate: Annotated[
-        bool, Option("--evaluate", help="Score the run and the export on the validation set, --to ctranslate2.")
+        bool, Option("--evaluate", help="With --to ctranslate2, score the run and the export on the validation set.")
     ] = False,
 ) -> None:
-    """Write a run's model and a model card for another toolkit, and check that it gives the same numbers.
+    """Export a run's model with a model card for another toolkit, and check that it gives the same numbers.
 
-    For Hugging Face, a model with post-norm and sinusoidal positions is a MarianMT model. Any other comes with a
-    modelling file, which transformers runs if it is told to: `trust_remote_code=True`.
+    For Hugging Face, a model with post-norm and sinusoidal positions becomes a MarianMT model. Any other comes with a
+    modelling file, which transformers loads with `trust_remote_code=True`.
 
     Examples:
       translate export runs/demo --to ctranslate2 demo-ct2

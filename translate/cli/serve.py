@@ -1,4 +1,4 @@
-"""`serve`: runs as a server by HTTP."""
+"""`serve`: an HTTP server."""
 
 import ipaddress
 import logging
@@ -6,13 +6,16 @@ import math
 import socket
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from translate.cli.terminal.console import showing_activity
 from translate.cli.terminal.options import CheckpointOption, complete_run, takes_decoding_options
 from translate.errors import InputError, RunError, install_hint
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 logger = logging.getLogger(__name__)
 
@@ -27,21 +30,22 @@ def serve(
     port: Annotated[int, Option(metavar="N", min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
     token: Annotated[
         str | None,
-        Option(envvar="TRANSLATE_TOKEN", metavar="TOKEN", help="What requests must show. Better in the environment."),
+        Option(envvar="TRANSLATE_TOKEN", metavar="TOKEN", help="Bearer token of requests. Better in the environment."),
     ] = None,
     cors_origin: Annotated[
-        list[str] | None, Option(metavar="URL", help="A site whose pages may ask, such as https://example.org.")
+        list[str] | None,
+        Option(metavar="URL", help="A site whose pages may send requests, such as https://example.org."),
     ] = None,
     checkpoint: CheckpointOption = "best",
     *,
     options: dict[str, Any],
 ) -> None:
-    """Answer requests for translations by HTTP, and show a page to translate on.
+    """HTTP server, with a web page to translate on.
 
-    A setting that is not given is the run's own; the defaults below are those of a config that leaves it out.
+    The defaults below apply unless the run's config says otherwise.
 
-    It listens to this machine alone, unless --host names another address; it then needs a token, which a request has
-    in the header Authorization: Bearer TOKEN. SIGTERM or Ctrl-C lets what was asked be answered first.
+    By default it listens only to this machine. Any other --host needs a token, which requests carry in the header
+    Authorization: Bearer TOKEN. After SIGTERM or Ctrl-C it finishes open requests, then exits.
 
     Examples:
       translate serve runs/demo
@@ -50,9 +54,9 @@ def serve(
     """
     is_loopback = _is_loopback(host)
     if not (is_loopback or token):
-        raise InputError(f"--host {host} lets other machines ask: give a token too (TRANSLATE_TOKEN or --token)")
+        raise InputError(f"--host {host} is open to other machines: give a token too (TRANSLATE_TOKEN or --token)")
     try:
-        import uvicorn
+        import uvicorn  # noqa: F401
 
         from translate.server.app import create_app
         from translate.server.gate import Access, Metrics
@@ -67,45 +71,51 @@ def serve(
             show(f"Loading {', '.join(map(str, runs))}")
             models = load_models(runs, limits, checkpoint=checkpoint, options=options, on_batch=metrics.observe_batch)
         app = create_app(models, limits, Access(token, is_loopback, tuple(cors_origin or ())), metrics)
-        config = uvicorn.Config(
-            app,
-            lifespan="on",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            limit_concurrency=1000,
-            timeout_graceful_shutdown=1,
-        )
-
-        class DrainingServer(uvicorn.Server):
-            """It refuses requests after the first signal, and ends when those that it has taken are answered."""
-
-            drain_until, num_unanswered = math.inf, 0
-
-            def handle_exit(self, sig: int, frame: Any) -> None:
-                if app.state.is_draining:  # a second signal ends at once
-                    self.drain_until = 0
-                    return
-                self.drain_until = time.monotonic() + limits.seconds
-                app.state.is_draining = True
-
-            async def on_tick(self, counter: int) -> bool:
-                if app.state.is_draining and (not app.state.num_active or time.monotonic() > self.drain_until):
-                    self.num_unanswered = app.state.num_active
-                    return True
-                return await super().on_tick(counter)
-
         for model in models.values():
             data = model.run.config.data
             logger.info(f"{model.name}: {data.source_language} → {data.target_language}, searched by {model.engine}")
         address = f"[{host}]" if ":" in host else host
-        logger.info(f"Listening on http://{address}:{listener.getsockname()[1]}. Ctrl-C ends.")
-        server = DrainingServer(config)
-        server.run(sockets=[listener])
-    if server.num_unanswered:
-        raise RunError(f"stopped; requests without an answer: {server.num_unanswered}")
-    logger.info("Stopped; every request was answered.")
+        logger.info(f"Listening on http://{address}:{listener.getsockname()[1]}. Press Ctrl-C to stop.")
+        num_unanswered = _run_until_stopped(app, listener, seconds=limits.seconds)
+    if num_unanswered:
+        raise RunError(f"stopped; requests without an answer: {num_unanswered}")
+    logger.info("Stopped; all requests were answered.")
+
+
+def _run_until_stopped(app: "Starlette", listener: socket.socket, *, seconds: float) -> int:
+    """Serve until a signal comes and open requests are answered; a second signal, or the time limit, stops at once.
+
+    Returns:
+        Number of requests without an answer.
+    """
+    import uvicorn
+
+    class DrainingServer(uvicorn.Server):
+        drain_until, num_unanswered = math.inf, 0
+
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            self.drain_until = 0 if app.state.is_draining else time.monotonic() + seconds
+            app.state.is_draining = True
+
+        async def on_tick(self, counter: int) -> bool:
+            if app.state.is_draining and (not app.state.num_active or time.monotonic() > self.drain_until):
+                self.num_unanswered = app.state.num_active
+                return True
+            return await super().on_tick(counter)
+
+    config = uvicorn.Config(
+        app,
+        lifespan="on",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=1000,
+        timeout_graceful_shutdown=1,
+    )
+    server = DrainingServer(config)
+    server.run(sockets=[listener])
+    return server.num_unanswered
 
 
 def _is_loopback(host: str) -> bool:

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-show_app = Commands(help="See what a model does, as pictures.")
+show_app = Commands(help="Pictures of what a model does and how it learnt.")
 
 
 def picture_command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function the command `show NAME` with the options of a picture; it receives as `file` where that goes."""
+    """Make a function the command `show NAME`, with the options of a picture; `file` is where the picture goes."""
     output = Option("--output", "-o", metavar="FILE", help=f"Write to this file. Default: {name}.html.")
     output_format = Option(
         "--format",
-        help="html is a page for the browser; png and svg are figures. Default: by FILE's ending, or html.",
+        help="html is a page for the browser; png and svg are figures. Default: by the ending of FILE, or html.",
     )
     dpi = Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG. Default: 160.")
     options: dict[str, tuple[Any, Any]] = {
@@ -53,14 +53,16 @@ def show_attention(
     file: "PictureFile",
     run: RunArgument,
     sentence: Annotated[str, Argument(metavar="SENTENCE", help="A sentence in the source language.")],
-    target: Annotated[str | None, Option(metavar="TEXT", help="Force this translation; else it is decoded.")] = None,
+    target: Annotated[str | None, Option(metavar="TEXT", help="Force this translation instead of decoding.")] = None,
     kind: Annotated[
         Literal["encoder", "decoder", "cross"],
-        Option(help="Self-attention of encoder or decoder, or cross-attention; a page begins with it."),
+        Option(help="Self-attention of encoder or decoder, or cross-attention; a page starts with it."),
     ] = "cross",
-    layer: Annotated[int | None, Option(metavar="N", help="From 0. Default: all; a page begins with the last.")] = None,
+    layer: Annotated[
+        int | None, Option(metavar="N", help="Counted from 0. Default: all; a page starts with the last.")
+    ] = None,
     head: Annotated[
-        int | None, Option(metavar="N", help="From 0. Default: all; a page begins with their mean.")
+        int | None, Option(metavar="N", help="Counted from 0. Default: all; a page starts with their mean.")
     ] = None,
     words: Annotated[bool, Option("--words", help="Show whole words instead of subwords.")] = False,
     checkpoint: CheckpointOption = "best",
@@ -88,14 +90,14 @@ def show_attention(
 def show_masks(
     file: "PictureFile",
     run: RunArgument,
-    sentences: Annotated[list[str], Argument(metavar="SENTENCE", help="Sentences of one batch.")],
+    sentences: Annotated[list[str], Argument(metavar="SENTENCE", help="Sentences that form a batch.")],
     target: Annotated[
         list[str] | None,
-        Option(metavar="TEXT", help="A translation, given once for each sentence; else they are decoded."),
+        Option(metavar="TEXT", help="A translation, given once per sentence; otherwise they are decoded."),
     ] = None,
     checkpoint: CheckpointOption = "best",
 ) -> None:
-    """The masks of a batch of sentences: source padding, target padding, the causal mask, and both together.
+    """The masks of a batch of sentences: source padding, target padding, causal, and combined.
 
     Example:
       translate show masks runs/demo "Der Hund schläft." "Ein Koch kocht Reis."
@@ -113,10 +115,10 @@ def show_positions(
     config_or_run: Annotated[str, Argument(metavar="CONFIG|RUN", help="A config, a preset or a run directory.")],
     length: Annotated[int, Option(metavar="N", min=2, max=1000, help="Number of positions to show.")] = 64,
     checkpoint: Annotated[
-        Literal["best", "last"] | None, Option(help="Of a run: the weights that are best on validation, or the last.")
+        Literal["best", "last"] | None, Option(help="Of a run: the weights that validated best, or the last.")
     ] = None,
 ) -> None:
-    """How the model knows the order of words: the positional table, its similarities and wave lengths, and more.
+    """How the model encodes word order: the positional table, similarities, wavelengths, and more.
 
     Examples:
       translate show positions transformer-base --length 100
@@ -132,7 +134,9 @@ def show_positions(
         run = load_run(Path(config_or_run), checkpoint=checkpoint or "best")
         config, model, name = run.config, run.model, escaped(run.directory.resolve().name)
     elif checkpoint:
-        raise InputError(f"--checkpoint {checkpoint}: {config_or_run} is not a run directory, so it has no weights")
+        raise InputError(
+            f"--checkpoint {checkpoint}: {config_or_run} is not a run directory, and only runs have weights"
+        )
     else:
         config, model = load_config(config_or_run).config, None
         name = config.name
@@ -147,10 +151,10 @@ def show_curves(
         Argument(metavar="RUN", help="Run directories, finished or still training.", autocompletion=complete_run),
     ],
     over: Annotated[
-        Literal["step", "minutes"], Option(help="What the curves go over; a page has a switch and begins with it.")
+        Literal["step", "minutes"], Option(help="The horizontal axis; a page has a switch and starts with this.")
     ] = "step",
 ) -> None:
-    """How trainings went: loss, BLEU, learning rate, speed and gradient norm, over steps or time, and a table.
+    """Training curves: loss, BLEU, learning rate, speed and gradient norm, over steps or time, with a table.
 
     Examples:
       translate show curves runs/demo
@@ -166,22 +170,22 @@ def show_embeddings(
     file: "PictureFile",
     run: RunArgument,
     words: Annotated[
-        list[str] | None, Argument(metavar="WORD", help="Words to look at. Default: content words of the text.")
+        list[str] | None, Argument(metavar="WORD", help="Words to show. Default: content words of the text.")
     ] = None,
     source: Annotated[
         Path | None,
         Option(metavar="F", help="Show content words of this text. Default: the run's validation corpus."),
     ] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="The same for the target language.")] = None,
-    number: Annotated[int, Option(metavar="N", min=3, max=1000, help="Words of each side on the map.")] = 40,
-    neighbours: Annotated[int, Option(metavar="N", min=1, max=100, help="Neighbours of each word.")] = 6,
+    number: Annotated[int, Option(metavar="N", min=3, max=1000, help="Words per language on the map.")] = 40,
+    neighbours: Annotated[int, Option(metavar="N", min=1, max=100, help="Neighbours per word.")] = 6,
     method: Annotated[
         Literal["pca", "tsne"],
         Option(help="Map by principal components, or by t-SNE, which needs scikit-learn (extra `pictures`)."),
     ] = "pca",
     checkpoint: CheckpointOption = "best",
 ) -> None:
-    """Which words the model represents alike: nearest neighbours by cosine, and a map of the words.
+    """Which words have similar embeddings: nearest neighbours by cosine, and a map of the words.
 
     Examples:
       translate show embeddings runs/demo
@@ -217,21 +221,21 @@ def show_alignments(
         Option(
             metavar="N|mean|best",
             help="Decoder layer, counted from 0, whose heads are averaged; mean averages all layers, and best takes the"
-            " layer that does best on validation, or on the text, if the run has no validation.",
+            " layer that does best on validation, or on the text if the run has no validation corpus.",
         ),
     ] = "best",
     pharaoh: Annotated[
         Path | None,
         Option(
             metavar="FILE",
-            help="Write the links to this file, such as 0-0 1-2. Default: the picture's name with the ending .align.",
+            help="Write the links, such as 0-0 1-2, to this file. Default: the name of the picture, ending in .align.",
         ),
     ] = None,
     first: Annotated[int, Option(metavar="N", min=1, help="First line in the picture.")] = 1,
     number: Annotated[int, Option(metavar="N", min=1, max=200, help="Number of lines in the picture.")] = 8,
     checkpoint: CheckpointOption = "best",
 ) -> None:
-    """Word alignments of given pairs by cross-attention: a picture of some, and all in Pharaoh's format.
+    """Word alignments of given pairs from cross-attention: a picture of some, and a Pharaoh file of all.
 
     Examples:
       translate show alignments runs/demo --source news.de --reference news.en
@@ -274,20 +278,20 @@ def _choose_layer(
         best, text = error_rates.index(min(error_rates)), "validation" if has_validation else "this text"
         return best, error_rates, f"The mean over the heads of decoder layer {best}, the best on {text}"
     if not wanted.isdecimal():
-        raise InputError(f"--layer {wanted}: should be a layer counted from 0, mean or best")
+        raise InputError(f"--layer {wanted}: should be a layer, counted from 0, or mean or best")
     return int(wanted), [], f"The mean over the heads of decoder layer {wanted}"
 
 
 def _read_pairs(
     loaded: "LoadedTranslator", source: Path | None, reference: Path | None, file: "PictureFile"
 ) -> "ParallelCorpus":
-    """Read the texts that were named, or the validation corpus, which may not be the file to write."""
+    """Read the given texts, or the validation corpus, which must not be the output."""
     from translate.evaluation.evaluate import choose_test_sets
 
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together")
     if source is None and loaded.run.config.data.validation is None:
-        raise InputError(f"{loaded.run.directory}: its config has no data.validation, which is needed here")
+        raise InputError(f"{loaded.run.directory}: its config has no data.validation, which this picture needs")
     if source is None:
         named = [getattr(loaded.run.config.data.validation, key, None) for key in ("source", "target", "path")]
         check_outputs({"--output": file.path}, [Path(path) for path in named if path])

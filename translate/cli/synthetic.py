@@ -1,4 +1,4 @@
-"""`distill` and `backtranslate`: corpora made by a model, for another one to be trained on."""
+"""`distill` and `backtranslate`: corpora translated by one model, to train another on."""
 
 import dataclasses
 import itertools
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LINES_TO_JUDGE = 1000  # of a file, which may be in the wrong language
+_LINES_TO_JUDGE = 1000  # from which a text in the wrong language is recognised
 
 OutputFolder = Annotated[
-    Path, Option("--output", "-o", metavar="DIR", help="A folder for corpus.jsonl and provenance.json.")
+    Path, Option("--output", "-o", metavar="DIR", help="Folder for corpus.jsonl and provenance.json.")
 ]
 
 
@@ -38,7 +38,7 @@ def distill(
         list[Path],
         Argument(
             metavar="RUN",
-            help="The teacher; the probabilities of several are averaged.",
+            help="The teacher; several form an ensemble.",
             autocompletion=complete_run,
         ),
     ],
@@ -51,21 +51,21 @@ def distill(
         Option(
             "--nearest-reference",
             metavar="NAME",
-            help="Of the --n-best list take the translation nearest to the reference, by bleu or chrf.",
+            help="From each --n-best list, take the translation nearest to the reference by bleu or chrf.",
         ),
     ] = None,
     checkpoint: CheckpointOption = "best",
     *,
     options: dict[str, Any],
 ) -> None:
-    """Translate the training data of a run, as a corpus to train a smaller or single model on.
+    """Translate a run's training data into a corpus for training a smaller or a single model.
 
-    A student learns more from its teacher's translations than from the references (Kim and Rush 2016): they vary less.
-    The first RUN's config names the data; each pair is translated once, whatever its corpus's weight. A setting that
-    is not given is the run's own. With --n-best N, a source has N pairs.
+    A student learns more from its teacher's translations, which vary less, than from references (Kim and Rush 2016).
+    The config of the first RUN names the data; each pair is translated once, whatever the weight of its corpus. The
+    defaults below apply unless that config says otherwise. With --n-best N, each source has N pairs.
 
-    Nothing is left out of DIR/corpus.jsonl: a pair whose translation is empty, was cut or repeats itself is marked with
-    flags. DIR/provenance.json says what it was made from. A command that was stopped goes on if it is given again.
+    DIR/corpus.jsonl has all pairs, with flags where a translation is empty, was cut off or repeats itself.
+    DIR/provenance.json records the origin. Repeat an interrupted command to continue it.
 
     Examples:
       translate distill runs/big -o data/distilled
@@ -78,21 +78,21 @@ def distill(
 @takes_decoding_options
 def backtranslate(
     run: RunArgument,
-    file: Annotated[Path, Argument(metavar="FILE", help="Text in the language that the model to train will write.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="Text in the target language of the model to train.")],
     output: OutputFolder,
     checkpoint: CheckpointOption = "best",
     *,
     options: dict[str, Any],
 ) -> None:
-    """Translate monolingual text with a reverse model, as sources of a corpus whose targets are the real lines.
+    """Translate monolingual text with a reverse model, into a corpus whose targets are the original lines.
 
-    RUN translates the other way: English to German for a model that is to translate German to English. A setting that
-    is not given is the run's own, so usually beam search. That and a tag are best with little data; sampling
-    (--search sample) is for large data and good models (Edunov et al. 2018, section 5.3). The tag tells synthetic
-    sources apart (Caswell et al. 2019): it is source_tag in the lines for data.train that are printed.
+    RUN translates in reverse: English to German, to train a model from German to English. The defaults below apply
+    unless its config says otherwise. Beam search and a tag are best with little data; sampling (--search sample) is
+    for large data and good models (Edunov et al. 2018, section 5.3). The tag marks synthetic sources (Caswell et al.
+    2019): it is the source_tag in the printed lines for data.train.
 
-    Nothing is left out of DIR/corpus.jsonl: a pair whose translation is empty, was cut or repeats itself is marked with
-    flags. DIR/provenance.json says what it was made from. A command that was stopped goes on if it is given again.
+    DIR/corpus.jsonl has all pairs, with flags where a translation is empty, was cut off or repeats itself.
+    DIR/provenance.json records the origin. Repeat an interrupted command to continue it.
 
     Examples:
       translate backtranslate runs/en-de news.en -o data/bt
@@ -131,11 +131,11 @@ class SyntheticCommand:
         corpus = self.output / "corpus.jsonl"
         check_outputs({"--output": corpus}, [self.file])
         if self.output.exists() and not self.output.is_dir():
-            raise InputError(f"--output {self.output}: is a file, and a folder is needed; name another")
+            raise InputError(f"--output {self.output}: is a file, not a folder; name another")
         for made in (corpus, self.output / "provenance.json"):
             if made.exists():
                 raise InputError(
-                    f"--output {self.output}: has a {made.name} already; name another folder, or remove it"
+                    f"--output {self.output}: already has a {made.name}; name another folder, or remove it"
                 )
         share_machine(world.environment)
         config = read_resolved_config(open_run(self.runs[0]).config)
@@ -143,7 +143,7 @@ class SyntheticCommand:
         if self.nearest is not None:  # is chosen among the whole beam
             options = {"n_best": options.get("beam_size", config.decoding.beam_size), **options}
             if options["n_best"] < 2:
-                raise InputError("--nearest-reference chooses among --n-best translations, and that is 1: raise it")
+                raise InputError("--nearest-reference chooses among --n-best translations, but that is 1: raise it")
         with showing_activity() as show:
             show("Reading the text")
             lines, references = self._read(config)
@@ -172,7 +172,7 @@ class SyntheticCommand:
         return DecodingJob(decoder, facts, total, (Request(line) for line in lines))
 
     def _read(self, config: "Config") -> "tuple[Iterable[str], Sequence[str]]":
-        """Open what is translated and note its checksum; the references, if there are any, come with it."""
+        """Open the text to translate, note its checksum, and return it with its references, if there are any."""
         from translate.data.cache import text_digest
         from translate.data.corpora import join_texts, read_corpus
         from translate.data.text import require_file
@@ -180,7 +180,9 @@ class SyntheticCommand:
 
         if self.file is not None:
             if self.nearest:
-                raise InputError("--nearest-reference is not for --source: only the training data have references")
+                raise InputError(
+                    "--nearest-reference cannot be combined with --source: only the training data have references"
+                )
             require_file(self.file)
             opened = open_lines(self.file)
             if not opened.total:
@@ -206,7 +208,7 @@ class SyntheticCommand:
 
         try:
             known = config.data.validation and read_corpus(config.data.validation, key="data.validation")
-        except InputError:  # it is not on this machine
+        except InputError:  # not on this machine
             return
         lines = list(itertools.islice(open_lines(file), _LINES_TO_JUDGE))
         if known and is_other_side(lines, known.sources, known.targets):
@@ -217,7 +219,7 @@ class SyntheticCommand:
             )
 
     def _finish(self, job: DecodingJob, counts: "ConditionCounts") -> None:
-        """Write where the corpus is from, and print how to train on it."""
+        """Write the provenance of the corpus, and print how to train on it."""
         from translate.atomic import write_text
         from translate.config.yaml import dump_scalar
         from translate.decoding.synthetic import describe_origin
@@ -232,8 +234,8 @@ class SyntheticCommand:
         }
         write_text(self.output / "provenance.json", json.dumps(origin, indent=2, ensure_ascii=False) + "\n")
         logger.info(
-            f"{corpus} has all of them, flagged where something may be wrong; a training leaves out pairs with an empty"
-            " side, and says how many. To train on it, beside other corpora:"
+            f"{corpus} has all pairs, with flags where something may be wrong; training leaves out pairs with an empty"
+            " side and counts them. To train on it in addition to other corpora:"
         )
         values = ["kind: json", f"path: {dump_scalar(str(corpus.resolve()))}", "source_column: source"]
         values += ["target_column: target", *["source_tag: <bt>"] * (self.name == "backtranslate")]

@@ -16,29 +16,31 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-tokenizer_app = Commands(help="Train a tokenizer, or look at what one does.")
+tokenizer_app = Commands(help="Train a tokenizer, or see what one does.")
 
 ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="A SentencePiece model file, or a run directory.")]
-Side = Annotated[Literal["source", "target"], Option(help="The tokenizer to use of a run with separate vocabularies.")]
+Side = Annotated[
+    Literal["source", "target"], Option(help="Which tokenizer of a run with separate vocabularies to use.")
+]
 
 
 @tokenizer_app.command("train")
 def train_tokenizer(
     corpora: Annotated[
-        list[Path], Argument(metavar="FILE", help="Text files with one sentence a line; they may be gzipped.")
+        list[Path], Argument(metavar="FILE", help="Text files with one sentence per line; they may be gzipped.")
     ],
     output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The model file to write.")],
     kind: Annotated[
         Literal["bpe", "unigram"], Option("--type", metavar="NAME", help="Segmentation model: bpe or unigram.")
     ] = "bpe",
     vocab_size: Annotated[
-        int, Option(metavar="N", min=8, help="Number of subwords, special symbols and bytes included.")
+        int, Option(metavar="N", min=8, help="Number of subwords, including special symbols and bytes.")
     ] = 8000,
     character_coverage: Annotated[
-        float, Option(metavar="X", help="Share of characters with their own subword, 0.98 to 1.")
+        float, Option(metavar="X", help="Share of characters with a subword of their own, 0.98 to 1.")
     ] = 1.0,
     byte_fallback: Annotated[
-        bool, Option(show_default=False, help="Spell unknown characters in bytes, which is the default.")
+        bool, Option(show_default=False, help="Spell unknown characters in bytes (default).")
     ] = True,
     normalization: Annotated[
         Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"],
@@ -66,7 +68,7 @@ def train_tokenizer(
     config = override_config(Config(), {f"tokenizer.{key}": value for key, value in options.items()}).tokenizer
     check_outputs({"--output": output}, corpora)
     if not output.resolve().parent.is_dir():
-        raise InputError(f"{output}: cannot be written: there is no such folder")
+        raise InputError(f"{output}: cannot be written: the folder does not exist")
     lines = [line for path in corpora for line in read_lines(path)]
     model = train_model(lines, config)
     with open_output(output) as file:
@@ -79,9 +81,9 @@ def encode_text(
     model: ModelArgument,
     file: InputFile = None,
     side: Side = "source",
-    ids: Annotated[bool, Option("--ids", help="Print numbers instead of subwords.")] = False,
+    ids: Annotated[bool, Option("--ids", help="Print ids instead of subwords.")] = False,
 ) -> None:
-    """Print the subwords of each line, with a space between them.
+    """Print the subwords of each line, separated by spaces.
 
     Example:
       echo "Ein Hund läuft." | translate tokenizer encode runs/demo
@@ -93,14 +95,14 @@ def encode_text(
 
 @tokenizer_app.command("decode")
 def decode_ids(model: ModelArgument, file: InputFile = None, side: Side = "source") -> None:
-    """Print the text of each line of subwords or of numbers, as `encode` prints them.
+    """Print the text of each line of subwords or ids, as `encode` prints them.
 
     Example:
       translate tokenizer encode runs/demo input.de > input.subwords
       translate tokenizer decode runs/demo input.subwords
     """
     tokenizer = _load_tokenizer(model, side)
-    # Split at the spaces that `encode` put there alone: other white space can be a subword, or in one.
+    # Split only at the spaces that `encode` inserts: other white space can be a subword, or part of one.
     tokens = ([token for token in line.split(" ") if token] for line in open_lines(file))
     write_lines((tokenizer.decode(tokenizer.parse(line)) for line in tokens), None)
 

@@ -1,4 +1,4 @@
-"""`train`: make a run from a config."""
+"""`train`: train a run from a config."""
 
 import os
 import shlex
@@ -22,15 +22,15 @@ def train(
     run: Annotated[
         str | None,
         # torchrun would read --run as short for an option of its own.
-        Option("--run", "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/NAME, or a given run."),
+        Option("--run", "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/NAME, or the given run."),
     ] = None,
-    resume: Annotated[bool, Option("--resume", help="Continue from the last checkpoint, or begin a new run.")] = False,
-    profile: Annotated[bool, Option("--profile", help="Profile ten steps into DIR/profile, and train on.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue from the last checkpoint, or start a new run.")] = False,
+    profile: Annotated[bool, Option("--profile", help="Profile ten steps into DIR/profile, then train on.")] = False,
 ) -> None:
-    """Train a tokenizer and a model, as a config says, into a run directory.
+    """Train a tokenizer and a model from a config, into a run directory.
 
-    A run has its config: to continue it, give the run itself and --resume. A folder that is a run comes before a preset
-    of its name; demo.yaml is always the preset.
+    To continue a run, give its directory in place of the config, and --resume. A run takes precedence over a preset of
+    the same name; demo.yaml is always the preset.
 
     Examples:
       translate train demo
@@ -53,8 +53,8 @@ def train(
         if os.environ.get("WORLD_SIZE", "1") != "1":
             from translate.distributed.process_group import join_world
 
-            # Of several processes with this error one reports it; a process without it meets it in the first agreement
-            # of the training, and ends with it.
+            # If several processes have this error, one reports it. A process without it fails when the processes first
+            # agree, at the start of training.
             with join_world() as world:
                 world.run_on_all_ranks(read)
         raise
@@ -70,14 +70,14 @@ def train(
         fail_interrupted(stop, f", and saved. Continue with: {short}")
     except KeyboardInterrupt as error:
         again = shlex.join([*command, *([] if resume else ["--resume"])])  # perhaps there is no run yet
-        fail_interrupted(error, f". Begin again or continue with: {again}")
+        fail_interrupted(error, f". Start again or continue with: {again}")
 
 
 def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
-    """The directory that the command line names: a run in place of a config, or --run; None: neither.
+    """The directory that the command line names: a run in place of a config, or --run; None if neither.
 
     Raises:
-        InputError: A run is to be begun, or the two differ.
+        InputError: A run was given without --resume, or the two differ.
     """
     from translate.config.load import is_run, preset_names
 
@@ -89,7 +89,7 @@ def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
     if run is not None and os.path.realpath(run) != os.path.realpath(named):
         begin = f"translate train {named / 'config.yaml'} --run {run}"
         raise InputError(
-            f"{named} is a run, and --run {run} is another: leave out --run to continue it, or begin a new run with its"
+            f"{named} is a run, and --run {run} is another: leave out --run to continue it, or start a new run with its"
             f" settings: {begin}"
         )
     if not resume:
@@ -99,14 +99,14 @@ def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
 
 
 def _launcher() -> list[str]:
-    """What starts this command: `translate`, or the torchrun that has started it in several processes."""
+    """What started this command: `translate`, or torchrun with its options."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return ["translate"]
     machines = os.environ.get("GROUP_WORLD_SIZE", "1")
     processes = os.environ.get("LOCAL_WORLD_SIZE", "1")
     nodes = []
-    if machines != "1":  # on each of them; they meet where the first process was
+    if machines != "1":  # to be run on each of them; they meet at the address of the first process
         where = os.environ.get("MASTER_ADDR", "HOST")
         nodes = ["--nnodes", machines, "--rdzv-backend", "c10d", "--rdzv-endpoint", where]
-    # The command may have --run, which torchrun without `--` takes for an option of its own.
+    # Without `--`, torchrun would take the --run of the command for an option of its own.
     return ["torchrun", *nodes, "--nproc-per-node", processes, "-m", "--", "translate"]

@@ -1,4 +1,4 @@
-"""What is wrong with a config, in the user's terms: the key, its value, its bound or the nearest key, and the place."""
+"""Errors in a config, in the user's terms: the key, its value, its bound or the nearest key, and the place."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from translate.config.yaml import Document, dump_scalar, join_key
 from translate.nearest import did_you_mean, nearest
 
 _KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
-REMOVED_KEYS: dict[str, tuple[object, str]] = {  # keys of older versions: the default that each had, and what to do now
+REMOVED_KEYS: dict[str, tuple[object, str]] = {  # keys of older versions: their default, and what to do now
     "decoding.contrastive_weight": (0.5, "contrastive decoding is not supported any more; use --reverse or --ensemble"),
     "decoding.contrastive_plausibility": (0.1, "contrastive decoding is not supported any more; leave it out"),
     "decoding.shortlist": (False, "shortlists are not supported any more; leave it out, and use engine = ctranslate2"),
@@ -31,7 +31,7 @@ _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words tha
 
 
 def explain(error: ValidationError, document: Document) -> str:
-    """Describe every problem that pydantic found, one on each line."""
+    """Describe every problem that pydantic found, one per line."""
     problems = error.errors(include_url=False)
     return "\n".join(dict.fromkeys(_explain_problem(dict(problem), document) for problem in problems))
 
@@ -49,7 +49,7 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
             return f"unknown key {key}{where}{_suggestion(key, location)}"
         case "missing" | "union_tag_not_found":
             missing = key if problem["type"] == "missing" else f"{key}.kind"
-            return f"{missing} is missing, and has no default{where}"
+            return f"{missing} is missing and has no default{where}"
         case "union_tag_invalid":
             kind, expected = problem["input"]["kind"], problem["ctx"]["expected_tags"]
             place = _where([f"{key}.kind"], document)
@@ -58,10 +58,10 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
             message = problem["msg"].removeprefix("Value error, ")
             if location[:1] == ("data",) and len(location) > 1:  # a corpus does not know its own key
                 message = f"{key}.{message}"
-            # Such a problem is between keys that the message names, and perhaps only one of them was given.
+            # The message names keys that do not agree, perhaps only one of which was given.
             return f"{message}{_where(_KEY_IN_TEXT.findall(message), document, exactly=True)}"
         case "string_pattern_mismatch" if location == ("name",):
-            rule = "has letters, digits, '_', '-' and '.', and does not begin with '-' or '.'"
+            rule = "has letters, digits, '_', '-' and '.', and does not start with '-' or '.'"
             return f"name = {_shown(problem['input'])}: a run's name {rule}{where}"
         case "tuple_type" if location[0] == "training" or location[-1] == "leave_out":
             example = {"freeze": "encoder", "leave_out": "repeated", "lora_targets": "query"}.get(
@@ -74,7 +74,7 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
 
 
 def suggested_choice(value: Any, choices: str) -> str:
-    """The question "did you mean …?" for a wrong choice; empty if none of the valid ones, in quotes, is near it."""
+    """The question "did you mean …?" for a wrong choice; empty if none of the quoted choices is similar."""
     return did_you_mean(nearest(value, re.findall("'([^']+)'", choices))) if isinstance(value, str) and value else ""
 
 
@@ -85,7 +85,7 @@ def _shown(value: Any) -> str:
 
 
 def _where(keys: list[str], document: Document, *, exactly: bool = False) -> str:
-    """Where the keys were given, in brackets; unless `exactly`, a missing key's place is that of its section."""
+    """The places where keys were given, in brackets; for a missing key, unless `exactly`, the place of its section."""
     places: dict[str, None] = {}
     for key in keys:
         while key and key not in document.origins and not exactly:
@@ -96,7 +96,7 @@ def _where(keys: list[str], document: Document, *, exactly: bool = False) -> str
 
 
 def _dotted_key(location: tuple[int | str, ...]) -> str:
-    """Write pydantic's location as the user's key, without a corpus's kind, which follows its key, and other marks."""
+    """Turn pydantic's location into the user's key, without the kind of a corpus, which follows its key."""
     kind_index = {"data.validation": 2, "data.train": 3, "data.test": 3, "data.validation_also": 3}.get(
         ".".join(map(str, location[:2]))
     )
@@ -104,13 +104,13 @@ def _dotted_key(location: tuple[int | str, ...]) -> str:
 
 
 def _suggestion(key: str, location: tuple[int | str, ...]) -> str:
-    """Ask for the keys that were probably meant."""
+    """The question "did you mean …?" for an unknown key."""
     parent, _, last = key.rpartition(".")
     if len(location) <= 2:
         return did_you_mean(nearest_keys(key))
     if location[-2] == "augment":
         fields = Augmentation.model_fields
-    else:  # in a corpus, whose kind comes before the key
+    else:  # in a corpus, whose kind precedes the key
         kinds = typing.get_args(typing.get_args(Corpus)[0])
         corpus = next(each for each in kinds if location[-2] in typing.get_args(each.model_fields["kind"].annotation))
         fields = corpus.model_fields
@@ -118,8 +118,7 @@ def _suggestion(key: str, location: tuple[int | str, ...]) -> str:
 
 
 def nearest_keys(key: str) -> list[str]:
-    """The keys that a wrong one such as `training.lr` or `lr` probably means: a near one anywhere, or a less near one
-    in its section."""
+    """The keys that `training.lr` or `lr` probably means: very similar ones anywhere, similar ones in its section."""
     parent, _, last = key.rpartition(".")
     sections = {name: getattr(field.annotation, "model_fields", {}) for name, field in Config.model_fields.items()}
     sections[""] = Config.model_fields

@@ -1,4 +1,4 @@
-"""What a fine-tuning takes from the run that it begins from: the keys that the run's weights and tokenizer decide."""
+"""What fine-tuning inherits from its base run: the keys that the run's weights and tokenizer determine."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from translate.config.schema import Config
 from translate.config.yaml import Document, Origin, shown_path
 from translate.errors import InputError
 
-# Keys that are taken from the run as well, and may be stated otherwise.
+# Keys that are inherited too, but may be overridden.
 _MAY_DIFFER = {
     "model": {"dropout", "attention_dropout", "activation_dropout", "initialization"},
     "tokenizer": {"subword_sampling", "character_coverage", "max_training_lines"},
@@ -19,14 +19,14 @@ _NOT_INHERITED = {"add_characters", "add_pieces"}  # the run's tokenizer has the
 
 
 def inherit(document: Document, base: Config, *, run: Path) -> None:
-    """Give a config that fine-tunes a run the values that it does not state.
+    """Add the values of the base run to a config that does not state them.
 
     Args:
-        document: What the config states; it is changed.
-        base: The config of the run.
+        document: The config, which is changed.
+        base: The config of the base run.
 
     Raises:
-        InputError: The config states what cannot be with the run's weights or tokenizer.
+        InputError: The config contradicts the run's weights or tokenizer.
     """
     for section, inherited in _inherited(base).items():
         stated = document.values.setdefault(section, {})
@@ -41,14 +41,14 @@ def inherit(document: Document, base: Config, *, run: Path) -> None:
 def check_agreement(
     values: Mapping[str, Any], base: Config, *, run: Path, origins: Mapping[str, Origin] | None = None
 ) -> None:
-    """Check that a config states nothing that cannot be with the weights and the tokenizer of the run it begins from.
+    """Check that a config does not contradict the weights and the tokenizer of its base run.
 
     Args:
         values: The config as JSON values.
-        origins: Where its values were given.
+        origins: Where the values were given.
 
     Raises:
-        InputError: Something differs; the message lists it all.
+        InputError: Something differs; the message lists all of it.
     """
     shown, different = shown_path(run), []
     for section, inherited in _inherited(base).items():
@@ -60,7 +60,7 @@ def check_agreement(
                 different.append(f"{name} = {next(both)}{place}, but {shown} has {next(both)}")
     if different:
         raise InputError(
-            f"training.initialize_from = {shown} decides model and vocabulary, and the config contradicts it:\n  "
+            f"training.initialize_from = {shown} determines model and vocabulary, but the config contradicts it:\n  "
             + "\n  ".join(different)
             + f"\nLeave {'these keys' if len(different) > 1 else 'this key'} out, or train a new model without"
             " training.initialize_from"
@@ -68,7 +68,7 @@ def check_agreement(
 
 
 def _inherited(base: Config) -> dict[str, dict[str, Any]]:
-    """The values that a fine-tuning takes from a run's config, by section and key."""
+    """The values that fine-tuning inherits from a run's config, by section and key."""
     own_files = {"source_model": None, "target_model": None}  # the run has tokenizers of its own
     return {
         "model": base.model.model_dump(mode="json"),

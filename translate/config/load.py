@@ -1,4 +1,4 @@
-"""From a YAML file and overrides to a `Config`: configs that extend others, the origin of each value, input files."""
+"""From a YAML file and overrides to a `Config`: extended configs, the origin of each value, input files."""
 
 import json
 import logging
@@ -30,12 +30,12 @@ from translate.nearest import did_you_mean, nearest, nearest_paths
 
 logger = logging.getLogger(__name__)
 
-_YOUNGER_MODEL_KEYS = {"output_bias"}  # than some runs, whose models are what the defaults say
-_DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is so deep, and no key so long
+_YOUNGER_MODEL_KEYS = {"output_bias"}  # than some runs, whose models have the defaults
+_DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is deeper, and no key longer
 
 
 class LoadedConfig(NamedTuple):
-    """A config and the origin of each value in it; a dotted key without origin has its default."""
+    """A config and the origin of its values by dotted key; a key without origin has its default."""
 
     config: Config
     origins: dict[str, Origin]
@@ -50,15 +50,15 @@ def load_config(
 ) -> LoadedConfig:
     """Read a config, the configs that it extends, and overrides; check it, and find the files that it names.
 
-    A relative path is looked for in `data.root`, then beside the config that names it, then in the working directory.
-    A mapping is merged key by key into the one below it. A list replaces the one below it, and so does a corpus of
-    another kind; null for a test set removes it.
+    A relative path is looked for in `data.root`, then next to the config that names it, then in the working directory.
+    A mapping is merged key by key into the one that it extends. A list replaces the extended one, and so does a corpus
+    of another kind; null removes a test set.
 
     Args:
-        config: A path, a preset's name, or what a config file would say.
-        overrides: `dotted.key=value` each, with the value in YAML, or in Python values by dotted key; a number in the
-            key is an index of a list.
-        require_files: Whether a missing input file is an error; otherwise its path stays as it was given.
+        config: A path, the name of a preset, or the content of a config file.
+        overrides: Texts `dotted.key=value` with a YAML value, or Python values by dotted key; a number in a key is the
+            index in a list.
+        require_files: Whether a missing input file is an error; otherwise its path stays as given.
         place: Where the values of mappings were given, for messages.
 
     Raises:
@@ -79,10 +79,10 @@ def load_config(
 
 
 def read_resolved_config(path: Path) -> Config:
-    """Read a config that `resolved_yaml` wrote: with every value, and with its paths as they are.
+    """Read a config that `resolved_yaml` wrote, with every value, and leave its paths unchanged.
 
-    A missing value would get its default, so a file that was cut would silently give another model. Sections and model
-    keys that are younger than format 1 of a run must be excepted here.
+    A missing value would get its default, so a truncated file would silently give another model. Sections and model
+    keys added since format 1 of runs must be excepted here.
 
     Raises:
         InputError: The file is unreadable, invalid or incomplete.
@@ -97,16 +97,16 @@ def read_resolved_config(path: Path) -> Config:
             f"model.{name}" for name in ModelConfig.model_fields if name in known - config.model.model_fields_set
         ]
     if missing:
-        hint = "a run's config has every value, so copy it again from where it came"
-        raise InputError(f"{path}: is incomplete: it lacks {', '.join(missing)}; {hint}")
+        hint = "a run's config has every value, so copy it again from its source"
+        raise InputError(f"{path}: incomplete, without {', '.join(missing)}; {hint}")
     return config
 
 
 def override_config(config: Config, values: Mapping[str, Any]) -> Config:
-    """Replace some values of a config, and check it again.
+    """Replace values of a config, and check it again.
 
     Args:
-        values: JSON values by dotted key; None leaves the config's value as it is.
+        values: JSON values by dotted key; None keeps the config's value.
 
     Raises:
         InputError: An unknown key, a wrong type, a value out of bounds.
@@ -115,14 +115,14 @@ def override_config(config: Config, values: Mapping[str, Any]) -> Config:
     for key, value in values.items():
         if value is not None:
             if not _DOTTED_KEY.fullmatch(key):
-                raise InputError(f"{key[:80]!r} is no name of a setting")
+                raise InputError(f"{key[:80]!r} is not the name of a setting")
             _apply_override(document, f"{key}={json.dumps(value)}")
     return _validate(Document(document.values, {}))
 
 
 def _validate(document: Document) -> Config:
     try:
-        # By way of JSON, where pydantic is strict ("8" is no number, 1 no boolean) and yet takes lists and paths.
+        # Through JSON, where pydantic is strict ("8" is not a number, 1 not a boolean) and yet accepts lists and paths.
         return Config.model_validate_json(json.dumps(document.values), strict=True)
     except ValidationError as error:
         raise InputError(explain(error, document)) from None
@@ -138,7 +138,7 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
         return document
     origin = document.origins.pop("extends").position
     if not isinstance(base_name, str):
-        raise InputError(f"{origin}: extends takes one config's path or name, not {json.dumps(base_name)}")
+        raise InputError(f"{origin}: extends takes the path or name of one config, not {json.dumps(base_name)}")
     chain = (*chain, path.resolve())
     try:
         base_path = find_config(base_name, beside=path.resolve().parent)
@@ -168,9 +168,9 @@ def _apply_override(document: Document, override: str, *, place: str = "command 
     key, equals, text = override.partition("=")
     key = key.strip()
     if not equals or not _DOTTED_KEY.fullmatch(key):
-        raise InputError(f"{override[:80]!r} is no override: write dotted.key=value, such as model.d_model=256")
+        raise InputError(f"{override[:80]!r} is not an override: write dotted.key=value, such as model.d_model=256")
     if key == "extends":
-        raise InputError(f"{Origin()}: {override[:80]!r}: extends can only stand in a config file")
+        raise InputError(f"{Origin()}: {override[:80]!r}: extends is only allowed in a config file")
     value, origins = parse_yaml(text, path=None, key=key)
     while key:
         origins.setdefault(key, Origin())
@@ -181,17 +181,17 @@ def _apply_override(document: Document, override: str, *, place: str = "command 
 
 
 def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_origins: dict[str, Origin]) -> Any:
-    """The value of a key with another one over it, and the origins likewise."""
+    """Merge a value into the one that it overrides, and their origins likewise."""
     if isinstance(below, list) and isinstance(above, dict):  # whose keys are indices
         items = {str(index): item for index, item in enumerate(below)}
         if wrong := [name for name in above if name not in items]:
             dotted = join_key(key, wrong[0])
-            problem = f"{wrong[0]!r} is no index of a list of {len(below)}, counted from 0"
+            problem = f"{wrong[0]!r} is not an index of a list of {len(below)}, counted from 0"
             raise InputError(f"{new_origins[dotted].position}: {dotted}: {problem}")
         return list(_merge(items, above, key, origins, new_origins).values())
     if isinstance(below, dict) and isinstance(above, dict):
         kind = above.get("kind")
-        # A corpus of another kind has other keys, so it takes the old one's place.
+        # A corpus of another kind has other keys, so it replaces the old one.
         if not isinstance(kind, str) or below.get("kind", kind) == kind:
             merged = dict(below)
             for name, value in above.items():
@@ -206,22 +206,22 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
 
 
 def preset_names() -> list[str]:
-    """Names that `find_config` takes without a path."""
+    """The names of the presets."""
     return sorted(path.stem for path in presets_directory().glob("*.yaml"))
 
 
 def is_run(name: str) -> bool:
-    """Whether a name that is given in place of a config is a run's directory, whose resolved config is then meant."""
+    """Whether a name in place of a config is a run directory, which stands for its resolved config."""
     return bool(name) and os.path.isfile(os.path.join(os.path.expanduser(name), "run.json"))
 
 
 def find_config(name: str, *, beside: Path | None = None) -> Path:
-    """Find a config file by its path, by a run's directory, which stands for its resolved config, or a preset's name.
+    """Find a config file by its path, by a run directory, which stands for its resolved config, or by a preset name.
 
     Args:
-        name: Such as `configs/demo.yaml`, `demo.yaml`, `runs/demo` or `demo`; a run comes before a preset of its name.
-        beside: Folder that a relative path starts from, which is the folder of the config that extends this one;
-            None is the working directory.
+        name: Such as `configs/demo.yaml`, `demo.yaml`, `runs/demo` or `demo`; a run precedes a preset of its name.
+        beside: Folder of the config that extends this one, from which a relative path starts; None: the working
+            directory.
 
     Raises:
         InputError: There is no such file or preset; the message lists the places and the presets.
@@ -243,15 +243,15 @@ def find_config(name: str, *, beside: Path | None = None) -> Path:
 
 
 def _candidates(name: str, origin: Origin | None, *, root: Path | None = None) -> list[Path]:
-    """The places where a path may be meant: in `data.root`, beside the config that names it, or from here on."""
+    """The places to look for a path: in `data.root`, next to the config that names it, in the working directory."""
     beside = origin.path.resolve().parent if origin and origin.path else None
     return list(dict.fromkeys(place / name for place in (root, beside, Path.cwd()) if place))
 
 
 def _inherit_from_run(document: Document, *, required: bool) -> None:
-    """Find the run of `training.initialize_from`, and take from it what a config that fine-tunes it does not state.
+    """Find the run of `training.initialize_from`, and inherit from it what the config does not state.
 
-    The config of a run that was fine-tuned states all, and needs that other run no longer.
+    The config of a run that was fine-tuned states everything, and no longer needs the base run.
     """
     training = document.values.get("training")
     training = training if isinstance(training, dict) else {}
@@ -269,9 +269,9 @@ def _inherit_from_run(document: Document, *, required: bool) -> None:
         if run is not None:
             problem = "a run cannot keep a path that is not UTF-8; rename it, or give a link to it"
         elif (found / "config.json").is_file() or (found / "decoder.yml").is_file():
-            problem = f"is a model of another toolkit; make a run of it first: translate import {name} RUN"
+            problem = f"is a model of another toolkit; convert it first: translate import {name} RUN"
         elif found.exists():
-            problem = "is no run: it has no run.json; name a run's own directory"
+            problem = "is not a run: it has no run.json; name the run directory itself"
         else:
             problem = f"no such run; looked for {', '.join(map(str, candidates))}"
         near = [*found.parents, *(path.parent for path in sorted(found.glob("*/run.json")))] if found.exists() else []
@@ -282,7 +282,7 @@ def _inherit_from_run(document: Document, *, required: bool) -> None:
 
 
 def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -> Config:
-    """Make each input path absolute, if there is such a file; missing ones that are `required` are all reported."""
+    """Make the path of each existing input file absolute; if `required`, report all missing ones."""
     problems: list[str] = []
     root: Path | None = None
 
@@ -291,7 +291,7 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
         candidates = _candidates(name, origin, root=root)
         for candidate in candidates:
             if os.path.exists(candidate) and os.path.isdir(candidate) == (key == "data.root"):
-                # Without `..`, but a link keeps its own name: its target may lack the ending that says the format.
+                # Without `..`, but a link keeps its name, whose ending may tell the format.
                 found = candidate.parent.resolve() / candidate.name
                 if not is_unicode(str(found)):
                     hint = "rename it, give a link to the file, or set a UTF-8 locale"
@@ -300,7 +300,7 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
         looked = ", ".join(dict.fromkeys(os.path.abspath(candidate) for candidate in candidates))
         is_folder = key != "data.root" and any(os.path.isdir(candidate) for candidate in candidates)
         missing = "no such folder" if key == "data.root" else "no such file"
-        problem = "is a folder, and a file is needed" if is_folder else missing
+        problem = "is a folder, not a file" if is_folder else missing
         meant = did_you_mean(nearest_paths(candidates[0], *(candidate.parent for candidate in candidates[1:])))
         where = f" ({origin.position})" if origin else ""
         problems.append(f"{key} = {path}: {problem}{where}; looked for {looked}{meant}")

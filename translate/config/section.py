@@ -1,4 +1,4 @@
-"""What all sections of a config share: how strict they are, and bounds that several of them use."""
+"""Shared by all sections of a config: how strict they are, and bounds of several keys."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-InputPath = Path  # every path in a section is an input file, which the loader looks for beside its config
+InputPath = Path  # the loader looks for input files next to the config that names them
 Device = Annotated[str, Field(pattern=r"^[a-z]+(:[1-9]?[0-9])?$")]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
-MOST = 2**53  # beyond it JSON's readers and torch's integers disagree with Python's
+MOST = 2**53  # JSON and torch have no larger exact integers
 PositiveInt = Annotated[int, Field(ge=1, le=MOST)]
 NotNegativeInt = Annotated[int, Field(ge=0, le=MOST)]
 
@@ -20,7 +20,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """What is shown of a section: the values that differ from their defaults."""
+        """Shows only values that differ from their defaults."""
         for name, field in type(self).model_fields.items():
             if (value := getattr(self, name)) != field.get_default(call_default_factory=True):
                 yield name, value

@@ -1,4 +1,4 @@
-"""A config as text: complete for machines, with the source of each value for people, and its JSON Schema."""
+"""A config as text: complete for machines, with the source of each value for people; and its JSON Schema."""
 
 import json
 import re
@@ -18,14 +18,14 @@ from translate.config.yaml import Origin, dump_scalar, dump_yaml, join_key
 from translate.errors import InputError
 from translate.nearest import did_you_mean
 
-_WIDEST_VALUE = 60  # a longer line pushes its own comment to the right, not everyone's
+_WIDEST_VALUE = 60  # a longer line moves only its own comment to the right
 _IN_CORPUS = re.compile(r"data\.(?:train(?:\.\d+)?|validation|(?:validation_also|test)\.[\w-]+)\.(augment\.)?(\w+)")
 _CORPORA = ("data.train", "data.validation", "data.validation_also", "data.test")
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
 class KeyDescription(NamedTuple):
-    """What a key of a config takes and means."""
+    """Type, default and meaning of a key."""
 
     default: str | None  # in YAML; None: the key must be given
     values: str  # the type, the choices and the bounds, in Markdown
@@ -33,22 +33,22 @@ class KeyDescription(NamedTuple):
 
 
 class SectionDescription(NamedTuple):
-    """What a section is for, or a kind of corpus, with its keys."""
+    """Meaning and keys of a section, or of a kind of corpus."""
 
     meaning: str
     keys: dict[str, KeyDescription]
 
 
 def resolved_yaml(config: Config) -> str:
-    """Write the whole config as YAML, defaults included, as a run directory keeps it."""
+    """Write the whole config as YAML, including defaults, as in a run directory."""
     return dump_yaml(config.model_dump(mode="json"))
 
 
 def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False) -> str:
-    """Write the whole config as YAML, with a comment on each value that says where it was given.
+    """Write the whole config as YAML, with the place where each value was given as a comment.
 
     Args:
-        describe: Whether the meaning of each key stands above it.
+        describe: Whether to write the meaning of each key above it.
     """
     lines = list(_annotated_lines(loaded.config, "", "", loaded.origins))
     width = min(max(len(text) for text, _, _ in lines), _WIDEST_VALUE)
@@ -61,7 +61,7 @@ def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False) -> str:
 
 
 def _annotated_lines(value: Any, key: str, indent: str, origins: dict[str, Origin]) -> Iterator[tuple[str, str, str]]:
-    """Yield lines of YAML, each with its origin, which a section's own line lacks, and the meaning of its key."""
+    """Yield lines of YAML with the meaning of the key, and the origin, which is empty for a section's own line."""
     is_list = isinstance(value, tuple)
     for name, item in enumerate(value) if is_list else dict(value).items():
         dotted = join_key(key, str(name))
@@ -85,7 +85,7 @@ def json_schema() -> str:
     schema["properties"]["extends"] = {
         "type": "string",
         "title": "Extends",
-        "description": "Path or preset's name of a config that gives the values that this file leaves out.",
+        "description": "Path or preset name of a config that supplies the values left out here.",
     }
     for name in ("validation_also", "test"):
         by_name = schema["$defs"]["DataConfig"]["properties"][name]
@@ -97,7 +97,7 @@ def json_schema() -> str:
 
 
 def _allow_extension(part: dict[str, Any]) -> dict[str, Any]:
-    """Require nothing: a file that extends another may give any part of a corpus, and several kinds may match."""
+    """Require nothing: a file that extends another may give any part of a corpus, which may match several kinds."""
     part.pop("required", None)
     if "oneOf" in part:
         part.pop("discriminator", None)
@@ -106,7 +106,7 @@ def _allow_extension(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe_sections() -> dict[str, SectionDescription]:
-    """Describe the sections, by key, and each kind of corpus, as `Text corpus`; "" has the keys outside sections.
+    """Describe the sections by key, and each kind of corpus, such as `Text corpus`; "" has the keys outside sections.
 
     `augment` is a section of a corpus.
     """
@@ -128,7 +128,7 @@ def describe_sections() -> dict[str, SectionDescription]:
 
 
 def _values(field: dict[str, Any]) -> str:
-    """Describe the type, the choices and the bounds of a field."""
+    """Describe type, choices and bounds of a field."""
     if "anyOf" in field:
         return " or ".join(_values(option) for option in field["anyOf"])
     if "enum" in field or "const" in field:
@@ -147,10 +147,10 @@ def _values(field: dict[str, Any]) -> str:
 
 
 def describe(key: str, *, width: int) -> str:
-    """Describe a key, a section with its keys or, for an empty key, all: default, type, choices, bounds and meaning.
+    """Describe a key, a section with its keys or, for an empty key, everything.
 
     Raises:
-        InputError: There is no such key; the message names near ones.
+        InputError: There is no such key; the message names similar ones.
     """
     sections = describe_sections()
     in_corpus = _IN_CORPUS.fullmatch(key)
@@ -163,7 +163,7 @@ def describe(key: str, *, width: int) -> str:
         return key in ("", title, join_key(title, name))
 
     shown = [(title, name) for title, section in sections.items() for name in section.keys if is_meant(title, name)]
-    if in_corpus:  # once, where several kinds of corpora have the same
+    if in_corpus:  # once, if it is the same in several kinds of corpora
         shown = [*{sections[title].keys[name]: (title, name) for title, name in reversed(shown)}.values()]
     if not shown:
         raise InputError(f"unknown key {key}{did_you_mean(nearest_keys(key))}")

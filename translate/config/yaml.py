@@ -1,4 +1,4 @@
-"""YAML as people expect it: `1e-4` is a number, `no` is text, a repeated key is an error, each value has its place.
+"""YAML as people expect it: `1e-4` is a number, `no` is text, a repeated key is an error, every value has a place.
 
 PyYAML follows YAML 1.1; this reader follows the YAML 1.2 core schema where the two differ: `010` is ten, `12:30` and
 `2024-01-01` are text. Beyond it, `100_000` is a number, `2e5` (no dot) is an integer, and keys are always text.
@@ -16,7 +16,7 @@ from translate.errors import InputError
 
 _MOST_VALUES = 100_000  # aliases of aliases can make a small file a huge value
 _TAG = "tag:yaml.org,2002:"
-_SCALARS = (  # the implicit scalars: tag, pattern, possible first characters
+_SCALARS = (  # implicit scalars: tag, pattern, possible first characters
     ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
     ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),
     ("int", r"^[-+]?[0-9][0-9_]*$", list("-+0123456789")),
@@ -28,8 +28,8 @@ _SCALARS = (  # the implicit scalars: tag, pattern, possible first characters
 class Origin(NamedTuple):
     """Where a value was given."""
 
-    path: Path | None = None  # of a file; None: the place
-    mark: yaml.Mark | None = None  # the position in the file
+    path: Path | None = None  # None: not from a file, but from `place`
+    mark: yaml.Mark | None = None  # position in the file
     place: str = "command line"
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Origin(NamedTuple):
 
     @property
     def position(self) -> str:
-        """The place with line and column, as errors give it."""
+        """The place with line and column, for errors."""
         return str(self) if self.mark is None else f"{self}:{self.mark.column + 1}"
 
 
@@ -56,7 +56,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """A writer that quotes text which this reader or a YAML 1.1 reader would take for something else."""
+    """A writer that quotes text which a YAML 1.1 or 1.2 reader would not read as text."""
 
 
 for _name, _pattern, _first in _SCALARS:
@@ -71,7 +71,7 @@ def read_yaml(path: Path, *, dotted_keys: bool = False) -> Document:
         dotted_keys: Whether a key may also be written as `section.key`.
 
     Raises:
-        InputError: The file cannot be read, is not UTF-8, not YAML or no mapping, or gives a key twice.
+        InputError: The file cannot be read, is not UTF-8, YAML or a mapping, or repeats a key.
     """
     place = shown_path(path)
     try:
@@ -86,22 +86,22 @@ def read_yaml(path: Path, *, dotted_keys: bool = False) -> Document:
     value, origins = parse_yaml(text, path=path, dotted_keys=dotted_keys)
     if not isinstance(value, dict | None):
         what = "a list" if isinstance(value, list) else "one value"
-        raise InputError(f"{place}: a config is a mapping of keys to values, not {what}")
+        raise InputError(f"{place}: a config must be a mapping of keys to values, not {what}")
     return Document(value or {}, origins)
 
 
 def parse_yaml(
     text: str, *, path: Path | None, key: str = "", dotted_keys: bool = False
 ) -> tuple[Any, dict[str, Origin]]:
-    """Parse a YAML text into its value and the origin of each dotted key in it.
+    """Parse a YAML text into its value and the origin of each dotted key.
 
     Args:
-        path: The file that the text is from; None for the command line.
-        key: The dotted key that the value is for; empty for a whole file.
-        dotted_keys: Whether a key of a mapping may have dots.
+        path: File of the text; None: the command line.
+        key: Dotted key of the value; empty for a whole file.
+        dotted_keys: Whether keys of mappings may have dots.
 
     Raises:
-        InputError: The text is not valid YAML or gives a key twice; with line and column.
+        InputError: The text is not valid YAML, or repeats a key; with line and column.
     """
     builder = _Builder(path, key, dotted_keys=dotted_keys)
     try:
@@ -118,14 +118,14 @@ def parse_yaml(
         reason = ", ".join(part for part in (error.context, error.problem) if part)
         raise builder.error(error.problem_mark, f"not valid YAML: {reason}") from error
     except (ValueError, OverflowError) as error:  # of chr()
-        raise builder.error(loader.get_mark(), "not valid YAML: this escape is no character of Unicode") from error
+        raise builder.error(loader.get_mark(), "not valid YAML: this escape is not a Unicode character") from error
     except RecursionError as error:
-        raise builder.error(None, "nested too deeply, or an alias of a value that contains it") from error
+        raise builder.error(None, "nested too deeply, or an alias inside its own value") from error
     return value, builder.origins
 
 
 class _Builder:
-    """Turns parsed nodes into values and notes the origin of each; an alias becomes a copy."""
+    """Turns parsed nodes into values and records their origins; an alias becomes a copy."""
 
     def __init__(self, path: Path | None, key: str, *, dotted_keys: bool) -> None:
         self.path, self.dotted_keys = path, dotted_keys
@@ -134,7 +134,7 @@ class _Builder:
 
     def build(self, node: yaml.Node, key: str) -> Any:
         if key:
-            # A scalar or sequence stands where its key stands, which the mapping has noted already.
+            # The mapping has already recorded the place of the key, which is the place of its value.
             self.origins.setdefault(key, self._origin(node.start_mark))
         if len(self.origins) > _MOST_VALUES:
             raise self.error(node.start_mark, f"more than {_MOST_VALUES} values")
@@ -148,16 +148,16 @@ class _Builder:
         try:
             return _READERS[kind](node.value)
         except (ValueError, KeyError) as error:
-            raise self.error(node.start_mark, f"{node.value[:40]!r} is no valid {kind}") from error
+            raise self.error(node.start_mark, f"{node.value[:40]!r} is not a valid {kind}") from error
 
     def _mapping(self, node: yaml.MappingNode, prefix: str) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key, mark = key_node.value, key_node.start_mark
             if not isinstance(key_node, yaml.ScalarNode) or not key or not key.isprintable():
-                raise self.error(mark, "a key must be a word")
+                raise self.error(mark, "a key must be a printable word")
             if "." in key and not self.dotted_keys:
-                raise self.error(mark, f"the key {key!r} has a dot; in a mapping, write a section's keys below it")
+                raise self.error(mark, f"the key {key!r} has a dot; write the keys of a section as a mapping below it")
             dotted = join_key(prefix, key)
             if key in values:
                 where = f" (first in {self.origins[dotted]})" if self.path else ""
@@ -167,7 +167,7 @@ class _Builder:
         return values
 
     def error(self, mark: yaml.Mark | None, message: str) -> InputError:
-        """Make an error at a position; on the command line it names the key instead."""
+        """Create an error at a position; on the command line it names the key instead."""
         key = f"{self.key}: " if self.path is None else ""
         return InputError(f"{self._origin(mark).position}: {key}{message}")
 
@@ -182,7 +182,7 @@ def _float(text: str) -> int | float:
 
 
 _READERS: dict[str, Callable[[str], Any]] = {  # by kind of scalar
-    "str": lambda text: text.encode().decode(),  # an escape can make half of a surrogate pair, which is an error here
+    "str": lambda text: text.encode().decode(),  # an error for half a surrogate pair, from an escape
     "null": lambda text: None,
     "bool": lambda text: {"true": True, "false": False}[text.lower()],
     "int": lambda text: int(text.replace("_", "")),
@@ -211,20 +211,20 @@ def join_key(prefix: str, key: str) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be written as UTF-8: a path with other bytes, or half a surrogate pair, cannot."""
+    """Whether a text can be written as UTF-8, unlike a path with other bytes or half a surrogate pair."""
     return text == text.encode(errors="replace").decode()
 
 
 def presets_directory() -> Path:
-    """The folder of the presets: inside the package in a wheel, beside it in a checkout."""
+    """The folder of the presets: inside the package in a wheel, next to it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     bundled = package / "bundled" / "configs"
     return bundled if bundled.is_dir() else package.parent / "configs"
 
 
 def shown_path(path: Path) -> str:
-    """Write a config's path as messages do: relative to the working directory if it is in there, else as it was given;
-    a preset by its name."""
+    """A config's path for messages: relative to the working directory if inside it, otherwise as given; a preset by its
+    name."""
     relative = os.path.relpath(path)
     shown = str(path) if relative.split(os.sep)[0] == os.pardir else relative
     if shown == str(presets_directory() / path.name):

@@ -1,1 +1,1 @@
-"""What commands share: options and their help, input lines, progress bars, messages, and how the process ends."""
+"""Shared by the commands: options and help, input lines, progress bars, messages, and how the process ends."""

@@ -1,4 +1,4 @@
-"""What a command prints beside its result: messages, progress bars, and the error that ends it."""
+"""What a command prints in addition to its result: messages, progress bars, and the error that ends it."""
 
 import contextlib
 import logging
@@ -15,10 +15,10 @@ _MAX_LINES = 10  # of an error
 
 
 class ConsoleHandler(logging.Handler):
-    """Prints bare messages on standard error, above a progress bar if there is one.
+    """Prints bare messages on standard error, above the progress bar if there is one.
 
-    The stream is looked up for each message, so that redirected output is respected. A record's `bold` and `dim` are
-    the beginning and the end of its message that a terminal shows so.
+    The stream is looked up for each message, so that redirection works. A record's `bold` and `dim` are the start and
+    the end of its message, which a terminal shows in that style.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class ConsoleHandler(logging.Handler):
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Print the first lines of what went wrong, and end the command."""
+    """Print the first lines of an error message, and exit."""
     lines = escaped(message).split("\n")
     if len(lines) > _MAX_LINES:
         lines[_MAX_LINES:] = [f"… and {len(lines) - _MAX_LINES:,} more lines"]
@@ -48,16 +48,16 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def fail_interrupted(error: KeyboardInterrupt, hint: str = "") -> NoReturn:
-    """End a command that Ctrl-C or a signal has interrupted."""
+    """Exit after Ctrl-C or a signal."""
     fail(f"{str(error) or 'interrupted'}{hint}", getattr(error, "exit_code", 130))
 
 
 @contextlib.contextmanager
 def line_bar(total: int | None, *, is_hidden: bool = False) -> Iterator[Callable[[int], object]]:
-    """A context with a bar on a terminal's standard error, which is cleared in the end; yields what advances it.
+    """A context with a progress bar on standard error, if that is a terminal; yields the function that advances it.
 
     Args:
-        total: The number of lines; None: it is not known.
+        total: The number of lines; None: unknown.
     """
     from tqdm import tqdm
 
@@ -69,7 +69,7 @@ def line_bar(total: int | None, *, is_hidden: bool = False) -> Iterator[Callable
         file=sys.stderr,
         dynamic_ncols=True,
         leave=False,
-        smoothing=0.03,  # over some seconds: sentences of similar length finish together
+        smoothing=0.03,  # over several seconds: sentences of similar length finish together
         bar_format=f"{counts} [{speed}]",
         disable=is_hidden or not is_terminal(sys.stderr),
     ) as bar:
@@ -77,14 +77,14 @@ def line_bar(total: int | None, *, is_hidden: bool = False) -> Iterator[Callable
 
 
 def without_bar() -> contextlib.AbstractContextManager[None]:
-    """A context without the bar, if there is one, in which to print on a terminal."""
-    tqdm = sys.modules.get("tqdm")  # whoever has not imported it has no bar
+    """A context for printing on a terminal, in which the progress bar is cleared."""
+    tqdm = sys.modules.get("tqdm")  # without it there is no bar
     return tqdm.tqdm.external_write_mode(file=sys.stderr) if tqdm else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
 def showing_activity() -> Iterator[Callable[[str], None]]:
-    """A context whose function shows on a terminal what is being done, in one line that is cleared in the end."""
+    """A context whose function shows the current activity on a terminal, in one line that is cleared at the end."""
 
     def show(text: str) -> None:
         if is_terminal(sys.stderr):
@@ -97,12 +97,12 @@ def showing_activity() -> Iterator[Callable[[str], None]]:
 
 
 def has_colour(stream: TextIO | None) -> bool:
-    """Whether text on a stream is coloured: on terminals, unless NO_COLOR or FORCE_COLOR of the environment decides."""
+    """Whether to colour text on a stream: on terminals, unless the variables NO_COLOR or FORCE_COLOR decide."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (is_terminal(stream) and os.environ.get("TERM") != "dumb")
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a stream is a terminal; a closed stream is None, and is not."""
+    """Whether a stream is a terminal; None is a closed stream."""
     return stream is not None and stream.isatty()

@@ -1,6 +1,6 @@
-"""A conversation on a terminal: a person types a line, and its translations are printed at once, with their condition.
+"""A conversation on a terminal: each line that is typed is answered with its translations and notes on problems.
 
-What is typed is kept for the arrow keys as long as the command runs, and written nowhere: it may be confidential.
+The history of the arrow keys lasts as long as the command and is never written to disk: it may be confidential.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from translate.decoding import Request, Translation, Translator
 
 _NOTES = {
-    "empty": "no translation: it is empty",
-    "truncated": "cut at the maximum length",
+    "empty": "empty translation",
+    "truncated": "cut off at the maximum length",
     "repetitive": "repeats itself",
-    "length_ratio": "far longer or shorter than the source",
-    "split": "too long, and translated in pieces",
-    "source_truncated": "too long, and cut",
+    "length_ratio": "much longer or shorter than the source",
+    "split": "too long, so translated in pieces",
+    "source_truncated": "too long, so truncated",
 }
 
 
@@ -35,14 +35,14 @@ def is_typed(file: Path | None) -> bool:
 
 
 def announce(language: str) -> None:
-    """Say on standard error what is read from the terminal, and how to end."""
+    """Print on standard error what is read from the terminal, and how to end."""
     typer.echo(f"Reading lines ({language}) from the terminal. Ctrl-C cancels a line, Ctrl-D ends.", err=True)
 
 
 def converse(
     translator: "Translator", requests: Iterator["Request"], *, output_format: Literal["text", "jsonl"]
 ) -> Iterator["Translation"]:
-    """Print and yield the translations of each request, until there are no more; Ctrl-C cancels a search."""
+    """Print and yield the translations of each request; Ctrl-C cancels one search."""
     from translate.decoding.output.formats import format_translations
 
     for number, request in enumerate(requests):
@@ -64,11 +64,11 @@ def converse(
 
 
 def typed_lines() -> Iterator[str]:
-    """Yield the lines that are typed at a prompt, but for empty ones. Arrow keys edit, and bring back former lines."""
+    """Yield lines typed at a prompt, except empty ones. The arrow keys edit a line and recall earlier ones."""
     with contextlib.suppress(ImportError):
-        import readline  # which `input` then uses
+        import readline  # makes `input` edit lines
 
-        readline.parse_and_bind("set enable-bracketed-paste off")  # several lines that are pasted are several
+        readline.parse_and_bind("set enable-bracketed-paste off")  # pasted lines are separate lines
     while True:
         try:
             line = input("> ")
@@ -77,7 +77,7 @@ def typed_lines() -> Iterator[str]:
             typer.echo()
             return
         except UnicodeError:
-            typer.echo("translate: that line is not UTF-8; set the terminal to it", err=True)
+            typer.echo("translate: that line is not UTF-8; set the terminal to UTF-8", err=True)
         except Interrupted:
             raise
         except KeyboardInterrupt:
@@ -88,7 +88,7 @@ def typed_lines() -> Iterator[str]:
 
 
 def _describe(translation: "Translation", translator: "Translator") -> Iterator[str]:
-    """A line for each of the n-best translations, with its number and score, and its notes."""
+    """One line per n-best translation, with its number and score, and notes."""
     candidates, lacks = (translation, *translation.alternatives), translator.tokenizers.source.lacks
     for number, each in enumerate(candidates, start=1):
         rank = typer.style(f"{number:>2}  {each.score:8.3f}  ", dim=True) if translator.config.n_best > 1 else ""

@@ -1,4 +1,4 @@
-"""`decode --document` reads a whole file or stream, translates its text, and leaves the rest unchanged."""
+"""`decode --document`: translates the text of a whole file or stream, and leaves the rest unchanged."""
 
 import functools
 import io
@@ -28,11 +28,11 @@ def decode_document(
     terminology: Path | None,
     load: Callable[[], "Translator"],
 ) -> None:
-    """Translate a document at once, and say what passed through it.
+    """Translate a document, and report what it contained.
 
     Args:
-        document_format: None: the one that the file's name tells.
-        load: Loads the translator; a wrong file is reported before.
+        document_format: None: by the file's name.
+        load: Loads the translator, once the file is known to be good.
 
     Raises:
         InputError: A file cannot be used, or no format follows from its name.
@@ -63,7 +63,7 @@ def decode_document(
 
 
 def read_document(file: Path | None) -> str:
-    """The text of a whole file or of standard input, with all of its characters.
+    """Read a whole file or standard input, with all of its characters.
 
     Raises:
         InputError: The file cannot be used.
@@ -80,13 +80,13 @@ def read_document(file: Path | None) -> str:
             content, name = file.read_bytes(), str(file)
         except OSError as error:
             raise InputError(f"{file}: cannot be read ({error.strerror or error})") from error
-    for _ in iterate_lines(io.BytesIO(content), name):  # which reports what is not UTF-8
+    for _ in iterate_lines(io.BytesIO(content), name):  # reports what is not UTF-8
         pass
     return content.decode("utf-8")
 
 
 def write_document(text: str, output: Path | None) -> None:
-    """Write a text as it is to a file, which appears only when it is whole, or to standard output."""
+    """Write a text unchanged to a file, which appears only when it is complete, or to standard output."""
     from translate.atomic import open_output
 
     if output is not None:

@@ -1,4 +1,4 @@
-"""How commands explain themselves: help in panels with examples, and what is wrong with a command line."""
+"""Help in panels with examples, and errors of a command line."""
 
 import gc
 import re
@@ -11,16 +11,16 @@ from typer.core import TyperCommand, TyperGroup
 from translate.nearest import did_you_mean, nearest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of typer, or of click below an older typer
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer's, or click's with an older typer
 
 
 class _ReadableHelp:
-    """Help that ends with its examples, one command a line, and that shows no type beside a flag."""
+    """Help that ends with examples, one command per line, and shows no type for flags."""
 
     help: str | None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help in panels as wide as the terminal, and then the examples, whose lines are never broken."""
+        """Print the help in panels as wide as the terminal, then the examples, whose lines are never wrapped."""
         for parameter in self.get_params(ctx):  # type: ignore[attr-defined]
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""
@@ -39,7 +39,7 @@ class Command(_ReadableHelp, TyperCommand):
     """A command."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, with the garbage collector that its help did without."""
+        """Run the command, with the garbage collector, which is off for `--help`."""
         gc.enable()
         return super().invoke(ctx)
 
@@ -49,7 +49,7 @@ class CommandGroup(_ReadableHelp, TyperGroup):
 
 
 class Commands(typer.Typer):
-    """A group to which commands are added: each explains itself with -h and in panels."""
+    """A group of commands with -h and help in panels."""
 
     def __init__(self, *, cls: type[CommandGroup] = CommandGroup, **settings: Any) -> None:
         names = {"help_option_names": ["--help", "-h"]}
@@ -63,7 +63,7 @@ class Commands(typer.Typer):
 
 
 def explain_usage(error: Any) -> str:
-    """Print how a command is used; return what is wrong, with the options or keys that were probably meant."""
+    """Print the usage of a command; return the error, with the options or keys that were probably meant."""
     if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed
         raise error
     wrong = getattr(error, "option_name", None)

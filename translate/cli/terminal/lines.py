@@ -1,4 +1,4 @@
-"""Lines of text in and out, UTF-8 and split at newlines alone whatever the locale; and the constraints beside them."""
+"""Lines of text in and out, UTF-8 and split only at newlines in any locale; and the constraints of each line."""
 
 import contextlib
 import dataclasses
@@ -27,10 +27,10 @@ STANDARD_OUTPUT = Path("/dev/stdout")
 
 @dataclasses.dataclass(frozen=True)
 class TextLines(Generic[Line]):
-    """Lines, or rows of several files' lines, that are read as they are asked for, once."""
+    """Lines, or rows of lines of several files, read once and lazily."""
 
     lines: Iterator[Line]
-    total: int | None  # None: the number is unknown before the end
+    total: int | None  # None: unknown before the end
     name: str
 
     def __iter__(self) -> Iterator[Line]:
@@ -38,10 +38,10 @@ class TextLines(Generic[Line]):
 
 
 def open_lines(file: Path | None) -> TextLines[str]:
-    """Open the lines of a file or of standard input, and hold no more than one of them.
+    """Open the lines of a file or of standard input, without holding more than one in memory.
 
-    A file is read twice, first to check all of it and to count its lines. Standard input and pipes, which can be read
-    only once, are checked as they come.
+    A file is read twice, first to check it and to count its lines. Standard input and pipes, which can be read only
+    once, are checked on the way.
 
     Raises:
         InputError: The file cannot be used.
@@ -66,10 +66,10 @@ def _standard_input() -> Iterator[str]:
 
 
 def paired_lines(first: Path, second: Path) -> TextLines[tuple[str, str]]:
-    """Read line N of both files side by side.
+    """Pair the lines of two files by number.
 
     Raises:
-        InputError: One file has more lines than the other; this is reported at once unless one is a pipe.
+        InputError: One file has more lines than the other; raised immediately unless one is a pipe.
     """
     from translate.data.corpora import unequal_message
 
@@ -80,7 +80,7 @@ def paired_lines(first: Path, second: Path) -> TextLines[tuple[str, str]]:
 
 
 def _rows(*files: TextLines[str]) -> Iterator[Any]:
-    """Read line N of all files side by side."""
+    """Rows of the lines with the same number in all files."""
     try:
         yield from zip(*files, strict=True)
     except ValueError:
@@ -89,12 +89,12 @@ def _rows(*files: TextLines[str]) -> Iterator[Any]:
 
 
 def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that name constraint files; it receives the given ones as `constraints`."""
+    """Give a command the options for constraint files, which it receives as `constraints`."""
     helps = {
-        "prefix": "Line N: how translation N begins.",
-        "require": "Line N: words and phrases, between tabs, that translation N contains.",
-        "terminology": "Lines of source, tab, target: required wherever the source occurs in a line.",
-        "forbid": "Words and phrases, one a line, that no translation has, spelt as the tokenizer does.",
+        "prefix": "Line N is the beginning of translation N.",
+        "require": "Line N has tab-separated words and phrases that translation N must contain.",
+        "terminology": "Lines of source, tab, target: the target is required wherever the source occurs.",
+        "forbid": "Words and phrases, one per line, that no translation contains in the tokenizer's spelling.",
     }
     options: dict[str, tuple[Any, Any]] = {
         name: (Annotated[Path | None, Option(metavar="FILE", help=text)], None) for name, text in helps.items()
@@ -103,10 +103,10 @@ def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_requests(lines: TextLines[str], files: dict[str, Path]) -> Iterator["Request"]:
-    """Read the lines and the constraint files, by option, side by side; only the terminology is read at once.
+    """Pair lines with the lines of constraint files, which are given by option; the terminology is read immediately.
 
     Raises:
-        InputError: A file cannot be used, or its number of lines is wrong: at once where the numbers are known.
+        InputError: A file cannot be used, or its number of lines is wrong: raised immediately if both are known.
     """
     from translate.decoding import Request
     from translate.decoding.constraints.terminology import read_terminology
@@ -114,8 +114,7 @@ def read_requests(lines: TextLines[str], files: dict[str, Path]) -> Iterator["Re
     opened = {name: open_lines(files[name]) for name in ("prefix", "require") if name in files}
     for each in opened.values():
         if len({lines.total, each.total} - {None}) > 1:
-            numbers = f"{each.name} has {each.total} lines, but {lines.total} were to be translated"
-            raise InputError(f"{numbers}: they pair by line")
+            raise InputError(f"{each.name} and {lines.name} must pair by line, but have {each.total} and {lines.total}")
     terminology = read_terminology(files["terminology"]) if "terminology" in files else None
 
     def requests() -> Iterator[Request]:
@@ -128,43 +127,43 @@ def read_requests(lines: TextLines[str], files: dict[str, Path]) -> Iterator["Re
 
 
 def check_outputs(outputs: dict[str, Path | None], inputs: Iterable[Path | None]) -> None:
-    """Check all files that a command writes against all that it reads, by what they are and not by their names.
+    """Check that a command writes no file that it reads, whatever the names.
 
     Args:
-        outputs: Files to write, by the options that name them; None: there is none.
-        inputs: Files that the command reads; None or `-`: standard input.
+        outputs: Files to write, by the option that names them; None: no file.
+        inputs: Files to read; None or `-`: standard input.
 
     Raises:
         InputError: An output is an input, another output, or a file of a run.
     """
     from translate.runs.directory import containing_run
 
-    reason = "this command reads that file, and it would be lost"
+    reason = "this command reads that file, which would be lost"
     taken = {_identity(path): reason for path in inputs}
     for option, output in outputs.items():
         if output is None:
             continue
         option = option if output != STANDARD_OUTPUT else "standard output,"
         if run := containing_run(output):
-            raise InputError(f"{option} {output}: that is a file of the run {run}; name another")
+            raise InputError(f"{option} {output}: belongs to the run {run}; name another")
         identity = _identity(output)
         if identity is not None and identity in taken:
             raise InputError(f"{option} {output}: {taken[identity]}; name another")
-        taken[identity] = f"{option} is that file too"
+        taken[identity] = f"{option} is the same file"
 
 
 def _identity(path: Path | None) -> object:
-    """What tells a file apart from others, whatever its name; None for a device, a pipe or a terminal."""
+    """What identifies a file under any name; None for a device, a pipe or a terminal."""
     try:
         is_input = path is None or str(path) == "-"
         state = os.fstat(sys.stdin.fileno()) if is_input else os.stat(path)  # type: ignore[arg-type]
-    except (OSError, ValueError, AttributeError):  # there is none yet, or standard input is closed
+    except (OSError, ValueError, AttributeError):  # it does not exist yet, or standard input is closed
         return None if path is None else os.path.realpath(path)
     return (state.st_dev, state.st_ino) if stat.S_ISREG(state.st_mode) else None
 
 
 def write_lines(lines: Iterable[str], output: Path | None) -> None:
-    """Write lines to a file, which appears only when it is whole, or to standard output, each at once."""
+    """Write lines to a file, which appears only when it is complete, or to standard output, each immediately."""
     if output is not None:
         with open_line_output(output) as write:
             for line in lines:
@@ -180,7 +179,7 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
 
 @contextlib.contextmanager
 def open_line_output(path: Path) -> Iterator[Callable[[str], object]]:
-    """Open a file for lines, in the manner of `open_output`."""
+    """Open a file for lines, as `open_output` does."""
     from translate.atomic import open_output
 
     with open_output(path) as file:

@@ -1,7 +1,7 @@
-"""Arguments and options that several commands have: their panels in the help, and what a shell offers for them on TAB.
+"""Arguments and options of several commands, their panels in the help, and what a shell completes on TAB.
 
-The options of `decode`, `eval` and `score` are made from the fields of the config section `decoding` and their
-documentation. They are read from that module's text, because importing it would make `--help` slow.
+The options of `decode`, `eval` and `score` come from the fields of the config section `decoding` and their
+documentation, read from the source of that module, because importing it would make `--help` slow.
 """
 
 import ast
@@ -22,7 +22,7 @@ _RUN_KEY = "training.initialize_from"
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """The runs here, in `runs` and in other folders one level down."""
+    """The runs in the working directory, and in `runs` and other folders one level down."""
     start = glob.escape(incomplete)
     found = [path for pattern in ("*/run.json", "*/*/run.json") for path in glob.glob(f"{start}{pattern}")]
     return sorted(os.path.dirname(path) for path in found)
@@ -43,12 +43,12 @@ def complete_config(incomplete: str) -> list[str]:
 
 
 def complete_override(ctx: Any, incomplete: str) -> list[str]:
-    """The keys of configs, and behind a `=` their choices or their default.
+    """The keys of configs, and after a `=` their choices or their default.
 
-    A single key is offered with its values, so that the shell goes on behind the `=` without a space.
+    A single key is offered with its values, so that the shell continues after the `=` without a space.
     """
     before = ctx.params.get("overrides") or []
-    if before[-1:] == ["="]:  # bash, for which a `=` is a word of its own
+    if before[-1:] == ["="]:  # bash treats `=` as a word of its own
         if before[-2] == _RUN_KEY:
             return complete_run(incomplete)
         return [value for value in _values().get(before[-2], []) if value]
@@ -62,14 +62,14 @@ def complete_override(ctx: Any, incomplete: str) -> list[str]:
 
 
 def complete_key(incomplete: str) -> list[str]:
-    """The sections of configs, or the keys where the section is clear."""
+    """The sections of configs, or their keys once the section is clear."""
     keys = [key for key in _values() if key.startswith(incomplete)]
     sections = {re.sub(r"\..*", ".", key) for key in keys}
     return keys if "." in incomplete or len(sections) < 2 else sorted(sections)
 
 
 def _values() -> dict[str, list[str]]:
-    """The choices of each key, or its default and nothing."""
+    """The choices of each key, or its default and an empty text."""
     from translate.config.show import describe_sections
 
     values = {}
@@ -81,19 +81,19 @@ def _values() -> dict[str, list[str]]:
 
 
 def split_after_equals() -> None:
-    """Let a word that bash is completing begin after a `=`, where bash says that the `=` is that word."""
+    """Complete the word after a `=`, where bash reports that the `=` is the word being completed."""
     if os.environ.get("COMP_WORDS", "").endswith("\n="):
         os.environ["COMP_CWORD"] = str(int(os.environ["COMP_CWORD"]) + 1)
 
 
 RunArgument = Annotated[
-    Path, Argument(metavar="RUN", help="A run directory, as `translate train` makes it.", autocompletion=complete_run)
+    Path, Argument(metavar="RUN", help="A run directory, as written by `translate train`.", autocompletion=complete_run)
 ]
 ConfigArgument = Annotated[
     str,
     Argument(
         metavar="CONFIG",
-        help="A config file, the name of a preset such as demo, or a run, which has its config.",
+        help="A config file, the name of a preset such as demo, or a run.",
         autocompletion=complete_config,
     ),
 ]
@@ -101,7 +101,7 @@ Overrides = Annotated[
     list[str] | None,
     Argument(
         metavar="KEY=VALUE",
-        help="Values that replace the config's, such as model.d_model=256.",
+        help="Values that override the config, such as model.d_model=256.",
         autocompletion=complete_override,
     ),
 ]

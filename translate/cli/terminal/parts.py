@@ -1,4 +1,4 @@
-"""A text that is translated in parts, by one process or several, so that a later start can use those that are done."""
+"""A text that is translated in parts, by one process or several, so that a later start reuses finished parts."""
 
 import contextlib
 import logging
@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 
 class DecodingJob(NamedTuple):
-    """A text that is translated in parts."""
+    """A text to translate in parts."""
 
     decoder: "ShardedDecoder"
-    facts: dict[str, str]  # by name, what must be the same on all ranks
-    total: int | None  # lines, if their number is known
+    facts: dict[str, str]  # what must be equal on all ranks
+    total: int | None  # lines, if known
     requests: Iterator["Request"]
 
 
@@ -32,11 +32,11 @@ def decode_in_parts(
     prepare: Callable[["World"], DecodingJob],
     finish: Callable[[DecodingJob, "ConditionCounts"], object] = lambda job, counts: None,
 ) -> None:
-    """Translate a text in parts, together with the other processes if there are any, and join the parts.
+    """Translate a text in parts, shared with the other processes if there are any, and join the parts.
 
     Args:
-        prepare: Makes the job, in each process.
-        finish: Is called in the main process when the output is written.
+        prepare: Creates the job, in each process.
+        finish: Called in the main process once the output is written.
     """
     from translate.distributed.process_group import join_world
 
@@ -61,13 +61,13 @@ def decode_in_parts(
 
 @contextlib.contextmanager
 def runs_unchanged(runs: Mapping[str, Sequence[Path]], which: str) -> Iterator[None]:
-    """A context for loading models and taking their checksums; it fails if a checkpoint is replaced meanwhile."""
+    """A context for loading models and taking their checksums, which fails if a checkpoint is replaced meanwhile."""
     from translate.data.text import require_unchanged
     from translate.runs.directory import RunDirectory
 
     with contextlib.ExitStack() as unchanged:
         for run in [run for named in runs.values() for run in named]:
             checkpoint = RunDirectory(run).checkpoint(which)
-            if checkpoint.is_file():  # else loading reports it
+            if checkpoint.is_file():  # otherwise loading reports it
                 unchanged.enter_context(require_unchanged(checkpoint))
         yield

@@ -1,4 +1,4 @@
-"""The whole command line as a process: what it prints, its standard streams, its signals, and its exit codes."""
+"""The command line as a process: messages, standard streams, signals and exit codes."""
 
 import contextlib
 import errno
@@ -19,10 +19,10 @@ from translate.errors import InputError, RunError
 
 
 class ReportingGroup(CommandGroup):
-    """The whole command line: it prints what the package logs, and ends errors of any command in one paragraph."""
+    """The whole command line: prints what the package logs, and reports any error in one paragraph."""
 
     def make_context(self, info_name: str | None, args: list[str], *others: Any, **settings: Any) -> Any:
-        """Read the options before the command; where there is none, typer would load pydantic to find that out."""
+        """Parse the options before the command; with none, avoid typer's completion options, which load pydantic."""
         if args and not args[0].startswith("-"):
             self.add_help_option = False
             self.params = [each for each in self.params if not str(each.name).endswith("_completion")]
@@ -32,13 +32,13 @@ class ReportingGroup(CommandGroup):
             fail(explain_usage(error), 2)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; the exit code is 2 for wrong input, and 1 for what failed later."""
+        """Run a command; the exit code is 2 for wrong input, and 1 for a failure while running."""
         logger, handler = logging.getLogger("translate"), ConsoleHandler()
         level = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
-            os.getcwd()  # Without a working directory some libraries end the process.
+            os.getcwd()  # Without a working directory some libraries abort.
             return super().invoke(ctx)
         except UsageError as error:
             fail(explain_usage(error), 2)
@@ -51,14 +51,14 @@ class ReportingGroup(CommandGroup):
                 fail(str(error), 1)
             if isinstance(error, FileNotFoundError):
                 fail("the working directory has been deleted: change to another one", 1)
-            raise RuntimeError(repr(error)) from error  # which typer does not take for a closed terminal or pipe
+            raise RuntimeError(repr(error)) from error  # typer would treat it as a closed terminal or pipe
         finally:
             logger.removeHandler(handler)
             logger.setLevel(level)
 
 
 class Interrupted(KeyboardInterrupt):
-    """SIGTERM or SIGHUP has come."""
+    """SIGTERM or SIGHUP was received."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -66,7 +66,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class _StandardStream(io.FileIO):
-    """Standard output, without which a command ends, or standard error, without which it goes on."""
+    """Standard output, whose failure ends a command, or standard error, whose failure does not."""
 
     def write(self, data: Any) -> int:
         try:
@@ -74,37 +74,37 @@ class _StandardStream(io.FileIO):
         except OSError as error:
             if self.fileno() == 2:
                 return len(data)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python writes when it ends
-            if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has all that it wanted
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python writes at exit
+            if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has finished
                 raise SystemExit(141) from None
             fail(f"standard output: {'it is closed' if error.errno == errno.EBADF else error.strerror}", 1)
 
 
 def run_command_line(app: Callable[..., object]) -> None:
-    """Run a command in a process of its own, and end whatever no command has foreseen in one paragraph too.
+    """Run a command as a process, and report unexpected exceptions in one paragraph too.
 
-    Tests that call `app` itself see an unforeseen exception as it is.
+    Tests that call `app` itself see the exception.
     """
-    gc.disable()  # until a command runs: it takes a tenth of the time of --help, and finds nothing
+    gc.disable()  # until a command runs: it takes a tenth of the time of --help, in vain
     if os.name == "posix":
         _open_standard_streams()
         _end_by_signals()
     try:
         app(prog_name="translate")
-    except KeyboardInterrupt as error:  # before the command has begun
+    except KeyboardInterrupt as error:  # before the command has started
         fail_interrupted(error)
     except Exception as error:
         _fail_unforeseen(error)
 
 
 def _open_standard_streams() -> None:
-    """Make standard output and error UTF-8 whatever the locale, and let no file have the number of a closed one."""
-    nowhere = "/dev/full" if os.path.exists("/dev/full") else os.devnull  # full also under the name of /dev/stdout
+    """Make standard output and error UTF-8 in any locale, and keep the numbers of closed streams occupied."""
+    nowhere = "/dev/full" if os.path.exists("/dev/full") else os.devnull  # so that /dev/stdout is full too
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(nowhere, os.O_RDONLY)  # gets the lowest free number
+            os.open(nowhere, os.O_RDONLY)  # takes the lowest free number
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = io.BufferedWriter(_StandardStream(number, "w", closefd=False))
         setattr(sys, name, io.TextIOWrapper(stream, "utf-8", "backslashreplace", line_buffering=True))
@@ -113,9 +113,9 @@ def _open_standard_streams() -> None:
 def _end_by_signals() -> None:
     """Let a command remove its temporary files before SIGTERM or SIGHUP ends it.
 
-    Without any it ends at once, since an exception in the middle of an import would be lost or become another one.
-    A signal that is ignored, as under `nohup`, stays so. Processes that work together end at once: one that waits for
-    another would not come to its handler.
+    Without such files it exits immediately, since an exception raised during an import could get lost. A signal that
+    is ignored, as under `nohup`, stays ignored. Processes that work together exit immediately: one that waits for
+    another would never run its handler.
     """
     from translate.atomic import TEMPORARY_NAMES
 
@@ -123,7 +123,7 @@ def _end_by_signals() -> None:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         for each in numbers:
-            signal.signal(each, signal.SIG_IGN)  # `timeout` sends two: the second must not interrupt the removal
+            signal.signal(each, signal.SIG_IGN)  # `timeout` sends two; the second must not interrupt the removal
         stopped = Interrupted(number)
         if TEMPORARY_NAMES:
             raise stopped
@@ -132,7 +132,7 @@ def _end_by_signals() -> None:
         os._exit(stopped.exit_code)
 
     def end_at_once(ignored: Any) -> None:
-        """End the command where Python would only print the exception, as in a callback of an import."""
+        """Exit where Python would only print the exception, as in a callback of an import."""
         if isinstance(ignored.exc_value, KeyboardInterrupt):
             os._exit(getattr(ignored.exc_value, "exit_code", 130))
         sys.__unraisablehook__(ignored)
@@ -143,7 +143,7 @@ def _end_by_signals() -> None:
 
 
 def _fail_unforeseen(error: Exception) -> NoReturn:
-    """Save the traceback, and print what a report of the bug needs."""
+    """Save the traceback, and print what a bug report needs."""
     import tempfile
     import traceback
 
@@ -151,11 +151,11 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
 
     name, command = f"{type(error).__name__}: {error}".split("\n")[0], shlex.join(["translate", *sys.argv[1:]])
     versions, where = "unknown", "could not be saved"
-    with contextlib.suppress(ImportError, OSError):  # a package is missing; the disk is full
+    with contextlib.suppress(ImportError, OSError):  # a package is missing, or the disk is full
         versions = ", ".join(map(" ".join, package_versions().items()))
         descriptor, path = tempfile.mkstemp(prefix="translate-bug-", suffix=".txt")
         with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write("\n".join((command, versions, "", *traceback.format_exception(error))))
         where = f"is in {path}"
-    bug = f"this is a bug: {name:.300}. Please report it; its traceback {where}"
+    bug = f"this is a bug: {name:.300}. Please report it; the traceback {where}"
     fail(f"{bug}. Command: {command:.300}. Versions: {versions}", 70)

@@ -1,0 +1,76 @@
+"""Each program of benchmarks/ runs: with its smallest turn, and prints its table."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harness import make_toy, toy_sentences, write_lines
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = "training.max_steps=1 training.validate_every=1 tokenizer.vocab_size=290 model.d_model=8 model.num_heads=2"
+SMALL += " model.d_ff=8 training.device=cpu training.threads=1 decoding.device=cpu"
+
+CORPUS_CONFIG = """
+data:
+  train: [{kind: text, source: toy/train.de, target: toy/train.en}]
+  validation: {kind: text, source: toy/val.de, target: toy/val.en}
+"""
+
+TURNS = {  # arguments, and words of the output
+    "choices.py": (f"tiny.yaml {SMALL} --seeds 1 --choices fp32", ["BLEU", "fp32"]),
+    "curves.py": ("words --steps 1 --every 1 --batch-tokens 64", ["1"]),
+    "decode.py": (
+        "run --source toy/val.de --reference toy/val.en --repeats 1 --threads 1 --beam-sizes 1",
+        ["auto fp32", "ours fp32", "without cache fp32"],
+    ),
+    "encode.py": ("toy --threads 1 --turns 1 --vocabulary 300", ["lines"]),
+    "on_paper.py": ("", ["transformer-base", "transformer-big"]),
+    "partial_tuning.py": ("--turns 1 --steps 1 --pairs 2 --d-model 16 --layers 1 --vocabulary 100", ["LoRA"]),
+    "recipes.py": (f"toy out --seeds 1 --only fast --override {SMALL}", ["fast"]),
+    "serve.py": ("run --source toy/val.de --requests 20 --clients 1 --only load,memory", ["lines"]),
+    "gpu.py": ("--only-look", ["GPU"]),
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run, a toy corpus named as Multi30k's files, and a corpus of 9,000 words."""
+    folder = tmp_path_factory.mktemp("benchmarks")
+    make_toy(folder / "run", num_steps=20)
+    draw = random.Random(1)
+    (folder / "toy").mkdir()
+    for name, number in (("train", 200), ("val", 12), ("test_2016_flickr", 12)):
+        for language, lines in zip(("de", "en"), toy_sentences(number, longest=6, draw=draw), strict=True):
+            write_lines(folder / "toy" / f"{name}.{language}", lines)
+    (folder / "words").mkdir()
+    for language in ("de", "en"):
+        words = ["".join(draw.choices("abcdefghijklmnop", k=9)) for _ in range(9000)]
+        write_lines(folder / "words" / f"train.{language}", [" ".join(words[at : at + 3]) for at in range(0, 9000, 3)])
+    (folder / "tiny.yaml").write_text(CORPUS_CONFIG)
+    return folder
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", TURNS)
+def test_the_smallest_turn(place: Path, name: str) -> None:
+    arguments, words = TURNS[name]
+    result = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / name, *arguments.split()],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    output = result.stdout + result.stderr
+    assert "Traceback" not in output, output[-3000:]
+    assert result.returncode == 0 or (name == "gpu.py" and "No GPU" in output), output[-3000:]
+    assert all(word in output for word in words), output[-3000:]
+
+
+def test_every_benchmark_has_its_turn() -> None:
+    """`uncached.py` is a part of `decode.py`."""
+    programs = {path.name for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text("utf-8")}
+    assert programs - {"train.py"} == set(TURNS)
