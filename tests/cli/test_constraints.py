@@ -147,7 +147,7 @@ def test_wrong_numbers_of_lines(
 @pytest.mark.parametrize(
     "option, text, words",
     [
-        ("--terminology", b"Hund\tdog\nHund\thound\n", ["line 2", "'Hund'", "'hound'", "'dog'", "line 1"]),
+        ("--terminology", b"Hund\tdog\nHund\thound\n", ["line 2", "'Hund'", "'hound'", "line 1", "'dog'"]),
         ("--forbid", b"dog\nr\xfcns\n", ["line 2", "byte 2", "0xfc"]),
     ],
 )

@@ -92,7 +92,7 @@ ROWS: dict[str, list[str]] = {
     # show
     "show attention nowhere Hund": ["nowhere"],
     "show attention run": ["'sentence'"],
-    "show attention run Hund --target ": ["--target"],
+    "show attention run Hund --target ": ["''"],
     "show attention run Hund --kind both": ["'both'", "'encoder', 'decoder', 'cross'"],
     "show masks run Hund --target dog --target dog": ["1", "--target", "2"],
     "show masks run Hund --dpi 90": ["--dpi 90", "masks.html"],
@@ -136,7 +136,8 @@ def test_what_is_refused(translate: Translate, monkeypatch: pytest.MonkeyPatch, 
     before = sorted(Path().rglob("*"))
     result = translate(*line.split(" "), stdin=b"Hund\n")
     assert (result.exit_code, result.stdout) == (2, ""), result.stderr
-    assert in_order(result.stderr.replace("'RUN'", "'run'"), "translate: ", *ROWS[line]), result.stderr
+    message, words = result.stderr.lower(), [word.lower() for word in ROWS[line]]  # versions of typer differ in case
+    assert in_order(message, "translate: ", *words), message
     assert sorted(Path().rglob("*")) == before
 
 
