@@ -5,9 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
-
-from translate.cli import app
+from harness import run_command, toy_sentences, write_lines
+from typer.testing import Result
 
 GERMAN = [
     "Ein Hund läuft durch den Schnee.",
@@ -54,30 +53,22 @@ Translate = Callable[..., Result]
 
 @pytest.fixture(scope="session")
 def translate() -> Translate:
-    """Runs the command in this process; an exception other than its own exit is the test's failure."""
-
-    def run(*arguments: str | Path, stdin: bytes | None = None) -> Result:
-        return CliRunner().invoke(
-            app, [str(argument) for argument in arguments], input=stdin, prog_name="translate", catch_exceptions=False
-        )
-
-    return run
+    return run_command
 
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("corpus")
     for name, number in [("train", 5), ("valid", 3), ("one", 1)]:
-        for language, lines in [("de", GERMAN), ("en", ENGLISH)]:
-            text = "".join(f"{line}\n" for line in lines[:number])
-            (directory / f"{name}.{language}").write_text(text, encoding="utf-8")
+        write_lines(directory / f"{name}.de", GERMAN[:number])
+        write_lines(directory / f"{name}.en", ENGLISH[:number])
     (directory / "tiny.yaml").write_text(CONFIG)
     return directory
 
 
 @pytest.fixture(scope="session")
-def trained(translate: Translate, corpus: Path) -> Result:
-    return translate("train", corpus / "tiny.yaml", "--run", corpus / "run")
+def trained(corpus: Path) -> Result:
+    return run_command("train", corpus / "tiny.yaml", "--run", corpus / "run")
 
 
 @pytest.fixture(scope="session")
@@ -87,12 +78,8 @@ def run(trained: Result, corpus: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def learnt(
-    translate: Translate,
-    toy_sentences: Callable[..., tuple[list[str], list[str]]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
-    """A run that has learnt a toy language word by word, so that its translations end by themselves and tell apart.
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has learnt a toy language word by word, so that its translations end by themselves and differ.
 
     Beside it, new.de and new.en: 12 pairs.
     """
@@ -100,8 +87,8 @@ def learnt(
     draw = random.Random(1)
     for name, number in [("toy", 600), ("new", 12)]:
         for language, lines in zip(("de", "en"), toy_sentences(number, longest=5, draw=draw), strict=True):
-            (directory / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            write_lines(directory / f"{name}.{language}", lines)
     (directory / "learnt.yaml").write_text(LEARNT_CONFIG)
-    result = translate("train", directory / "learnt.yaml", "--run", directory / "run")
+    result = run_command("train", directory / "learnt.yaml", "--run", directory / "run")
     assert result.exit_code == 0, result.output
     return directory / "run"

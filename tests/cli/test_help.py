@@ -71,7 +71,7 @@ def test_main_help_has_the_whole_first_paragraph_of_each_command(
             assert command.help is not None
             assert re.search(rf"│ {path[0]} +{re.escape(command.help.split(chr(10))[0])} +│", text), path
     titles = re.findall(r"╭─ (.*?) ─", text)
-    assert titles == ["Options", "Train", "Translate and evaluate", "Make from a run", "Look inside"]
+    assert titles == ["Options", "Train", "Translate and evaluate", "Build on a run", "Inspect"]
     for arguments in ([], ["config"], ["tokenizer"]):  # no arguments are a request for help
         shown = translate(*arguments)
         assert shown.exit_code in (0, 2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from harness import in_order
 from sacrebleu.metrics.chrf import CHRF
 from typer.testing import Result
 
@@ -59,19 +60,11 @@ def test_the_training_data_are_translated_once_each(translate: Translate, learnt
     assert (run["name"], run["step"]) == ("learnt", 150)
     assert run["sha256"] == fingerprint(learnt / "checkpoints" / "best.safetensors")
     assert found["decoding"]["beam_size"] == 2 and "new.de" in found["inputs"][0]["name"]
-    assert yaml.safe_load(result.stdout)["data"]["train"] == [
-        {
-            "kind": "json",
-            "path": str(Path("new/out/corpus.jsonl").resolve()),
-            "source_column": "source",
-            "target_column": "target",
-        }
-    ]
+    file = str(Path("new/out/corpus.jsonl").resolve())
+    corpus = {"kind": "json", "path": file, "source_column": "source", "target_column": "target"}
+    assert yaml.safe_load(result.stdout)["data"]["train"] == [corpus]
     again = translate("distill", small, "-o", "new/out", *FAST)
-    assert (again.exit_code, again.stderr) == (
-        2,
-        "translate: --output new/out: has a corpus.jsonl already; name another folder, or remove it\n",
-    )
+    assert again.exit_code == 2 and in_order(again.stderr, "--output new/out", "corpus.jsonl")
 
 
 def test_the_nearest_of_an_ensembles_beam(translate: Translate, learnt: Path, small: Path) -> None:
@@ -97,7 +90,7 @@ def test_a_model_learns_from_back_translations_with_their_tag(translate: Transla
     result = translate("backtranslate", run, "mono.en", "-o", "bt")
     assert result.exit_code == 0, result.stderr
     assert [row["target"] for row in rows("bt")] == ["A dog runs.", "", "Two\tmen."]
-    assert "3 lines, 1 empty" in result.stderr and "a training leaves out pairs with an empty side" in result.stderr
+    assert in_order(result.stderr, "3 lines", "1 empty")
     assert origin("bt")["inputs"] == [{"name": "mono.en", "lines": 3, "sha256": fingerprint(Path("mono.en"))}]
     base = yaml.safe_load((corpus / "tiny.yaml").read_text())["data"]["train"]
     train = [{**base[0], "source": str(corpus / "train.de"), "target": str(corpus / "train.en")}]
@@ -127,10 +120,10 @@ def test_a_stopped_command_goes_on_to_the_same_bytes(
     with monkeypatch.context() as context:
         context.setattr(ShardedDecoder, "join_parts", stop)
         stopped = translate(*arguments, "out")
-    assert stopped.exit_code == 130 and "the same command continues from them" in stopped.stderr
+    assert stopped.exit_code == 130
     assert [path.name for path in Path("out").iterdir()] == ["corpus.jsonl.parts"]
     again = translate(*arguments, "out")
-    assert again.exit_code == 0 and "; 7 of the lines were finished before" in again.stderr
+    assert again.exit_code == 0 and "7 of the lines" in again.stderr
     assert Path("out/corpus.jsonl").read_bytes() == Path("whole/corpus.jsonl").read_bytes()
     assert sorted(path.name for path in Path("out").iterdir()) == ["corpus.jsonl", "provenance.json"]
 
@@ -143,5 +136,4 @@ def test_data_that_are_elsewhere(translate: Translate, run: Path, corpus: Path) 
         result = translate("distill", run, "-o", "out")
     finally:
         moved.rename(source)
-    assert result.exit_code == 2 and f"config of {run}: data.train.0: {source}: no such file" in result.stderr
-    assert "or give a text as --source FILE" in result.stderr
+    assert result.exit_code == 2 and in_order(result.stderr, str(run), "data.train.0", str(source), "--source FILE")

@@ -1,4 +1,4 @@
-"""Commands, options and messages. No logic, and nothing heavy is imported before a command needs it."""
+"""Commands, options and messages: no logic, and no heavy import before a command needs it."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -27,7 +27,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "score": decode.score,
         "serve": serve.serve,
     },
-    "Make from a run": {
+    "Build on a run": {
         "average": average,
         "distill": synthetic.distill,
         "backtranslate": synthetic.backtranslate,
@@ -38,10 +38,10 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel)(_command)
-app.command("verify", rich_help_panel="Look inside")(check.verify)
-app.add_typer(show_app, name="show", rich_help_panel="Look inside")
-app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel="Look inside")
-app.add_typer(config_app, name="config", rich_help_panel="Look inside")
+app.command("verify", rich_help_panel="Inspect")(check.verify)
+app.add_typer(show_app, name="show", rich_help_panel="Inspect")
+app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel="Inspect")
+app.add_typer(config_app, name="config", rich_help_panel="Inspect")
 
 
 def _print_version(wanted: bool) -> None:

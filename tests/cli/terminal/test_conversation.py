@@ -48,7 +48,7 @@ def test_lines_are_typed_until_the_end(monkeypatch: pytest.MonkeyPatch, capsys: 
     play(monkeypatch, "eins", "", "  ", KeyboardInterrupt(), "zw\udcffei", " drei", EOFError(), "never")
     assert list(typed_lines()) == ["eins", " drei"]
     out, err = capsys.readouterr()
-    assert (out, err) == ("\n\n", "translate: that line is not UTF-8; set the terminal to it\n")
+    assert (out, err) == ("\n\n", "translate: that line is not UTF-8; set the terminal to UTF-8\n")
 
 
 def test_a_signal_ends_the_typing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _NOTES = {
     "empty": "empty translation",
-    "truncated": "cut off at the maximum length",
+    "truncated": "cut at the maximum length",
     "repetitive": "repeats itself",
     "length_ratio": "much longer or shorter than the source",
     "split": "too long, so translated in pieces",

@@ -110,12 +110,12 @@ CheckpointOption = Annotated[
     Option(
         "--checkpoint",
         metavar="NAME",
-        help="Take the weights that are `best` on validation, the `last`, or kept ones such as `step-4000`.",
+        help="Weights to use: `best` on validation, `last`, or kept ones such as `step-4000`.",
         autocompletion=lambda incomplete: [name for name in ("best", "last") if name.startswith(incomplete)],
     ),
 ]
 InputFile = Annotated[
-    Path | None, Argument(metavar="FILE", help="Text with one sentence a line; without it, standard input is read.")
+    Path | None, Argument(metavar="FILE", help="Text with one sentence per line. Default: standard input.")
 ]
 OutputFile = Annotated[
     Path | None, Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output.")
