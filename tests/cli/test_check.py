@@ -41,7 +41,7 @@ def test_clean(translate: Translate, folder: Path) -> None:
     for name in ("tokens", "vocabulary", "model", "memory", "speed", "training", "time"):
         assert any(line.startswith(f"{name:<11} ") for line in lines), result.stdout
     assert re.search(r"\n {12} +6–10  █+ +\d+ +█+", result.stdout)
-    assert re.search(r"\nvocabulary  joint, .* subwords never used, \d\.\d a word\n", result.stdout)
+    assert re.search(r"\nvocabulary  joint, .* subwords never used, \d\.\d per word\n", result.stdout)
     exports = "ctranslate2, onnx, huggingface with a modelling file (not MarianMT: model.norm = 'pre')"
     assert f"export      {exports}" in lines
     assert max(map(len, lines)) <= 120

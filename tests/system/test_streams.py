@@ -112,7 +112,8 @@ def test_a_signal_leaves_no_temporary_file(
         process.send_signal(number)
         said = process.stderr.read().decode()
     assert process.returncode == row.exit_code == 128 + number
-    assert said == f"translate: {row.words[0]}\n" and list(tmp_path.iterdir()) == []
+    assert said.startswith("translate: ") and row.words[0] in said and said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("is_writing", [True, False])

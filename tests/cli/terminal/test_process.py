@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import typer
+from harness import in_order
 from typer.testing import CliRunner
 
 from translate.cli.terminal.console import fail
@@ -87,10 +88,8 @@ def unforeseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.C
 def test_an_unforeseen_error_is_a_paragraph_and_a_file(unforeseen: Any, tmp_path: Path) -> None:
     said = unforeseen()
     (saved,) = tmp_path.glob("translate-bug-*.txt")
-    assert said.startswith(
-        "translate: this is a bug: KeyError: 'no such \\x1b key'. Please report it; its traceback is in"
-    )
-    assert f"is in {saved}. Command: translate decode 'my run'. Versions: translate " in said and said.count("\n") == 1
+    words = ["KeyError: 'no such \\x1b key'", str(saved), "translate decode 'my run'", "translate ", "torch "]
+    assert in_order(said, "translate: ", *words) and said.count("\n") == 1
     report = saved.read_text(encoding="utf-8")
     assert report.startswith("translate decode 'my run'\ntranslate ") and "Traceback (most recent" in report
     assert "in run_command_line" in report and saved.stat().st_mode & 0o77 == 0
@@ -98,7 +97,7 @@ def test_an_unforeseen_error_is_a_paragraph_and_a_file(unforeseen: Any, tmp_path
 
 def test_a_traceback_that_cannot_be_saved(unforeseen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    assert "its traceback could not be saved. Command: translate decode" in unforeseen()
+    assert in_order(unforeseen(), "could not be saved", "translate decode")
 
 
 def test_the_first_ten_lines_of_an_error_are_printed() -> None:
