@@ -62,7 +62,7 @@ def train_once(preset: str, overrides: list[str], seed: int, choice: str, folder
         settings += ["training.accumulate_batches=1", f"training.step_tokens={step_tokens}"]
         settings.append(f"training.batch_tokens={step_tokens // SPLITS[choice]}")
     config = load_config(preset, settings, require_files=True).config
-    train(config, folder, resume=False, command=["benchmarks/choices.py"], say=print)
+    train(config, folder, resume=False, command=["benchmarks/choices.py"])
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     last = [record for record in records if record["kind"] == "validation"][-1]
     return Outcome(last["BLEU"], last["loss"], padding_share(config))

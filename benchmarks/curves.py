@@ -73,8 +73,8 @@ class Reference(nn.Module):
     def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         no_peek = torch.triu(torch.ones(target.shape[1], target.shape[1], dtype=torch.bool), diagonal=1)
         hidden = self.transformer(
-            self.ours.encoder.embedder(source),
-            self.ours.decoder.embedder(target),
+            self.ours.encoder.embedder(source).hidden,
+            self.ours.decoder.embedder(target).hidden,
             tgt_mask=no_peek,
             src_key_padding_mask=source == PAD_ID,
             tgt_key_padding_mask=target == PAD_ID,
