@@ -188,10 +188,8 @@ def test_ter_is_left_out_where_it_would_take_minutes(caplog: pytest.LogCaptureFi
     assert list(fitting) == ["BLEU", "BLEU-lc", "chrF", "TER"] and not caplog.records
     scores = by_name(["a", "b"], ["a", "c " * 3000])
     assert list(scores) == ["BLEU", "BLEU-lc", "chrF"]
-    assert caplog.messages == [
-        "TER is left out: line 2 has 3000 words, and for lines of more than 500 TER takes minutes; split such lines to"
-        " have it"
-    ]
+    (message,) = caplog.messages
+    assert "TER" in message and "line 2 has 3000 words" in message
 
 
 def test_spread_samples_by_hand() -> None:
