@@ -52,5 +52,7 @@ def test_copies_and_repetitions_are_left_out_if_asked() -> None:
         limits = DataConfig(leave_out=rules)
         found, report = filter_pairs(*lengths, limits=limits, batch_tokens=99, name="b", copies=copies)
         assert found.tolist() == kept and report.num_kept == len(kept)
-        assert (report.num_empty_source, report.num_equal, report.num_repeated) == (1, num_equal, num_repeated)
+        counts = dict.fromkeys(report.left_out, 0) | {"empty source": 1}
+        counts |= {"source and target equal (data.leave_out)": num_equal, "repeated (data.leave_out)": num_repeated}
+        assert report.left_out == counts
     assert [found.tolist() for found in find_copies([], [])] == [[], []]

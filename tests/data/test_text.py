@@ -61,37 +61,28 @@ def test_lines(tmp_path: Path, data: bytes, lines: list[str]) -> None:
 def test_a_stream_is_read_as_it_comes() -> None:
     lines = iterate_lines(io.BytesIO(b"good\n\xff\n"), "standard input")
     assert next(lines) == "good"
-    with pytest.raises(InputError, match=r"^standard input, line 2: byte 1 of the line \(0xff\) is not UTF-8"):
+    with pytest.raises(InputError, match=r"^standard input, line 2: byte 1 .*0xff"):
         next(lines)
 
 
-def test_bad_utf8_names_line_and_byte(tmp_path: Path) -> None:
-    path = write(tmp_path / "latin1.de", "eins\nzwölf\n".encode("latin1"))
-    assert failure(path) == (
-        f"{path}, line 2: byte 3 of the line (0xf6) is not UTF-8;"
-        " convert the file, for example with iconv -f latin1 -t utf-8"
-    )
-
-
-def test_nul_names_line_and_byte(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.de", b"eins\nzw\0ei\n")
-    assert failure(path) == (
-        f"{path}, line 2: byte 3 of the line is NUL (0x00): the file looks like UTF-16 or a binary file, and UTF-8 text"
-        " is needed; if it is UTF-16, convert it, for example with iconv -f utf-16 -t utf-8"
-    )
-    assert f"{path}, line 1: byte 2 of the line is NUL" in failure(write(path, "eins\n".encode("utf-16-le")))
-
-
 @pytest.mark.parametrize(
-    ("encoding", "mark"),
-    [("utf-16-le", "ff fe"), ("utf-16-be", "fe ff"), ("utf-32-le", "ff fe 00 00"), ("utf-32-be", "00 00 fe ff")],
+    ("data", "place", "fix"),
+    [
+        ("eins\nzwölf\n".encode("latin1"), ", line 2: byte 3 of the line (0xf6)", "iconv -f latin1 -t utf-8"),
+        (b"eins\nzw\0ei\n", ", line 2: byte 3 of the line is NUL", "iconv -f utf-16 -t utf-8"),
+        ("eins\n".encode("utf-16-le"), ", line 1: byte 2 of the line is NUL", "iconv -f utf-16 -t utf-8"),
+        ("\ufeffeins\n".encode("utf-16-le"), ": begins with ff fe,", "iconv -f utf-16 -t utf-8"),
+        ("\ufeffeins\n".encode("utf-16-be"), ": begins with fe ff,", "iconv -f utf-16 -t utf-8"),
+        ("\ufeffeins\n".encode("utf-32-le"), ": begins with ff fe 00 00,", "iconv -f utf-32 -t utf-8"),
+        ("\ufeffeins\n".encode("utf-32-be"), ": begins with 00 00 fe ff,", "iconv -f utf-32 -t utf-8"),
+    ],
 )
-def test_utf_16_and_utf_32_are_told_by_their_marks(tmp_path: Path, encoding: str, mark: str) -> None:
-    path, name = write(tmp_path / "a.de", "\ufeffeins\n".encode(encoding)), encoding[:6]
-    assert failure(path) == (
-        f"{path}: begins with {mark}, the byte order mark of {name.upper()}, so it is not UTF-8;"
-        f" convert it, for example with iconv -f {name} -t utf-8"
-    )
+def test_other_encodings_are_named_with_the_place_and_the_fix(
+    tmp_path: Path, data: bytes, place: str, fix: str
+) -> None:
+    path = write(tmp_path / "a.de", data)
+    message = failure(path)
+    assert message.startswith(f"{path}{place}") and message.endswith(fix)
 
 
 def compressed_files() -> dict[str, bytes]:
@@ -107,8 +98,8 @@ def compressed_files() -> dict[str, bytes]:
 def test_other_compression_is_named(tmp_path: Path, program: str) -> None:
     data = compressed_files()[program]
     path = write(tmp_path / "a.de", data)
-    assert failure(path) == f"{path}: is compressed with {program}; decompress it, or compress it with gzip instead"
-    assert failure(write(tmp_path / "a.gz", gzip.compress(data))).endswith("or compress it with gzip instead")
+    for packed in (path, write(tmp_path / "a.gz", gzip.compress(data))):
+        assert f"is compressed with {program};" in failure(packed)
     with pytest.raises(InputError, match=f"^standard input: is compressed with {program}"):
         next(iterate_lines(io.BytesIO(data), "standard input"))
 
@@ -120,31 +111,23 @@ def test_text_that_begins_like_a_compressed_file_is_text(tmp_path: Path) -> None
 def test_unreadable_files(tmp_path: Path) -> None:
     whole = gzip.compress(b"a line of text\n" * 97)
     wrong_sum = whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:]
-    again = "copy or download the file again"
+    damaged = [
+        whole[:-11],
+        whole[:5],
+        b"plain text\n",
+        whole[:13] + b"\xff\xff" + whole[15:],
+        wrong_sum,
+        whole + b"more",
+    ]
     cases = [
         (tmp_path / "missing.de", "no such file"),
         (write(tmp_path / "file", b"") / "below", "no such file"),
-        (tmp_path, "is a folder, and a file is needed"),
-        (Path("/dev/zero"), "is a device or socket, and a file is needed"),
+        (tmp_path, "is a folder"),
+        (Path("/dev/zero"), "is a device"),
         (tmp_path / ("x" * 300), "cannot be read (File name too long)"),
-        (write(tmp_path / "empty.gz", b""), f"is empty, although its name says gzip; {again}"),
-        *(
-            (write(tmp_path / f"{number}.gz", data), "is named .gz, but its gzip data are damaged (")
-            for number, data in enumerate(
-                [
-                    whole[:-11],
-                    whole[:5],
-                    b"plain text\n",
-                    whole[:13] + b"\xff\xff" + whole[15:],
-                    wrong_sum,
-                    whole + b"more",
-                ]
-            )
-        ),
-        (
-            write(tmp_path / "named.de", whole),
-            "is compressed with gzip; decompress it, or give the file a name that ends in .gz",
-        ),
+        (write(tmp_path / "empty.gz", b""), "is empty"),
+        *((write(tmp_path / f"{number}.gz", data), "is named .gz") for number, data in enumerate(damaged)),
+        (write(tmp_path / "named.de", whole), "is compressed with gzip"),
     ]
     for path, message in cases:
         assert failure(path).startswith(f"{path}: {message}")

@@ -4,6 +4,7 @@ import shutil
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,10 @@ def listed(store: TokenStore) -> list[list[int]]:
     return [store.chunk(np.array([line])).ids.tolist() for line in range(num_lines)]
 
 
-@pytest.mark.parametrize("vocab_size", [2**16, 2**16 + 1])
-def test_ids_come_back(folder: Path, vocab_size: int) -> None:
+@pytest.mark.parametrize(("vocab_size", "num_bytes"), [(2**16, 2), (2**16 + 1, 4)])
+def test_ids_come_back(folder: Path, vocab_size: int, num_bytes: int) -> None:
     rows = [[vocab_size - 1 - number] * (number % 5) for number in range(97)]
+    assert id_type(vocab_size).itemsize == num_bytes
     ids = stored(rows, vocab_size)
     assert listed(ids) == rows
     assert ids.lengths.tolist() == [number % 5 for number in range(97)]
@@ -70,17 +72,12 @@ def test_ids_come_back(folder: Path, vocab_size: int) -> None:
     writer = TokenWriter("ids")
     writer.add(ids.chunk(lines))
     assert listed(writer.finish()) == [rows[n] for n in lines]
-    assert listed(stored([], 7)) == [] and listed(stored([[], []], 7)) == [[], []]
-
-
-@pytest.mark.parametrize("vocab_size", [2**16, 2**16 + 1])
-def test_ids_written_are_read(folder: Path, vocab_size: int) -> None:
-    for rows in ([[vocab_size - 1 - number] * (number % 5) for number in range(97)], [], [[], []]):
-        cache = DataCache(folder=folder)
-        chunks = [flatten(rows[:40], vocab_size=vocab_size), flatten(rows[40:], vocab_size=vocab_size)]
-        file = cache.make("x.ids", lambda file, chunks=chunks: write_tokens(chunks, file))  # type: ignore[misc]
+    for some in (rows, [], [[], []]):
+        assert listed(stored(some, vocab_size)) == some
+        chunks = [flatten(some[:40], vocab_size=vocab_size), flatten(some[40:], vocab_size=vocab_size)]
+        file = DataCache(folder=folder).make("x.ids", partial(write_tokens, chunks))
         assert file is not None
-        assert listed(read_tokens(file, num_lines=len(rows), vocab_size=vocab_size)) == rows
+        assert listed(read_tokens(file, num_lines=len(some), vocab_size=vocab_size)) == some
 
 
 @pytest.mark.parametrize("vocab_size", [2**16, 2**16 + 1])
@@ -94,10 +91,6 @@ def test_a_batch_of_stored_ids_by_hand(vocab_size: int) -> None:
     assert batch.target_input_ids[1:].tolist() == [[BOS_ID, PAD_ID, PAD_ID]] * 2 + [[BOS_ID, last - 1, PAD_ID]]
     assert batch.target_output_ids[0].tolist() == [last - 5, last - 5, EOS_ID]
     assert batch.indices == (2, 0, 4, 2)
-
-
-def test_ids_are_small() -> None:
-    assert id_type(2**16).itemsize == 2 and id_type(2**16 + 1).itemsize == 4
 
 
 # Encoding
@@ -122,9 +115,6 @@ def test_the_number_of_threads_changes_nothing(folder: Path, tokenizer: Tokenize
         ids = encode_texts(LINES, tokenizer, num_threads=num_threads, cache=None)
         assert listed(ids) == expected
     assert listed(encode_texts([], tokenizer, num_threads=2, cache=None)) == []
-
-
-def test_a_failure_of_a_thread_is_raised(folder: Path, tokenizer: Tokenizer) -> None:
     for cache in (None, DataCache(folder=folder)):
         with pytest.raises(InputError, match="a line"):
             encode_texts(LINES, Failing(tokenizer, LINES[50]), num_threads=3, cache=cache)

@@ -23,11 +23,8 @@ Save = Callable[..., None]
 
 
 def tuning(config: Config, run: RunDirectory, **values: object) -> Config:
-    settings = {
-        "training.initialize_from": str(run.path),
-        **{f"training.{name}": each for name, each in values.items()},
-    }
-    return override_config(config, settings)
+    values |= {"initialize_from": str(run.path)}
+    return override_config(config, {f"training.{name}": each for name, each in values.items()})
 
 
 def read(config: Config) -> InitialWeights:
@@ -89,14 +86,10 @@ def test_the_averaged_weights_of_the_last_checkpoint(
 ) -> None:
     save(run, model, "last", 9, prefix="average.")
     initial = read(tuning(config, run, initialize_checkpoint="last"))
-    assert initial.step == 9 and torch.equal(
-        initial.tensors["encoder.layers.0.feed_forward.outer.weight"],
-        get_parameters(model)["encoder.layers.0.feed_forward.outer.weight"],
-    )
+    name = "encoder.layers.0.feed_forward.outer.weight"
+    assert initial.step == 9 and torch.equal(initial.tensors[name], get_parameters(model)[name])
     run.checkpoint("best").unlink()
-    with pytest.raises(
-        InputError, match=r"best\.safetensors; .* not validated yet: training\.initialize_checkpoint=last"
-    ):
+    with pytest.raises(InputError, match=r"best\.safetensors; .*training\.initialize_checkpoint=last"):
         read(tuning(config, run))
 
 
@@ -114,7 +107,7 @@ def test_what_cannot_be_begun_from(config: Config, run: RunDirectory, tmp_path: 
 
 def test_weights_of_another_model_do_not_fit(config: Config, run: RunDirectory, tokenizers: Tokenizers) -> None:
     larger = override_config(config, {"model.d_ff": 24})
-    with pytest.raises(RunError, match=r"does not fit the model of its config: .*feed_forward"):
+    with pytest.raises(RunError, match="different: .*feed_forward"):
         read(tuning(config, run)).give_to(build_model(larger, tokenizers), seed=1)
 
 
@@ -126,5 +119,5 @@ def test_a_run_that_has_saved_nothing_begins_with_the_same_weights(
     new = create_run(path, config=config, tokenizers=tokenizers, command=[], provenance=initial.provenance(path))
     check_unchanged(new, initial)
     save(run, model, "best", 8)
-    with pytest.raises(InputError, match=r"new has no checkpoint yet, and .*best\.safetensors has changed since"):
+    with pytest.raises(InputError, match=r"new .*best\.safetensors has changed"):
         check_unchanged(new, read(tuning(config, run)))

@@ -18,35 +18,18 @@ class FilterReport(NamedTuple):
     """The counts of one corpus. A pair that is left out is counted under the first rule that it breaks."""
 
     name: str
-    limits: DataConfig
     num_pairs: int  # before filtering
-    num_empty_source: int
-    num_empty_target: int
-    num_long_source: int
-    num_long_target: int
-    num_unequal: int  # one side too many times as long as the other
-    num_equal: int  # the source is its own translation
-    num_repeated: int  # occurred before
+    left_out: dict[str, int]  # by reason, with its limit
 
     @property
     def num_kept(self) -> int:
         """The pairs that break no rule."""
-        return self.num_pairs - sum(self[3:])
+        return self.num_pairs - sum(self.left_out.values())
 
     def lines(self) -> list[str]:
-        """A summary for the log, and one line with the limit for each rule that left pairs out."""
-        limits = self.limits
-        reasons = (
-            (self.num_empty_source, "empty source"),
-            (self.num_empty_target, "empty target"),
-            (self.num_long_source, f"source over data.max_source_tokens = {limits.max_source_tokens}"),
-            (self.num_long_target, f"target over data.max_target_tokens = {limits.max_target_tokens}"),
-            (self.num_unequal, f"lengths over data.max_length_ratio = {limits.max_length_ratio}"),
-            (self.num_equal, "source and target equal (data.leave_out)"),
-            (self.num_repeated, "repeated (data.leave_out)"),
-        )
+        """A summary for the log, and one line for each rule that left pairs out."""
         summary = f"{self.name}: {self.num_kept:,} of {self.num_pairs:,} pairs kept"
-        return [summary] + [f"  {count:,} left out: {reason}" for count, reason in reasons if count]
+        return [summary] + [f"  {count:,} left out: {reason}" for reason, count in self.left_out.items() if count]
 
 
 def log_reports(reports: Iterable[FilterReport]) -> None:
@@ -91,21 +74,21 @@ def filter_pairs(
     Raises:
         InputError: A pair that is kept is too long for a batch.
     """
-    ratio = np.inf if limits.max_length_ratio is None else limits.max_length_ratio
-    copies = copies or (np.zeros(len(source_lengths), dtype=np.bool_),) * 2
+    max_source, max_target, ratio = limits.max_source_tokens, limits.max_target_tokens, limits.max_length_ratio
+    equal, repeated = copies or (np.zeros(len(source_lengths), dtype=np.bool_),) * 2
     longer, shorter = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
-    broken = np.stack(
-        [
-            source_lengths == 0,
-            target_lengths == 0,
-            source_lengths > limits.max_source_tokens,
-            target_lengths > limits.max_target_tokens,
-            longer > ratio * np.maximum(shorter, 1),
-            *(found & (rule in limits.leave_out) for rule, found in zip(("equal", "repeated"), copies, strict=True)),
-        ]
-    )
-    dropped = broken.any(axis=0)
-    kept = np.flatnonzero(~dropped)
+    rules = {
+        "empty source": source_lengths == 0,
+        "empty target": target_lengths == 0,
+        f"source over data.max_source_tokens = {max_source}": source_lengths > max_source,
+        f"target over data.max_target_tokens = {max_target}": target_lengths > max_target,
+        f"lengths over data.max_length_ratio = {ratio}": longer > (ratio or np.inf) * np.maximum(shorter, 1),
+        "source and target equal (data.leave_out)": equal & ("equal" in limits.leave_out),
+        "repeated (data.leave_out)": repeated & ("repeated" in limits.leave_out),
+    }
+    is_broken = np.stack(list(rules.values()))
+    is_left_out = is_broken.any(axis=0)
+    kept = np.flatnonzero(~is_left_out)
     if len(kept) and (size := longer[kept].max() + 1) > batch_tokens:
         number = int(kept[longer[kept].argmax()])
         side = "source" if source_lengths[number] >= target_lengths[number] else "target"
@@ -114,6 +97,5 @@ def filter_pairs(
             f" its special symbol; raise training.batch_tokens to at least that, or lower data.max_{side}_tokens ="
             f" {getattr(limits, f'max_{side}_tokens')}"
         )
-    first_rule = broken.argmax(axis=0)[dropped]
-    counts = [int(count) for count in np.bincount(first_rule, minlength=7)]
-    return kept, FilterReport(name, limits, len(source_lengths), *counts)
+    first_rule = np.bincount(is_broken.argmax(axis=0)[is_left_out], minlength=len(rules))
+    return kept, FilterReport(name, len(source_lengths), dict(zip(rules, first_rule.tolist(), strict=True)))
