@@ -1,8 +1,8 @@
-"""Batches made ahead: while a step is computed, one thread makes those of the next steps, another plans the next epoch.
+"""Prefetching: during a step, one thread makes the batches of the next steps, and another plans the next epoch.
 
-The threads change nothing about the batches, which are a function of the seed and the epoch and come in order. An epoch
-is planned when the training comes to the epoch before it. So the processes of a training, which stop after the same
-step, have planned the same epochs, and none waits for another.
+The threads do not change the batches, which are a function of the seed and the epoch and come in order. An epoch is
+planned when the training reaches the epoch before it. So the processes of a training, which stop after the same step,
+have planned the same epochs, and none waits for another.
 """
 
 import threading
@@ -39,18 +39,18 @@ def prefetch_steps(
     max_steps: int,
     max_epochs: int | None,
 ) -> Iterator[Iterator[StepBatches]]:
-    """A context in which the batches of a training's steps are made ahead; they come in order.
+    """A context in which the batches of a training's steps are prefetched, in order.
 
-    An exception that is raised in the making of a step is raised in its place, after the steps before it. At its end
-    the context waits for its threads; if segmentations are being sampled, for the lines of one task.
+    An exception in the making of a step is raised in its place, after the steps before it. At its end the context waits
+    for its threads; if segmentations are being sampled, for the lines of one task.
 
     Args:
         plan_epoch: `TrainingBatches.epoch` or `StreamedBatches.epoch`: plans an epoch by its number.
         epoch: The number of the epoch to begin in, from 0.
-        first: The number of its step to begin with, from 0; if the epoch is shorter, the next one follows.
+        first: The number of its first step, from 0; if the epoch is shorter, the next one follows.
         batches_per_step: The last step of an epoch may have fewer.
-        max_steps: The number of steps that are wanted; no epoch beyond them is planned.
-        max_epochs: Epochs from this number on are not wanted; None: there is no last one.
+        max_steps: The number of steps; no epoch after them is planned.
+        max_epochs: The number of epochs, counted from epoch 0; None: no limit.
     """
     is_closed = threading.Event()
 

@@ -1,7 +1,7 @@
-"""Corpora that are never held whole: read in segments of so many pairs, pass after pass, each from an exact position.
+"""Corpora that are never held in memory as a whole: read in segments, pass after pass, each from an exact position.
 
-A segment is to a training what an epoch is of other data: encoded, filtered and cut into batches. What segment n holds
-depends on the streams and on n alone, so a saved position saves time and decides nothing.
+A segment of a stream is used like an epoch of other data: encoded, filtered and cut into batches. Segment n depends only
+on the streams and on n, so a saved position saves time and changes nothing.
 """
 
 import copy
@@ -28,7 +28,7 @@ from translate.errors import InputError, RunError
 logger = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 1000
-_NUM_REMEMBERED = 4  # of the last segments: one is trained on, and one may be prepared meanwhile
+_NUM_REMEMBERED = 4  # positions of the last segments: one is trained on, and one may be prepared meanwhile
 _CHANGED = "have the data or the version of datasets changed since this run was begun?"
 
 
@@ -37,9 +37,9 @@ class StreamPosition(NamedTuple):
 
     num_passes: int = 0  # over the whole stream, before this one
     num_pairs: int = 0  # of this pass, before the segment
-    state: dict[str, Any] | None = None  # by which `datasets` finds a row shortly before; None: the pass's beginning
+    state: dict[str, Any] | None = None  # with which `datasets` finds a row shortly before; None: start of the pass
     num_skipped: int = 0  # pairs from that row to the segment
-    sha256: str | None = None  # of the segment's text, if it was read before
+    sha256: str | None = None  # of the segment's text, if it has been read
 
 
 class CorpusStream:
@@ -56,7 +56,7 @@ class CorpusStream:
 
     def seek(self, position: StreamPosition) -> None:
         """Read the next segment from a position."""
-        if self._corpus.kind == "json":  # is read from its beginning, whatever state an earlier version has noted
+        if self._corpus.kind == "json":  # is always read from its beginning, even if an earlier version saved a state
             position = position._replace(state=None, num_skipped=position.num_pairs)
         self.position = position
         """Where the next segment begins."""
@@ -64,7 +64,7 @@ class CorpusStream:
 
     @property
     def identity(self) -> str:
-        """What tells the stream apart, besides its first pairs: a data set's name and revision, or a file's size."""
+        """Identifies the stream together with its first pairs: name and revision of a data set, or size of a file."""
         corpus = self._corpus
         if isinstance(corpus, HubCorpus):
             origin: tuple[object, ...] = (corpus.dataset, corpus.subset, corpus.split, corpus.revision)
@@ -79,7 +79,7 @@ class CorpusStream:
             The segment, and where it begins.
 
         Raises:
-            InputError: The segment cannot be read, or is not what it was when its position was noted.
+            InputError: The segment cannot be read, or differs from the one whose position was saved.
             RunError: The segment is large, and its text cannot be written to a temporary file.
         """
         noted_sha256 = self.position.sha256
@@ -97,7 +97,7 @@ class CorpusStream:
         if noted_sha256 not in (None, begin.sha256):
             raise InputError(
                 f"{name}: these are not the pairs that this run was trained on, so it cannot be continued; {_CHANGED}"
-                " Give what it was begun with (of a data set of the Hub, its revision), or begin a new run"
+                " Restore the original data (for a data set of the Hub, set its revision), or start a new run"
             )
         is_used_up = self._num_used == len(self._table)
         state, num_skipped = (self._state_after, 0) if is_used_up else (self._state_before, self._num_used)
@@ -106,7 +106,7 @@ class CorpusStream:
         return part, begin
 
     def _chunks(self, check: Check, digests: Sequence[Any]) -> Iterator[PairChunk]:
-        """The pairs of the segment at the position, which the digests follow; a pass that is at its end begins anew."""
+        """The pairs of the segment at the position, added to the digests; at the end of a pass the next one begins."""
         for is_new_pass in (False, True):
             if is_new_pass:
                 self.seek(StreamPosition(num_passes=self.position.num_passes + 1))
@@ -127,7 +127,7 @@ class CorpusStream:
         raise InputError(f"{self.name} has no sentence pair")
 
     def _open(self) -> None:
-        """Begin to read at the row whose state the position has."""
+        """Begin to read at the row of the position's state."""
         self._rows = open_stream(self._corpus)
         if self.position.state is not None:
             self._rows.load_state_dict(self.position.state)
@@ -158,10 +158,10 @@ def _close(tables: list[Any]) -> None:
 
 
 class TrainingStreams:
-    """The corpora of `data.train`, some of which are streamed; the others are in every segment, whole.
+    """The corpora of `data.train`, some of which are streamed; every segment contains all of the others.
 
-    The streams share a segment in proportion to their weights, and each begins anew when it ends. So the weight of a
-    corpus that is not streamed means what it always means: how often each pair is seen in an epoch.
+    The streams share a segment in proportion to their weights, and each starts again when it ends. The weight of a
+    corpus that is not streamed has its usual meaning: how often each pair is seen in an epoch.
 
     Raises:
         InputError: A corpus cannot be used; the message begins with its key.
@@ -178,23 +178,23 @@ class TrainingStreams:
         ]
         self.streams = [corpus for corpus in self._corpora if isinstance(corpus, CorpusStream)]
         self.positions: dict[int, list[StreamPosition]] = {}
-        """Where the last segments begin in each stream. Segments whose positions are put here are found by them."""
-        self._next = 0  # the number of the segment at which the streams stand
+        """Where the last segments begin in each stream; a segment is found by its position if that is here."""
+        self._next = 0  # number of the segment that the streams read next
         self.first = self.segment(0)
-        """The first segment stands for all of the data where not all of them can be looked at."""
+        """The first segment, which represents all of the data where the rest cannot be read."""
 
     @property
     def identity(self) -> str:
-        """What tells the streams apart, besides their first segment."""
+        """Identifies the streams together with their first segment."""
         return "\n".join(stream.identity for stream in self.streams)
 
     def segment(self, number: int, *, check: Check = lambda: None) -> list[ParallelCorpus]:
-        """Read segment `number`, counted from 0: the corpora of `data.train`, and of the streamed ones a part.
+        """Read segment `number`, counted from 0: the corpora of `data.train`, and the next part of each streamed one.
 
-        If its position is not known, it must come after the one that was read last; those between them are read too.
+        If its position is not known, it must come after the segment that was read last, and all between are read too.
 
         Raises:
-            InputError: A corpus cannot be read, or has other pairs than when the position was noted.
+            InputError: A corpus cannot be read, or has changed since the position was saved.
             RunError: The text cannot be written to a temporary file.
         """
         begins = [stream.position for stream in self.streams]
@@ -252,20 +252,20 @@ class StreamedBatches:
         """The filter's reports on the first segment, once that is prepared."""
 
     def continue_from(self, number: int, position: dict[str, Any] | None) -> None:
-        """Begin with segment `number`, for which `position` gave this position, as read from JSON."""
+        """Begin with segment `number`, at the result of `position` for it, as read from JSON."""
         if position is not None:
             self._streams.positions[number] = [StreamPosition(**place) for place in position["places"]]
         elif number > 0:
             logger.warning(f"The checkpoint does not say where segment {number + 1} begins: reading those before it")
 
     def position(self, number: int) -> dict[str, Any] | None:
-        """Where a segment begins, for JSON: one of the last of `epoch` or, before any, the one to begin with."""
+        """Where a segment begins, for JSON: one of the last few, or the one that `continue_from` begins with."""
         positions = self._streams.positions.get(number)
         return None if positions is None else {"segment": number, "places": [each._asdict() for each in positions]}
 
     @property
     def longest(self) -> int:
-        """The tokens that the longest side of a pair may have with its special symbol, in any segment."""
+        """Most tokens on a side of a pair with its special symbol, in any segment."""
         return max(self._settings.limits.max_source_tokens, self._settings.limits.max_target_tokens) + 1
 
     def with_batch_tokens(self, batch_tokens: int) -> "StreamedBatches":
@@ -279,10 +279,10 @@ class StreamedBatches:
     def epoch(self, number: int, *, check: Check = lambda: None) -> Epoch:
         """Segment `number`, counted from 0: the same batches in the same order whenever it is asked for.
 
-        A segment comes quickly after the one before it, or where `continue_from` has begun.
+        The segment after the last one, or the one that `continue_from` begins with, is found quickly.
 
         Raises:
-            InputError: The streams cannot be read, or the filter leaves no pair of the first segment.
+            InputError: The first segment cannot be read, or the filter leaves no pair of it.
             RunError: A later segment cannot be read.
             Cancelled: Another process of the training does not need the segment any more.
         """

@@ -1,6 +1,6 @@
 """The token ids of many lines: encoded by threads, by all processes of a training, or read from the cache.
 
-An id takes 2 or 4 bytes, in memory if there are few, else in a memory-mapped file.
+An id takes 2 or 4 bytes. Few ids are in memory, many in a memory-mapped file.
 """
 
 from collections import deque
@@ -20,16 +20,16 @@ from translate.distributed.process_group import World
 
 MAX_BYTES_IN_MEMORY = 64 * 2**20
 # A mapped page counts as resident memory once it is read. Reading a line brings in up to 64 KiB, and mapping the file
-# anew gives all pages back.
+# again returns all pages.
 _MAX_BYTES_READ = 64 * 2**20
 _READ_BYTES = 2**16
-_THREAD_LINES = 1_000  # encoded at once: while Python makes a list of their ids, no other thread runs
-_EXCHANGED_LINES = 10_000  # that each process encodes before all exchange their ids
+_THREAD_LINES = 1_000  # encoded in one task: while Python makes a list of their ids, no other thread runs
+_EXCHANGED_LINES = 10_000  # encoded by each process before all exchange their ids
 _LENGTH_TYPE = np.dtype("<i4")
 
 
 class MappedArray:
-    """A flat array in a file, of which only what was read lately takes memory."""
+    """A flat array in a file; only the parts that were read recently take memory."""
 
     def __init__(self, source: TemporaryFile | CachedFile, *, dtype: np.dtype[np.integer]) -> None:
         self.size = source.num_bytes // dtype.itemsize
@@ -39,18 +39,18 @@ class MappedArray:
         self._values = self._map()
 
     def read(self, start: int, stop: int) -> NDArray[np.integer]:
-        """The values from one position to before another, as a view that is to be used at once."""
+        """The values from `start` up to, not including, `stop`, as a view to be used at once."""
         return self.values(_READ_BYTES + (stop - start) * self._dtype.itemsize)[start:stop]
 
     def values(self, num_bytes: int) -> NDArray[np.integer]:
-        """All values, of which about so many bytes will be read."""
+        """All values, of which about `num_bytes` bytes will be read."""
         self._num_read += num_bytes
         if self._num_read > _MAX_BYTES_READ:
             self._values, self._num_read = self._map(), num_bytes
         return self._values
 
     def _map(self) -> NDArray[np.integer]:
-        if self.size == 0:  # nothing that could be mapped
+        if self.size == 0:  # an empty file cannot be mapped
             return np.empty(0, dtype=self._dtype)
         # The open file is mapped by its handle, which works on every system; a path below /dev would not.
         return np.asarray(np.memmap(self._source.file, dtype=self._dtype, mode="r", shape=(self.size,)))
@@ -65,7 +65,7 @@ class TokenChunk(NamedTuple):
 
 @dataclass(eq=False)
 class TokenStore:
-    """The token ids of each line, and their number."""
+    """The token ids of many lines."""
 
     lengths: NDArray[np.int32]  # the number of ids of each line
     ids: NDArray[np.integer] | MappedArray  # all ids, one line after the other
@@ -81,15 +81,15 @@ class TokenStore:
         return TokenChunk(lengths, self._values(len(lines))[positions])
 
     def _values(self, num_lines: int) -> NDArray[np.integer]:
-        """All ids, of which those of so many lines will be read."""
+        """All ids, of which the ids of `num_lines` lines will be read."""
         return self.ids.values(num_lines * _READ_BYTES) if isinstance(self.ids, MappedArray) else self.ids
 
 
 class TokenWriter:
-    """Collects the ids of many lines, in memory while they are few, else in a temporary file.
+    """Collects the ids of many lines, in memory while there are few, else in a temporary file.
 
     Args:
-        content: What the ids are, for the error about a full disk.
+        content: A description of the ids, for the error about a full disk.
     """
 
     def __init__(self, content: str) -> None:
@@ -117,7 +117,7 @@ class TokenWriter:
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """How many token ids each added line has."""
+        """The number of token ids of each added line."""
         return np.concatenate([np.empty(0, dtype=_LENGTH_TYPE), *self._lengths])
 
     def finish(self) -> TokenStore:
@@ -131,12 +131,12 @@ def read_tokens(file: CachedFile, *, num_lines: int, vocab_size: int) -> TokenSt
     """Read what `write_tokens` wrote; a large file remains mapped."""
     file.file.seek(file.num_bytes - num_lines * _LENGTH_TYPE.itemsize)
     lengths = np.fromfile(file.file, dtype=_LENGTH_TYPE, count=num_lines)
-    ids = MappedArray(file, dtype=id_type(vocab_size))  # the lengths stand behind the ids of all lines
+    ids = MappedArray(file, dtype=id_type(vocab_size))  # the lengths come after the ids of all lines
     return TokenStore(lengths, ids if file.num_bytes > MAX_BYTES_IN_MEMORY else ids.read(0, ids.size).copy())
 
 
 def write_tokens(chunks: Iterable[TokenChunk], file: BinaryIO) -> None:
-    """Write what `read_tokens` reads: all ids, and then the lengths of all lines.
+    """Write all ids, and then the lengths of all lines, for `read_tokens`.
 
     Raises:
         OSError: The disk is full or fails.
@@ -170,10 +170,10 @@ Check = Callable[[], None]
 def encode_texts(
     texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, cache: DataCache | None
 ) -> TokenStore:
-    """The ids of each line of the training corpora, read from the cache or kept there, if there is one.
+    """The ids of each line of the training corpora, by way of the cache if there is one.
 
     Raises:
-        RunError: There are many ids, and the file for them cannot be written.
+        RunError: There are many ids, and their file cannot be written.
     """
     chunks = partial(encode_chunks, texts, tokenizer, num_threads=num_threads)
     if cache is not None:
@@ -190,7 +190,7 @@ def encode_texts(
 def encode_chunks(
     texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, check: Check = lambda: None
 ) -> Iterator[TokenChunk]:
-    """The ids of all lines, a thousand lines at a time; the number of threads does not change them."""
+    """The ids of all lines, a thousand lines at a time; they do not depend on the number of threads."""
 
     def encode(lines: Sequence[str]) -> TokenChunk:
         return flatten(tokenizer.encode_lines(lines, num_threads=1), vocab_size=tokenizer.vocab_size)
@@ -220,7 +220,7 @@ def encode_together(
     All processes must encode the same texts at the same time.
 
     Raises:
-        RunError: There are many ids, and the file for them cannot be written in some process.
+        RunError: There are many ids, and their file cannot be written in some process.
         Cancelled: `check` raised it in some process.
     """
     writer = TokenWriter("the token ids of a segment")
@@ -228,6 +228,6 @@ def encode_together(
         start = first + world.rank * _EXCHANGED_LINES
         own = encode_chunks(texts[start : start + _EXCHANGED_LINES], tokenizer, num_threads=num_threads, check=check)
         parts = world.all_gather(world.run_cancellable(partial(list[TokenChunk], own)))
-        # Storing is work of all, so that a full disk of one process ends all.
+        # All store together, so that a full disk of one process ends all.
         world.run_cancellable(partial(writer.add, *chain.from_iterable(parts)))
     return writer.finish()
